@@ -1,0 +1,26 @@
+/* When each of many entries is next due, and the earliest of them.
+ *
+ * A loop compares its own position with the earliest due positions only, so a step on which nothing is due costs
+ * the same whether there is one entry or a thousand. Positions are kept on three axes, because a training loop has
+ * three: the runs it has made, the global step (which need not move by one a run), and time. */
+#ifndef FASTSUP_DUE_H
+#define FASTSUP_DUE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define FS_DUE_NEVER INT64_MAX
+
+typedef struct {
+    int64_t run;         /* due in the run with this number, counted from 0 */
+    int64_t global_step; /* due in the run that takes the global step to this value */
+    double time;         /* due once the clock reads this, in seconds; HUGE_VAL: never */
+} fs_due;
+
+void fs_due_clear(fs_due *due);
+int fs_due_reached(const fs_due *due, int64_t run, int64_t global_step, double now);
+
+/* The earliest position of n entries, axis by axis. */
+fs_due fs_due_earliest(const fs_due *entries, size_t n);
+
+#endif

@@ -1,0 +1,1 @@
+cdef double seconds() except? -1.0

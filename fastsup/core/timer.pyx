@@ -1,0 +1,148 @@
+"""SecondOrStepTimer: TensorFlow's interface, semantics and number of clock reads, decided in C."""
+
+from libc.math cimport HUGE_VAL, isnan
+from libc.stdint cimport INT64_MAX, int64_t
+
+from fastsup.core.clock cimport seconds
+from fastsup.core.schedule cimport changes
+
+
+cdef int64_t as_step(object step) except? -1:
+    """A step number as C sees it. Takes what has an index (int, NumPy integers, arrays of one integer)."""
+    return step.__index__()
+
+
+cdef object checked_interval(str name, object value):
+    """Refuses an interval that can't be one. TensorFlow takes it, and fires on every step or fails in the run."""
+    try:
+        positive = value > 0
+    except TypeError:
+        raise TypeError(f"{name} must be a number, got {value!r}") from None
+    if not positive:
+        raise ValueError(f"{name} must be positive, got {value!r}. Pass a positive number, or None to leave it out.")
+    return value
+
+
+cdef class Timer:
+    """Triggers at most once every N seconds or once every N steps.
+
+    Args:
+      every_secs: seconds between two triggers, or None.
+      every_steps: steps between two triggers, or None. One of the two must be given, and not both.
+
+    Raises:
+      ValueError: both were given, neither was, or one isn't positive.
+      TypeError: one isn't a number.
+    """
+
+    def __init__(self, every_secs=None, every_steps=None):
+        if every_secs is None and every_steps is None:
+            raise ValueError("Either every_secs or every_steps should be provided.")
+        if every_secs is not None and every_steps is not None:
+            raise ValueError("Can not provide both every_secs and every_steps.")
+        self._every_secs = None if every_secs is None else checked_interval("every_secs", every_secs)
+        self._every_steps = None if every_steps is None else checked_interval("every_steps", every_steps)
+        self._last_triggered_step = None
+        self._last_triggered_time = None
+
+    # The four attributes that subclasses and programs written for TensorFlow read and set. Each keeps the object as
+    # given, for what is returned, and its C value, for the decision.
+
+    @property
+    def _every_secs(self):
+        return self.every_secs
+
+    @_every_secs.setter
+    def _every_secs(self, value):
+        self.c.every_secs = -1.0 if value is None else value
+        self.every_secs = value
+        changes()[0] += 1
+
+    @property
+    def _every_steps(self):
+        return self.every_steps
+
+    @_every_steps.setter
+    def _every_steps(self, value):
+        # A fraction of a step is a whole one: steps are integers.
+        self.c.every_steps = 0 if value is None else -int(-value // 1)
+        self.every_steps = value
+        changes()[0] += 1
+
+    @property
+    def _last_triggered_step(self):
+        return self.last_step
+
+    @_last_triggered_step.setter
+    def _last_triggered_step(self, value):
+        self.c.last_step = 0 if value is None else as_step(value)
+        self.c.triggered = value is not None
+        self.last_step = value
+        changes()[0] += 1
+
+    @property
+    def _last_triggered_time(self):
+        return self.last_time
+
+    @_last_triggered_time.setter
+    def _last_triggered_time(self, value):
+        self.c.last_time = 0.0 if value is None else value
+        self.last_time = value
+        changes()[0] += 1
+
+    def reset(self):
+        """Forgets the last trigger: the next step asked about triggers."""
+        self._last_triggered_step = None
+        self._last_triggered_time = None
+
+    def should_trigger_for_step(self, step):
+        """Whether the timer triggers at `step`.
+
+        Args:
+          step: the step in question, an integer.
+
+        Returns:
+          True before the first trigger; False at the step of the last one; else whether `every_steps` steps, or
+          `every_secs` seconds, have passed since. Reads the clock only in the last case.
+        """
+        cdef fs_timer_answer answer = fs_timer_ask_step(&self.c, as_step(step))
+        if answer == FS_TIMER_ASK_CLOCK:
+            return fs_timer_time_due(&self.c, seconds())
+        return answer == FS_TIMER_YES
+
+    def update_last_triggered_step(self, step):
+        """Records a trigger at `step`, now.
+
+        Returns:
+          (elapsed seconds, elapsed steps) since the trigger before, or (None, None) at the first.
+        """
+        cdef double now = seconds()
+        if self.last_time is None:
+            elapsed = (None, None)
+        else:
+            elapsed = (now - self.last_time, step - self.last_step)
+        self._last_triggered_step = step
+        self._last_triggered_time = now
+        return elapsed
+
+    def last_triggered_step(self):
+        """The step of the last trigger, or None."""
+        return self.last_step
+
+    cdef int64_t next_step(self) except? -1:
+        """The first step that can trigger: known for a timer that counts steps, INT64_MAX for one that doesn't."""
+        if not self.c.triggered:
+            return 0
+        if self.every_steps is None:
+            return INT64_MAX
+        if self.c.last_step > INT64_MAX - self.c.every_steps:
+            return INT64_MAX
+        return self.c.last_step + self.c.every_steps
+
+    cdef double next_time(self) except? -1.0:
+        """The first time that can trigger, in seconds since the epoch; HUGE_VAL for a timer that counts steps."""
+        if self.every_secs is None:
+            return HUGE_VAL
+        if not self.c.triggered:
+            return 0.0
+        return self.c.last_time + self.c.every_secs

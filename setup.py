@@ -1,0 +1,60 @@
+"""Compiles the step loop. What the package is stands in pyproject.toml.
+
+Switches, as environment variables set to 1: DEBUG (assertions, no optimisation), SANITIZE (address and undefined
+behaviour), COVERAGE (line tracing in the Cython code, gcov in the C code).
+"""
+
+import os
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+DEBUG, SANITIZE, COVERAGE = (os.environ.get(name) == "1" for name in ("DEBUG", "SANITIZE", "COVERAGE"))
+
+compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers"]
+compile_args += ["-O0", "-g"] if DEBUG else ["-O3", "-g0"]
+link_args = []
+macros = [] if DEBUG else [("NDEBUG", "1")]
+if SANITIZE:
+    sanitizers = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"]
+    compile_args += sanitizers
+    link_args += sanitizers
+if COVERAGE:
+    macros += [("CYTHON_TRACE", "1")]
+    compile_args += ["--coverage"]
+    link_args += ["--coverage"]
+
+# The C files hold no state, so each extension that needs them links its own copy.
+c_sources = sorted(str(path) for path in Path("csrc").glob("*.c"))
+
+extensions = [
+    Extension(
+        ".".join(path.with_suffix("").parts),
+        [str(path), *c_sources],
+        include_dirs=["csrc"],
+        define_macros=macros,
+        extra_compile_args=compile_args,
+        extra_link_args=link_args,
+        depends=[str(header) for header in Path("csrc").glob("*.h")],
+    )
+    for path in sorted(Path("fastsup").rglob("*.pyx"))
+]
+
+setup(
+    ext_modules=cythonize(
+        extensions,
+        annotate=DEBUG,
+        gdb_debug=DEBUG,
+        compiler_directives={
+            "language_level": 3,
+            "binding": True,
+            "boundscheck": DEBUG,
+            "wraparound": False,
+            "initializedcheck": False,
+            "cdivision": True,
+            "linetrace": COVERAGE,
+            "always_allow_keywords": True,
+        },
+    ),
+)

@@ -1,0 +1,86 @@
+"""One test body, two implementations: the `impl` fixture runs a test on TensorFlow's own classes and on ours.
+
+TensorFlow's behaviour is a switch of the whole process, so the suite runs in one world at a time:
+`FASTSUP_TEST_WORLD=v1` runs it under `disable_v2_behavior()`, anything else under TF 2 behaviour inside a Graph.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from types import SimpleNamespace
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+import pytest
+
+WORLD = os.environ.get("FASTSUP_TEST_WORLD", "v2")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if WORLD == "v1":
+        import tensorflow as tf
+
+        tf.compat.v1.disable_v2_behavior()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"TensorFlow behaviour: {WORLD}"
+
+
+def implementation(name: str) -> Any:
+    """The session layer of TensorFlow or of fastsup, under the same names: `.name`, `.Session`, `.train`."""
+    import tensorflow as tf
+
+    if name == "tensorflow":
+        return SimpleNamespace(name=name, Session=tf.compat.v1.Session, train=tf.compat.v1.train)
+    import fastsup
+
+    return SimpleNamespace(name=name, Session=fastsup.Session, train=fastsup.train)
+
+
+@pytest.fixture(params=["tensorflow", "fastsup"])
+def impl(request: pytest.FixtureRequest) -> Any:
+    return implementation(request.param)
+
+
+@pytest.fixture
+def both() -> Any:
+    """Both implementations, for tests that compare what the two do with the same program."""
+    return SimpleNamespace(tensorflow=implementation("tensorflow"), fastsup=implementation("fastsup"))
+
+
+@pytest.fixture
+def graph() -> Any:
+    """A fresh default graph."""
+    import tensorflow as tf
+
+    with tf.Graph().as_default() as graph:
+        yield graph
+
+
+@pytest.fixture
+def tf_log(caplog: pytest.LogCaptureFixture) -> Any:
+    """Captures what TensorFlow's logger says at INFO and above: `tf_log.messages`, `tf_log.records`."""
+    logger = logging.getLogger("tensorflow")
+    propagate, level = logger.propagate, logger.level
+    logger.propagate = True
+    with caplog.at_level(logging.INFO, logger="tensorflow"):
+        yield caplog
+    logger.propagate = propagate
+    logger.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def _no_shared_writers() -> Any:
+    """The FileWriterCache is global: what one test left in it would be used by the next."""
+    yield
+    import sys
+
+    if "tensorflow" in sys.modules:
+        import tensorflow as tf
+
+        tf.compat.v1.summary.FileWriterCache.clear()
