@@ -1,0 +1,215 @@
+"""Which executor runs a step: measured where a wrong guess would cost, refused where it would be wrong.
+
+Three modes. `thread_pool` is TensorFlow's own: every operation may go to another thread. `inline` runs them in the
+calling thread (`RunOptions.inter_op_thread_pool = -1`), which saves the hand-over and gives up parallelism between
+operations. `single_threaded` is TensorFlow's SINGLE_THREADED_EXECUTOR, which is fixed when the session is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from statistics import median
+from typing import Any
+
+from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.framework import ops
+
+from fastsup.runtime.plan import CompiledCallable
+
+EXECUTORS = ("auto", "thread_pool", "inline", "single_threaded")
+SINGLE_THREADED = "SINGLE_THREADED_EXECUTOR"
+CALLING_THREAD = -1
+
+# Kernels that block their thread until another operation, perhaps of the same step, has done its part. In one
+# thread that other operation would never run.
+_BLOCKING = frozenset(
+    {
+        "Unstage", "StagePeek", "MapUnstage", "MapUnstageNoKey", "MapPeek", "OrderedMapUnstage",
+        "OrderedMapUnstageNoKey", "OrderedMapPeek", "PyFunc", "EagerPyFunc",
+    }
+)  # fmt: skip
+_BLOCKING_PREFIXES = ("Collective", "Nccl", "_Host", "_Send", "_Recv", "Send", "Recv")
+# These wait without a thread in TensorFlow's ordinary executor, but in the single-threaded one they hold it.
+_WAITING_PREFIXES = ("QueueDequeue", "QueueEnqueue", "Barrier", "ConditionalAccumulator", "AccumulatorTake",
+                     "SparseAccumulatorTake", "ResourceAccumulatorTake", "Stage", "MapStage", "OrderedMapStage",
+                     "ReaderRead")  # fmt: skip
+# Low-level control flow, which the single-threaded executor refuses.
+_LOW_LEVEL_CONTROL_FLOW = frozenset(
+    f"{prefix}{name}" for prefix in ("", "Ref") for name in ("Switch", "Merge", "Enter", "Exit", "NextIteration")
+) | {"LoopCond", "ControlTrigger"}
+
+# A step that takes longer than this on the pool gains nothing measurable from a cheaper hand-over, and may lose much.
+_HEAVY_STEP_SECS = 300e-6
+_LIGHTNESS_RUNS = 3
+_BLOCK_RUNS = 16
+_BLOCKS = 6
+# The calling thread must be clearly faster: where the two are close, TensorFlow's own mode is the one that stays so.
+_CLEARLY_FASTER = 0.75
+
+# What the pool's parallelism may be worth, in seconds of a step, before the single-threaded executor is not chosen.
+_PARALLELISM_WORTH_SECS = 20e-6
+_ELEMENTS_PER_SEC = 1e9
+_FLOPS_PER_SEC = 2e10
+# What a dimension that is not known until the step runs is taken for.
+_UNKNOWN_DIMENSION = 1024
+
+
+def check_executor(executor: Any) -> str:
+    """Refuses what isn't the name of an executor mode."""
+    if not isinstance(executor, str):
+        raise TypeError(f"executor must be a string, got {executor!r} of type {type(executor).__name__}.")
+    if executor not in EXECUTORS:
+        names = ", ".join(repr(name) for name in EXECUTORS)
+        raise ValueError(f"executor must be one of {names}; got {executor!r}.")
+    return executor
+
+
+def config_for(executor: str, graph: ops.Graph, target: str, config: Any) -> Any:
+    """The session's ConfigProto under an executor mode.
+
+    Args:
+      executor: the mode; "auto" decides between the single-threaded executor and the others, for a finished graph.
+      graph: the graph that the session will launch.
+      target: the execution engine; a remote one keeps the executor that it has.
+      config: the ConfigProto that was asked for, or None.
+    """
+    chosen = executor == "single_threaded" or (
+        executor == "auto" and graph.finalized and not target and _suits_single_thread(graph, config)
+    )
+    if not chosen:
+        return config
+    single = config_pb2.ConfigProto()
+    if config is not None:
+        single.CopyFrom(config)
+    else:
+        from tensorflow.python.eager import context
+
+        single.CopyFrom(context.context().config)
+    single.experimental.executor_type = SINGLE_THREADED
+    return single
+
+
+def _suits_single_thread(graph: ops.Graph, config: Any) -> bool:
+    from tensorflow.python.eager import context
+
+    config = config or context.context().config
+    if config.experimental.executor_type or config.device_count.get("CPU", 1) > 1 or config.log_device_placement:
+        return False
+    if len(context.context().list_physical_devices()) > 1:
+        return False
+    if any(_forbids_single_thread(node.op) for function in _function_defs(graph) for node in function.node_def):
+        return False
+    operations = graph.get_operations()
+    for op in operations:
+        if _forbids_single_thread(op.type) or op.type in _LOW_LEVEL_CONTROL_FLOW or op.type in _BLOCKING:
+            return False
+        if any(output.dtype._is_ref_dtype for output in op.outputs):
+            return False
+    return _worth_of_parallelism(operations) <= _PARALLELISM_WORTH_SECS
+
+
+def _forbids_single_thread(op_type: str) -> bool:
+    return op_type.startswith(_WAITING_PREFIXES) or op_type.startswith(_BLOCKING_PREFIXES)
+
+
+def _function_defs(graph: ops.Graph) -> Iterable[Any]:
+    return graph.as_graph_def().library.function
+
+
+def _worth_of_parallelism(operations: Iterable[ops.Operation]) -> float:
+    """Seconds that running independent operations at once could save: all the work, less the longest chain of it."""
+    total = 0.0
+    chain_ending_at: dict[ops.Operation, float] = {}
+    for op in operations:
+        seconds = _estimated_secs(op)
+        total += seconds
+        inputs = [tensor.op for tensor in op.inputs] + list(op.control_inputs)
+        # Operations come in the order of their creation, inputs first, but for the back edges of loops.
+        chain_ending_at[op] = seconds + max((chain_ending_at.get(source, 0.0) for source in inputs), default=0.0)
+    return total - max(chain_ending_at.values(), default=0.0)
+
+
+def _elements(tensor: Any) -> float:
+    if tensor.shape.rank is None:
+        return float(_UNKNOWN_DIMENSION)
+    count = 1.0
+    for size in tensor.shape.as_list():
+        count *= _UNKNOWN_DIMENSION if size is None else size
+    return count
+
+
+_FREE = frozenset({"Const", "Placeholder", "VarHandleOp", "NoOp", "Identity", "ReadVariableOp", "VariableV2", "Reshape"})
+
+
+def _estimated_secs(op: ops.Operation) -> float:
+    """A rough cost, from static shapes: good enough to tell a light graph from a heavy one."""
+    if op.type in _FREE:
+        return 0.0
+    if op.type in ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"):
+        left = op.inputs[0].shape
+        inner = _UNKNOWN_DIMENSION if left.rank is None or left[-1] is None else left[-1]
+        return 2.0 * _elements(op.outputs[0]) * inner / _FLOPS_PER_SEC
+    if "Conv" in op.type and len(op.inputs) > 1:
+        return 2.0 * _elements(op.outputs[0]) * _elements(op.inputs[1]) / _FLOPS_PER_SEC
+    if not op.outputs:
+        return sum(_elements(tensor) for tensor in op.inputs) / _ELEMENTS_PER_SEC
+    return sum(_elements(tensor) for tensor in op.outputs) / _ELEMENTS_PER_SEC
+
+
+def may_run_inline(elements: Iterable[Any]) -> bool:
+    """Whether no operation that computing these elements may run blocks its thread."""
+    seen: set[ops.Operation] = set()
+    waiting = [element if isinstance(element, ops.Operation) else element.op for element in elements]
+    while waiting:
+        op = waiting.pop()
+        if op in seen:
+            continue
+        if op.type in _BLOCKING or op.type.startswith(_BLOCKING_PREFIXES):
+            return False
+        seen.add(op)
+        waiting.extend(tensor.op for tensor in op.inputs)
+        waiting.extend(op.control_inputs)
+    return True
+
+
+class Trial:
+    """Finds out which of two executors is faster for a plan, on the plan's own first runs.
+
+    The pool runs first. Only a step that is light there is tried in the calling thread, and that callable is made
+    only then: making one optimises the graph, which takes long for large ones. From then on they take turns, in
+    blocks, because what runs beside the step (an input pipeline, say) needs a while to settle into the new rhythm.
+
+    Args:
+      pool: the callable that runs on the thread pool.
+      make_inline: makes the callable that runs in the calling thread.
+    """
+
+    def __init__(self, pool: CompiledCallable, make_inline: Callable[[], CompiledCallable]) -> None:
+        self._pool = pool
+        self._make_inline = make_inline
+        self._inline: CompiledCallable | None = None
+        self._pool_secs: list[float] = []
+        self._inline_secs: list[float] = []
+
+    def next(self) -> CompiledCallable:
+        """The callable to run now."""
+        if self._inline is None or (len(self._pool_secs) + len(self._inline_secs)) // _BLOCK_RUNS % 2:
+            return self._pool
+        return self._inline
+
+    def record(self, candidate: CompiledCallable, seconds: float) -> CompiledCallable | None:
+        """Takes the duration of a run. Returns the faster callable once it is known, until then None."""
+        samples = self._pool_secs if candidate is self._pool else self._inline_secs
+        samples.append(seconds)
+        if self._inline is None:
+            if len(self._pool_secs) <= _LIGHTNESS_RUNS:
+                return None
+            # The first run set things up; it doesn't count.
+            if min(self._pool_secs[1:]) > _HEAVY_STEP_SECS:
+                return self._pool
+            self._inline = self._make_inline()
+            self._pool_secs = []
+        elif len(self._pool_secs) + len(self._inline_secs) >= _BLOCKS * _BLOCK_RUNS:
+            faster = median(self._inline_secs) < _CLEARLY_FASTER * median(self._pool_secs)
+            return self._inline if faster else self._pool
+        return None

@@ -1,0 +1,2 @@
+cdef class Fetch:
+    cdef object build(self, list values)

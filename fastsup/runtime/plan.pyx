@@ -1,0 +1,160 @@
+"""A run plan: one combination of fetches and feeds, resolved, with the runtime's callable that computes it."""
+
+from cpython.object cimport PyObject
+from libc.math cimport fabs
+
+from time import perf_counter
+
+import numpy
+
+from tensorflow.python.client import pywrap_tf_session
+from tensorflow.python.client import session as tf_session
+
+cdef extern from "Python.h":
+    object PyObject_Call(object callable, object args, PyObject* kwargs)
+
+cdef object run_callable = pywrap_tf_session.TF_SessionRunCallable
+cdef object release_callable = pywrap_tf_session.TF_SessionReleaseCallable
+cdef object ndarray = numpy.ndarray
+cdef object generic = numpy.generic
+
+# What Session.run makes arrays with; numpy.asarray before TensorFlow 2.17.
+if hasattr(tf_session, "numpy_compat"):
+    as_array = tf_session.numpy_compat.np_asarray
+else:
+    as_array = numpy.asarray
+
+
+cdef class Liveness:
+    """Whether a session is open: shared by the session and its callables, which would else refer to each other."""
+
+    def __cinit__(self):
+        self.open = True
+
+
+cdef class CompiledCallable:
+    """A callable of the C++ session. Released with its last reference, unless its session was closed before."""
+
+    def __init__(self, session_handle, liveness, options):
+        self.session_handle = session_handle
+        self.liveness = liveness
+        buffer = pywrap_tf_session.TF_NewBufferFromString(options.SerializeToString())
+        try:
+            self.handle = pywrap_tf_session.TF_SessionMakeCallable(session_handle, buffer)
+        finally:
+            pywrap_tf_session.TF_DeleteBuffer(buffer)
+        self.arguments = (session_handle, self.handle, (), None)
+
+    def __dealloc__(self):
+        if self.handle is not None and self.liveness is not None and self.liveness.open:
+            release_callable(self.session_handle, self.handle)
+
+    cdef list call(self, tuple feeds):
+        """Computes the fetches: a list of NumPy values, in the order of the options."""
+        if feeds is None:
+            return <list> PyObject_Call(run_callable, self.arguments, NULL)
+        return <list> PyObject_Call(run_callable, (self.session_handle, self.handle, feeds, None), NULL)
+
+
+cdef class FeedSlot:
+    """A fed tensor, and how a value for it becomes an array."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+        self.numpy_type = tensor.dtype.as_numpy_dtype
+        self.dtype = numpy.dtype(self.numpy_type)
+        self.read_shape()
+        # The integers that every dtype of this kind holds exactly; others are left to Session.run to judge.
+        self.largest_int = {"f4": 2.0**24, "f8": 2.0**53, "i4": 2.0**31 - 1, "i8": 2.0**53}.get(self.dtype.str[1:], -1.0)
+
+    cdef int read_shape(self) except -1:
+        shape = self.tensor.shape
+        # The object itself: set_shape() replaces it, and is noticed by that.
+        self.static_shape = self.tensor._shape_val
+        self.exact_shape = shape.is_fully_defined()
+        self.dims = None if shape.rank is None else tuple(shape.as_list())
+        return 0
+
+    cdef object convert(self, object value):
+        """The array to feed, or None where Session.run must judge the value itself."""
+        cdef object shape
+        cdef object kind = type(value)
+        if kind is ndarray:
+            if value.dtype is not self.dtype:
+                value = as_array(value, self.numpy_type)
+        elif kind is int:
+            # An integer that doesn't fit its tensor's type is an error.
+            if not fabs(value) <= self.largest_int:
+                return None
+            value = as_array(value, self.numpy_type)
+        elif kind in (float, list, tuple, str, bytes) or isinstance(value, generic):
+            value = as_array(value, self.numpy_type)
+        else:
+            return None
+        if self.tensor._shape_val is not self.static_shape:
+            self.read_shape()
+        if self.dims is None:
+            return value
+        shape = value.shape
+        if shape == self.dims:
+            return value
+        if self.exact_shape or len(<tuple> shape) != len(self.dims):
+            return None
+        for actual, expected in zip(shape, self.dims):
+            if expected is not None and actual != expected:
+                return None
+        return value
+
+
+cdef class Plan:
+    """What a run needs once fetches and feed keys are known.
+
+    Args:
+      structure: the `Fetch` that builds the result.
+      feeds: the fed tensors, in the order of the feed dictionary.
+      elements: the graph elements (tensors and operations) that the run computes.
+      pinned: what the plan's key names by address: kept alive, so that no other object gets the address.
+      callable: the `CompiledCallable` to run.
+      trial: object whose `next()` gives a callable to try and whose `record(callable, seconds)` returns the chosen
+        one once it is known; None when there is nothing to choose.
+    """
+
+    def __init__(self, structure, feeds, elements, pinned, callable, trial=None):
+        self.structure = structure
+        self.feeds = tuple([FeedSlot(tensor) for tensor in feeds])
+        self.elements = tuple(elements)
+        self.pinned = pinned
+        self.callable = callable
+        self.trial = trial
+
+    cdef tuple convert_feeds(self, dict feed_dict):
+        """The arrays to feed, or None where Session.run must judge a value itself."""
+        cdef list arrays = []
+        cdef Py_ssize_t i = 0
+        for value in feed_dict.values():
+            try:
+                array = (<FeedSlot> self.feeds[i]).convert(value)
+            except Exception:
+                return None  # Session.run fails on it too, and says why.
+            if array is None:
+                return None
+            arrays.append(array)
+            i += 1
+        return tuple(arrays)
+
+    cdef list call(self, tuple feeds):
+        if self.trial is None:
+            return self.callable.call(feeds)
+        return self.call_on_trial(self.trial, feeds)
+
+    cdef list call_on_trial(self, object trial, tuple feeds):
+        """Runs one of the candidates, timed. Another thread may end the trial meanwhile."""
+        cdef CompiledCallable candidate = trial.next()
+        cdef list values
+        started = perf_counter()
+        values = candidate.call(feeds)
+        chosen = trial.record(candidate, perf_counter() - started)
+        if chosen is not None:
+            self.callable = chosen
+            self.trial = None
+        return values

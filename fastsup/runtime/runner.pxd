@@ -1,0 +1,35 @@
+from libc.stdint cimport int64_t, uint64_t
+
+from fastsup.runtime.plan cimport Liveness, Plan
+
+
+cdef class SessionRunner:
+    cdef dict plans
+    cdef readonly Py_ssize_t max_plans
+    cdef uint64_t hits
+    cdef uint64_t misses
+    cdef uint64_t clock
+    cdef readonly Liveness liveness
+
+    # The last plan looked up for a single graph element and no feeds: most loops run only that one.
+    cdef Plan last_plan
+    cdef object last_fetch
+
+    # What a plan was made under. When one of these changes, plans are made anew.
+    cdef object run_graph
+    cdef uint64_t graph_version
+    cdef set unfetchable
+    cdef set unfeedable
+    cdef Py_ssize_t rules_seen
+
+    # The global step, as far as the runs of this session tell.
+    cdef object step_writes
+    cdef int64_t steps_counted
+    cdef uint64_t disturbances
+    cdef Py_ssize_t writers_running
+
+    cdef Py_ssize_t rules(self)
+    cdef Plan find_plan(self, object fetches, object feed_dict)
+    cdef Plan make_plan(self, object key, object fetches, object feed_dict)
+    cdef list execute(self, Plan plan, tuple feeds)
+    cdef int64_t delta_of(self, Plan plan) except? -2

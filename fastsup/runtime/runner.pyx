@@ -1,0 +1,241 @@
+"""`Session.run` through cached plans: a look-up, one call of the runtime, and the result put together.
+
+Whatever a plan can't express is handed to TensorFlow's own `Session.run`: slower, never different.
+"""
+
+from collections import OrderedDict, namedtuple
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint64_t
+
+from tensorflow.python.client import session as tf_session
+from tensorflow.python.framework import errors
+
+from fastsup.runtime.elements import ELEMENT_TYPES
+from fastsup.runtime.plan cimport Liveness, Plan
+
+cdef frozenset element_types = ELEMENT_TYPES
+cdef list registered_expansions = tf_session._REGISTERED_EXPANSIONS
+cdef object OpError = errors.OpError
+cdef object BaseSession = tf_session.BaseSession
+
+PlanCacheInfo = namedtuple("PlanCacheInfo", ["hits", "misses", "maxsize", "currsize"])
+
+
+cdef bint add_to_key(list key, object fetch) except -1:
+    """Appends what identifies a fetch structure. False if that can't be said in a key, and so can't be cached.
+
+    Graph elements never change what they stand for and are named by address; the plan keeps them alive.
+    """
+    cdef object kind = type(fetch)
+    if kind in element_types:
+        key.append(<size_t> <PyObject*> fetch)
+        return True
+    if kind is str:
+        key.append(fetch)
+        return True
+    if kind is list or kind is tuple:
+        key.append(kind)
+        key.append(len(fetch))
+        for item in fetch:
+            if not add_to_key(key, item):
+                return False
+        return True
+    if kind is dict:
+        key.append(kind)
+        key.append(len(<dict> fetch))
+        for name, item in (<dict> fetch).items():
+            # Keys of different types can be equal (1 and True), and a result has the keys of its own fetch.
+            if type(name) is not str:
+                key.append(type(name))
+            key.append(name)
+            if not add_to_key(key, item):
+                return False
+        return True
+    if isinstance(fetch, tuple) and hasattr(kind, "_fields"):
+        key.append(kind)
+        key.append(len(fetch))
+        for item in fetch:
+            if not add_to_key(key, item):
+                return False
+        return True
+    return False
+
+
+cdef class SessionRunner:
+    """The part of `fastsup.Session` that every step passes through."""
+
+    def _set_up_runner(self, max_plans):
+        """Called once the TensorFlow session is there."""
+        self.plans = {}
+        self.max_plans = max_plans
+        self.liveness = Liveness()
+        self.run_graph = self._graph
+        self.graph_version = self._graph.version
+        self.unfetchable = self._graph._unfetchable_ops
+        self.unfeedable = self._graph._unfeedable_tensors._storage
+        self.rules_seen = self.rules()
+
+    cdef Py_ssize_t rules(self):
+        """Grows when something becomes unfeedable or unfetchable, or a type gets a conversion of its own."""
+        return len(self.unfetchable) + len(self.unfeedable) + len(registered_expansions)
+
+    def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
+        """Runs operations and evaluates tensors. The same as `tf.compat.v1.Session.run`.
+
+        Args:
+          fetches: a graph element, a name, or a nested structure of them.
+          feed_dict: dictionary from graph elements or names to values, or None.
+          options: `tf.compat.v1.RunOptions`, or None.
+          run_metadata: `tf.compat.v1.RunMetadata` to fill, or None.
+
+        Returns:
+          What `fetches` stands for, in its structure.
+
+        Raises:
+          RuntimeError: the session is closed, or its graph is empty.
+          TypeError, ValueError: `fetches` or `feed_dict` can't be interpreted in the session's graph.
+          tf.errors.OpError: the run failed.
+        """
+        cdef Plan plan
+        cdef tuple feeds = None
+        if options is None and run_metadata is None and self.liveness is not None and self.liveness.open:
+            plan = self.find_plan(fetches, feed_dict)
+            if plan is not None:
+                if plan.feeds:
+                    feeds = plan.convert_feeds(feed_dict)
+                if feeds is not None or not plan.feeds:
+                    return plan.structure.build(self.execute(plan, feeds))
+        return super().run(fetches, feed_dict, options, run_metadata)
+
+    cdef Plan find_plan(self, object fetches, object feed_dict):
+        """The plan for this combination, made if need be; None if only `Session.run` can handle it."""
+        cdef list key
+        cdef object full_key
+        cdef Plan plan
+        cdef uint64_t version = self.run_graph.version
+        if version != self.graph_version:
+            # New operations have to be there before anything runs, as in Session.run: they may be refused.
+            self._do_call(self._extend_graph)
+            self.graph_version = version
+        if self.rules() != self.rules_seen:
+            self.rules_seen = self.rules()
+            self._drop_plans()
+        self.clock += 1
+        if fetches is self.last_fetch and not feed_dict and self.last_plan is not None:
+            plan = self.last_plan
+            plan.last_used = self.clock
+            self.hits += 1
+            return plan
+        key = []
+        if not add_to_key(key, fetches):
+            return None
+        if feed_dict:
+            if type(feed_dict) is not dict:
+                return None
+            key.append(dict)
+            for feed in <dict> feed_dict:
+                if type(feed) not in element_types and type(feed) is not str:
+                    return None
+                add_to_key(key, feed)
+        full_key = tuple(key)
+        try:
+            plan = self.plans.get(full_key)
+        except TypeError:
+            return None  # A key of a dictionary subclass's making that can't be hashed.
+        if plan is None:
+            plan = self.make_plan(full_key, fetches, feed_dict)
+            if plan is None:
+                return None
+        else:
+            self.hits += 1
+        plan.last_used = self.clock
+        if len(key) == 1:
+            self.last_fetch = fetches
+            self.last_plan = plan
+        return plan
+
+    cdef Plan make_plan(self, object key, object fetches, object feed_dict):
+        cdef Plan plan, oldest
+        self.misses += 1
+        plan = self._make_plan(fetches, () if not feed_dict else tuple(feed_dict))
+        if plan is None:
+            return None
+        self.plans[key] = plan
+        if len(self.plans) > self.max_plans:
+            oldest_key = None
+            oldest = None
+            for candidate_key, candidate in self.plans.items():
+                if candidate is not plan and (oldest is None or (<Plan> candidate).last_used < oldest.last_used):
+                    oldest_key, oldest = candidate_key, candidate
+            del self.plans[oldest_key]
+            if oldest is self.last_plan:
+                self.last_plan = None
+                self.last_fetch = None
+        return plan
+
+    def _drop_plans(self):
+        """Forgets every plan; their callables are released when nobody runs them any more."""
+        self.last_plan = None
+        self.last_fetch = None
+        self.plans = {}
+
+    def plan_cache_info(self):
+        """How the plan cache fares: (hits, misses, maxsize, currsize), as functools.lru_cache has it."""
+        return PlanCacheInfo(self.hits, self.misses, self.max_plans, len(self.plans))
+
+    cdef list execute(self, Plan plan, tuple feeds):
+        """Runs a plan, keeps count of the global step, and raises what `Session.run` would."""
+        cdef int64_t delta = 0 if self.step_writes is None else self.delta_of(plan)
+        cdef list values
+        if delta != 0:
+            self.writers_running += 1
+        try:
+            values = plan.call(feeds)
+        except BaseException as error:
+            if delta != 0:
+                # It may have got to the increment, or not.
+                self.writers_running -= 1
+                self.disturbances += 1
+            if isinstance(error, OpError):
+                self._raise_as_run_does(error)
+            raise
+        if delta != 0:
+            self.writers_running -= 1
+            if delta > 0:
+                self.steps_counted += delta
+            else:
+                self.disturbances += 1
+        return values
+
+    def _execute_plan(self, Plan plan):
+        """A plan's result, for `make_callable`: errors are those of the runtime, as they are there."""
+        return plan.structure.build(self.execute(plan, None))
+
+    cdef int64_t delta_of(self, Plan plan) except? -2:
+        if not plan.step_delta_known:
+            plan.step_delta = self.step_writes.delta_of(plan)
+            plan.step_delta_known = True
+        return plan.step_delta
+
+    def _begin_unknown_run(self):
+        """Something runs that no plan describes: it may write the global step until it has ended."""
+        self.writers_running += 1
+        self.disturbances += 1
+
+    def _end_unknown_run(self):
+        self.writers_running -= 1
+        self.disturbances += 1
+
+    def _track_global_step(self, step_writes):
+        """Counts the global step from now on.
+
+        Args:
+          step_writes: object whose `delta_of(plan)` is what a run of the plan adds, or negative if that isn't known.
+        """
+        self.step_writes = step_writes
+        self.disturbances += 1
+
+    @property
+    def _tracks_global_step(self):
+        return self.step_writes is not None

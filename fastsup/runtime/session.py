@@ -1,0 +1,178 @@
+"""`fastsup.Session`: a `tf.compat.v1.Session` whose steps run through cached plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.client import session as tf_session
+from tensorflow.python.framework import ops
+
+from fastsup.runtime.elements import structure_of
+from fastsup.runtime.executor import CALLING_THREAD, SINGLE_THREADED, Trial, check_executor, config_for, may_run_inline
+from fastsup.runtime.plan import CompiledCallable, Plan
+from fastsup.runtime.runner import SessionRunner
+
+__all__ = ["Session"]
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+class Session(SessionRunner, tf_session.Session):
+    """A `tf.compat.v1.Session` that resolves each combination of fetches and feeds once.
+
+    Everything that TensorFlow's session does, this one does, with the same results and the same errors.
+
+    Args:
+      target: the execution engine to connect to. Defaults to one in this process.
+      graph: the graph to launch. Defaults to the default graph.
+      config: a `tf.compat.v1.ConfigProto`, or None.
+      executor: "auto", "thread_pool" (TensorFlow's), "inline" (in the calling thread) or "single_threaded"
+        (TensorFlow's SINGLE_THREADED_EXECUTOR: no parallelism between operations, no reference variables, no
+        low-level control flow). "auto" takes what is right for the graph, and of that the fastest, by measurement.
+      max_plans: how many combinations of fetches and feeds are kept; the least recently used one goes first.
+
+    Raises:
+      TypeError: an argument is of the wrong type.
+      ValueError: `executor` is no executor mode, or `max_plans` isn't positive.
+      tf.errors.OpError: TensorFlow couldn't make the session.
+    """
+
+    def __init__(
+        self,
+        target: str = "",
+        graph: ops.Graph | None = None,
+        config: Any = None,
+        executor: str = "auto",
+        max_plans: int = 256,
+    ) -> None:
+        self._executor = check_executor(executor)
+        if max_plans < 1:
+            raise ValueError(f"max_plans must be positive, got {max_plans!r}.")
+        if isinstance(graph, ops.Graph | None) and isinstance(config, config_pb2.ConfigProto | None):
+            config = config_for(executor, graph or ops.get_default_graph(), target, config)
+        tf_session.Session.__init__(self, target, graph, config)
+        self._set_up_runner(max_plans)
+        self._device_count: int | None = None
+
+    @property
+    def executor(self) -> str:
+        """The executor mode that was asked for; "single_threaded" also where "auto" has chosen it."""
+        return "single_threaded" if self._config.experimental.executor_type == SINGLE_THREADED else self._executor
+
+    def close(self) -> None:
+        """Closes the session and frees what it holds. A second call does nothing.
+
+        Raises:
+          tf.errors.OpError: TensorFlow couldn't close the session.
+        """
+        if self.liveness is not None and self.liveness.open:
+            self._drop_plans()
+            self.liveness.open = False
+        super().close()
+
+    def make_callable(
+        self, fetches: Any, feed_list: list[Any] | None = None, accept_options: bool = False
+    ) -> Callable[..., Any]:
+        """A function that runs one step. The same as `tf.compat.v1.Session.make_callable`."""
+        function: Callable[..., Any] = super().make_callable(fetches, feed_list, accept_options)
+        if feed_list is not None or accept_options:
+            return function
+        plan = self._make_plan(fetches, ())
+        if plan is None:
+            return function
+
+        def run_plan() -> Any:
+            return self._execute_plan(plan) if self.liveness.open else function()
+
+        return run_plan
+
+    # What `SessionRunner` calls.
+
+    def _make_plan(self, fetches: Any, feed_keys: tuple[Any, ...]) -> Plan | None:
+        """The plan for a combination seen for the first time, or None where only `Session.run` will do.
+
+        Resolution is TensorFlow's own. Where it fails, `Session.run` fails in the same way, and says so.
+        """
+        graph = self._graph
+        try:
+            feeds = [graph.as_graph_element(key, allow_tensor=True, allow_operation=False) for key in feed_keys]
+            handler = tf_session._FetchHandler(graph, fetches, {})
+        except Exception:
+            return None
+        tensors, targets = handler.fetches(), handler.targets()
+        fed = {id(feed) for feed in feeds}
+        if (
+            not (tensors or targets)
+            or handler._fetch_handles
+            or len(fed) != len(feeds)
+            or any(id(tensor) in fed for tensor in tensors)
+            or not all(graph.is_feedable(feed) for feed in feeds)
+        ):
+            return None
+        options = config_pb2.CallableOptions(
+            feed=[feed.name for feed in feeds],
+            fetch=[tensor.name for tensor in tensors],
+            target=[target.name for target in targets],
+        )
+        leaves: list[Any] = []
+        structure = structure_of(fetches, graph, {id(tensor): i for i, tensor in enumerate(tensors)}, leaves)
+        elements = (*tensors, *targets)
+        executor = self.executor
+        try:
+            self._extend_graph()
+            if executor == "inline":
+                callable_, trial = self._compile(options, CALLING_THREAD), None
+            else:
+                callable_ = self._compile(options)
+                trial = None
+                if executor == "auto" and self._has_one_device() and may_run_inline(elements):
+                    trial = Trial(callable_, lambda: self._compile(options, CALLING_THREAD))
+        except Exception:
+            return None
+        return Plan(structure, feeds, elements, (*leaves, *feed_keys), callable_, trial)
+
+    def _compile(self, options: Any, thread_pool: int = 0) -> CompiledCallable:
+        options.run_options.inter_op_thread_pool = thread_pool
+        return CompiledCallable(self._session, self.liveness, options)
+
+    def _has_one_device(self) -> bool:
+        """Several devices mean several executors, which wait for each other: none of them may hold a thread."""
+        if self._device_count is None:
+            self._device_count = len(self.list_devices())
+        return self._device_count == 1
+
+    def _raise_as_run_does(self, error: BaseException) -> None:
+        """Raises a runtime error with the operation, and the place in the program, that it names."""
+        self._do_call(_raise, error)
+
+    # TensorFlow's own ways to run something, which no plan describes.
+
+    def _call_tf_sessionrun(self, *args: Any) -> Any:
+        self._begin_unknown_run()
+        try:
+            return super()._call_tf_sessionrun(*args)
+        finally:
+            self._end_unknown_run()
+
+    def _call_tf_sessionprun(self, *args: Any) -> Any:
+        self._begin_unknown_run()
+        try:
+            return super()._call_tf_sessionprun(*args)
+        finally:
+            self._end_unknown_run()
+
+    def _make_callable_from_options(self, callable_options: Any) -> Callable[..., Any]:
+        function = super()._make_callable_from_options(callable_options)
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            self._begin_unknown_run()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._end_unknown_run()
+
+        return run
