@@ -1,5 +1,7 @@
 from typing import Any, SupportsIndex
 
+def check_interval(name: str, value: Any) -> None: ...
+
 class Timer:
     _every_secs: float | None
     _every_steps: int | None

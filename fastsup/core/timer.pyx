@@ -12,15 +12,23 @@ cdef int64_t as_step(object step) except? -1:
     return step.__index__()
 
 
-cdef object checked_interval(str name, object value):
-    """Refuses an interval that can't be one. TensorFlow takes it, and fires on every step or fails in the run."""
+def check_interval(name, value):
+    """Refuses an interval that can't be one. TensorFlow takes it, and fires on every step or fails in the run.
+
+    Args:
+      name: name of the argument, for the message.
+      value: the interval, in seconds or steps.
+
+    Raises:
+      ValueError: it isn't positive.
+      TypeError: it isn't a number.
+    """
     try:
         positive = value > 0
     except TypeError:
         raise TypeError(f"{name} must be a number, got {value!r}") from None
     if not positive:
         raise ValueError(f"{name} must be positive, got {value!r}. Pass a positive number, or None to leave it out.")
-    return value
 
 
 cdef class Timer:
@@ -40,8 +48,12 @@ cdef class Timer:
             raise ValueError("Either every_secs or every_steps should be provided.")
         if every_secs is not None and every_steps is not None:
             raise ValueError("Can not provide both every_secs and every_steps.")
-        self._every_secs = None if every_secs is None else checked_interval("every_secs", every_secs)
-        self._every_steps = None if every_steps is None else checked_interval("every_steps", every_steps)
+        if every_secs is not None:
+            check_interval("every_secs", every_secs)
+        else:
+            check_interval("every_steps", every_steps)
+        self._every_secs = every_secs
+        self._every_steps = every_steps
         self._last_triggered_step = None
         self._last_triggered_time = None
 

@@ -50,8 +50,8 @@ class GlobalStepWrites:
     def __init__(self, graph: ops.Graph, variable: Any) -> None:
         self._graph = graph
         self._functions = {function.signature.name: function for function in graph.as_graph_def().library.function}
-        self._variable_name = variable.op.name
         self._provable = True
+        self._shared_name: bytes | None = None
         self._descendants: dict[ops.Operation, set[ops.Operation]] = {}
         for writer in self._find_writers(variable):
             self._descendants[writer] = _reached_from(writer)
@@ -106,6 +106,7 @@ class GlobalStepWrites:
         if op.type != "VarHandleOp":
             return None
         identity = _resource_identity(op)
+        self._shared_name = identity[1]
         return [
             other.outputs[0]
             for other in self._graph.get_operations()
@@ -115,7 +116,7 @@ class GlobalStepWrites:
     def _function_holds_variable(self, name: str) -> bool:
         """Whether a function makes a handle of the variable for itself, instead of being given one."""
         return any(
-            node.op == "VarHandleOp" and (node.attr["shared_name"].s.decode() or node.name) == self._variable_name
+            node.op == "VarHandleOp" and (node.attr["shared_name"].s or node.name.encode()) == self._shared_name
             for node in self._functions[name].node_def
         )
 

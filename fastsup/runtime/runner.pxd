@@ -18,6 +18,7 @@ cdef class SessionRunner:
     # What a plan was made under. When one of these changes, plans are made anew.
     cdef object run_graph
     cdef uint64_t graph_version
+    cdef bint graph_is_final
     cdef set unfetchable
     cdef set unfeedable
     cdef Py_ssize_t rules_seen

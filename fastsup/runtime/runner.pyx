@@ -72,6 +72,7 @@ cdef class SessionRunner:
         self.liveness = Liveness()
         self.run_graph = self._graph
         self.graph_version = self._graph.version
+        self.graph_is_final = self._graph.finalized
         self.unfetchable = self._graph._unfetchable_ops
         self.unfeedable = self._graph._unfeedable_tensors._storage
         self.rules_seen = self.rules()
@@ -113,11 +114,13 @@ cdef class SessionRunner:
         cdef list key
         cdef object full_key
         cdef Plan plan
-        cdef uint64_t version = self.run_graph.version
-        if version != self.graph_version:
-            # New operations have to be there before anything runs, as in Session.run: they may be refused.
-            self._do_call(self._extend_graph)
-            self.graph_version = version
+        cdef uint64_t version
+        if not self.graph_is_final:
+            version = self.run_graph.version
+            if version != self.graph_version:
+                # New operations have to be there before anything runs, as in Session.run: they may be refused.
+                self._do_call(self._extend_graph)
+                self.graph_version = version
         if self.rules() != self.rules_seen:
             self.rules_seen = self.rules()
             self._drop_plans()

@@ -1,0 +1,6 @@
+from fastsup.runtime.runner import SessionRunner
+
+class StepCount:
+    def __init__(self, session: SessionRunner) -> None: ...
+    @property
+    def session(self) -> SessionRunner: ...

@@ -1,0 +1,64 @@
+"""The global step without a fetch: read once, then counted, and read again after anything that may have disturbed it."""
+
+from libc.stdint cimport int64_t, uint64_t
+
+from tensorflow.python.framework import errors
+from tensorflow.python.training import training_util
+
+from fastsup.runtime.global_step import GlobalStepWrites
+from fastsup.runtime.plan cimport Plan
+from fastsup.runtime.runner cimport SessionRunner
+
+
+cdef class StepCount:
+    """The global step of a session's graph.
+
+    Args:
+      session: a `fastsup.Session`.
+    """
+
+    def __init__(self, SessionRunner session):
+        self.session = session
+        self.variable = None
+        variable = training_util.get_global_step(session.graph)
+        # A remote session's variables are changed by others too, and a graph that grows may get another writer.
+        if variable is None or session.sess_str or not session.graph.finalized:
+            return
+        if not session._tracks_global_step:
+            session._track_global_step(GlobalStepWrites(session.graph, variable))
+        self.variable = variable
+        self.numpy_type = variable.dtype.base_dtype.as_numpy_dtype
+
+    cdef bint know(self) except -1:
+        """Whether `value` is the global step now. Reads it if need be, which fails as long as it isn't initialised."""
+        cdef SessionRunner session = self.session
+        cdef uint64_t disturbances = session.disturbances
+        cdef int64_t counted
+        cdef Plan plan
+        if self.known and disturbances == self.disturbances_seen:
+            return True
+        self.known = False
+        # What is read while a run that writes the step is under way may hold its increment already, or not.
+        if self.variable is None or session.writers_running:
+            return False
+        counted = session.steps_counted
+        plan = session.find_plan(self.variable, None)
+        if plan is None:
+            return False
+        try:
+            step = plan.structure.build(session.execute(plan, None))
+        except errors.OpError:
+            return False
+        if session.writers_running or session.disturbances != disturbances or session.steps_counted != counted:
+            return False
+        self.base = <int64_t> int(step) - counted
+        self.disturbances_seen = disturbances
+        self.known = True
+        return True
+
+    cdef int64_t value(self) noexcept:
+        return self.base + self.session.steps_counted
+
+    cdef object as_fetched(self, int64_t step):
+        """A step as a run returns it."""
+        return self.numpy_type(step)

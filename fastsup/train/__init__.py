@@ -1,0 +1,57 @@
+"""The session-layer names of `tf.compat.v1.train`: a program moves here by changing its import.
+
+What is per-step is ours. What is not, and well kept, is TensorFlow's own class under its own name.
+"""
+
+from tensorflow.python.training import basic_session_run_hooks as _tf_hooks
+from tensorflow.python.training import (
+    checkpoint_management,
+    coordinator,
+    queue_runner,
+    saver,
+    server_lib,
+    session_run_hook,
+    summary_io,
+    training_util,
+)
+
+from fastsup.core import SecondOrStepTimer
+from fastsup.train.hooks import (
+    CheckpointSaverHook,
+    GlobalStepWaiterHook,
+    LoggingTensorHook,
+    NanTensorHook,
+    ProfilerHook,
+    StepCounterHook,
+    StopAtStepHook,
+    SummarySaverHook,
+)
+from fastsup.train.monitored_session import (
+    ChiefSessionCreator,
+    CoordinatedSession,
+    HookedSession,
+    MonitoredSession,
+    MonitoredTrainingSession,
+    RecoverableSession,
+    Scaffold,
+    SessionCreator,
+    SingularMonitoredSession,
+    WorkerSessionCreator,
+    WrappedSession,
+)
+from fastsup.train.session_manager import SessionManager
+
+# TensorFlow's own.
+CheckpointSaverListener = _tf_hooks.CheckpointSaverListener
+Coordinator = coordinator.Coordinator
+FeedFnHook = _tf_hooks.FeedFnHook
+FinalOpsHook = _tf_hooks.FinalOpsHook
+LooperThread = coordinator.LooperThread
+NanLossDuringTrainingError = _tf_hooks.NanLossDuringTrainingError
+QueueRunner = queue_runner.QueueRunner
+Saver = saver.Saver
+Server = server_lib.Server
+SessionRunArgs = session_run_hook.SessionRunArgs
+SessionRunContext = session_run_hook.SessionRunContext
+SessionRunHook = session_run_hook.SessionRunHook
+SessionRunValues = session_run_hook.SessionRunValues

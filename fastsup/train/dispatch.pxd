@@ -1,0 +1,49 @@
+from libc.stdint cimport int64_t, uint64_t
+
+from fastsup.core.schedule cimport ScheduleTable
+from fastsup.runtime.plan cimport Plan
+from fastsup.runtime.step_count cimport StepCount
+from fastsup.train.scheduled cimport ScheduledHook
+from fastsup.train.type_versions cimport TypeVersions
+
+
+cdef class Dispatch:
+    cdef object hooks
+    cdef StepCount count
+    cdef ScheduleTable table
+    cdef TypeVersions types
+    cdef Py_ssize_t hooks_seen
+    cdef list every_run
+    cdef set every_run_ids
+    cdef list watching
+    cdef list watched_fetches
+    cdef bint needs_step
+    cdef bint watches_stall
+    cdef double time_before
+    cdef double time_after
+
+    # The runs made, and for each scheduled hook the run that it was called in last, by its id.
+    cdef int64_t runs
+    cdef dict called_in
+    # About the run under way, or made last: the global step before it, what its plan adds, and what was seen before.
+    cdef int64_t stale_step
+    cdef int64_t stale_step_before
+    cdef int64_t delta
+    cdef int64_t counted_before
+    cdef uint64_t disturbances_before
+    cdef bint step_known
+
+    cdef bint is_outdated(self) noexcept
+    cdef int refresh(self) except -1
+    cdef bint follows_schedule(self, object hook) except -1
+    cdef bint anything_due(self, Plan plan) except -1
+    cdef list due(self)
+    cdef bint hook_is_due(self, Py_ssize_t i, ScheduledHook hook) except -1
+    cdef int64_t position(self) noexcept
+    cdef int catch_up(self, object hook) except -1
+    cdef int catch_up_late(self, ScheduledHook hook) except -1
+    cdef bint left_out_too_much(self) except -1
+    cdef bint step_moved_unforeseen(self) noexcept
+    cdef bint wanted_late(self, object hook) except -1
+    cdef object late_values(self, object fetches)
+    cdef int run_ended(self, list called) except -1

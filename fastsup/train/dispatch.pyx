@@ -1,0 +1,243 @@
+"""Which hooks are called in which run.
+
+A hook without a schedule is called in every run, if it has a callback at all. A scheduled hook is left out of the
+runs in which TensorFlow's call of it would do nothing but keep its own books, and catches up before its next call.
+"""
+
+from libc.math cimport HUGE_VAL
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
+
+from tensorflow.python.training import session_run_hook, training_util
+
+from fastsup.core.clock cimport seconds
+from fastsup.core.schedule cimport FS_DUE_NEVER, ScheduleTable
+from fastsup.runtime.plan cimport Plan
+from fastsup.runtime.runner cimport SessionRunner
+from fastsup.runtime.step_count cimport StepCount
+from fastsup.train.scheduled cimport ScheduledHook
+from fastsup.train.type_versions cimport TypeVersions
+
+cdef object SessionRunHook = session_run_hook.SessionRunHook
+
+# Far below every step, so that what is computed from it is due nowhere.
+cdef int64_t NO_STEP = INT64_MIN // 2
+
+
+# The callbacks that do nothing.
+cdef dict empty_callbacks = {name: getattr(SessionRunHook, name) for name in ("before_run", "after_run")}
+
+
+cdef bint overrides(object hook, str callback) except -1:
+    """Whether calling a hook's callback can do anything. True for whatever isn't known to be the empty default."""
+    if not isinstance(hook, SessionRunHook) or callback in getattr(hook, "__dict__", ()):
+        return True
+    return getattr(type(hook), callback) is not empty_callbacks[callback]
+
+
+# What each class's callbacks were when it was first seen: a program may replace them, on the class that wrote the
+# schedule as well, and then its schedule says nothing any more.
+cdef dict original_callbacks = {}
+
+
+def remember_callbacks(kind):
+    """Records the callbacks that a class's schedule was written for. A class decorator."""
+    original_callbacks[kind] = (kind.before_run, kind.after_run)
+    return kind
+
+
+cdef class Dispatch:
+    """The schedules of a session's hooks.
+
+    Args:
+      hooks: the hooks; more may be appended while it is used.
+      session: the `fastsup.Session` that they are called around.
+    """
+
+    def __init__(self, hooks, SessionRunner session):
+        self.hooks = hooks
+        self.count = StepCount(session)
+        self.called_in = {}
+        self.stale_step = NO_STEP
+        self.refresh()
+
+    cdef bint is_outdated(self) noexcept:
+        """Whether something has changed that schedules were computed from."""
+        return (
+            self.table.changes[0] != self.table.changes_seen
+            or self.hooks_seen != len(self.hooks)
+            or self.types.changed()
+        )
+
+    cdef int refresh(self) except -1:
+        """Asks every hook when it is next due."""
+        cdef ScheduledHook hook
+        cdef list scheduled = []
+        self.types = TypeVersions([type(candidate) for candidate in self.hooks])
+        self.hooks_seen = len(self.hooks)
+        self.every_run = []
+        self.watching = []
+        self.watched_fetches = []
+        self.needs_step = False
+        self.watches_stall = False
+        self.time_before = HUGE_VAL
+        self.time_after = HUGE_VAL
+        for candidate in self.hooks:
+            if not self.follows_schedule(candidate):
+                if overrides(candidate, "before_run") or overrides(candidate, "after_run"):
+                    self.every_run.append(candidate)
+                continue
+            hook = candidate
+            scheduled.append(hook)
+            if hook.watched_fetch is not None:
+                self.watching.append(hook)
+                self.watched_fetches.append(hook.watched_fetch)
+            self.watches_stall = self.watches_stall or hook.watches_stall
+            self.needs_step = self.needs_step or hook.watches_stall or hook.due.global_step != FS_DUE_NEVER
+            if hook.decides_after:
+                self.time_after = min(self.time_after, hook.due.time)
+            else:
+                self.time_before = min(self.time_before, hook.due.time)
+        self.every_run_ids = set(map(id, self.every_run))
+        self.table = ScheduleTable(scheduled)
+        return 0
+
+    cdef bint follows_schedule(self, object candidate) except -1:
+        """Whether a hook has a schedule that can be relied on now. Brings it up to date if so."""
+        if not isinstance(candidate, ScheduledHook):
+            return False
+        cdef ScheduledHook hook = candidate
+        self.catch_up(hook)
+        if "before_run" in hook.__dict__ or "after_run" in hook.__dict__:
+            return False
+        cdef object kind = type(hook)
+        for base in kind.__mro__:
+            if base in original_callbacks:
+                if (kind.before_run, kind.after_run) != original_callbacks[base]:
+                    return False
+                break
+        else:
+            return False
+        hook.never_due()
+        hook.watched_fetch = None
+        hook.watches_stall = False
+        return hook._schedule(self.runs)
+
+    cdef bint anything_due(self, Plan plan) except -1:
+        """Whether a hook may have to be called in the coming run of this plan. Looks at the global step before it."""
+        self.step_known = False
+        if self.needs_step:
+            self.delta = self.count.session.delta_of(plan) if self.count.variable is not None else -1
+            if self.delta >= 0 and self.count.know():
+                self.step_known = True
+                self.counted_before = self.count.session.steps_counted
+                self.disturbances_before = self.count.session.disturbances
+                if self.watches_stall and self.count.value() == self.stale_step:
+                    return True
+            else:
+                return True
+        return (
+            len(self.every_run) > 0
+            or self.runs >= self.table.earliest.run
+            or self.position() >= self.table.earliest.global_step
+            or (self.time_before != HUGE_VAL and seconds() >= self.time_before)
+        )
+
+    cdef int64_t position(self) noexcept:
+        """Where the coming run stands on the axis of the global step.
+
+        That is the step after the run; or the step after it as foreseen in the run before, on which some hooks decide.
+        """
+        if not self.step_known:
+            return INT64_MIN
+        return max(self.count.value() + self.delta, self.stale_step + 2)
+
+    cdef list due(self):
+        """The hooks to call in the coming run, in their order."""
+        cdef list called = []
+        cdef Py_ssize_t i = 0
+        cdef object entries = self.table.entries
+        for hook in self.hooks:
+            if i < len(entries) and hook is entries[i]:
+                if self.hook_is_due(i, hook):
+                    called.append(hook)
+                i += 1
+            elif id(hook) in self.every_run_ids:
+                called.append(hook)
+        return called
+
+    cdef bint hook_is_due(self, Py_ssize_t i, ScheduledHook hook) except -1:
+        if hook.watched_fetch is not None:
+            return True
+        if self.needs_step and not self.step_known:
+            if hook.watches_stall or hook.due.global_step != FS_DUE_NEVER:
+                return True
+        elif hook.watches_stall and self.count.value() == self.stale_step:
+            return True
+        return self.table.entry_is_due(i, self.runs, self.position())
+
+    cdef int catch_up(self, object hook) except -1:
+        """Tells a scheduled hook about the runs that it was left out of."""
+        if not isinstance(hook, ScheduledHook):
+            return 0
+        cdef int64_t skipped = self.runs - <int64_t> self.called_in.get(id(hook), self.runs - 1) - 1
+        if skipped > 0:
+            hook._catch_up(skipped, self.stale_step)
+        self.called_in[id(hook)] = self.runs - 1
+        return 0
+
+    cdef int catch_up_late(self, ScheduledHook hook) except -1:
+        """The same after a run, for a hook that is called for it only now."""
+        cdef int64_t skipped = self.runs - 2 - <int64_t> self.called_in.get(id(hook), self.runs - 2)
+        if skipped > 0:
+            hook._catch_up(skipped, self.stale_step_before)
+        self.called_in[id(hook)] = self.runs - 1
+        return 0
+
+    cdef bint step_moved_unforeseen(self) noexcept:
+        """Whether the run did something to the global step that wasn't known before it."""
+        cdef SessionRunner session = self.count.session
+        return self.step_known and (
+            session.disturbances != self.disturbances_before
+            or session.steps_counted != self.counted_before + self.delta
+        )
+
+    cdef bint left_out_too_much(self) except -1:
+        """Whether a hook that was left out of the run has to be called after it, all the same."""
+        return self.step_moved_unforeseen() or (self.time_after != HUGE_VAL and seconds() >= self.time_after)
+
+    cdef bint wanted_late(self, object candidate) except -1:
+        """Whether a hook that was left out of the run has to be called after it."""
+        if not isinstance(candidate, ScheduledHook):
+            return False
+        cdef ScheduledHook hook = candidate
+        if not hook.decides_after or id(candidate) in self.every_run_ids:
+            return False
+        if hook.due.time != HUGE_VAL and seconds() >= hook.due.time:
+            return True
+        return hook.due.global_step != FS_DUE_NEVER and self.step_moved_unforeseen()
+
+    cdef object late_values(self, object fetches):
+        """What a run that is over would have fetched: the global step before it, if that is all that is asked for."""
+        if fetches is not training_util._get_global_step_read(self.count.session.graph):
+            raise RuntimeError(f"{fetches!r} can't be known after the run.")
+        if self.step_known:
+            return self.count.as_fetched(self.stale_step)
+        return self.count.session.run(fetches)
+
+    cdef int run_ended(self, list called) except -1:
+        """Takes note that a run has been made, in which these hooks are called."""
+        for hook in called:
+            if isinstance(hook, ScheduledHook):
+                self.called_in[id(hook)] = self.runs
+        self.runs += 1
+        self.stale_step_before = self.stale_step
+        if self.step_known:
+            self.stale_step = self.counted_before + self.count.base
+        else:
+            self.stale_step = NO_STEP
+        return 0
+
+    def settle(self):
+        """Brings every hook up to date, for whoever looks at it outside a run."""
+        for hook in self.table.entries:
+            self.catch_up(hook)

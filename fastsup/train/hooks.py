@@ -1,0 +1,315 @@
+"""The standard hooks: TensorFlow's callbacks, and beside them the schedule that lets a session leave them out.
+
+Each class inherits what it does from TensorFlow's hook of the same name, so it behaves the same in TensorFlow's
+sessions, and is one for `isinstance`. What it adds is when it is next needed, and what it missed till then.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorflow.python.training import basic_session_run_hooks as tf_hooks
+from tensorflow.python.training import training_util
+
+from fastsup.core import SecondOrStepTimer
+from fastsup.core.timer import check_interval
+from fastsup.train.dispatch import remember_callbacks
+from fastsup.train.scheduled import AfterRunHook, ScheduledHook, WatchingHook
+
+__all__ = [
+    "CheckpointSaverHook",
+    "GlobalStepWaiterHook",
+    "LoggingTensorHook",
+    "NanTensorHook",
+    "ProfilerHook",
+    "StepCounterHook",
+    "StopAtStepHook",
+    "SummarySaverHook",
+]
+
+
+def _check_interval(**intervals: Any) -> None:
+    """Refuses an interval that isn't positive, before anything is made. Both or neither is for TensorFlow to refuse."""
+    given = {name: value for name, value in intervals.items() if value is not None}
+    if len(given) == 1:
+        name, value = given.popitem()
+        check_interval(name, value)
+
+
+def _own_timer(timer: Any) -> Any:
+    """Our timer in place of TensorFlow's, with the same interval."""
+    if type(timer) is tf_hooks.SecondOrStepTimer:
+        return SecondOrStepTimer(timer._every_secs, timer._every_steps)
+    return timer
+
+
+class _GlobalStepHook(ScheduledHook):
+    """A hook whose schedule speaks of the graph's own global step."""
+
+    _global_step_tensor: Any
+
+    def _counts_global_step(self) -> bool:
+        """False for a hook that was given another tensor to count by."""
+        tensor = self._global_step_tensor
+        return tensor is training_util._get_global_step_read(tensor.graph)
+
+
+@remember_callbacks
+class StopAtStepHook(_GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[misc]
+    """Requests a stop once the global step has reached a step.
+
+    Args:
+      num_steps: steps to run after the session was made; or
+      last_step: global step to stop at. Exactly one of the two.
+
+    Raises:
+      ValueError: both were given, or neither.
+    """
+
+    _last_step: Any
+
+    def _schedule(self, run: int) -> bool:
+        if self._last_step is None or not self._counts_global_step():
+            return False
+        self.due_at_step(int(self._last_step))
+        return True
+
+
+@remember_callbacks
+class CheckpointSaverHook(_GlobalStepHook, AfterRunHook, tf_hooks.CheckpointSaverHook):  # type: ignore[misc]
+    """Saves a checkpoint when the session is made, every N seconds or steps, and at the end.
+
+    Args:
+      checkpoint_dir: directory to save to.
+      save_secs: seconds between two checkpoints; or
+      save_steps: global steps between two checkpoints. Exactly one of the two.
+      saver: `tf.compat.v1.train.Saver` to use; or
+      scaffold: `Scaffold` whose saver to use. With neither, the graph's one saver.
+      checkpoint_basename: base name of the files.
+      listeners: `CheckpointSaverListener` objects, called around each save.
+      save_graph_def: whether to write the graph too (`graph.pbtxt`, and a `.meta` file for each checkpoint).
+
+    Raises:
+      ValueError: both or neither of save_secs and save_steps, one that isn't positive, or both saver and scaffold.
+    """
+
+    def __init__(
+        self,
+        checkpoint_dir: str,
+        save_secs: float | None = None,
+        save_steps: int | None = None,
+        saver: Any = None,
+        checkpoint_basename: str = "model.ckpt",
+        scaffold: Any = None,
+        listeners: Any = None,
+        save_graph_def: bool = True,
+    ) -> None:
+        _check_interval(save_secs=save_secs, save_steps=save_steps)
+        tf_hooks.CheckpointSaverHook.__init__(
+            self, checkpoint_dir, save_secs, save_steps, saver, checkpoint_basename, scaffold, listeners, save_graph_def
+        )
+        self._timer = _own_timer(self._timer)
+
+    def _schedule(self, run: int) -> bool:
+        return self._counts_global_step() and self._due_with_timer(self._timer)
+
+
+@remember_callbacks
+class StepCounterHook(_GlobalStepHook, AfterRunHook, tf_hooks.StepCounterHook):  # type: ignore[misc]
+    """Logs and writes the rate of global steps (tag `global_step/sec`).
+
+    Args:
+      every_n_steps: global steps between two measurements; or
+      every_n_secs: seconds between two measurements. Exactly one of the two.
+      output_dir: directory for the event file; or
+      summary_writer: `tf.compat.v1.summary.FileWriter` to use.
+
+    Raises:
+      ValueError: both or neither of every_n_steps and every_n_secs, or one that isn't positive.
+    """
+
+    # TensorFlow says so five times in the life of a process.
+    _STALL_REPORTS = 5
+    _last_global_step: Any
+
+    def __init__(
+        self,
+        every_n_steps: int | None = 100,
+        every_n_secs: float | None = None,
+        output_dir: str | None = None,
+        summary_writer: Any = None,
+    ) -> None:
+        _check_interval(every_n_steps=every_n_steps, every_n_secs=every_n_secs)
+        tf_hooks.StepCounterHook.__init__(self, every_n_steps, every_n_secs, output_dir, summary_writer)
+        self._timer = _own_timer(self._timer)
+        self._stalls = 0
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        if self._last_global_step is not None and run_values.results == self._last_global_step:
+            # The step was read while the run was incrementing it, so being equal proves nothing: look again.
+            if run_context.session.run(self._global_step_tensor) == self._last_global_step:
+                self._stalls += 1
+            else:
+                self._last_global_step = None
+        tf_hooks.StepCounterHook.after_run(self, run_context, run_values)
+
+    def _schedule(self, run: int) -> bool:
+        self._watch_stall(self._stalls < self._STALL_REPORTS)
+        return self._counts_global_step() and self._due_with_timer(self._timer)
+
+    def _catch_up(self, skipped_runs: int, stale_step: int) -> None:
+        self._last_global_step = stale_step
+
+
+@remember_callbacks
+class SummarySaverHook(_GlobalStepHook, tf_hooks.SummarySaverHook):  # type: ignore[misc]
+    """Writes summaries every N steps or seconds.
+
+    Args:
+      save_steps: global steps between two summaries; or
+      save_secs: seconds between two summaries. Exactly one of the two.
+      output_dir: directory for the event file; or
+      summary_writer: `tf.compat.v1.summary.FileWriter` to use.
+      scaffold: `Scaffold` whose summary_op to fetch; or
+      summary_op: string tensor with a serialised Summary, or a list of them. Exactly one of the two.
+
+    Raises:
+      ValueError: both or neither of a pair, or an interval that isn't positive.
+    """
+
+    _next_step: Any
+
+    def __init__(
+        self,
+        save_steps: int | None = None,
+        save_secs: float | None = None,
+        output_dir: str | None = None,
+        summary_writer: Any = None,
+        scaffold: Any = None,
+        summary_op: Any = None,
+    ) -> None:
+        _check_interval(save_steps=save_steps, save_secs=save_secs)
+        tf_hooks.SummarySaverHook.__init__(
+            self, save_steps, save_secs, output_dir, summary_writer, scaffold, summary_op
+        )
+        self._timer = _own_timer(self._timer)
+
+    def _schedule(self, run: int) -> bool:
+        if self._next_step is None:
+            self.due_every_run()
+            return True
+        return self._counts_global_step() and self._due_with_timer(self._timer)
+
+    def _catch_up(self, skipped_runs: int, stale_step: int) -> None:
+        self._next_step = stale_step + 2
+
+
+@remember_callbacks
+class ProfilerHook(_GlobalStepHook, tf_hooks.ProfilerHook):  # type: ignore[misc]
+    """Writes a Chrome trace (`timeline-<step>.json`) every N steps or seconds.
+
+    Args:
+      save_steps: global steps between two traces; or
+      save_secs: seconds between two traces. Exactly one of the two.
+      output_dir: directory for the files. Defaults to the current one.
+      show_dataflow: whether arrows connect the producers and consumers of tensors.
+      show_memory: whether to add the sizes and lifetimes of tensors.
+
+    Raises:
+      ValueError: both or neither of save_steps and save_secs, or one that isn't positive.
+    """
+
+    _next_step: Any
+
+    def __init__(
+        self,
+        save_steps: int | None = None,
+        save_secs: float | None = None,
+        output_dir: str = "",
+        show_dataflow: bool = True,
+        show_memory: bool = False,
+    ) -> None:
+        _check_interval(save_steps=save_steps, save_secs=save_secs)
+        tf_hooks.ProfilerHook.__init__(self, save_steps, save_secs, output_dir, show_dataflow, show_memory)
+        self._timer = _own_timer(self._timer)
+
+    _schedule = SummarySaverHook._schedule
+    _catch_up = SummarySaverHook._catch_up
+
+
+@remember_callbacks
+class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ignore[misc]
+    """Logs tensors every N runs or seconds, or at the end.
+
+    Args:
+      tensors: dictionary from tags to tensors or names, or an iterable of tensors or names.
+      every_n_iter: runs between two logs; or
+      every_n_secs: seconds between two logs. Exactly one of the two, unless only `at_end` is wanted.
+      at_end: whether to log at the end of the session.
+      formatter: function from a dictionary of tags and values to the text to log.
+
+    Raises:
+      ValueError: the intervals are both given, or neither without `at_end`, or one isn't positive.
+    """
+
+    _iter_count: int
+
+    def __init__(
+        self,
+        tensors: Any,
+        every_n_iter: int | None = None,
+        every_n_secs: float | None = None,
+        at_end: bool = False,
+        formatter: Any = None,
+    ) -> None:
+        _check_interval(every_n_secs=every_n_secs)
+        tf_hooks.LoggingTensorHook.__init__(self, tensors, every_n_iter, every_n_secs, at_end, formatter)
+        self._timer = _own_timer(self._timer)
+
+    def _schedule(self, run: int) -> bool:
+        if isinstance(self._timer, tf_hooks.NeverTriggerTimer):
+            return True
+        if not self._due_with_timer(self._timer):
+            return False
+        if self.next_step is not None:
+            # The timer counts runs, not global steps: of this session, and of those before it if it was recovered.
+            due_in = self.next_step - self._iter_count
+            self.never_due()
+            self.due_at_run(run + max(due_in, 0))
+        return True
+
+    def _catch_up(self, skipped_runs: int, stale_step: int) -> None:
+        self._iter_count += skipped_runs
+
+
+@remember_callbacks
+class NanTensorHook(WatchingHook, tf_hooks.NanTensorHook):  # type: ignore[misc]
+    """Fails, or stops, when the loss is NaN.
+
+    Args:
+      loss_tensor: the loss.
+      fail_on_nan_loss: whether to raise NanLossDuringTrainingError; else a stop is requested.
+    """
+
+    _loss_tensor: Any
+
+    def _schedule(self, run: int) -> bool:
+        self._watch(self._loss_tensor)
+        return True
+
+
+@remember_callbacks
+class GlobalStepWaiterHook(ScheduledHook, tf_hooks.GlobalStepWaiterHook):  # type: ignore[misc]
+    """Holds the first run back until the global step has reached a step.
+
+    Args:
+      wait_until_step: the step to wait for.
+    """
+
+    _worker_is_started: bool
+
+    def _schedule(self, run: int) -> bool:
+        if not self._worker_is_started:
+            self.due_every_run()
+        return True
+

@@ -1,0 +1,464 @@
+"""MonitoredSession and what belongs to it: the names, the behaviour and the errors of `tf.compat.v1.train`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tensorflow.python.distribute import distribute_coordinator_context
+from tensorflow.python.framework import errors, ops
+from tensorflow.python.training import coordinator, queue_runner
+from tensorflow.python.training import monitored_session as tf_monitored_session
+from tensorflow.python.util import function_utils
+
+from fastsup.train import session_manager
+from fastsup.train.hooks import CheckpointSaverHook, StepCounterHook, SummarySaverHook
+from fastsup.train.wrapped_sessions import Coordinated, Hooked, Monitored, Recoverable, Wrapped
+
+__all__ = [
+    "ChiefSessionCreator",
+    "CoordinatedSession",
+    "HookedSession",
+    "MonitoredSession",
+    "MonitoredTrainingSession",
+    "RecoverableSession",
+    "Scaffold",
+    "SessionCreator",
+    "SingularMonitoredSession",
+    "WorkerSessionCreator",
+    "WrappedSession",
+]
+
+# The errors that a session is made anew after. A program may replace them here.
+_PREEMPTION_ERRORS = (errors.AbortedError, errors.UnavailableError)
+
+USE_DEFAULT = tf_monitored_session.USE_DEFAULT
+
+Scaffold = tf_monitored_session.Scaffold
+SessionCreator = tf_monitored_session.SessionCreator
+
+
+class WrappedSession(Wrapped):
+    __doc__ = Wrapped.__doc__
+
+
+class HookedSession(Hooked, WrappedSession):
+    __doc__ = Hooked.__doc__
+
+
+class CoordinatedSession(Coordinated, WrappedSession):
+    __doc__ = Coordinated.__doc__
+
+
+class RecoverableSession(Recoverable, WrappedSession):
+    __doc__ = Recoverable.__doc__
+
+
+class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
+    """What the two session creators share: a scaffold, and a SessionManager that is made when it is needed."""
+
+    def __init__(self, scaffold: Any, master: str, config: Any, executor: str) -> None:
+        self._scaffold = scaffold or Scaffold()
+        self._session_manager: Any = None
+        self._master = master
+        self._config = config
+        self._executor = executor
+
+    def _get_session_manager(self) -> Any:
+        if not self._session_manager:
+            self._session_manager = session_manager.SessionManager(
+                local_init_op=self._scaffold.local_init_op,
+                local_init_feed_dict=self._scaffold.local_init_feed_dict,
+                ready_op=self._scaffold.ready_op,
+                ready_for_local_init_op=self._scaffold.ready_for_local_init_op,
+                graph=ops.get_default_graph(),
+                executor=self._executor,
+            )
+        return self._session_manager
+
+
+class ChiefSessionCreator(_GraphSessionCreator):
+    """Makes the session of a chief, which initialises or restores the model.
+
+    Args:
+      scaffold: `Scaffold` with the operations for that. Defaults to one that takes them from the graph.
+      master: the execution engine to connect to.
+      config: ConfigProto of the session, or None.
+      checkpoint_dir: directory to restore the newest checkpoint from; or
+      checkpoint_filename_with_path: checkpoint to restore. At most one of the two.
+      executor: executor mode, as for `fastsup.Session`.
+    """
+
+    def __init__(
+        self,
+        scaffold: Any = None,
+        master: str = "",
+        config: Any = None,
+        checkpoint_dir: Any = None,
+        checkpoint_filename_with_path: Any = None,
+        executor: str = "auto",
+    ) -> None:
+        super().__init__(scaffold, master, config, executor)
+        self._checkpoint_dir = checkpoint_dir
+        self._checkpoint_filename_with_path = checkpoint_filename_with_path
+
+    def create_session(self) -> Any:
+        """Finalises the graph, and makes a session that is ready to run."""
+        self._scaffold.finalize()
+        return self._get_session_manager().prepare_session(
+            self._master,
+            saver=self._scaffold.saver,
+            checkpoint_dir=self._checkpoint_dir,
+            checkpoint_filename_with_path=self._checkpoint_filename_with_path,
+            config=self._config,
+            init_op=self._scaffold.init_op,
+            init_feed_dict=self._scaffold.init_feed_dict,
+            init_fn=self._scaffold.init_fn,
+        )
+
+
+class WorkerSessionCreator(_GraphSessionCreator):
+    """Makes the session of a worker, which waits until the chief has got the model ready.
+
+    Args:
+      scaffold: `Scaffold` with the operations to ask for that. Defaults to one that takes them from the graph.
+      master: the execution engine to connect to.
+      config: ConfigProto of the session, or None.
+      max_wait_secs: seconds to wait at most.
+      executor: executor mode, as for `fastsup.Session`.
+    """
+
+    def __init__(
+        self,
+        scaffold: Any = None,
+        master: str = "",
+        config: Any = None,
+        max_wait_secs: float = 30 * 60,
+        executor: str = "auto",
+    ) -> None:
+        super().__init__(scaffold, master, config, executor)
+        self._max_wait_secs = max_wait_secs
+
+    def create_session(self) -> Any:
+        """Finalises the graph, and returns a session once the model is ready."""
+        self._scaffold.finalize()
+        return self._get_session_manager().wait_for_session(
+            self._master, config=self._config, max_wait_secs=self._max_wait_secs
+        )
+
+
+class _MonitoredSession(Monitored):
+    """See `MonitoredSession` and `SingularMonitoredSession`."""
+
+    def __init__(
+        self, session_creator: Any, hooks: Any, should_recover: bool, stop_grace_period_secs: float = 120
+    ) -> None:
+        self._graph_was_finalized = ops.get_default_graph().finalized
+        self._hooks = hooks or []
+        for hook in self._hooks:
+            hook.begin()
+        worker_context = distribute_coordinator_context.get_current_worker_context()
+        if not session_creator and worker_context:
+            session_creator = worker_context.session_creator()
+        self._coordinated_creator = self._CoordinatedSessionCreator(
+            session_creator=session_creator or ChiefSessionCreator(),
+            hooks=self._hooks,
+            stop_grace_period_secs=stop_grace_period_secs,
+        )
+        if should_recover:
+            self._sess = RecoverableSession(self._coordinated_creator)
+        else:
+            self._sess = self._coordinated_creator.create_session()
+
+    @property
+    def graph(self) -> Any:
+        """The graph that was launched in this session; None once it is closed."""
+        session = self._tf_sess()
+        return None if session is None else session.graph
+
+    def run_step_fn(self, step_fn: Callable[..., Any]) -> Any:
+        """Calls a step function, which runs what it wants with or without hooks.
+
+        Args:
+          step_fn: function or method with the one argument `step_context`, a `StepContext`.
+
+        Returns:
+          What `step_fn` returns.
+
+        Raises:
+          StopIteration: `step_fn` has called `request_stop()`. It ends a `with` block normally.
+          ValueError: `step_fn` doesn't have that argument, or has others.
+        """
+        arguments = function_utils.fn_args(step_fn)
+        if arguments not in (("step_context",), ("self", "step_context")):
+            raise ValueError(
+                "`step_fn` may either have one `step_context` argument, or `self` and `step_context` arguments if "
+                f"it's an instance method. Got {arguments} instead."
+            )
+        return self._sess.run_step_fn(step_fn, self._tf_sess(), run_with_hooks=None)
+
+    class StepContext:
+        """What a step function gets from `run_step_fn`.
+
+        Args:
+          session: the session that no hook sees.
+          run_with_hooks_fn: function that runs a step with hooks.
+        """
+
+        def __init__(self, session: Any, run_with_hooks_fn: Callable[..., Any]) -> None:
+            self._session = session
+            self._run_with_hooks_fn = run_with_hooks_fn
+
+        @property
+        def session(self) -> Any:
+            """The session that no hook sees."""
+            return self._session
+
+        def run_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
+            """The same as `MonitoredSession.run`."""
+            return self._run_with_hooks_fn(*args, **kwargs)
+
+        def request_stop(self) -> None:
+            """Ends the step function, and the loop, by raising StopIteration."""
+            raise StopIteration("step_fn has requested the iterations to stop.")
+
+    def request_stop(self) -> None:
+        """Makes `should_stop` true from now on."""
+        if self._sess is not None:
+            self._sess.request_stop()
+
+    def raw_session(self) -> Any:
+        """The session that no hook sees; None once it is closed."""
+        return self._tf_sess()
+
+    def close(self) -> None:
+        """Calls the hooks' `end` and closes the session.
+
+        Raises:
+          RuntimeError: it was closed before.
+        """
+        self._close_internal()
+
+    def __enter__(self) -> _MonitoredSession:
+        return self
+
+    def __exit__(self, exception_type: Any, exception_value: Any, traceback: Any) -> bool:
+        if exception_type in (errors.OutOfRangeError, StopIteration):
+            exception_type = None
+        self._close_internal(exception_type)
+        return exception_type is None
+
+    class _CoordinatedSessionCreator(SessionCreator):  # type: ignore[misc]
+        """Makes a session with its coordinator, threads and hooks, at the start and after a preemption."""
+
+        def __init__(self, session_creator: Any, hooks: Any, stop_grace_period_secs: float) -> None:
+            self._session_creator = session_creator
+            self._hooks = hooks
+            self._stop_grace_period_secs = stop_grace_period_secs
+            self.coord: Any = None
+            self.tf_sess: Any = None
+
+        def create_session(self) -> Any:
+            self.tf_sess = self._session_creator.create_session()
+            # No error is a clean stop for this coordinator: the session above decides about that.
+            self.coord = coordinator.Coordinator(clean_stop_exception_types=[])
+            if ops.get_collection(ops.GraphKeys.QUEUE_RUNNERS):
+                queue_runner.start_queue_runners(sess=self.tf_sess, coord=self.coord)
+            for hook in self._hooks:
+                hook.after_create_session(self.tf_sess, self.coord)
+            return CoordinatedSession(
+                HookedSession(self.tf_sess, self._hooks), self.coord, self._stop_grace_period_secs
+            )
+
+    def _close_internal(self, exception_type: Any = None) -> None:
+        try:
+            if isinstance(self._sess, Wrapped):
+                self._sess._settle_hooks()
+            if not exception_type:
+                for hook in self._hooks:
+                    hook.end(self._coordinated_creator.tf_sess)
+        finally:
+            try:
+                if self._sess is None:
+                    raise RuntimeError("Session is already closed.")
+                self._sess.close()
+            finally:
+                self._sess = None
+                self._coordinated_creator.tf_sess = None
+                self._coordinated_creator.coord = None
+                if not self._graph_was_finalized:
+                    ops.get_default_graph()._unsafe_unfinalize()
+
+    def _is_closed(self) -> bool:
+        return self._coordinated_creator.tf_sess is None
+
+    def _tf_sess(self) -> Any:
+        return self._coordinated_creator.tf_sess
+
+
+class MonitoredSession(_MonitoredSession):
+    """A session with hooks, that initialises or restores its model, and is made anew when it is preempted.
+
+    Made: each hook's `begin`; the graph is finalised; the session is made and the model initialised or restored;
+    queue runners are started; each hook's `after_create_session`.
+
+    Run: each hook's `before_run`; one run of what the caller and the hooks want; each hook's `after_run`. After
+    AbortedError or UnavailableError the session is made anew and the step is run again.
+
+    Closed: each hook's `end`, unless there was an error; threads are stopped and the session is closed. In a `with`
+    block OutOfRangeError, which says that the input is exhausted, is a normal end.
+
+    Args:
+      session_creator: `SessionCreator` that makes the session. Defaults to a `ChiefSessionCreator`.
+      hooks: iterable of `SessionRunHook`.
+      stop_grace_period_secs: seconds that threads get to end in `close`.
+    """
+
+    def __init__(
+        self, session_creator: Any = None, hooks: Iterable[Any] | None = None, stop_grace_period_secs: float = 120
+    ) -> None:
+        super().__init__(
+            session_creator, hooks, should_recover=True, stop_grace_period_secs=stop_grace_period_secs
+        )
+
+
+class SingularMonitoredSession(_MonitoredSession):
+    """A `MonitoredSession` for one process: always a chief, and without recovery from preemptions.
+
+    Args:
+      hooks: iterable of `SessionRunHook`.
+      scaffold: `Scaffold` with the operations that get the model ready. Defaults to one from the graph.
+      master: the execution engine to connect to.
+      config: ConfigProto of the session, or None.
+      checkpoint_dir: directory to restore the newest checkpoint from; or
+      stop_grace_period_secs: seconds that threads get to end in `close`.
+      checkpoint_filename_with_path: checkpoint to restore.
+      executor: executor mode, as for `fastsup.Session`.
+    """
+
+    def __init__(
+        self,
+        hooks: Iterable[Any] | None = None,
+        scaffold: Any = None,
+        master: str = "",
+        config: Any = None,
+        checkpoint_dir: Any = None,
+        stop_grace_period_secs: float = 120,
+        checkpoint_filename_with_path: Any = None,
+        executor: str = "auto",
+    ) -> None:
+        creator = ChiefSessionCreator(
+            scaffold=scaffold,
+            master=master,
+            config=config,
+            checkpoint_dir=checkpoint_dir,
+            checkpoint_filename_with_path=checkpoint_filename_with_path,
+            executor=executor,
+        )
+        super().__init__(creator, hooks, should_recover=False, stop_grace_period_secs=stop_grace_period_secs)
+
+
+def _one_of(steps: Any, secs: Any, default_steps: Any, default_secs: Any) -> tuple[Any, Any]:
+    """An interval in steps and in seconds, where leaving both out means the defaults and giving one drops the other."""
+    if steps is USE_DEFAULT and secs is USE_DEFAULT:
+        return default_steps, default_secs
+    return None if steps is USE_DEFAULT else steps, None if secs is USE_DEFAULT else secs
+
+
+def _is_on(*intervals: Any) -> bool:
+    return any(interval and interval > 0 for interval in intervals)
+
+
+def MonitoredTrainingSession(
+    master: str = "",
+    is_chief: bool = True,
+    checkpoint_dir: Any = None,
+    scaffold: Any = None,
+    hooks: Iterable[Any] | None = None,
+    chief_only_hooks: Iterable[Any] | None = None,
+    save_checkpoint_secs: Any = USE_DEFAULT,
+    save_summaries_steps: Any = USE_DEFAULT,
+    save_summaries_secs: Any = USE_DEFAULT,
+    config: Any = None,
+    stop_grace_period_secs: float = 120,
+    log_step_count_steps: int | None = 100,
+    max_wait_secs: float = 7200,
+    save_checkpoint_steps: Any = USE_DEFAULT,
+    summary_dir: Any = None,
+    save_graph_def: bool = True,
+    executor: str = "auto",
+) -> MonitoredSession:
+    """A `MonitoredSession` with the hooks that training wants: checkpoints, summaries, and the rate of steps.
+
+    Args:
+      master: the execution engine to connect to.
+      is_chief: whether this process initialises, restores and saves the model; else it waits for the one that does.
+      checkpoint_dir: directory for checkpoints, to restore from and to save to.
+      scaffold: `Scaffold` with the operations that get the model ready. Defaults to one from the graph.
+      hooks: more hooks.
+      chief_only_hooks: more hooks, for the chief alone.
+      save_checkpoint_secs: seconds between two checkpoints. Defaults to 600. None or 0: none by time.
+      save_summaries_steps: global steps between two summaries. Defaults to 100. None or 0: none by steps.
+      save_summaries_secs: seconds between two summaries. Defaults to none by time.
+      config: ConfigProto of the session, or None.
+      stop_grace_period_secs: seconds that threads get to end in `close`.
+      log_step_count_steps: global steps between two measurements of `global_step/sec`. None or 0: none.
+      max_wait_secs: seconds that a worker waits for the chief.
+      save_checkpoint_steps: global steps between two checkpoints. Defaults to none by steps.
+      summary_dir: directory for summaries. Defaults to `checkpoint_dir`.
+      save_graph_def: whether to write the graph too.
+      executor: executor mode, as for `fastsup.Session`.
+    """
+    save_summaries_steps, save_summaries_secs = _one_of(save_summaries_steps, save_summaries_secs, 100, None)
+    save_checkpoint_steps, save_checkpoint_secs = _one_of(save_checkpoint_steps, save_checkpoint_secs, None, 600)
+    scaffold = scaffold or Scaffold()
+    worker_context = distribute_coordinator_context.get_current_worker_context()
+    if worker_context:
+        # TensorFlow's distribute coordinator brings its own session creator: the session stays TensorFlow's too.
+        return tf_monitored_session._create_monitored_session_with_worker_context(  # type: ignore[no-any-return]
+            worker_context,
+            scaffold,
+            checkpoint_dir=checkpoint_dir,
+            hooks=hooks,
+            chief_only_hooks=chief_only_hooks,
+            save_checkpoint_secs=save_checkpoint_secs,
+            save_summaries_steps=save_summaries_steps,
+            save_summaries_secs=save_summaries_secs,
+            config=config,
+            stop_grace_period_secs=stop_grace_period_secs,
+            log_step_count_steps=log_step_count_steps,
+            max_wait_secs=max_wait_secs,
+            save_checkpoint_steps=save_checkpoint_steps,
+            summary_dir=summary_dir,
+            save_graph_def=save_graph_def,
+        )
+    if not is_chief:
+        worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs, executor)
+        return MonitoredSession(worker, hooks or [], stop_grace_period_secs)
+
+    all_hooks: list[Any] = list(chief_only_hooks or [])
+    chief = ChiefSessionCreator(scaffold, master, config, checkpoint_dir, executor=executor)
+    summary_dir = summary_dir or checkpoint_dir
+    if summary_dir and _is_on(log_step_count_steps):
+        all_hooks.append(StepCounterHook(output_dir=summary_dir, every_n_steps=log_step_count_steps))
+    if summary_dir and _is_on(save_summaries_steps, save_summaries_secs):
+        all_hooks.append(
+            SummarySaverHook(
+                scaffold=scaffold,
+                save_steps=save_summaries_steps,
+                save_secs=save_summaries_secs,
+                output_dir=summary_dir,
+            )
+        )
+    if checkpoint_dir and _is_on(save_checkpoint_secs, save_checkpoint_steps):
+        all_hooks.append(
+            CheckpointSaverHook(
+                checkpoint_dir,
+                save_steps=save_checkpoint_steps,
+                save_secs=save_checkpoint_secs,
+                scaffold=scaffold,
+                save_graph_def=save_graph_def,
+            )
+        )
+    all_hooks.extend(hooks or [])
+    return MonitoredSession(chief, all_hooks, stop_grace_period_secs)

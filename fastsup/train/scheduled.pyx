@@ -1,0 +1,90 @@
+"""A session-run hook that says when it must next be called, so that a session can leave it out until then."""
+
+from libc.math cimport HUGE_VAL, isnan
+from libc.stdint cimport INT64_MAX, int64_t
+
+import numpy
+
+from fastsup.core.schedule cimport Scheduled, changes
+from fastsup.core.timer cimport Timer
+
+cdef extern from "Python.h":
+    int PyObject_GenericSetAttr(object instance, object name, object value) except -1
+
+cdef object floating = numpy.floating
+
+# What the callbacks themselves set in every call: no news for a schedule.
+cdef frozenset call_state = frozenset(
+    ["_should_trigger", "_iter_count", "_request_summary", "_next_step", "_last_global_step"]
+)
+
+
+cdef class ScheduledHook(Scheduled):
+    """Base of the standard hooks: the schedule beside TensorFlow's callbacks.
+
+    The callbacks (`before_run`, `after_run`) do the same as TensorFlow's, called in every run or only in those in
+    which they do something. A session that knows schedules asks for the latter with the methods below; any other
+    session just calls them in every run.
+    """
+
+    def _schedule(self, run):
+        """Sets the due positions from the hook's state.
+
+        Args:
+          run: number of the coming run, counted from 0.
+
+        Returns:
+          False if the hook has to be called in every run, because it was changed into something unforeseen.
+        """
+        return False
+
+    def _catch_up(self, skipped_runs, stale_step):
+        """Brings the state up to date after runs in which the hook was left out.
+
+        Args:
+          skipped_runs: how many runs those were.
+          stale_step: the global step before the last of them.
+        """
+
+    cdef bint accepts(self, object value) except -1:
+        """Whether the value of the watched fetch needs no call of `after_run`."""
+        return False
+
+    def _due_with_timer(self, timer):
+        """Sets the due positions from a timer. Returns False for a timer of somebody's own making."""
+        if not isinstance(timer, Timer) or type(timer).should_trigger_for_step is not Timer.should_trigger_for_step:
+            return False
+        cdef double time = (<Timer> timer).next_time()
+        cdef int64_t step = (<Timer> timer).next_step()
+        if time != HUGE_VAL:
+            self.due_at_time(time)
+        elif step != INT64_MAX:
+            self.due_at_step(step)
+        return True
+
+    def __setattr__(self, name, value):
+        PyObject_GenericSetAttr(self, name, value)
+        if name not in call_state:
+            changes()[0] += 1
+
+
+cdef class WatchingHook(ScheduledHook):
+    """A hook that looks at one number in every run, and is called only when that is not a number."""
+
+    cdef bint accepts(self, object value) except -1:
+        return isinstance(value, floating) and not isnan(<double> value)
+
+    def _watch(self, fetch):
+        """Sets the fetch whose value is looked at."""
+        self.watched_fetch = fetch
+
+
+cdef class AfterRunHook(ScheduledHook):
+    """A hook that decides after a run whether to do something."""
+
+    def __cinit__(self):
+        self.decides_after = True
+
+    def _watch_stall(self, wanted):
+        """Whether to call it also in a run before which the global step has not moved."""
+        self.watches_stall = wanted

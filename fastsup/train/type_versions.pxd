@@ -1,0 +1,5 @@
+cdef class TypeVersions:
+    cdef list types
+    cdef unsigned int* versions
+
+    cdef bint changed(self) noexcept

@@ -1,0 +1,583 @@
+"""The sessions that a monitored session is made of, one wrapped in the other, and what a step costs in them.
+
+Recoverable(Coordinated(Hooked(session))). Each can be used, subclassed and replaced by itself, as TensorFlow's can:
+calls then go through Python. Where they are as delivered, a step goes through them in C.
+"""
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport INT64_MAX, int64_t
+
+import sys
+
+from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.training import coordinator as tf_coordinator
+from tensorflow.python.training import session_run_hook
+
+from fastsup.runtime.plan cimport Plan
+from fastsup.runtime.runner cimport SessionRunner
+from fastsup.train.dispatch cimport Dispatch
+from fastsup.train.run_requests import merge_feeds, merge_run_options
+from fastsup.train.scheduled cimport ScheduledHook
+
+cdef object SessionRunArgs = session_run_hook.SessionRunArgs
+cdef object SessionRunContext = session_run_hook.SessionRunContext
+cdef object SessionRunValues = session_run_hook.SessionRunValues
+cdef object RunOptions = config_pb2.RunOptions
+cdef object RunMetadata = config_pb2.RunMetadata
+cdef object Coordinator = tf_coordinator.Coordinator
+
+ADVICE = (
+    "This error may also occur due to a gRPC failure caused by high memory or network bandwidth usage in the "
+    "parameter servers. If this error occurs repeatedly, try increasing the number of parameter servers assigned to "
+    "the job. Error: %s"
+)
+
+
+cdef object monitored_session():
+    """The module of the public classes: what programs replace in it is looked up when it is needed."""
+    return sys.modules["fastsup.train.monitored_session"]
+
+
+cdef tuple preemption_errors():
+    """What is recovered from."""
+    return tuple(monitored_session()._PREEMPTION_ERRORS)
+
+
+cdef Wrapped as_native(object session):
+    """The session as one whose steps can be run in C, or None if some of its methods were replaced."""
+    if not isinstance(session, Wrapped):
+        return None
+    cdef object kind = type(session)
+    cdef object replaced = getattr(session, "__dict__", ())
+    for base in (Recoverable, Coordinated, Hooked, Wrapped):
+        if isinstance(session, base):
+            break
+    for name in ("run", "should_stop", "_check_stop", "run_without_hooks"):
+        if getattr(kind, name) is not getattr(base, name) or name in replaced:
+            return None
+    return session
+
+
+cdef class Wrapped:
+    """A session around another one, to which it hands everything on.
+
+    Args:
+      sess: the session to wrap.
+    """
+
+    def __init__(self, sess):
+        self._sess = sess
+        self._wrapped_is_stoppable = isinstance(sess, Wrapped)
+
+    @property
+    def graph(self):
+        """The graph of the wrapped session."""
+        return self._sess.graph
+
+    @property
+    def sess_str(self):
+        """The execution engine that the wrapped session is connected to."""
+        return self._sess.sess_str
+
+    def should_stop(self):
+        """Whether the session should not be used any more. True also after `close`."""
+        if self._check_stop():
+            return True
+        if self._sess:
+            return self._wrapped_is_stoppable and self._sess.should_stop()
+        return True
+
+    def _check_stop(self):
+        """A subclass's own reason to stop."""
+        return False
+
+    def request_stop(self):
+        """Makes `should_stop` true from now on."""
+        if self._wrapped_is_stoppable and self._sess is not None:
+            self._sess.request_stop()
+
+    def raw_session(self):
+        """The innermost session, which no hook sees; None after `close`."""
+        return self._sess.raw_session() if isinstance(self._sess, Wrapped) else self._sess
+
+    def close(self):
+        """Closes the wrapped session. What a preemption raises meanwhile is logged, not raised."""
+        if self._sess:
+            try:
+                self._sess.close()
+            except preemption_errors() as error:
+                logging.error(
+                    "An error occurred when attempting to close the session. This may be due to a preemption in a "
+                    "connected worker or parameter server. Error: %s",
+                    error,
+                )
+            finally:
+                self._sess = None
+
+    def run(self, *args, **kwargs):
+        """Runs one step in the wrapped session."""
+        return self._sess.run(*args, **kwargs)
+
+    def run_step_fn(self, step_fn, raw_session, run_with_hooks):
+        """Calls a step function with a StepContext. See `MonitoredSession.run_step_fn`."""
+        context = monitored_session().MonitoredSession.StepContext(raw_session, run_with_hooks or self.run)
+        return step_fn(context)
+
+    def run_without_hooks(self, fetches, feed_dict=None):
+        """Runs one step that no hook sees."""
+        if isinstance(self._sess, Wrapped):
+            return self._sess.run_without_hooks(fetches, feed_dict)
+        return self._sess.run(fetches, feed_dict=feed_dict)
+
+    def _settle_hooks(self):
+        """Brings the state of hooks that were left out of runs up to date."""
+        if isinstance(self._sess, Wrapped):
+            self._sess._settle_hooks()
+
+    cdef Wrapped native_inner(self):
+        """The wrapped session, if steps can be run in it in C, else None."""
+        if self._sess is not self.inner_seen:
+            self.inner_seen = self._sess
+            self.inner = as_native(self._sess)
+        return self.inner
+
+    cdef object run_native(self, object fetches, object feed_dict, object options, object run_metadata, bint hooks):
+        cdef Wrapped inner = self.native_inner()
+        if inner is not None:
+            return inner.run_native(fetches, feed_dict, options, run_metadata, hooks)
+        if not hooks:
+            return Wrapped.run_without_hooks(self, fetches, feed_dict)
+        return self._sess.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
+
+    cdef bint stop_native(self) except -1:
+        cdef Wrapped inner
+        if self._sess is None:
+            return True
+        inner = self.native_inner()
+        if inner is not None:
+            return inner.stop_native()
+        return self._wrapped_is_stoppable and self._sess.should_stop()
+
+
+cdef class Hooked(Wrapped):
+    """A session that calls hooks around each run.
+
+    Args:
+      sess: the session to run in.
+      hooks: iterable of `SessionRunHook`.
+    """
+
+    def __init__(self, sess, hooks):
+        Wrapped.__init__(self, sess)
+        self._hooks = hooks
+        self._should_stop = False
+
+    def _check_stop(self):
+        return self._should_stop
+
+    def request_stop(self):
+        """Makes `should_stop` true from now on."""
+        self._should_stop = True
+
+    def close(self):
+        """Closes the session."""
+        self._settle_hooks()
+        Wrapped.close(self)
+
+    def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
+        """Runs one step, between the hooks' `before_run` and `after_run`.
+
+        Raises:
+          RuntimeError: a stop was requested before; or two hooks, or a hook and the caller, feed the same tensor.
+        """
+        if self.should_stop():
+            raise RuntimeError("Run called even after should_stop requested.")
+        return self.run_unstopped(fetches, feed_dict, options, run_metadata)
+
+    def _settle_hooks(self):
+        if self.dispatch is not None:
+            self.dispatch.settle()
+
+    cdef object run_native(self, object fetches, object feed_dict, object options, object run_metadata, bint hooks):
+        if not hooks:
+            return self._sess.run(fetches, feed_dict=feed_dict)
+        if self.stop_native():
+            raise RuntimeError("Run called even after should_stop requested.")
+        return self.run_unstopped(fetches, feed_dict, options, run_metadata)
+
+    cdef bint stop_native(self) except -1:
+        return self._should_stop or Wrapped.stop_native(self)
+
+    cdef bint has_schedules(self) except -1:
+        """Whether hooks may be left out. Not in a session of somebody else's making, which may do anything in run."""
+        if self._sess is not self.session_seen:
+            self.session_seen = self._sess
+            self.runner = self.dispatch = None
+            if (
+                isinstance(self._sess, SessionRunner)
+                and type(self._sess).run is SessionRunner.run
+                and "run" not in self._sess.__dict__
+            ):
+                self.runner = self._sess
+                self.dispatch = Dispatch(self._hooks, self.runner)
+        return self.dispatch is not None
+
+    cdef object run_unstopped(self, object fetches, object feed_dict, object options, object run_metadata):
+        cdef Plan plan
+        cdef list called
+        if not self.has_schedules():
+            return self.run_calling(list(self._hooks), fetches, feed_dict, options, run_metadata)
+        if self.dispatch.is_outdated():
+            self.dispatch.refresh()
+        if options is None and run_metadata is None:
+            plan = self.runner.find_plan(fetches, feed_dict)
+            if plan is not None:
+                if self.dispatch.anything_due(plan):
+                    called = self.dispatch.due()
+                    if called:
+                        return self.run_calling(called, fetches, feed_dict, None, None)
+                return self.run_leaving_out(plan, fetches, feed_dict)
+        self.dispatch.step_known = False
+        return self.run_calling(list(self._hooks), fetches, feed_dict, options, run_metadata)
+
+    cdef object run_leaving_out(self, Plan plan, object fetches, object feed_dict):
+        """A run in which no hook is called: only the values that some of them watch are looked at."""
+        cdef Dispatch dispatch = self.dispatch
+        cdef list watched = dispatch.watched_fetches
+        cdef tuple feeds = None
+        cdef list rejected = None
+        cdef Py_ssize_t i
+        if watched:
+            fetches = [fetches, *watched]
+            plan = self.runner.find_plan(fetches, feed_dict)
+        if plan is not None and plan.feeds:
+            feeds = plan.convert_feeds(feed_dict)
+        if plan is None or (feeds is None and plan.feeds):
+            values = self._sess.run(fetches, feed_dict)
+        else:
+            values = plan.structure.build(self.runner.execute(plan, feeds))
+        dispatch.run_ended([])
+        if watched:
+            for i in range(len(watched)):
+                if not (<ScheduledHook> dispatch.watching[i]).accepts(values[i + 1]):
+                    rejected = rejected or []
+                    rejected.append((dispatch.watching[i], values[i + 1]))
+            fetches, values = fetches[0], values[0]
+        if rejected is not None or dispatch.left_out_too_much():
+            self._call_left_out(fetches, feed_dict, rejected or [])
+        return values
+
+    def _call_left_out(self, fetches, feed_dict, rejected):
+        """Calls the hooks that turn out to be needed after a run without them."""
+        context = SessionRunContext(original_args=SessionRunArgs(fetches, feed_dict), session=self._sess)
+        options, metadata = RunOptions(), RunMetadata()
+        for hook in list(self._hooks):
+            for watching, value in rejected:
+                if watching is hook:
+                    hook.after_run(context, SessionRunValues(results=value, options=options, run_metadata=metadata))
+            if self.dispatch.wanted_late(hook):
+                self.call_late(hook, context, options, metadata)
+        self._should_stop = self._should_stop or context.stop_requested
+
+    cdef int call_late(self, object hook, object run_context, object options, object metadata) except -1:
+        """Calls a hook after a run that it was left out of, with what it would have got from the run."""
+        self.dispatch.catch_up_late(hook)
+        request = hook.before_run(run_context)
+        results = self.dispatch.late_values(request.fetches)
+        hook.after_run(run_context, SessionRunValues(results=results, options=options, run_metadata=metadata))
+        return 0
+
+    cdef object run_calling(self, list called, object fetches, object feed_dict, object options, object run_metadata):
+        """A run between the callbacks of some hooks, as TensorFlow's protocol for all of them has it."""
+        cdef bint plain = self.dispatch is not None and options is None and run_metadata is None
+        cdef list asked = []
+        cdef list requests = [fetches]
+        cdef dict results = {}
+        cdef dict hook_feeds = {}
+        cdef set called_ids = {id(hook) for hook in called}
+        context = SessionRunContext(original_args=SessionRunArgs(fetches, feed_dict), session=self._sess)
+        options = options or RunOptions()
+        for hook in called:
+            if self.dispatch is not None:
+                self.dispatch.catch_up(hook)
+            request = hook.before_run(context)
+            if request is None:
+                continue
+            if request.fetches is not None:
+                asked.append(hook)
+                requests.append(request.fetches)
+            if request.feed_dict:
+                merge_feeds(hook_feeds, request.feed_dict, "Same tensor is fed by two hooks.")
+            if request.options:
+                merge_run_options(options, request.options)
+                plain = False
+        if hook_feeds:
+            if feed_dict:
+                merge_feeds(hook_feeds, feed_dict, "Same tensor is fed by a SessionRunHook and user.")
+            feed_dict = hook_feeds
+        run_metadata = run_metadata or RunMetadata()
+        if plain:
+            values = self._sess.run(requests, feed_dict)
+        else:
+            # A session of somebody else's making sees what TensorFlow's would give it.
+            fetched = {"caller": fetches}
+            fetched.update(zip(asked, requests[1:]))
+            fetched = self._sess.run(
+                fetches=fetched, feed_dict=feed_dict, options=options, run_metadata=run_metadata
+            )
+            values = [fetched["caller"]] + [fetched[hook] for hook in asked]
+        for i in range(len(asked)):
+            results[id(asked[i])] = values[i + 1]
+        if self.dispatch is not None:
+            self.dispatch.run_ended(called)
+        for hook in list(self._hooks):
+            if id(hook) in called_ids:
+                hook.after_run(context, SessionRunValues(results.get(id(hook)), options, run_metadata))
+            elif self.dispatch is not None and self.dispatch.wanted_late(hook):
+                self.call_late(hook, context, options, run_metadata)
+        self._should_stop = self._should_stop or context.stop_requested
+        return values[0]
+
+
+cdef class Coordinated(Wrapped):
+    """A session that reports to a coordinator, and stops when the coordinator does.
+
+    Args:
+      sess: the session to wrap.
+      coord: a `tf.train.Coordinator`.
+      stop_grace_period_secs: seconds that the coordinator's threads get to end in `close`.
+    """
+
+    def __init__(self, sess, coord, stop_grace_period_secs=120):
+        Wrapped.__init__(self, sess)
+        self._coord = coord
+        self._stop_grace_period_secs = stop_grace_period_secs
+
+    def _check_stop(self):
+        # What made the coordinator stop, if it was an error, is raised here.
+        self._coord.raise_requested_exception()
+        return self._coord.should_stop()
+
+    def close(self):
+        """Stops the coordinator's threads and closes the session. Raises what one of the threads has raised."""
+        self._coord.request_stop()
+        try:
+            self._coord.join(stop_grace_period_secs=self._stop_grace_period_secs, ignore_live_threads=True)
+        finally:
+            try:
+                Wrapped.close(self)
+            except Exception:
+                pass  # What is worth knowing has been raised by join().
+
+    def run(self, *args, **kwargs):
+        """Runs one step. A preemption that stopped the coordinator is raised before an error that it led to."""
+        try:
+            return self._sess.run(*args, **kwargs)
+        except Exception as error:
+            self.raise_root_cause(error)
+            raise
+
+    def run_without_hooks(self, fetches, feed_dict=None):
+        """Runs one step that no hook sees."""
+        return self.run_native(fetches, feed_dict, None, None, False)
+
+    cdef object run_native(self, object fetches, object feed_dict, object options, object run_metadata, bint hooks):
+        try:
+            return Wrapped.run_native(self, fetches, feed_dict, options, run_metadata, hooks)
+        except Exception as error:
+            self.raise_root_cause(error)
+            raise
+
+    cdef int raise_root_cause(self, object error) except -1:
+        cdef tuple preemptions = preemption_errors()
+        if isinstance(error, preemptions):
+            return 0
+        try:
+            self._coord.raise_requested_exception()
+        except preemptions:
+            raise
+        except Exception:
+            raise error from None
+        return 0
+
+    cdef bint stop_native(self) except -1:
+        if type(self._coord) is Coordinator:
+            # A coordinator with an error to raise has been stopped.
+            if self._coord.should_stop() and self._check_stop():
+                return True
+        elif self._check_stop():
+            return True
+        return Wrapped.stop_native(self)
+
+
+cdef class Recoverable(Wrapped):
+    """A session that is made anew, and its step run again, after AbortedError and UnavailableError.
+
+    Args:
+      sess_creator: the `SessionCreator` that makes the sessions to wrap.
+    """
+
+    def __init__(self, sess_creator):
+        self._sess_creator = sess_creator
+        Wrapped.__init__(self, self._create_session())
+
+    def _create_session(self):
+        while True:
+            try:
+                return self._sess_creator.create_session()
+            except preemption_errors() as error:
+                logging.info(
+                    "An error was raised while a session was being created. This may be due to a preemption of a "
+                    "connected worker or parameter server. A new session will be created. " + ADVICE,
+                    error,
+                )
+
+    def _check_stop(self):
+        try:
+            return self._sess._check_stop() if self._sess else True
+        except preemption_errors() as error:
+            self._recreate_after_check(error)
+            return False
+        except Exception:
+            return True  # should_stop() answers, it doesn't raise: the next run does.
+
+    def _recreate_after_check(self, error):
+        logging.info(
+            "An error was raised while considering whether the session is complete. This may be due to a preemption "
+            "in a connected worker or parameter server. The current session will be closed and a new session will be "
+            "created. " + ADVICE,
+            error,
+        )
+        self.close()
+        self._sess = self._create_session()
+
+    cdef bint stop_native(self) except -1:
+        if self._sess is None:
+            return True
+        if self.native_inner() is None:
+            return self.should_stop()
+        try:
+            return self.inner.stop_native()
+        except preemption_errors() as error:
+            self._recreate_after_check(error)
+            return False
+        except Exception:
+            return True
+
+    def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
+        """Runs one step, again in a new session as long as it is preempted."""
+        return self.run_native(fetches, feed_dict, options, run_metadata, True)
+
+    def run_without_hooks(self, fetches, feed_dict=None):
+        """Runs one step that no hook sees, again in a new session as long as it is preempted."""
+        return self.run_native(fetches, feed_dict, None, None, False)
+
+    def run_step_fn(self, step_fn, raw_session, run_with_hooks):
+        """Calls a step function, again in a new session as long as it is preempted."""
+        while True:
+            try:
+                if not self._sess:
+                    self._sess = self._create_session()
+                    # The session that was given is closed by now.
+                    raw_session = self.raw_session()
+                return self._sess.run_step_fn(step_fn, raw_session, self._sess.run)
+            except preemption_errors() as error:
+                self.give_up_session(error)
+
+    cdef object run_native(self, object fetches, object feed_dict, object options, object run_metadata, bint hooks):
+        while True:
+            try:
+                if self._sess is None:
+                    self._sess = self._create_session()
+                return Wrapped.run_native(self, fetches, feed_dict, options, run_metadata, hooks)
+            except preemption_errors() as error:
+                self.give_up_session(error)
+
+    cdef int give_up_session(self, object error) except -1:
+        logging.info(
+            "An error was raised. This may be due to a preemption in a connected worker or parameter server. The "
+            "current session will be closed and a new session will be created. " + ADVICE,
+            error,
+        )
+        self.close()
+        self._sess = None
+        return 0
+
+
+cdef class Monitored:
+    """What a step passes through in `MonitoredSession` and `SingularMonitoredSession`."""
+
+    cdef Wrapped native_inner(self):
+        if self._sess is not self.inner_seen:
+            self.inner_seen = self._sess
+            self.inner = as_native(self._sess)
+        return self.inner
+
+    cdef object run_native(self, object fetches, object feed_dict, object options, object run_metadata, bint hooks):
+        cdef Wrapped inner = self.native_inner()
+        if inner is not None:
+            return inner.run_native(fetches, feed_dict, options, run_metadata, hooks)
+        if not hooks:
+            return self._sess.run_without_hooks(fetches, feed_dict)
+        return self._sess.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
+
+    def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
+        """Runs one step with the hooks around it. Arguments and result are those of `tf.compat.v1.Session.run`."""
+        return self.run_native(fetches, feed_dict, options, run_metadata, True)
+
+    def run_without_hooks(self, fetches, feed_dict=None):
+        """Runs one step that no hook sees; a preemption is recovered from as in `run`.
+
+        Args:
+          fetches: as for `tf.compat.v1.Session.run`.
+          feed_dict: as for `tf.compat.v1.Session.run`.
+        """
+        return self.run_native(fetches, feed_dict, None, None, False)
+
+    def should_stop(self):
+        """Whether the loop should end: a hook, a thread or somebody else has asked for it, or the session is closed."""
+        if self._sess is None:
+            return True
+        cdef Wrapped inner = self.native_inner()
+        return inner.stop_native() if inner is not None else self._sess.should_stop()
+
+    def run_loop(self, fetches, steps=None, feed_fn=None):
+        """Runs step after step: the training loop itself, until `should_stop()`.
+
+        Args:
+          fetches: what to fetch in each step, as for `run`.
+          steps: steps after which to return, or None for no limit but `should_stop()`.
+          feed_fn: function without arguments that returns the feed_dict of a step, or None.
+
+        Returns:
+          What the last step returned; None if no step was run.
+
+        Raises:
+          ValueError: `steps` is negative.
+          TypeError: `steps` is no integer, or `feed_fn` can't be called.
+          Whatever `run` raises; OutOfRangeError too, which ends a `with` block normally.
+        """
+        cdef int64_t left = INT64_MAX
+        cdef object feed_dict = None
+        cdef object result = None
+        cdef bint own_run = type(self).run is Monitored.run and "run" not in self.__dict__
+        if steps is not None:
+            if not hasattr(steps, "__index__"):
+                raise TypeError(f"steps must be an integer or None, got {steps!r}.")
+            left = steps.__index__()
+            if left < 0:
+                raise ValueError(f"steps must not be negative, got {steps!r}. Pass None to run until should_stop().")
+        if feed_fn is not None and not callable(feed_fn):
+            raise TypeError(f"feed_fn must be callable or None, got {feed_fn!r}.")
+        while left > 0 and not self.should_stop():
+            if feed_fn is not None:
+                feed_dict = feed_fn()
+            if own_run:
+                result = self.run_native(fetches, feed_dict, None, None, True)
+            else:
+                result = self.run(fetches, feed_dict)
+            left -= 1
+            # A loop in C otherwise never lets a signal handler run.
+            PyErr_CheckSignals()
+        return result

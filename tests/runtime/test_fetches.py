@@ -1,0 +1,292 @@
+"""Every graph element that can be fetched gives what TensorFlow's Session gives, and what can't, the same error."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+tf1 = tf.compat.v1
+
+
+def matrix() -> tf.Tensor:
+    return tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], name="matrix")
+
+
+def scalar() -> tf.Tensor:
+    return tf.constant(7, name="scalar")
+
+
+def operation() -> tf.Operation:
+    return tf.no_op(name="operation")
+
+
+class MyName(str):
+    pass
+
+
+class ExtensionType(tf.experimental.ExtensionType):
+    value: tf.Tensor
+
+
+class Element:
+    """Something that the graph takes for one of its elements, and not always the same one."""
+
+    def __init__(self, *tensors: tf.Tensor) -> None:
+        self.tensors = collections.deque(tensors)
+
+    def _as_graph_element(self) -> tf.Tensor:
+        self.tensors.rotate()
+        return self.tensors[0]
+
+
+@pytest.mark.form
+def a_tensor():
+    a = matrix()
+    return lambda: a
+
+
+@pytest.mark.form
+def a_scalar_tensor():
+    a = scalar()
+    return lambda: a
+
+
+@pytest.mark.form
+def an_operation():
+    op = operation()
+    return lambda: op
+
+
+@pytest.mark.form
+def an_operation_with_outputs():
+    op = matrix().op
+    return lambda: op
+
+
+@pytest.mark.form
+def the_name_of_a_tensor():
+    matrix()
+    return lambda: "matrix:0"
+
+
+@pytest.mark.form
+def the_name_of_an_operation():
+    operation()
+    return lambda: "operation"
+
+
+@pytest.mark.form
+def the_name_of_an_operation_with_outputs():
+    matrix()
+    return lambda: "matrix"
+
+
+@pytest.mark.form
+def a_name_of_a_subclass_of_str():
+    matrix()
+    return lambda: [MyName("matrix:0"), np.str_("matrix:0")]
+
+
+@pytest.mark.form
+def a_name_in_bytes():
+    matrix()
+    return lambda: b"matrix:0"
+
+
+@pytest.mark.form
+def a_resource_variable():
+    v = tf1.get_variable("v", initializer=[1.0, 2.0], use_resource=True)
+    return lambda: [v, v.value(), v.op]
+
+
+@pytest.mark.form
+def a_reference_variable():
+    v = tf1.get_variable("v", initializer=[1.0, 2.0], use_resource=False)
+    return lambda: [v, v.value(), v._ref(), v.op, "v:0"]
+
+
+@pytest.mark.form
+def a_scalar_variable_alone():
+    v = tf1.get_variable("v", initializer=1.5)
+    return lambda: v
+
+
+@pytest.mark.form
+def a_string_variable():
+    v = tf1.get_variable("v", initializer=["a", "b"])
+    return lambda: v
+
+
+@pytest.mark.form
+def a_changing_variable():
+    v = tf1.get_variable("v", initializer=0, use_resource=True)
+    add = v.assign_add(1)
+    return lambda: [add]
+
+
+@pytest.mark.form
+def an_update_operation():
+    v = tf1.get_variable("v", initializer=0, use_resource=False)
+    add = v.assign_add(3, use_locking=True)
+    return lambda: (add, add.op)
+
+
+@pytest.mark.form
+def an_object_whose_element_changes():
+    element = Element(tf.constant(1), tf.constant(2), tf.constant(3))
+    return lambda: [element]
+
+
+@pytest.mark.form
+def a_sparse_tensor():
+    sparse = tf.SparseTensor([[0, 1], [2, 0]], [1.5, 2.5], [3, 4])
+    return lambda: sparse
+
+
+@pytest.mark.form
+def sparse_tensors_in_structures():
+    sparse = tf.SparseTensor([[0, 1], [2, 0]], ["a", "b"], [3, 4])
+    return lambda: {"sparse": sparse, "parts": [sparse.values, sparse], "shape": sparse.dense_shape}
+
+
+@pytest.mark.form
+def an_empty_sparse_tensor():
+    sparse = tf.SparseTensor(np.zeros([0, 2], np.int64), np.zeros([0], np.float32), [3, 4])
+    return lambda: (sparse,)
+
+
+@pytest.mark.form
+def indexed_slices_without_a_shape():
+    slices = tf.IndexedSlices(tf.constant([[1.0], [2.0]]), tf.constant([0, 3]))
+    return lambda: slices
+
+
+@pytest.mark.form
+def indexed_slices_with_a_shape():
+    slices = tf.IndexedSlices(tf.constant([[1.0], [2.0]]), tf.constant([0, 3]), tf.constant([5, 1]))
+    return lambda: [slices, slices.values]
+
+
+@pytest.mark.form
+def a_ragged_tensor():
+    ragged = tf.RaggedTensor.from_row_splits([1, 2, 3], [0, 0, 2, 3])
+    return lambda: ragged
+
+
+@pytest.mark.form
+def nested_ragged_tensors():
+    inner = tf.RaggedTensor.from_row_splits(["a", "b", "c"], [0, 1, 3])
+    outer = tf.RaggedTensor.from_row_splits(inner, [0, 2, 2])
+    return lambda: {"outer": outer, "inner": [inner, inner.values]}
+
+
+@pytest.mark.form(raises=TypeError)
+def an_extension_type():
+    value = ExtensionType(matrix())
+    return lambda: value
+
+
+@pytest.mark.form(raises=tf.errors.InternalError)
+def a_tensor_list():
+    tensors = tf.raw_ops.TensorListFromTensor(tensor=matrix(), element_shape=[3])
+    return lambda: tensors
+
+
+@pytest.mark.form
+def session_handles():
+    a = matrix()
+    handle = tf1.get_session_handle(a)
+    return lambda: [handle, a]
+
+
+@pytest.mark.form(raises=TypeError)
+def none():
+    return lambda: None
+
+
+@pytest.mark.form(raises=TypeError)
+def none_in_a_list():
+    a = matrix()
+    return lambda: [a, None]
+
+
+@pytest.mark.form(raises=TypeError)
+def none_in_a_dictionary():
+    a = matrix()
+    return lambda: {"a": a, "b": [a, (None,)]}
+
+
+@pytest.mark.form(raises=TypeError)
+def an_int():
+    return lambda: 37
+
+
+@pytest.mark.form(raises=TypeError)
+def numbers_in_a_list():
+    a = matrix()
+    return lambda: [a, 1.5]
+
+
+@pytest.mark.form(raises=TypeError)
+def an_array():
+    return lambda: np.ones(3)
+
+
+@pytest.mark.form(raises=TypeError)
+def a_set():
+    a = matrix()
+    return lambda: {a.name}
+
+
+@pytest.mark.form(raises=TypeError)
+def a_generator():
+    a = matrix()
+    return lambda: (a for _ in range(2))
+
+
+@pytest.mark.form(raises=TypeError)
+def the_values_of_a_dictionary():
+    a = matrix()
+    return lambda: {"a": a}.values()
+
+
+@pytest.mark.form(raises=TypeError)
+def an_object():
+    return object
+
+
+@pytest.mark.form(raises=TypeError)
+def a_class():
+    return lambda: tf.Tensor
+
+
+@pytest.mark.form(raises=ValueError)
+def an_empty_name():
+    return lambda: ""
+
+
+@pytest.mark.form(raises=ValueError)
+def a_name_of_nothing():
+    return lambda: ["nothing:0"]
+
+
+def test_form(form: Any, alike: Any) -> None:
+    form.check(alike, lambda session, fetches: session.run(fetches))
+
+
+def test_resource_handle(alike: Any) -> None:
+    """Its contents are an address; its type and rank can be compared."""
+
+    def program(new_session: Any, attempt: Any) -> None:
+        v = tf1.get_variable("v", initializer=[1.0, 2.0], use_resource=True)
+        with new_session() as session:
+            session.run(v.initializer)
+            for fetch in ("v:0", v.handle, "v:0", v.handle):
+                handle, value = session.run([fetch, v])
+                attempt(lambda handle=handle, value=value: [str(handle.dtype), handle.ndim, handle.size > 0, value])
+
+    assert alike(program).errors == [""] * 4
