@@ -8,6 +8,7 @@ from typing import Any
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import ops
+from tensorflow.python.training import training_util
 
 from fastsup.runtime.elements import structure_of
 from fastsup.runtime.executor import CALLING_THREAD, SINGLE_THREADED, Trial, check_executor, config_for, may_run_inline
@@ -57,6 +58,7 @@ class Session(SessionRunner, tf_session.Session):
         tf_session.Session.__init__(self, target, graph, config)
         self._set_up_runner(max_plans)
         self._device_count: int | None = None
+        self._cheaper_reads: dict[str, str] = {}
 
     @property
     def executor(self) -> str:
@@ -115,7 +117,7 @@ class Session(SessionRunner, tf_session.Session):
             return None
         options = config_pb2.CallableOptions(
             feed=[feed.name for feed in feeds],
-            fetch=[tensor.name for tensor in tensors],
+            fetch=[self._cheaper_reads.get(tensor.name, tensor.name) for tensor in tensors],
             target=[target.name for target in targets],
         )
         leaves: list[Any] = []
@@ -144,6 +146,24 @@ class Session(SessionRunner, tf_session.Session):
         if self._device_count is None:
             self._device_count = len(self.list_devices())
         return self._device_count == 1
+
+    def _read_step_directly(self, variable: Any) -> None:
+        """Fetches the global step from its variable, wherever TensorFlow's guarded read of it is asked for.
+
+        The guard, a conditional that gives the initial value as long as there is no other, costs ten times what the
+        read does. Called once the variable is known to have a value.
+        """
+        guarded = training_util._get_global_step_read(self._graph)
+        direct = variable._as_graph_element()
+        # Where something waits for the guarded read, its place in the order of the run has a meaning.
+        if guarded is None or guarded.consumers() or guarded.op._control_outputs or guarded.dtype != direct.dtype:
+            return
+        if any(op.control_inputs for op in (guarded.op, *(source.op for source in guarded.op.inputs))):
+            return
+        if direct.dtype._is_ref_dtype:
+            return
+        self._cheaper_reads = {guarded.name: direct.name}
+        self._drop_plans()
 
     def _raise_as_run_does(self, error: BaseException) -> None:
         """Raises a runtime error with the operation, and the place in the program, that it names."""

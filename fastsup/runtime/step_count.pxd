@@ -10,6 +10,7 @@ cdef class StepCount:
     cdef int64_t base
     cdef uint64_t disturbances_seen
     cdef bint known
+    cdef bint ever_known
 
     cdef bint know(self) except -1
     cdef int64_t value(self) noexcept

@@ -51,6 +51,9 @@ cdef class StepCount:
             return False
         if session.writers_running or session.disturbances != disturbances or session.steps_counted != counted:
             return False
+        if not self.ever_known:
+            self.ever_known = True
+            session._read_step_directly(self.variable)
         self.base = <int64_t> int(step) - counted
         self.disturbances_seen = disturbances
         self.known = True

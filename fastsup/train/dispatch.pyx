@@ -225,10 +225,11 @@ cdef class Dispatch:
         return self.count.session.run(fetches)
 
     cdef int run_ended(self, list called) except -1:
-        """Takes note that a run has been made, in which these hooks are called."""
-        for hook in called:
-            if isinstance(hook, ScheduledHook):
-                self.called_in[id(hook)] = self.runs
+        """Takes note that a run has been made, in which these hooks are called, if any."""
+        if called is not None:
+            for hook in called:
+                if isinstance(hook, ScheduledHook):
+                    self.called_in[id(hook)] = self.runs
         self.runs += 1
         self.stale_step_before = self.stale_step
         if self.step_known:

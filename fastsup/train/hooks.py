@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 from tensorflow.python.training import training_util
 
@@ -277,6 +278,13 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
             self.never_due()
             self.due_at_run(run + max(due_in, 0))
         return True
+
+    def _log_tensors(self, tensor_values: Any) -> None:
+        if self._formatter is None and not logging.get_logger().isEnabledFor(logging.INFO):
+            # Nobody reads it: the text, most of the cost, needn't be made.
+            self._timer.update_last_triggered_step(self._iter_count)
+        else:
+            tf_hooks.LoggingTensorHook._log_tensors(self, tensor_values)
 
     def _catch_up(self, skipped_runs: int, stale_step: int) -> None:
         self._iter_count += skipped_runs

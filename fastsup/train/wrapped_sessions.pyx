@@ -257,7 +257,7 @@ cdef class Hooked(Wrapped):
             values = self._sess.run(fetches, feed_dict)
         else:
             values = plan.structure.build(self.runner.execute(plan, feeds))
-        dispatch.run_ended([])
+        dispatch.run_ended(None)
         if watched:
             for i in range(len(watched)):
                 if not (<ScheduledHook> dispatch.watching[i]).accepts(values[i + 1]):
