@@ -77,7 +77,8 @@ def build_training(digits: Digits, options: argparse.Namespace) -> tuple[tf.Oper
     """Input, model and summaries. Returns the operation that does one step, and values to log."""
     tf1.set_random_seed(options.seed)
     dataset = tf.data.Dataset.from_tensor_slices(tuple(digits)).shuffle(len(digits.labels), seed=options.seed)
-    batches = dataset.repeat().batch(options.batch_size)
+    # With a batch size that the graph knows, fastsup can tell how heavy a step is, and choose the executor by that.
+    batches = dataset.repeat().batch(options.batch_size, drop_remainder=True)
     model = build_model(*tf1.data.make_one_shot_iterator(batches).get_next())
     for name, value in model.items():
         tf1.summary.scalar(name, value)

@@ -7,6 +7,10 @@ from fastsup.core.clock cimport seconds
 from fastsup.core.schedule cimport changes
 
 
+cdef extern from "Python.h":
+    int PyObject_GenericSetAttr(object instance, object name, object value) except -1
+
+
 cdef int64_t as_step(object step) except? -1:
     """A step number as C sees it. Takes what has an index (int, NumPy integers, arrays of one integer)."""
     return step.__index__()
@@ -57,6 +61,10 @@ cdef class Timer:
         self._last_triggered_step = None
         self._last_triggered_time = None
 
+    def __setattr__(self, name, value):
+        PyObject_GenericSetAttr(self, name, value)
+        changes()[0] += 1
+
     # The four attributes that subclasses and programs written for TensorFlow read and set. Each keeps the object as
     # given, for what is returned, and its C value, for the decision.
 
@@ -68,7 +76,6 @@ cdef class Timer:
     def _every_secs(self, value):
         self.c.every_secs = -1.0 if value is None else value
         self.every_secs = value
-        changes()[0] += 1
 
     @property
     def _every_steps(self):
@@ -79,7 +86,6 @@ cdef class Timer:
         # A fraction of a step is a whole one: steps are integers.
         self.c.every_steps = 0 if value is None else -int(-value // 1)
         self.every_steps = value
-        changes()[0] += 1
 
     @property
     def _last_triggered_step(self):
@@ -90,7 +96,6 @@ cdef class Timer:
         self.c.last_step = 0 if value is None else as_step(value)
         self.c.triggered = value is not None
         self.last_step = value
-        changes()[0] += 1
 
     @property
     def _last_triggered_time(self):
@@ -100,7 +105,6 @@ cdef class Timer:
     def _last_triggered_time(self, value):
         self.c.last_time = 0.0 if value is None else value
         self.last_time = value
-        changes()[0] += 1
 
     def reset(self):
         """Forgets the last trigger: the next step asked about triggers."""

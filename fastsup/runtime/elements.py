@@ -40,7 +40,7 @@ def structure_of(fetches: Any, graph: ops.Graph, position: dict[int, int], leave
       fetches: graph elements, names, and nested lists, tuples, named tuples and dictionaries of them.
       graph: the graph they belong to.
       position: for the id of each tensor, its place among the values that the runtime returns.
-      leaves: what is found at the leaves is appended here.
+      leaves: what is found at the leaves, and the keys of dictionaries, is appended here.
     """
     if isinstance(fetches, (list, tuple)):
         items = [structure_of(fetch, graph, position, leaves) for fetch in fetches]
@@ -50,6 +50,7 @@ def structure_of(fetches: Any, graph: ops.Graph, position: dict[int, int], leave
             return FetchTuple(items)
         return FetchNamedTuple(type(fetches), items)
     if isinstance(fetches, dict):
+        leaves.extend(fetches)
         return FetchDict(fetches, [structure_of(fetch, graph, position, leaves) for fetch in fetches.values()])
     leaves.append(fetches)
     for kind, expand, _, _ in tf_session._REGISTERED_EXPANSIONS:

@@ -7,6 +7,7 @@ operations. `single_threaded` is TensorFlow's SINGLE_THREADED_EXECUTOR, which is
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
 from statistics import median
 from typing import Any
@@ -54,6 +55,15 @@ _FLOPS_PER_SEC = 2e10
 _UNKNOWN_DIMENSION = 1024
 
 
+# Graphs that somebody wants to trace: the single-threaded executor records no step statistics.
+_traced_graphs: weakref.WeakSet[ops.Graph] = weakref.WeakSet()
+
+
+def keep_traceable(graph: ops.Graph) -> None:
+    """Keeps "auto" from choosing an executor that can't be traced (`RunOptions.FULL_TRACE`) for a graph."""
+    _traced_graphs.add(graph)
+
+
 def check_executor(executor: Any) -> str:
     """Refuses what isn't the name of an executor mode."""
     if not isinstance(executor, str):
@@ -92,6 +102,8 @@ def config_for(executor: str, graph: ops.Graph, target: str, config: Any) -> Any
 def _suits_single_thread(graph: ops.Graph, config: Any) -> bool:
     from tensorflow.python.eager import context
 
+    if graph in _traced_graphs:
+        return False
     config = config or context.context().config
     if config.experimental.executor_type or config.device_count.get("CPU", 1) > 1 or config.log_device_placement:
         return False
@@ -156,20 +168,24 @@ def _estimated_secs(op: ops.Operation) -> float:
     return sum(_elements(tensor) for tensor in op.outputs) / _ELEMENTS_PER_SEC
 
 
-def may_run_inline(elements: Iterable[Any]) -> bool:
-    """Whether no operation that computing these elements may run blocks its thread."""
-    seen: set[ops.Operation] = set()
+def operations_behind(elements: Iterable[Any]) -> set[ops.Operation]:
+    """Every operation that computing these tensors and operations may run."""
+    found: set[ops.Operation] = set()
     waiting = [element if isinstance(element, ops.Operation) else element.op for element in elements]
     while waiting:
         op = waiting.pop()
-        if op in seen:
-            continue
-        if op.type in _BLOCKING or op.type.startswith(_BLOCKING_PREFIXES):
-            return False
-        seen.add(op)
-        waiting.extend(tensor.op for tensor in op.inputs)
-        waiting.extend(op.control_inputs)
-    return True
+        if op not in found:
+            found.add(op)
+            waiting.extend(tensor.op for tensor in op.inputs)
+            waiting.extend(op.control_inputs)
+    return found
+
+
+def may_run_inline(elements: Iterable[Any]) -> bool:
+    """Whether no operation that computing these elements may run blocks its thread."""
+    return not any(
+        op.type in _BLOCKING or op.type.startswith(_BLOCKING_PREFIXES) for op in operations_behind(elements)
+    )
 
 
 class Trial:

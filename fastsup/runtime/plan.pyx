@@ -17,6 +17,7 @@ cdef object run_callable = pywrap_tf_session.TF_SessionRunCallable
 cdef object release_callable = pywrap_tf_session.TF_SessionReleaseCallable
 cdef object ndarray = numpy.ndarray
 cdef object generic = numpy.generic
+cdef object copy_array = numpy.ndarray.copy
 
 # What Session.run makes arrays with; numpy.asarray before TensorFlow 2.17.
 if hasattr(tf_session, "numpy_compat"):
@@ -51,9 +52,17 @@ cdef class CompiledCallable:
 
     cdef list call(self, tuple feeds):
         """Computes the fetches: a list of NumPy values, in the order of the options."""
+        cdef list values
+        cdef Py_ssize_t i
         if feeds is None:
-            return <list> PyObject_Call(run_callable, self.arguments, NULL)
-        return <list> PyObject_Call(run_callable, (self.session_handle, self.handle, feeds, None), NULL)
+            values = PyObject_Call(run_callable, self.arguments, NULL)
+        else:
+            values = PyObject_Call(run_callable, (self.session_handle, self.handle, feeds, None), NULL)
+        for i in range(len(values)):
+            # The array shows the runtime's own memory, where a later step may write, and the caller as well.
+            if type(values[i]) is ndarray and values[i].base is not None:
+                values[i] = copy_array(values[i])
+        return values
 
 
 cdef class FeedSlot:

@@ -45,9 +45,13 @@ cdef bint add_to_key(list key, object fetch) except -1:
         key.append(kind)
         key.append(len(<dict> fetch))
         for name, item in (<dict> fetch).items():
-            # Keys of different types can be equal (1 and True), and a result has the keys of its own fetch.
             if type(name) is not str:
+                # Other keys can be equal without being the same (1 and True), and a result has its own fetch's keys.
                 key.append(type(name))
+                if type(name) in element_types:
+                    name = <size_t> <PyObject*> name
+                elif type(name) is not int and type(name) is not bytes:
+                    return False
             key.append(name)
             if not add_to_key(key, item):
                 return False
@@ -118,8 +122,11 @@ cdef class SessionRunner:
         if not self.graph_is_final:
             version = self.run_graph.version
             if version != self.graph_version:
-                # New operations have to be there before anything runs, as in Session.run: they may be refused.
-                self._do_call(self._extend_graph)
+                # New operations have to be there before anything runs. Where they are refused, Session.run says so.
+                try:
+                    self._extend_graph()
+                except OpError:
+                    return None
                 self.graph_version = version
         if self.rules() != self.rules_seen:
             self.rules_seen = self.rules()
@@ -142,10 +149,7 @@ cdef class SessionRunner:
                     return None
                 add_to_key(key, feed)
         full_key = tuple(key)
-        try:
-            plan = self.plans.get(full_key)
-        except TypeError:
-            return None  # A key of a dictionary subclass's making that can't be hashed.
+        plan = self.plans.get(full_key)
         if plan is None:
             plan = self.make_plan(full_key, fetches, feed_dict)
             if plan is None:
@@ -201,7 +205,7 @@ cdef class SessionRunner:
                 self.writers_running -= 1
                 self.disturbances += 1
             if isinstance(error, OpError):
-                self._raise_as_run_does(error)
+                self._raise_as_run_does(error, plan.elements)
             raise
         if delta != 0:
             self.writers_running -= 1

@@ -11,6 +11,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.training import training_util
 
 from fastsup.runtime.elements import structure_of
+from fastsup.runtime.errors import with_operation
 from fastsup.runtime.executor import CALLING_THREAD, SINGLE_THREADED, Trial, check_executor, config_for, may_run_inline
 from fastsup.runtime.plan import CompiledCallable, Plan
 from fastsup.runtime.runner import SessionRunner
@@ -50,6 +51,8 @@ class Session(SessionRunner, tf_session.Session):
         executor: str = "auto",
         max_plans: int = 256,
     ) -> None:
+        # TensorFlow's __del__ looks for it, also where the session could not be made.
+        self._session = None
         self._executor = check_executor(executor)
         if max_plans < 1:
             raise ValueError(f"max_plans must be positive, got {max_plans!r}.")
@@ -165,8 +168,10 @@ class Session(SessionRunner, tf_session.Session):
         self._cheaper_reads = {guarded.name: direct.name}
         self._drop_plans()
 
-    def _raise_as_run_does(self, error: BaseException) -> None:
+    def _raise_as_run_does(self, error: Any, elements: tuple[Any, ...]) -> None:
         """Raises a runtime error with the operation, and the place in the program, that it names."""
+        if self.executor == "single_threaded":
+            error = with_operation(error, elements)
         self._do_call(_raise, error)
 
     # TensorFlow's own ways to run something, which no plan describes.

@@ -9,12 +9,17 @@ from fastsup.train.type_versions cimport TypeVersions
 
 cdef class Dispatch:
     cdef object hooks
+    cdef object step_read
     cdef StepCount count
     cdef ScheduleTable table
     cdef TypeVersions types
     cdef Py_ssize_t hooks_seen
     cdef list every_run
     cdef set every_run_ids
+    cdef list quiet
+    cdef list quiet_types
+    cdef list quiet_dicts
+    cdef list quiet_sizes
     cdef list watching
     cdef list watched_fetches
     cdef bint needs_step
@@ -34,6 +39,7 @@ cdef class Dispatch:
     cdef bint step_known
 
     cdef bint is_outdated(self) noexcept
+    cdef bint quiet_hook_changed(self) noexcept
     cdef int refresh(self) except -1
     cdef bint follows_schedule(self, object hook) except -1
     cdef bint anything_due(self, Plan plan) except -1
@@ -45,5 +51,6 @@ cdef class Dispatch:
     cdef bint left_out_too_much(self) except -1
     cdef bint step_moved_unforeseen(self) noexcept
     cdef bint wanted_late(self, object hook) except -1
+    cdef object known_values(self, object hook, object fetches)
     cdef object late_values(self, object fetches)
     cdef int run_ended(self, list called) except -1

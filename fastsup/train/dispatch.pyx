@@ -29,7 +29,8 @@ cdef dict empty_callbacks = {name: getattr(SessionRunHook, name) for name in ("b
 
 cdef bint overrides(object hook, str callback) except -1:
     """Whether calling a hook's callback can do anything. True for whatever isn't known to be the empty default."""
-    if not isinstance(hook, SessionRunHook) or callback in getattr(hook, "__dict__", ()):
+    # Its type, not isinstance(): a mock of a hook says that it is one.
+    if not issubclass(type(hook), SessionRunHook) or callback in getattr(hook, "__dict__", ()):
         return True
     return getattr(type(hook), callback) is not empty_callbacks[callback]
 
@@ -58,6 +59,7 @@ cdef class Dispatch:
         self.count = StepCount(session)
         self.called_in = {}
         self.stale_step = NO_STEP
+        self.step_read = training_util._get_global_step_read(session.graph)
         self.refresh()
 
     cdef bint is_outdated(self) noexcept:
@@ -66,15 +68,29 @@ cdef class Dispatch:
             self.table.changes[0] != self.table.changes_seen
             or self.hooks_seen != len(self.hooks)
             or self.types.changed()
+            or self.quiet_hook_changed()
         )
+
+    cdef bint quiet_hook_changed(self) noexcept:
+        """Whether a hook without callbacks may have got one: an attribute of its own, or another class."""
+        cdef Py_ssize_t i
+        for i in range(len(self.quiet)):
+            if type(self.quiet[i]) is not self.quiet_types[i] or len(<dict> self.quiet_dicts[i]) != self.quiet_sizes[i]:
+                return True
+        return False
 
     cdef int refresh(self) except -1:
         """Asks every hook when it is next due."""
         cdef ScheduledHook hook
         cdef list scheduled = []
-        self.types = TypeVersions([type(candidate) for candidate in self.hooks])
+        self.types = TypeVersions(
+            [type(candidate) for candidate in self.hooks]
+            + [type(candidate._timer) for candidate in self.hooks if isinstance(candidate, ScheduledHook)
+               and hasattr(candidate, "_timer")]
+        )
         self.hooks_seen = len(self.hooks)
         self.every_run = []
+        self.quiet = []
         self.watching = []
         self.watched_fetches = []
         self.needs_step = False
@@ -85,6 +101,8 @@ cdef class Dispatch:
             if not self.follows_schedule(candidate):
                 if overrides(candidate, "before_run") or overrides(candidate, "after_run"):
                     self.every_run.append(candidate)
+                else:
+                    self.quiet.append(candidate)
                 continue
             hook = candidate
             scheduled.append(hook)
@@ -97,6 +115,9 @@ cdef class Dispatch:
                 self.time_after = min(self.time_after, hook.due.time)
             else:
                 self.time_before = min(self.time_before, hook.due.time)
+        self.quiet_types = [type(hook) for hook in self.quiet]
+        self.quiet_dicts = [hook.__dict__ for hook in self.quiet]
+        self.quiet_sizes = [len(attributes) for attributes in self.quiet_dicts]
         self.every_run_ids = set(map(id, self.every_run))
         self.table = ScheduleTable(scheduled)
         return 0
@@ -120,7 +141,7 @@ cdef class Dispatch:
         hook.never_due()
         hook.watched_fetch = None
         hook.watches_stall = False
-        return hook._schedule(self.runs)
+        return hook._schedule(self.runs, self.step_read)
 
     cdef bint anything_due(self, Plan plan) except -1:
         """Whether a hook may have to be called in the coming run of this plan. Looks at the global step before it."""
@@ -216,9 +237,23 @@ cdef class Dispatch:
             return True
         return hook.due.global_step != FS_DUE_NEVER and self.step_moved_unforeseen()
 
+    cdef object known_values(self, object hook, object fetches):
+        """What a scheduled hook asks of the run and is known without it: {} or the global step before the run.
+
+        Read in the run, the step would be that before or after the increment, as it happens.
+        """
+        if not self.step_known or id(hook) in self.every_run_ids or not isinstance(hook, ScheduledHook):
+            return {}
+        if fetches is self.step_read:
+            return self.count.as_fetched(self.count.value())
+        if type(fetches) is dict:
+            step = self.count.as_fetched(self.count.value())
+            return {key: step for key, fetch in fetches.items() if fetch is self.step_read}
+        return {}
+
     cdef object late_values(self, object fetches):
         """What a run that is over would have fetched: the global step before it, if that is all that is asked for."""
-        if fetches is not training_util._get_global_step_read(self.count.session.graph):
+        if fetches is not self.step_read:
             raise RuntimeError(f"{fetches!r} can't be known after the run.")
         if self.step_known:
             return self.count.as_fetched(self.stale_step)
@@ -242,3 +277,4 @@ cdef class Dispatch:
         """Brings every hook up to date, for whoever looks at it outside a run."""
         for hook in self.table.entries:
             self.catch_up(hook)
+            hook._leave()

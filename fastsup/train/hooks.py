@@ -10,12 +10,12 @@ from typing import Any
 
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
-from tensorflow.python.training import training_util
 
 from fastsup.core import SecondOrStepTimer
 from fastsup.core.timer import check_interval
 from fastsup.train.dispatch import remember_callbacks
-from fastsup.train.scheduled import AfterRunHook, ScheduledHook, WatchingHook
+from fastsup.train.event_buffer import buffer_for, hand_over
+from fastsup.train.scheduled import ScheduledHook
 
 __all__ = [
     "CheckpointSaverHook",
@@ -27,6 +27,10 @@ __all__ = [
     "StopAtStepHook",
     "SummarySaverHook",
 ]
+
+
+# TensorFlow's own, as long as no program or test has put another in its place.
+_info = logging.info
 
 
 def _check_interval(**intervals: Any) -> None:
@@ -49,10 +53,9 @@ class _GlobalStepHook(ScheduledHook):
 
     _global_step_tensor: Any
 
-    def _counts_global_step(self) -> bool:
+    def _counts(self, step_read: Any) -> bool:
         """False for a hook that was given another tensor to count by."""
-        tensor = self._global_step_tensor
-        return tensor is training_util._get_global_step_read(tensor.graph)
+        return self._global_step_tensor is step_read
 
 
 @remember_callbacks
@@ -69,15 +72,15 @@ class StopAtStepHook(_GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[
 
     _last_step: Any
 
-    def _schedule(self, run: int) -> bool:
-        if self._last_step is None or not self._counts_global_step():
+    def _schedule(self, run: int, step_read: Any) -> bool:
+        if self._last_step is None or not self._counts(step_read):
             return False
         self.due_at_step(int(self._last_step))
         return True
 
 
 @remember_callbacks
-class CheckpointSaverHook(_GlobalStepHook, AfterRunHook, tf_hooks.CheckpointSaverHook):  # type: ignore[misc]
+class CheckpointSaverHook(_GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type: ignore[misc]
     """Saves a checkpoint when the session is made, every N seconds or steps, and at the end.
 
     Args:
@@ -111,12 +114,16 @@ class CheckpointSaverHook(_GlobalStepHook, AfterRunHook, tf_hooks.CheckpointSave
         )
         self._timer = _own_timer(self._timer)
 
-    def _schedule(self, run: int) -> bool:
-        return self._counts_global_step() and self._due_with_timer(self._timer)
+    def _save(self, session: Any, step: Any) -> bool:
+        hand_over(self._summary_writer)
+        return bool(tf_hooks.CheckpointSaverHook._save(self, session, step))
+
+    def _schedule(self, run: int, step_read: Any) -> bool:
+        return self._counts(step_read) and self._due_with_timer(self._timer, after_run=True)
 
 
 @remember_callbacks
-class StepCounterHook(_GlobalStepHook, AfterRunHook, tf_hooks.StepCounterHook):  # type: ignore[misc]
+class StepCounterHook(_GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignore[misc]
     """Logs and writes the rate of global steps (tag `global_step/sec`).
 
     Args:
@@ -132,6 +139,8 @@ class StepCounterHook(_GlobalStepHook, AfterRunHook, tf_hooks.StepCounterHook): 
     # TensorFlow says so five times in the life of a process.
     _STALL_REPORTS = 5
     _last_global_step: Any
+    _summary_tag: str
+    _summary_writer: Any
 
     def __init__(
         self,
@@ -144,6 +153,20 @@ class StepCounterHook(_GlobalStepHook, AfterRunHook, tf_hooks.StepCounterHook): 
         tf_hooks.StepCounterHook.__init__(self, every_n_steps, every_n_secs, output_dir, summary_writer)
         self._timer = _own_timer(self._timer)
         self._stalls = 0
+        # Only a session that asks for the schedule also calls _leave().
+        self._may_collect = False
+
+    def _log_and_record(self, elapsed_steps: Any, elapsed_time: Any, global_step: Any) -> None:
+        buffer = buffer_for(self._summary_writer) if self._may_collect else None
+        if buffer is None:
+            tf_hooks.StepCounterHook._log_and_record(self, elapsed_steps, elapsed_time, global_step)
+            return
+        steps_per_sec = elapsed_steps / elapsed_time
+        buffer.add(self._summary_tag, steps_per_sec, global_step)
+        logging.info("%s: %g", self._summary_tag, steps_per_sec)
+
+    def _leave(self) -> None:
+        hand_over(self._summary_writer)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         if self._last_global_step is not None and run_values.results == self._last_global_step:
@@ -154,9 +177,11 @@ class StepCounterHook(_GlobalStepHook, AfterRunHook, tf_hooks.StepCounterHook): 
                 self._last_global_step = None
         tf_hooks.StepCounterHook.after_run(self, run_context, run_values)
 
-    def _schedule(self, run: int) -> bool:
-        self._watch_stall(self._stalls < self._STALL_REPORTS)
-        return self._counts_global_step() and self._due_with_timer(self._timer)
+    def _schedule(self, run: int, step_read: Any) -> bool:
+        self._may_collect = True
+        if self._stalls < self._STALL_REPORTS:
+            self._watch_stall()
+        return self._counts(step_read) and self._due_with_timer(self._timer, after_run=True)
 
     def _catch_up(self, skipped_runs: int, stale_step: int) -> None:
         self._last_global_step = stale_step
@@ -179,6 +204,11 @@ class SummarySaverHook(_GlobalStepHook, tf_hooks.SummarySaverHook):  # type: ign
     """
 
     _next_step: Any
+    _summary_writer: Any
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        hand_over(self._summary_writer)
+        tf_hooks.SummarySaverHook.after_run(self, run_context, run_values)
 
     def __init__(
         self,
@@ -195,11 +225,11 @@ class SummarySaverHook(_GlobalStepHook, tf_hooks.SummarySaverHook):  # type: ign
         )
         self._timer = _own_timer(self._timer)
 
-    def _schedule(self, run: int) -> bool:
+    def _schedule(self, run: int, step_read: Any) -> bool:
         if self._next_step is None:
             self.due_every_run()
             return True
-        return self._counts_global_step() and self._due_with_timer(self._timer)
+        return self._counts(step_read) and self._due_with_timer(self._timer)
 
     def _catch_up(self, skipped_runs: int, stale_step: int) -> None:
         self._next_step = stale_step + 2
@@ -267,7 +297,7 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
         tf_hooks.LoggingTensorHook.__init__(self, tensors, every_n_iter, every_n_secs, at_end, formatter)
         self._timer = _own_timer(self._timer)
 
-    def _schedule(self, run: int) -> bool:
+    def _schedule(self, run: int, step_read: Any) -> bool:
         if isinstance(self._timer, tf_hooks.NeverTriggerTimer):
             return True
         if not self._due_with_timer(self._timer):
@@ -280,7 +310,7 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
         return True
 
     def _log_tensors(self, tensor_values: Any) -> None:
-        if self._formatter is None and not logging.get_logger().isEnabledFor(logging.INFO):
+        if self._formatter is None and logging.info is _info and not logging.get_logger().isEnabledFor(logging.INFO):
             # Nobody reads it: the text, most of the cost, needn't be made.
             self._timer.update_last_triggered_step(self._iter_count)
         else:
@@ -291,7 +321,7 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
 
 
 @remember_callbacks
-class NanTensorHook(WatchingHook, tf_hooks.NanTensorHook):  # type: ignore[misc]
+class NanTensorHook(ScheduledHook, tf_hooks.NanTensorHook):  # type: ignore[misc]
     """Fails, or stops, when the loss is NaN.
 
     Args:
@@ -301,7 +331,7 @@ class NanTensorHook(WatchingHook, tf_hooks.NanTensorHook):  # type: ignore[misc]
 
     _loss_tensor: Any
 
-    def _schedule(self, run: int) -> bool:
+    def _schedule(self, run: int, step_read: Any) -> bool:
         self._watch(self._loss_tensor)
         return True
 
@@ -316,7 +346,7 @@ class GlobalStepWaiterHook(ScheduledHook, tf_hooks.GlobalStepWaiterHook):  # typ
 
     _worker_is_started: bool
 
-    def _schedule(self, run: int) -> bool:
+    def _schedule(self, run: int, step_read: Any) -> bool:
         if not self._worker_is_started:
             self.due_every_run()
         return True

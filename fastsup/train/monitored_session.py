@@ -7,10 +7,12 @@ from typing import Any
 
 from tensorflow.python.distribute import distribute_coordinator_context
 from tensorflow.python.framework import errors, ops
+from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 from tensorflow.python.training import coordinator, queue_runner
 from tensorflow.python.training import monitored_session as tf_monitored_session
 from tensorflow.python.util import function_utils
 
+from fastsup.runtime.executor import keep_traceable
 from fastsup.train import session_manager
 from fastsup.train.hooks import CheckpointSaverHook, StepCounterHook, SummarySaverHook
 from fastsup.train.wrapped_sessions import Coordinated, Hooked, Monitored, Recoverable, Wrapped
@@ -157,6 +159,8 @@ class _MonitoredSession(Monitored):
         self._hooks = hooks or []
         for hook in self._hooks:
             hook.begin()
+            if isinstance(hook, tf_hooks.ProfilerHook):
+                keep_traceable(ops.get_default_graph())
         worker_context = distribute_coordinator_context.get_current_worker_context()
         if not session_creator and worker_context:
             session_creator = worker_context.session_creator()

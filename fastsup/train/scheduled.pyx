@@ -12,6 +12,7 @@ cdef extern from "Python.h":
     int PyObject_GenericSetAttr(object instance, object name, object value) except -1
 
 cdef object floating = numpy.floating
+cdef object timer_decision = Timer.should_trigger_for_step
 
 # What the callbacks themselves set in every call: no news for a schedule.
 cdef frozenset call_state = frozenset(
@@ -27,11 +28,12 @@ cdef class ScheduledHook(Scheduled):
     session just calls them in every run.
     """
 
-    def _schedule(self, run):
+    def _schedule(self, run, step_read):
         """Sets the due positions from the hook's state.
 
         Args:
           run: number of the coming run, counted from 0.
+          step_read: the tensor that the graph's global step is read from.
 
         Returns:
           False if the hook has to be called in every run, because it was changed into something unforeseen.
@@ -46,14 +48,36 @@ cdef class ScheduledHook(Scheduled):
           stale_step: the global step before the last of them.
         """
 
+    def _leave(self):
+        """Called when the session is closed, on every way out."""
+
+    def _watch(self, fetch):
+        """Has `fetch` fetched in every run, and the hook called after those in which it is NaN, or no number."""
+        self.watched_fetch = fetch
+
     cdef bint accepts(self, object value) except -1:
         """Whether the value of the watched fetch needs no call of `after_run`."""
-        return False
+        return isinstance(value, floating) and not isnan(<double> value)
 
-    def _due_with_timer(self, timer):
-        """Sets the due positions from a timer. Returns False for a timer of somebody's own making."""
-        if not isinstance(timer, Timer) or type(timer).should_trigger_for_step is not Timer.should_trigger_for_step:
+    def _watch_stall(self):
+        """Has the hook called also in a run before which the global step has not moved."""
+        self.watches_stall = True
+
+    def _due_with_timer(self, timer, after_run=False):
+        """Sets the due positions from a timer.
+
+        Args:
+          timer: the hook's timer.
+          after_run: whether the hook asks it after the run, not before it.
+
+        Returns:
+          False for a timer of somebody's own making, whose answers can't be foreseen.
+        """
+        if not isinstance(timer, Timer) or type(timer).should_trigger_for_step is not timer_decision:
             return False
+        if "should_trigger_for_step" in timer.__dict__:
+            return False
+        self.decides_after = after_run
         cdef double time = (<Timer> timer).next_time()
         cdef int64_t step = (<Timer> timer).next_step()
         if time != HUGE_VAL:
@@ -66,25 +90,3 @@ cdef class ScheduledHook(Scheduled):
         PyObject_GenericSetAttr(self, name, value)
         if name not in call_state:
             changes()[0] += 1
-
-
-cdef class WatchingHook(ScheduledHook):
-    """A hook that looks at one number in every run, and is called only when that is not a number."""
-
-    cdef bint accepts(self, object value) except -1:
-        return isinstance(value, floating) and not isnan(<double> value)
-
-    def _watch(self, fetch):
-        """Sets the fetch whose value is looked at."""
-        self.watched_fetch = fetch
-
-
-cdef class AfterRunHook(ScheduledHook):
-    """A hook that decides after a run whether to do something."""
-
-    def __cinit__(self):
-        self.decides_after = True
-
-    def _watch_stall(self, wanted):
-        """Whether to call it also in a run before which the global step has not moved."""
-        self.watches_stall = wanted

@@ -294,6 +294,7 @@ cdef class Hooked(Wrapped):
         cdef list asked = []
         cdef list requests = [fetches]
         cdef dict results = {}
+        cdef dict known_parts = {}
         cdef dict hook_feeds = {}
         cdef set called_ids = {id(hook) for hook in called}
         context = SessionRunContext(original_args=SessionRunArgs(fetches, feed_dict), session=self._sess)
@@ -304,9 +305,19 @@ cdef class Hooked(Wrapped):
             request = hook.before_run(context)
             if request is None:
                 continue
-            if request.fetches is not None:
+            wanted = request.fetches
+            if wanted is not None:
+                if plain:
+                    known = self.dispatch.known_values(hook, wanted)
+                    if type(known) is not dict:
+                        results[id(hook)] = known
+                        wanted = None
+                    elif known:
+                        known_parts[id(hook)] = results[id(hook)] = known
+                        wanted = {key: fetch for key, fetch in wanted.items() if key not in known} or None
+            if wanted is not None:
                 asked.append(hook)
-                requests.append(request.fetches)
+                requests.append(wanted)
             if request.feed_dict:
                 merge_feeds(hook_feeds, request.feed_dict, "Same tensor is fed by two hooks.")
             if request.options:
@@ -328,7 +339,8 @@ cdef class Hooked(Wrapped):
             )
             values = [fetched["caller"]] + [fetched[hook] for hook in asked]
         for i in range(len(asked)):
-            results[id(asked[i])] = values[i + 1]
+            known = known_parts.get(id(asked[i]))
+            results[id(asked[i])] = values[i + 1] if known is None else {**known, **values[i + 1]}
         if self.dispatch is not None:
             self.dispatch.run_ended(called)
         for hook in list(self._hooks):

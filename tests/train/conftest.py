@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import threading
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 from tensorflow.python.training import monitored_session, training_util
+from tensorflow.python.util import deprecation
 
 v1 = tf.compat.v1
 
@@ -156,7 +158,8 @@ def _describe(event: Any) -> str | None:
 def read_raw_events(folder: Any) -> list[Any]:
     v1.summary.FileWriterCache.clear()
     names = sorted(name for name in os.listdir(folder) if name.startswith("events.out.tfevents"))
-    return [event for name in names for event in v1.train.summary_iterator(os.path.join(folder, name))]
+    with deprecation.silence():
+        return [event for name in names for event in v1.train.summary_iterator(os.path.join(folder, name))]
 
 
 @pytest.fixture
@@ -194,28 +197,38 @@ def raw_session() -> Callable[[Any], Any]:
 _WRAPPED = ("WrappedSession", "HookedSession", "CoordinatedSession", "RecoverableSession")
 
 
-@pytest.fixture
-def wrapped(impl: Any) -> SimpleNamespace:
-    """The wrapped sessions of an implementation, under their public names: TensorFlow keeps them private."""
+def wrapped_of(impl: Any) -> SimpleNamespace:
     if impl.name == "tensorflow":
         return SimpleNamespace(**{name: getattr(monitored_session, f"_{name}") for name in _WRAPPED})
     return SimpleNamespace(**{name: getattr(impl.train, name) for name in _WRAPPED})
 
 
 @pytest.fixture
-def hooked(impl: Any, wrapped: Any) -> Callable[..., Any]:
+def wrapped(impl: Any) -> SimpleNamespace:
+    """The wrapped sessions of an implementation, under their public names: TensorFlow keeps them private."""
+    return wrapped_of(impl)
+
+
+def open_hooked(impl: Any, *hooks: Any) -> tuple[Any, Any]:
+    for hook in hooks:
+        hook.begin()
+    session = impl.Session()
+    session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
+    for hook in hooks:
+        hook.after_create_session(session, None)
+    return session, wrapped_of(impl).HookedSession(session, list(hooks))
+
+
+@pytest.fixture
+def hooked(impl: Any) -> Callable[..., Any]:
     """Begins hooks, makes a session with initialised variables and gives (session, hooked session)."""
+    return functools.partial(open_hooked, impl)
 
-    def make(*hooks: Any) -> tuple[Any, Any]:
-        for hook in hooks:
-            hook.begin()
-        session = impl.Session()
-        session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
-        for hook in hooks:
-            hook.after_create_session(session, None)
-        return session, wrapped.HookedSession(session, list(hooks))
 
-    return make
+@pytest.fixture
+def hooked_in() -> Callable[..., Any]:
+    """As `hooked`, with the implementation as its first argument."""
+    return open_hooked
 
 
 @pytest.fixture(autouse=True)

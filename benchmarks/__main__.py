@@ -1,0 +1,105 @@
+"""Measures the cases and prints one table.
+
+python -m benchmarks                          # all cases: two to three minutes on an idle machine
+python -m benchmarks --case sgd --rounds 20   # one case, thoroughly
+python -m benchmarks --memory                 # whether memory grows: some minutes
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks import memory, report
+from benchmarks.cases import CASES, Case
+from benchmarks.measure import QUICK_SLICE_SECS, SLICE_SECS, alternate
+
+ROUNDS, QUICK_ROUNDS = 7, 3
+
+
+def positive(text: str) -> int:
+    """An argparse type."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
+    return value
+
+
+def parse_options(arguments: list[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [case.name for case in CASES]
+    parser.add_argument("--case", action="append", choices=names, metavar="NAME", help=f"only this: {', '.join(names)}")
+    parser.add_argument("--rounds", type=positive, help=f"slices for each contender ({ROUNDS})")
+    parser.add_argument("--quick", action="store_true", help="short slices and few rounds, for rough numbers")
+    parser.add_argument("--all", action="store_true", help="show every contender too")
+    parser.add_argument("--memory", action="store_true", help="measure whether memory grows, instead of the cases")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything to this file as well")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
+    options = parser.parse_args(arguments)
+    if options.memory and options.case:
+        parser.error("argument --memory: not with --case")
+    options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
+    return options
+
+
+def measure(options: argparse.Namespace, console: Console) -> tuple[list[report.Line], report.Samples, dict[str, str]]:
+    """Runs the cases. One that fails is reported, and doesn't take the others with it."""
+    chosen: list[Case] = [case for case in CASES if not options.case or case.name in options.case]
+    slice_secs = QUICK_SLICE_SECS if options.quick else SLICE_SECS
+    lines: list[report.Line] = []
+    samples: report.Samples = {}
+    errors: dict[str, str] = {}
+    for number, case in enumerate(chosen, 1):
+        with console.status(f"{number} of {len(chosen)}: {case.name}"):
+            try:
+                samples[case.name] = alternate(case.contenders, options.rounds * case.patience, slice_secs)
+            except Exception as error:
+                console.print_exception()
+                errors[case.name] = f"{type(error).__name__}: {error}"
+                continue
+        lines += report.lines_of(case, samples[case.name])
+    return lines, samples, errors
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit code: 1 when a case failed, or when a target was missed that was to be checked."""
+    options = parse_options(arguments)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 130)
+    lines, samples, errors, growths = [], {}, {}, []
+    if options.memory:
+        with console.status("measuring memory"):
+            growths = list(memory.measurements())
+        console.print(report.memory_table(growths))
+    else:
+        lines, samples, errors = measure(options, console)
+        console.print(report.results_table(lines))
+        if options.all:
+            console.print(report.contenders_table(samples))
+    machine = report.machine()
+    console.print(
+        f"{machine['processor']}, {machine['cores']} cores, load {machine['load']:.1f}; Python {machine['python']}, "
+        f"TensorFlow {machine['tensorflow']}, NumPy {machine['numpy']}, fastsup {machine['fastsup']}; {machine['date']}"
+    )
+    mean = report.geometric_mean(lines)
+    if mean is not None:
+        console.print(f"Geometric mean of the times faster: {mean:.2f} x")
+    missed = [line.row.title for line in lines if line.missed] + [growth.title for growth in growths if growth.missed]
+    if missed:
+        console.print(f"Targets missed: {len(missed)}")
+    for name, error in errors.items():
+        console.print(f"[bold red]{name} failed[/]: {error}")
+    if options.json:
+        results = report.as_json(lines, samples, options.rounds, growths, errors)
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    return 1 if errors or (options.check and missed) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""What is measured, who takes part, and what it must show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from benchmarks import contenders, programs
+from benchmarks.contenders import Program
+from benchmarks.measure import Contender
+
+TF_MONITORED = "tf MonitoredTrainingSession"
+TF_SESSION = "tf Session.run"
+POOL = "callable, thread pool"
+INLINE = "callable, calling thread"
+SINGLE = "callable, single-threaded"
+MONITORED = "fastsup MonitoredTrainingSession"
+RUN_LOOP = "fastsup run_loop"
+SESSION = "fastsup Session.run"
+
+CLASSES: dict[str, Callable[[Program], Contender]] = {
+    TF_MONITORED: contenders.TensorFlowMonitored,
+    TF_SESSION: contenders.TensorFlowSession,
+    POOL: contenders.PoolCallable,
+    INLINE: contenders.InlineCallable,
+    SINGLE: contenders.SingleThreadedCallable,
+    MONITORED: contenders.FastsupMonitored,
+    RUN_LOOP: contenders.FastsupRunLoop,
+    SESSION: contenders.FastsupSession,
+}
+FLOORS = (POOL, INLINE, SINGLE)
+ONE_HOOK, MANY_HOOKS = "1 idle hook", "1,024 idle hooks"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table.
+
+    Args:
+      title: what is measured, in a few words.
+      ours: our contender.
+      peer: TensorFlow's same-named class, or None.
+      floors: the bare callables it is held against; the fastest of them counts.
+      at_most: the target against the floor, as a multiple of its time, or None.
+      at_least: the target against the peer, as a multiple of its speed, or None.
+    """
+
+    title: str
+    ours: str
+    peer: str | None
+    floors: tuple[str, ...]
+    at_most: float | None = None
+    at_least: float | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """Contenders that do the same work, and the rows that come of it.
+
+    Args:
+      name: what `--case` takes.
+      contenders: what makes each contender, by name.
+      rows: the lines of the table.
+      patience: how many times as many rounds it gets: more where a slice holds few steps.
+    """
+
+    name: str
+    contenders: Mapping[str, Callable[[], Contender]]
+    rows: tuple[Row, ...]
+    patience: int = 1
+
+
+Build = Callable[[], programs.Step]
+
+
+def session_case(name: str, build: Build, *rows: Row, remote: bool = False, patience: int = 1) -> Case:
+    """A case whose contenders are sessions: those that its rows name, and TensorFlow's Session.run."""
+    names = {TF_SESSION, *(name for row in rows for name in (row.ours, row.peer, *row.floors) if name)}
+    program = Program(build, remote)
+    return Case(name, {n: partial(make, program) for n, make in CLASSES.items() if n in names}, rows, patience)
+
+
+def monitored(
+    title: str, at_most: float | None = None, at_least: float | None = None, floors: tuple[str, ...] = FLOORS
+) -> Row:
+    """MonitoredTrainingSession's run, against TensorFlow's."""
+    return Row(title, MONITORED, TF_MONITORED, floors, at_most, at_least)
+
+
+def run_loop(
+    title: str, at_most: float | None = None, at_least: float | None = None, floors: tuple[str, ...] = FLOORS
+) -> Row:
+    """MonitoredTrainingSession's own loop, against TensorFlow's session in a Python loop."""
+    return Row(title, RUN_LOOP, TF_MONITORED, floors, at_most, at_least)
+
+
+def session(title: str, at_most: float | None = None, at_least: float | None = None) -> Row:
+    """A plain session's graph may grow, so the single-threaded executor is no floor for it."""
+    return Row(title, SESSION, TF_SESSION, (POOL, INLINE), at_most, at_least)
+
+
+def unharmed(name: str, build: Build, title: str, patience: int = 1) -> Case:
+    """A graph on which there is little to win, and nothing may be lost."""
+    return session_case(
+        name,
+        build,
+        monitored(f"{title}, run", at_least=0.95, floors=(POOL, INLINE)),
+        run_loop(f"{title}, run_loop", at_least=0.95, floors=(POOL, INLINE)),
+        session(f"{title}, Session.run", at_least=0.95),
+        patience=patience,
+    )
+
+
+CASES: tuple[Case, ...] = (
+    session_case(
+        "sgd",
+        programs.sgd_with_hooks,
+        monitored("default hooks, StopAtStep, Logging(100): run(train_op)", 1.15, 30),
+        run_loop("same, run_loop(train_op)", 1.08, 35),
+    ),
+    session_case(
+        "summary",
+        programs.sgd_with_summary,
+        monitored("default hooks, a scalar summary: run(train_op)"),
+        run_loop("same, run_loop(train_op)"),
+    ),
+    session_case(
+        "tf_data",
+        programs.tf_data,
+        monitored("fed by tf.data: run([train_op, loss])", 1.25, 15),
+        run_loop("same, run_loop([train_op, loss])"),
+    ),
+    session_case(
+        "feed_dict",
+        programs.feed_dict,
+        monitored("fed 32x10 and 32 floats: run([train_op, loss])", 1.25, 10),
+        run_loop("same, run_loop([train_op, loss])"),
+        session("same, Session.run([train_op, loss])"),
+    ),
+    session_case(
+        "python_hooks",
+        programs.sgd_with_16_python_hooks,
+        monitored("16 Python hooks that want the global step: run(train_op)", at_least=10),
+    ),
+    session_case("session", programs.sgd, session("Session.run(train_op)", 1.05, 15)),
+    session_case("session_dict", programs.dict_of_4, session("Session.run of a dict of 4 tensors", 1.3, 5)),
+    session_case(
+        "grpc",
+        programs.one_feed,
+        monitored("one feed, in-process gRPC server: run(train_op)", 1.15, 1.5, (POOL, INLINE)),
+        remote=True,
+    ),
+    Case(
+        "dispatch",
+        {ONE_HOOK: partial(contenders.IdleHooks, 1), MANY_HOOKS: partial(contenders.IdleHooks, 1024)},
+        (Row("dispatch: 1,024 idle native hooks against 1", MANY_HOOKS, None, (ONE_HOOK,), 1.05),),
+    ),
+    unharmed("chains", programs.four_chains, "4 chains of 256x256 matmuls", patience=3),
+    unharmed("big_matmul", programs.one_big_matmul, "one 2048x2048 matmul", patience=3),
+    unharmed("control_flow", programs.cond_and_while, "tf.cond and tf.while_loop"),
+    unharmed("queues", programs.queue_runners, "queue runners", patience=2),
+)

@@ -1,0 +1,212 @@
+"""The ways to run a step, one class a peer, all with the same methods: `steps(n)` and `close()`.
+
+Each has its own graph, built by the same function, its own session and, where the program is remote, its own server.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2
+
+import fastsup.core
+import fastsup.train
+from benchmarks.programs import NEVER, Step
+
+tf1 = tf.compat.v1
+
+
+@dataclass(frozen=True)
+class Program:
+    """A step, and the world it runs in.
+
+    Args:
+      build: builds the graph.
+      remote: whether it runs on a gRPC server in this process.
+    """
+
+    build: Callable[[], Step]
+    remote: bool = False
+
+
+def caller(function: Callable[..., Any], *arguments: Any) -> Callable[[int], None]:
+    """A loop around a call, the same for everybody: nothing but the call."""
+    if not arguments:
+
+        def steps(n: int) -> None:
+            for _ in repeat(None, n):
+                function()
+    elif len(arguments) == 1:
+        (first,) = arguments
+
+        def steps(n: int) -> None:
+            for _ in repeat(None, n):
+                function(first)
+    else:
+        first, second = arguments
+
+        def steps(n: int) -> None:
+            for _ in repeat(None, n):
+                function(first, second)
+
+    return steps
+
+
+class InGraph:
+    """What all share: a graph with the program's step in it."""
+
+    _run_steps: Callable[[int], None]
+
+    def __init__(self, program: Program) -> None:
+        self._server = tf1.train.Server.create_local_server() if program.remote else None
+        self._target = self._server.target if self._server else ""
+        self._graph = tf.Graph()
+        with self._graph.as_default():
+            self._step = program.build()
+
+    def steps(self, n: int) -> None:
+        with self._graph.as_default():
+            self._run_steps(n)
+
+    def _run_arguments(self) -> tuple[Any, ...]:
+        step = self._step
+        return (step.fetches, step.feed_dict) if step.feed_dict else (step.fetches,)
+
+
+class Monitored(InGraph):
+    """A MonitoredTrainingSession with its default hooks and those of the program, in a temporary directory."""
+
+    library: Any
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program)
+        self._folder = tempfile.TemporaryDirectory(prefix="fastsup-benchmark-")
+        with self._graph.as_default():
+            self._session = self.library.MonitoredTrainingSession(
+                master=self._target,
+                checkpoint_dir=self._folder.name,
+                hooks=self._step.hooks(self.library),
+                save_checkpoint_secs=600,
+                save_summaries_steps=100,
+                log_step_count_steps=100,
+            )
+        self._run_steps = self._make_steps()
+
+    def _make_steps(self) -> Callable[[int], None]:
+        return caller(self._session.run, *self._run_arguments())
+
+    def close(self) -> None:
+        with self._graph.as_default():
+            self._session.close()
+        self._folder.cleanup()
+
+
+class TensorFlowMonitored(Monitored):
+    library = tf1.train
+
+
+class FastsupMonitored(Monitored):
+    library = fastsup.train
+
+
+class FastsupRunLoop(FastsupMonitored):
+    """The same session, its own loop."""
+
+    def _make_steps(self) -> Callable[[int], None]:
+        run_loop, fetches, feed_dict = self._session.run_loop, self._step.fetches, self._step.feed_dict
+        if not feed_dict:
+            return lambda n: run_loop(fetches, n)
+        return lambda n: run_loop(fetches, n, lambda: feed_dict)
+
+
+class Bare(InGraph):
+    """A session by itself."""
+
+    executor_type = ""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program)
+        self._coordinator = tf1.train.Coordinator()
+        with self._graph.as_default():
+            initializers = [tf1.global_variables_initializer(), tf1.local_variables_initializer()]
+            self._session = self._make_session()
+            self._session.run(initializers)
+            if tf1.get_collection(tf1.GraphKeys.QUEUE_RUNNERS):
+                tf1.train.start_queue_runners(self._session, self._coordinator)
+        self._run_steps = self._make_steps()
+
+    def _make_session(self) -> Any:
+        config = tf1.ConfigProto()
+        config.experimental.executor_type = self.executor_type
+        return tf1.Session(self._target, config=config)
+
+    def _make_steps(self) -> Callable[[int], None]:
+        return caller(self._session.run, *self._run_arguments())
+
+    def close(self) -> None:
+        del self._run_steps
+        self._coordinator.request_stop()
+        self._session.close()
+        self._coordinator.join(ignore_live_threads=True)
+
+
+class TensorFlowSession(Bare):
+    """TensorFlow's Session.run."""
+
+
+class FastsupSession(Bare):
+    """Ours."""
+
+    def _make_session(self) -> Any:
+        return fastsup.Session(self._target)
+
+
+class PoolCallable(Bare):
+    """The runtime's callable: no monitored step can cost less. The operations run on the thread pool."""
+
+    thread_pool = 0
+
+    def _make_steps(self) -> Callable[[int], None]:
+        options = config_pb2.CallableOptions(feed=[tensor.name for tensor in self._step.feed_dict])
+        options.run_options.inter_op_thread_pool = self.thread_pool
+        for fetch in tf.nest.flatten(self._step.fetches):
+            if isinstance(fetch, tf.Operation):
+                options.target.append(fetch.name)
+            else:
+                options.fetch.append(self._graph.as_graph_element(fetch).name)
+        return caller(self._session._make_callable_from_options(options), *self._step.feed_dict.values())
+
+
+class InlineCallable(PoolCallable):
+    """The same in the calling thread."""
+
+    thread_pool = -1
+
+
+class SingleThreadedCallable(PoolCallable):
+    """The same in a session with the single-threaded executor."""
+
+    executor_type = "SINGLE_THREADED_EXECUTOR"
+
+
+class IdleHook(fastsup.core.Hook):
+    def begin(self, loop: Any) -> None:
+        self.due_at_step(NEVER)
+
+
+class IdleHooks:
+    """A loop around a step that does nothing, with hooks that are never due."""
+
+    def __init__(self, count: int) -> None:
+        self._hooks = [IdleHook() for _ in range(count)]
+
+    def steps(self, n: int) -> None:
+        fastsup.core.StepLoop(int, self._hooks, max_steps=n).run()
+
+    def close(self) -> None:
+        self._hooks = []

@@ -1,0 +1,93 @@
+"""Whether memory grows: over many steps of one session, and over many sessions."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contenders import (
+    FastsupMonitored,
+    FastsupRunLoop,
+    FastsupSession,
+    Program,
+    TensorFlowMonitored,
+    TensorFlowSession,
+)
+from benchmarks.measure import Contender
+from benchmarks.programs import sgd, sgd_with_hooks
+
+STEPS = 10_000_000
+SESSIONS = 1_000
+WARM_UP_STEPS = 200_000
+WARM_UP_SESSIONS = 100
+PAGE = 4096
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Resident memory after the warm-up and at the end, in bytes, and the growth that is allowed."""
+
+    title: str
+    before: int
+    after: int
+    at_most: int | None
+
+    @property
+    def grown(self) -> int:
+        return self.after - self.before
+
+    @property
+    def missed(self) -> bool:
+        return self.at_most is not None and self.grown > self.at_most
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "missed": self.missed}
+
+
+def resident() -> int:
+    """Bytes of resident memory, once all that is free has been given back."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+
+
+def over_steps(steps: int = STEPS) -> Growth:
+    """A session's memory over many steps of its loop, hooks included."""
+    contender = FastsupRunLoop(Program(sgd_with_hooks))
+    try:
+        contender.steps(min(WARM_UP_STEPS, steps))
+        before = resident()
+        contender.steps(steps)
+        return Growth(f"{steps:,} steps of run_loop", before, resident(), 1_000_000)
+    finally:
+        contender.close()
+
+
+def over_sessions(
+    make: Callable[[Program], Contender], name: str, at_most: int | None, count: int = SESSIONS
+) -> Growth:
+    """Memory over sessions that are opened, run and closed."""
+
+    def open_and_close(n: int) -> None:
+        for _ in range(n):
+            contender = make(Program(sgd))
+            contender.steps(2)
+            contender.close()
+
+    open_and_close(min(WARM_UP_SESSIONS, count))
+    before = resident()
+    open_and_close(count)
+    return Growth(f"{count:,} sessions of {name} opened and closed", before, resident(), at_most)
+
+
+def measurements() -> Iterator[Growth]:
+    """All of them; TensorFlow's own classes for comparison."""
+    yield over_steps()
+    yield over_sessions(TensorFlowSession, "tf.compat.v1.Session", None)
+    yield over_sessions(FastsupSession, "fastsup.Session", 1_000_000)
+    yield over_sessions(TensorFlowMonitored, "tf.compat.v1.train.MonitoredTrainingSession", None)
+    yield over_sessions(FastsupMonitored, "fastsup.train.MonitoredTrainingSession", 1_000_000)

@@ -1,0 +1,185 @@
+"""Each example as its user runs it: a process of its own, in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fastsup
+
+pytest.importorskip("rich")
+pytest.importorskip("sklearn")
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+# The examples get the fastsup that this process has, and the plainest console.
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join(filter(None, (str(Path(fastsup.__file__).parents[1]), os.environ.get("PYTHONPATH")))),
+    "CUDA_VISIBLE_DEVICES": "-1",
+    "NO_COLOR": "1",
+    "COLUMNS": "120",
+}
+ENDLESS = 10_000_000
+SAVE_STEPS = 200
+
+
+def start(folder: Path, name: str, *arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, str(EXAMPLES / name), *map(str, arguments)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stdout=pipe, stderr=pipe, text=True)
+
+
+def run(folder: Path, name: str, *arguments: object, exit_code: int = 0) -> str:
+    """What the example printed."""
+    process = start(folder, name, *arguments)
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == exit_code, output + errors
+    return output + errors
+
+
+def accuracy_in(output: str) -> float:
+    match = re.search(r"Test accuracy ([\d.]+)% on 450 images", output)
+    assert match, output
+    return float(match[1])
+
+
+def checkpoint_steps(logdir: Path) -> list[int]:
+    return sorted(int(path.stem.rpartition("-")[2]) for path in logdir.glob("model.ckpt-*.index"))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder in which digits.py has trained once, as the README says, and what it printed."""
+    folder = tmp_path_factory.mktemp("digits")
+    return folder, run(folder, "digits.py")
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> tuple[Path, int]:
+    """A logdir whose training was killed in mid-course, and the step of its newest checkpoint."""
+    logdir = tmp_path / "logs"
+    process = start(tmp_path, "digits.py", "--logdir", logdir, "--steps", ENDLESS, "--save-steps", SAVE_STEPS)
+    try:
+        wait_for_checkpoint(process, logdir, after=SAVE_STEPS)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    return logdir, checkpoint_steps(logdir)[-1]
+
+
+def wait_for_checkpoint(process: subprocess.Popen[str], logdir: Path, after: int) -> None:
+    deadline = time.monotonic() + 60
+    while not any(step > after for step in checkpoint_steps(logdir)):
+        assert process.poll() is None, "".join(process.communicate())
+        assert time.monotonic() < deadline, f"no checkpoint beyond step {after} in {os.listdir(logdir)}"
+        time.sleep(0.02)
+
+
+def test_digits_reaches_its_accuracy_and_says_where_everything_is(trained: tuple[Path, str]) -> None:
+    folder, output = trained
+    assert "Starting at step 0" in output
+    assert accuracy_in(output) >= 95
+    assert re.search(r"trained at [\d,]+ steps/s", output)
+    logdir = folder.resolve() / "digits-logdir"
+    assert f"tensorboard --logdir {logdir}" in output
+    assert checkpoint_steps(logdir)[-1] == 5000
+
+
+def test_digits_prints_nothing_but_its_own_lines(trained: tuple[Path, str]) -> None:
+    kinds = r"Starting at|step +[\d,]+   loss|Test accuracy|Checkpoints and logs are"
+    strange = [line for line in trained[1].splitlines() if not re.match(kinds, line)]
+    assert strange == []
+
+
+def test_digits_at_its_last_step_only_evaluates(trained: tuple[Path, str]) -> None:
+    folder, output = trained
+    again = run(folder, "digits.py")
+    assert "has reached step 5,000 already" in again
+    assert "steps/s" not in again
+    assert accuracy_in(again) == accuracy_in(output)
+
+
+def test_digits_goes_on_from_its_checkpoint(trained: tuple[Path, str]) -> None:
+    folder, _ = trained
+    output = run(folder, "digits.py", "--steps", 5500)
+    assert "Resuming from step 5,000" in output
+    assert accuracy_in(output) >= 95
+    assert checkpoint_steps(folder / "digits-logdir")[-1] == 5500
+
+
+def test_tensorboard_reads_the_logdir(trained: tuple[Path, str]) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = accumulator.EventAccumulator(str(trained[0] / "digits-logdir"), size_guidance={"scalars": 0})
+    events.Reload()
+    tags: dict[str, Any] = events.Tags()
+    assert {"loss", "accuracy", "global_step/sec"} <= set(tags["scalars"])
+    assert tags["graph"]
+    losses = [event.value for event in events.Scalars("loss")]
+    assert len(losses) >= 50
+    assert losses[-1] < losses[0] / 10
+
+
+def test_digits_killed_goes_on_from_its_last_checkpoint(killed: tuple[Path, int]) -> None:
+    logdir, step = killed
+    output = run(logdir.parent, "digits.py", "--logdir", logdir, "--steps", step + 300)
+    resumed = re.search(r"Resuming from step ([\d,]+)", output)
+    assert resumed, output
+    # Killed while the newest was being written, it goes on from the one before.
+    assert SAVE_STEPS <= int(resumed[1].replace(",", "")) <= step
+    assert checkpoint_steps(logdir)[-1] == step + 300
+
+
+def test_digits_interrupted_says_how_to_go_on(tmp_path: Path) -> None:
+    logdir = tmp_path / "logs"
+    process = start(tmp_path, "digits.py", "--logdir", logdir, "--steps", ENDLESS, "--save-steps", SAVE_STEPS)
+    wait_for_checkpoint(process, logdir, after=0)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, output + errors
+    assert "Interrupted" in output
+    assert "Traceback" not in errors
+
+
+def test_compare_prints_both_rates(tmp_path: Path) -> None:
+    output = run(tmp_path, "digits.py", "--compare", "--steps", 600)
+    for session in ("tf.compat.v1.train, session.run", "fastsup.train, session.run", "fastsup.train, session.run_loop"):
+        row = rf"{re.escape(session)} +│ +[\d,]+ │ +[\d,.]+ │ +[\d.]+ x │ +[\d.]+%"
+        assert re.search(row, output), output
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--steps", "0"], "argument --steps: must be above 0, got 0"),
+        (["--learning-rate", "nan"], "argument --learning-rate: must be above 0, got nan"),
+        (["--logdir", __file__], "argument --logdir: "),
+    ],
+)
+def test_digits_refuses_wrong_arguments(tmp_path: Path, arguments: list[str], complaint: str) -> None:
+    output = run(tmp_path, "digits.py", *arguments, exit_code=2)
+    assert complaint in output
+    assert "Traceback" not in output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_monitored_session(tmp_path: Path) -> None:
+    output = run(tmp_path, "monitored_session.py")
+    assert "loss = 35.0, step = 0" in output
+    assert float(re.findall(r"last step was (.*)\.", output)[0]) < 1e-6
+
+
+def test_custom_hook(tmp_path: Path) -> None:
+    output = run(tmp_path, "custom_hook.py")
+    assert "loss below 0.001 after 260 steps" in output
+    assert re.findall(r"step +([\d,]+)   error", output) == ["250", "500", "750", "1,000"]
+    assert "weights [ 1. -2.  3.]" in output

@@ -1,0 +1,398 @@
+"""Every way to say what is fed: by tensor, name, variable, composite or nested tuple; and what is no feed.
+
+A form returns the fetches and the feed dictionary; see `Form.check` for how it is run.
+"""
+
+from __future__ import annotations
+
+import collections
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.framework.indexed_slices import IndexedSlicesValue
+
+tf1 = tf.compat.v1
+
+form = pytest.mark.form
+
+
+def floats(name: str = "x", shape: Any = None) -> tf.Tensor:
+    return tf1.placeholder(tf.float32, shape, name=name)
+
+
+# --- what is fed ------------------------------------------------------------------------------------------------------
+
+
+@form
+def a_placeholder():
+    x = floats()
+    y = x * 2.0
+    return lambda: (y, {x: 1.5})
+
+
+@form
+def a_placeholder_by_name():
+    y = floats() * 2.0
+    return lambda: (y, {"x:0": [1.5]})
+
+
+@form
+def the_name_of_a_subclass_of_str():
+    y = floats() * 2.0
+    return lambda: (y, {np.str_("x:0"): [1.5]})
+
+
+@form
+def a_name_in_bytes():
+    y = floats() * 2.0
+    return lambda: (y, {b"x:0": [1.5]})
+
+
+@form
+def a_fetch_by_name_and_a_feed_by_name():
+    tf.identity(floats(), name="y")
+    return lambda: (["y:0", "y"], {"x:0": 1})
+
+
+@form
+def a_placeholder_with_a_default():
+    x = tf1.placeholder_with_default([1.0, 2.0], [2])
+    y = x * 2.0
+    return lambda: ([y, x], {x: [3.0, 4.0]})
+
+
+@form
+def an_intermediate_result():
+    doubled = tf.multiply(floats(), 2.0, name="doubled")
+    y = doubled + 1.0
+    return lambda: (y, {doubled: [10, 20]})
+
+
+@form
+def one_output_of_several():
+    parts = tf.split(floats(shape=[4]), 2, name="split")
+    y = parts[0] - parts[1]
+    return lambda: ([y, parts[0]], {parts[1]: [5.0, 5.0], "x:0": [1, 2, 3, 4]})
+
+
+@form
+def a_constant():
+    constant = tf.constant([1.0, 2.0], name="constant")
+    y = constant * 2.0
+    return lambda: ([y, constant], {constant: [7.0, 8.0]})
+
+
+@form(raises=ValueError)
+def a_constant_whose_value_was_used_to_build_the_graph():
+    shape = tf.constant([2, 3], name="shape")
+    y = tf.ones(tf.get_static_value(shape)) + tf.fill(shape, 1.0)
+    return lambda: (y, {shape: [3, 2]})
+
+
+@form
+def a_resource_variable():
+    v = tf1.get_variable("v", initializer=[1.0, 2.0], use_resource=True)
+    y = v * 2.0
+    return lambda: ([v, y, v.value()], {v: [7.0, 8.0]})
+
+
+@form
+def the_read_of_a_resource_variable():
+    v = tf1.get_variable("v", initializer=[1.0, 2.0], use_resource=True)
+    read = v.read_value()
+    y = read * 2.0
+    return lambda: ([v, y], {read: [7.0, 8.0]})
+
+
+@form
+def a_reference_variable():
+    v = tf1.get_variable("v", initializer=[1.0, 2.0], use_resource=False)
+    y = v * 2.0
+    return lambda: ([v, y, v.value()], {v: [7.0, 8.0]})
+
+
+@form
+def the_snapshot_of_a_reference_variable():
+    v = tf1.get_variable("v", initializer=[1.0, 2.0], use_resource=False)
+    y = v.value() * 2.0
+    return lambda: ([v, y], {v.value(): [7.0, 8.0]})
+
+
+@form
+def something_that_no_fetch_needs():
+    x = floats()
+    y = tf.constant(1.5)
+    return lambda: (y, {x: [1.0]})
+
+
+@form
+def an_operation_that_needs_a_feed():
+    v = tf1.get_variable("v", initializer=1.0, use_resource=True)
+    add = v.assign_add(floats(shape=[])).op
+    return lambda: ([add, add], {"x:0": 2.0})
+
+
+@form
+def a_fetch_that_is_fed():
+    x = floats(shape=[2])
+    return lambda: (x, {x: [1.0, 2.0]})
+
+
+@form
+def a_fetched_scalar_that_is_fed():
+    x = floats()
+    return lambda: (x, {x: 5})
+
+
+@form
+def fetches_of_which_some_are_fed():
+    x = floats(shape=[2])
+    y = tf.identity(x, name="y")
+    return lambda: ({"x": x, "both": [y, x], "op": y.op, "names": ("x:0", "y:0")}, {x: [1.0, 2.0]})
+
+
+@form
+def the_operation_of_a_fetch_that_is_fed():
+    x = floats(shape=[2])
+    y = tf.identity(x)
+    return lambda: ([y, y.op], {y: [1.0, 2.0], x: [3.0, 4.0]})
+
+
+@form
+def sparse_fetches_of_which_a_part_is_fed():
+    sparse = tf1.sparse_placeholder(tf.float32)
+    doubled = tf.SparseTensor(sparse.indices, sparse.values * 2.0, sparse.dense_shape)
+    return lambda: ([doubled, sparse], {sparse: ([[0, 1]], [1.5], [2, 2])})
+
+
+@form
+def texts():
+    x = tf1.placeholder(tf.string, name="x")
+    y = tf.strings.join([x, "!"])
+    return lambda: ([y, x], {x: ["a", b"b", "é"]})
+
+
+@form
+def sparse_values():
+    x = tf1.sparse_placeholder(tf.float32, [None, None], name="x")
+    y = tf.sparse.to_dense(x)
+    return lambda: ([x, y], {x: tf1.SparseTensorValue([[0, 1], [2, 0]], [1.0, 2.0], [3, 3])})
+
+
+@form
+def sparse_values_of_a_sparse_fetch():
+    x = tf1.sparse_placeholder(tf.int64, name="x")
+    z = tf1.sparse_placeholder(tf.int64, name="z")
+    y = tf.sparse.add(x, z)
+    value = tf1.SparseTensorValue(np.array([[0, 1]]), np.array([5]), np.array([2, 2]))
+    return lambda: (y, {x: value, z: (value.indices, [7], [2, 2])})
+
+
+@form(raises=ValueError)
+def a_sparse_value_of_the_wrong_shape():
+    x = tf1.sparse_placeholder(tf.float32)
+    y = tf.sparse.to_dense(x)
+    return lambda: (y, {x: ([1, 2, 3], [1.0], [2])})
+
+
+@form
+def indexed_slices():
+    x = tf.IndexedSlices(floats("values"), tf1.placeholder(tf.int32, name="indices"))
+    y = tf.convert_to_tensor(x.values) * 2.0
+    return lambda: ([x, y], {x: IndexedSlicesValue([[1.0]], [3], None)})
+
+
+@form
+def indexed_slices_with_a_shape():
+    placeholders = [floats("values"), tf1.placeholder(tf.int32), tf1.placeholder(tf.int32)]
+    x = tf.IndexedSlices(*placeholders)
+    y = x.values * 2.0
+    return lambda: ([x, y], {x: ([[1.0]], [3], [5, 1])})
+
+
+@form
+def ragged_values():
+    x = tf1.ragged.placeholder(tf.float32, 1, name="x")
+    y = tf.reduce_sum(x, axis=1)
+    return lambda: ([x, y], {x: tf1.ragged.constant_value([[1.0, 2.0], [], [3.0]], dtype=np.float32)})
+
+
+@form
+def nested_tuples():
+    x, y, z = floats("x"), floats("y"), floats("z")
+    total = x + 10.0 * y + 100.0 * z
+    return lambda: (total, {(x, (y, z)): (1, (2, 3))})
+
+
+@form(raises=ValueError)
+def nested_tuples_with_sparse_values():
+    x, y = floats("x"), tf1.sparse_placeholder(tf.float32, name="y")
+    total = x + tf.sparse.to_dense(y)
+    return lambda: (total, {(x, y): (1.0, tf1.SparseTensorValue([[0]], [1.0], [2]))})
+
+
+@form(raises=ValueError)
+def nested_tuples_of_other_structure():
+    x, y = floats("x"), floats("y")
+    total = x + y
+    return lambda: (total, {(x, y): (1.0, 2.0, 3.0)})
+
+
+@form(raises=ValueError)
+def the_same_tensor_in_two_tuples():
+    x, y = floats("x"), floats("y")
+    total = x + y
+    return lambda: (total, {(x, y): (1.0, 2.0), x: 3.0})
+
+
+@form
+def the_same_tensor_by_two_keys():
+    x = floats("x")
+    y = x + 1.0
+    return lambda: (y, {x: 1.0, "x:0": 2.0})
+
+
+@form
+def an_empty_dictionary():
+    constant = tf.constant(1.5)
+    return lambda: (constant, {})
+
+
+@pytest.mark.parametrize(
+    "kind", [collections.OrderedDict, types.MappingProxyType, collections.UserDict, lambda feeds: feeds.items(), list]
+)
+def test_other_dictionaries(alike: Any, kind: Any) -> None:
+    def program(new_session: Any, attempt: Any) -> None:
+        x, z = floats("x"), floats("z")
+        y = x - z
+        with new_session() as session:
+            for _ in range(3):
+                attempt(session.run, y, kind({x: 1.5, z: 2.5}))
+                attempt(session.run, y, collections.defaultdict(lambda: 3.0, {x: 1.5, "z:0": 2.5}))
+
+    errors = alike(program).errors
+    assert len(set(errors[::2])) == 1
+    assert not any(errors[1::2])
+
+
+@pytest.mark.parametrize("nothing", [None, (), [], "", 0, False, frozenset()], ids=repr)
+def test_no_feeds(alike: Any, nothing: Any) -> None:
+    def program(new_session: Any, attempt: Any) -> None:
+        constant = tf.constant(1.5)
+        with new_session() as session:
+            for _ in range(3):
+                attempt(session.run, constant, nothing)
+
+    assert not any(alike(program).errors)
+
+
+# --- tensor handles ---------------------------------------------------------------------------------------------------
+
+
+def test_handles(alike: Any) -> None:
+    """A value that stays in the runtime: fed through its placeholder, and in the place of a tensor."""
+
+    def program(new_session: Any, attempt: Any) -> None:
+        kept = tf.constant([[1.0, 2.0]], name="kept")
+        handle = tf1.get_session_handle(kept)
+        x = floats(shape=[1, 2])
+        y = tf.add(x, 1.0)
+        with new_session() as session:
+            held = attempt(session.run, handle)
+            holder, value = tf1.get_session_tensor(held.handle, tf.float32, name="held")
+            for _ in range(3):
+                attempt(session.run, value * 1.0, {holder: held.handle})
+                attempt(session.run, y, {x: held})
+                attempt(session.run, [y, x], {x: held})
+                attempt(session.run, y, {x: [[5.0, 6.0]]})
+            attempt(held.eval)
+            held.delete()
+            attempt(held.eval)
+            attempt(session.run, value, {holder: held.handle})
+
+    assert [i for i, error in enumerate(alike(program).errors) if error] == [14, 15]
+
+
+# --- what is no feed --------------------------------------------------------------------------------------------------
+
+
+@form(raises=TypeError)
+def a_tensor_as_a_value():
+    x, z = floats("x"), tf.constant(1.5, name="z")
+    y = tf.identity(x)
+    return lambda: (y, {x: z})
+
+
+@form(raises=TypeError)
+def the_name_of_nothing():
+    y = tf.identity(floats())
+    return lambda: (y, {"nothing:0": 1.5})
+
+
+@form(raises=TypeError)
+def the_name_of_an_operation():
+    y = tf.identity(floats())
+    return lambda: (y, {"x": 1.5})
+
+
+@form(raises=TypeError)
+def an_operation():
+    x = floats()
+    y = tf.identity(x)
+    return lambda: (y, {x.op: 1.5})
+
+
+@form(raises=TypeError)
+def none_as_a_key():
+    y = tf.identity(floats())
+    return lambda: (y, {None: 1.5})
+
+
+@form(raises=TypeError)
+def a_number_as_a_key():
+    y = tf.identity(floats())
+    return lambda: (y, {37: 1.5})
+
+
+@form(raises=TypeError)
+def a_tensor_of_another_graph():
+    y = tf.identity(floats())
+    with tf.Graph().as_default():
+        other = floats()
+    return lambda: (y, {other: 1.5})
+
+
+@form(raises=ValueError)
+def a_value_of_the_wrong_shape():
+    x = floats(shape=[None, 3])
+    y = tf.identity(x)
+    return lambda: (y, {x: [[1.0, 2.0]]})
+
+
+@form(raises=ValueError)
+def a_value_of_the_wrong_type():
+    x = floats()
+    y = tf.identity(x)
+    return lambda: (y, {x: "text"})
+
+
+def test_form(form: Any, alike: Any) -> None:
+    form.check(alike, lambda session, arguments: session.run(*arguments))
+
+
+def test_values_that_hold_tensors(alike: Any) -> None:
+    def program(new_session: Any, attempt: Any) -> None:
+        x = floats(name="x")
+        y = tf.identity(x)
+        v = tf1.get_variable("v", initializer=1.0)
+        with new_session() as session:
+            for _ in range(2):
+                attempt(session.run, y, {x: [tf.constant(1.5, name="z")]})
+                attempt(session.run, y, {x: v})
+                attempt(session.run, y, {x: tf.SparseTensor([[0]], [1.0], [2])})
+                attempt(session.run, y, {x: tf1.SparseTensorValue([[0]], [1.0], [2])})
+
+    assert all(alike(program).errors)

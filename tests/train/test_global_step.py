@@ -1,0 +1,365 @@
+"""However the global step moves, the hooks that go by it do so on the same runs, with the same step, as TensorFlow's.
+
+TensorFlow reads the global step in the run that increments it, in no given order. So each program here has its
+increment wait for that read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+v1 = tf.compat.v1
+RUNS = 12
+
+
+# Hooks, that write what they do into a trace.
+
+
+class Writer:
+    """A summary writer that notes the step, and the speed where it is one."""
+
+    def __init__(self, trace: list[str], name: str) -> None:
+        self.trace, self.name = trace, name
+
+    def add_summary(self, summary: Any, global_step: Any) -> None:
+        speed = "" if isinstance(summary, bytes) else f" at {summary.value[0].simple_value:.4f}"
+        self.trace.append(f"{self.name} {global_step}{speed}")
+
+    def add_session_log(self, session_log: Any, global_step: Any) -> None:
+        self.trace.append(f"{self.name} starts at {global_step}")
+
+    def add_run_metadata(self, run_metadata: Any, tag: str) -> None:
+        self.trace.append(f"{self.name} {tag} {len(run_metadata.step_stats.dev_stats) > 0}")
+
+    def flush(self) -> None:
+        self.trace.append(f"{self.name} ends")
+
+
+class Saver:
+    saver_def = None
+
+    def __init__(self, trace: list[str]) -> None:
+        self.trace = trace
+
+    def save(self, session: Any, save_path: str, global_step: Any, write_meta_graph: bool) -> None:
+        self.trace.append(f"saved {global_step}")
+
+
+def stop(train: Any, env: Any) -> list[Any]:
+    return [train.StopAtStepHook(last_step=9)]
+
+
+def checkpoint(train: Any, env: Any) -> list[Any]:
+    saver = Saver(env.trace)
+    return [train.CheckpointSaverHook(env.folder, save_steps=3, saver=saver, save_graph_def=False)]
+
+
+def summary(train: Any, env: Any) -> list[Any]:
+    return [
+        train.StepCounterHook(every_n_steps=2, summary_writer=Writer(env.trace, "counted")),
+        train.SummarySaverHook(save_steps=2, summary_writer=Writer(env.trace, "summary"), summary_op=env.summary),
+    ]
+
+
+def profiler(train: Any, env: Any) -> list[Any]:
+    hook = train.ProfilerHook(save_steps=3, output_dir=env.folder)
+    hook._save = lambda step, path, stats: env.trace.append(f"profiled {step}")
+    hook._file_writer = Writer(env.trace, "profile")
+    return [hook]
+
+
+def seconds(train: Any, env: Any) -> list[Any]:
+    saver = Saver(env.trace)
+    return [
+        train.CheckpointSaverHook(env.folder, save_secs=3, saver=saver, save_graph_def=False),
+        train.StepCounterHook(
+            every_n_steps=None, every_n_secs=2, summary_writer=Writer(env.trace, "counted")
+        ),
+        train.SummarySaverHook(
+            save_secs=2, summary_writer=Writer(env.trace, "summary"), summary_op=env.summary
+        ),
+    ]  # fmt: skip
+
+
+def everything(train: Any, env: Any) -> list[Any]:
+    asking = env.recorder(
+        "python",
+        before_run=lambda *_: train.SessionRunArgs(env.step.read),
+        after_run=lambda _, __, values: env.trace.append(f"read {values.results}"),
+    )
+    logging = train.LoggingTensorHook(
+        {"step": env.step.read}, every_n_iter=3, formatter=lambda values: env.trace.append(f"logged {values}") or "."
+    )
+    return [
+        *checkpoint(train, env), asking, *summary(train, env), logging, *stop(train, env), *seconds(train, env),
+    ]  # fmt: skip
+
+
+HOOKS = [stop, checkpoint, summary, profiler, seconds, everything]
+
+
+# Programs: each builds its ops, and gives what to do in the n-th run, from 0.
+
+
+def plain(increment: Any) -> Callable[..., Any]:
+    def program(env: Any) -> Any:
+        op = env.add(increment)
+        return lambda session, n: session.run(op)
+
+    return program
+
+
+def optimizer(env: Any) -> Any:
+    weight = v1.get_variable("w", initializer=1.0)
+    with tf.control_dependencies([env.step.read]):
+        op = v1.train.GradientDescentOptimizer(0.1).minimize(weight * weight, global_step=env.step.global_step)
+    return lambda session, n: session.run([op, weight])
+
+
+def conditional(env: Any) -> Any:
+    wanted = v1.placeholder(tf.bool, [])
+    step = env.step.global_step
+    with tf.control_dependencies([env.step.read]):
+        now = tf.logical_and(tf.identity(wanted), env.step.read >= 0)
+    op = tf.cond(now, lambda: v1.assign_add(step, 1).op, lambda: tf.no_op())
+    return lambda session, n: session.run(op, {wanted: n % 3 != 1})
+
+
+def fed(env: Any) -> Any:
+    amount = v1.placeholder(tf.int64, [])
+    op = env.add(amount)
+    return lambda session, n: session.run(op, {amount: (0, 2, 1, 5)[n % 4]})
+
+
+def fed_in_the_middle(env: Any) -> Any:
+    """The increment is a constant, until a run feeds something else for it."""
+    amount = tf.constant(1, tf.int64)
+    op = env.add(amount)
+    return lambda session, n: session.run(op, {amount: 4} if n in (2, 5) else None)
+
+
+def cut_off_by_a_feed(env: Any) -> Any:
+    """A result that needs the increment, and is fed in some of the runs."""
+    with tf.control_dependencies([env.add(1)]):
+        result = tf.constant(1.0) + 0.0
+    final = result + 1.0
+    return lambda session, n: session.run(final, {result: 3.0} if n % 2 else None)
+
+
+def a_variable_amount(env: Any) -> Any:
+    amount = v1.get_variable("amount", initializer=tf.constant(1, tf.int64), trainable=False)
+    op = env.add(amount.read_value())
+    double = v1.assign(amount, amount * 2).op
+    return lambda session, n: session.run(double if n == 3 else op)
+
+
+def two_ops_in_a_run(env: Any) -> Any:
+    first = env.add(1)
+    with tf.control_dependencies([first]):
+        second = env.add(2)
+    return lambda session, n: session.run([first, second])
+
+
+def two_ops_in_turn(env: Any) -> Any:
+    ops = [env.add(1), env.add(5)]
+    return lambda session, n: session.run(ops[n % 2])
+
+
+def one_of_two_counts(env: Any) -> Any:
+    ops = [env.add(1), tf.no_op(), env.add(1)]
+    return lambda session, n: session.run(ops[n % 3])
+
+
+def none_counts(env: Any) -> Any:
+    return lambda session, n: session.run(env.summary)
+
+
+def only_the_read(env: Any) -> Any:
+    op = env.add(1)
+    return lambda session, n: session.run(env.step.read if n % 2 else [op, env.step.read])
+
+
+def assigned_by_the_raw_session(env: Any) -> Any:
+    op, value = env.add(1), v1.placeholder(tf.int64, [])
+    assign = v1.assign(env.step.global_step, value).op
+
+    def run(session: Any, n: int) -> None:
+        if n in (3, 6):
+            env.raw.run(assign, {value: 20 if n == 3 else 4})
+        session.run(op)
+
+    return run
+
+
+def assigned_by_a_hooked_run(env: Any) -> Any:
+    op = env.add(1)
+    with tf.control_dependencies([env.step.read]):
+        jump = v1.assign(env.step.global_step, 6).op
+    return lambda session, n: session.run(jump if n in (2, 9) else op)
+
+
+def set_by_a_restored_checkpoint(env: Any) -> Any:
+    op, saver = env.add(1), v1.train.Saver([env.step.global_step])
+    path = env.folder + "/mine"
+
+    def run(session: Any, n: int) -> None:
+        if n == 2:
+            saver.save(env.raw, path)
+        if n == 7:
+            saver.restore(env.raw, path)
+        session.run(op)
+
+    return run
+
+
+def moved_by_the_raw_session(env: Any) -> Any:
+    op = env.add(1)
+
+    def run(session: Any, n: int) -> None:
+        if n % 3 == 1:
+            env.raw.run(op)
+        session.run(op)
+        if n % 3 == 1:
+            env.raw.run(op)
+
+    return run
+
+
+def moved_by_a_callable(env: Any) -> Any:
+    op, made = env.add(1), []
+
+    def run(session: Any, n: int) -> None:
+        if not made:
+            made.append(env.raw.make_callable(op))
+        if n % 4 == 1:
+            made[0]()
+        session.run(op)
+
+    return run
+
+
+def moved_by_a_thread(env: Any) -> Any:
+    op = env.add(1)
+
+    def run(session: Any, n: int) -> None:
+        if n % 2:
+            thread = threading.Thread(target=lambda: [env.raw.run(op) for _ in range(2)])
+            thread.start()
+            thread.join()
+        session.run(op)
+
+    return run
+
+
+def fails_after_the_increment(env: Any) -> Any:
+    op, fine = env.add(1), v1.placeholder(tf.bool, [])
+    with tf.control_dependencies([op]):
+        check = tf.raw_ops.Assert(condition=fine, data=["the step is bad"])
+    return lambda session, n: env.failing(session, [op, check], {fine: n % 3 != 1})
+
+
+def fails_before_the_increment(env: Any) -> Any:
+    fine = v1.placeholder(tf.bool, [])
+    check = tf.raw_ops.Assert(condition=fine, data=["the step is bad"])
+    with tf.control_dependencies([check]):
+        op = env.add(1)
+    return lambda session, n: env.failing(session, op, {fine: n % 3 != 1})
+
+
+def within_a_loop(env: Any) -> Any:
+    def body(i: Any) -> Any:
+        with tf.control_dependencies([v1.assign_add(env.step.global_step, 1)]):
+            return i + 1
+
+    times = v1.placeholder(tf.int64, [])
+    (op,) = tf.nest.flatten(tf.while_loop(lambda i: i < times, body, [env.step.read * 0]))
+    return lambda session, n: session.run(op.op, {times: n % 3})
+
+
+def within_a_function(env: Any) -> Any:
+    @tf.function
+    def advance(_: Any) -> Any:
+        return env.step.global_step.assign_add(2)
+
+    op = advance(env.step.read).op
+    return lambda session, n: session.run(op)
+
+
+def backwards(env: Any) -> Any:
+    op, back = env.add(2), env.add(-3)
+    return lambda session, n: session.run(back if n % 4 == 3 else op)
+
+
+PROGRAMS = [
+    plain(1), plain(3), optimizer, conditional, fed, fed_in_the_middle, cut_off_by_a_feed, a_variable_amount,
+    two_ops_in_a_run, two_ops_in_turn, one_of_two_counts, none_counts, only_the_read, assigned_by_the_raw_session,
+    assigned_by_a_hooked_run, set_by_a_restored_checkpoint, moved_by_the_raw_session, moved_by_a_callable, moved_by_a_thread,
+    fails_after_the_increment, fails_before_the_increment, within_a_loop, within_a_function, backwards,
+]  # fmt: skip
+NAMES = ["by 1", "by 3", *(program.__name__.replace("_", " ") for program in PROGRAMS[2:])]
+
+
+class Environment:
+    """What a program and its hooks are built with; `trace` gets what they do."""
+
+    raw: Any  # The session under the hooked one.
+
+    def __init__(self, trace: Any, folder: str, step: Any, ordered: bool = True) -> None:
+        self.trace, self.folder, self.step, self.ordered = trace, folder, step, ordered
+        self.recorder = type(trace)().hook
+        self.summary = v1.summary.scalar("constant", tf.constant(1.0))
+
+    def add(self, increment: Any) -> Any:
+        """An op that adds to the global step, after the run's own read of it."""
+        with tf.control_dependencies([self.step.read] if self.ordered else []):
+            return v1.assign_add(self.step.global_step, tf.cast(increment, tf.int64)).op
+
+    def failing(self, session: Any, fetches: Any, feeds: Any) -> None:
+        try:
+            session.run(fetches, feeds)
+        except tf.errors.InvalidArgumentError as error:
+            assert "the step is bad" in str(error)  # noqa: PT017
+            self.trace.append("failed")
+
+
+@pytest.fixture
+def fire(counting_step: Any, hooked_in: Any, clock: Any, trace: Any, tmp_path: Any) -> Callable[..., list[str]]:
+    """Runs a program under an implementation, one second a run, and gives what its hooks did in each run."""
+
+    def run(impl: Any, program: Any, make_hooks: Any, ordered: bool = True) -> list[str]:
+        clock.now = 1e9
+        with tf.Graph().as_default():
+            env = Environment(type(trace)(), str(tmp_path / impl.name), counting_step(), ordered)
+            act = program(env)
+            hooks = make_hooks(impl.train, env)
+            env.raw, session = hooked_in(impl, *hooks)
+            for n in range(RUNS):
+                if session.should_stop():
+                    break
+                clock.now += 1
+                env.trace.append(f"run {n}:")
+                act(session, n)
+            env.trace.append(f"ended at {env.raw.run(env.step.global_step)}:")
+            for hook in hooks:
+                hook.end(env.raw)
+            session.close()
+        return env.trace
+
+    return run
+
+
+def supported(program: Any) -> None:
+    if program is within_a_function and not v1.resource_variables_enabled():
+        pytest.skip("a tf.function takes no reference variable")
+
+
+@pytest.mark.parametrize("hooks", HOOKS, ids=lambda hooks: hooks.__name__)
+@pytest.mark.parametrize("program", PROGRAMS, ids=NAMES)
+def test_fires_as_tensorflow_does(both: Any, fire: Any, program: Any, hooks: Any) -> None:
+    supported(program)
+    assert fire(both.fastsup, program, hooks) == fire(both.tensorflow, program, hooks)
