@@ -72,10 +72,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Returns the exit code: 1 when a case failed, or when a target was missed that was to be checked."""
     options = parse_options(arguments)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 130)
-    lines, samples, errors, growths = [], {}, {}, []
+    lines: list[report.Line] = []
+    samples: report.Samples = {}
+    errors: dict[str, str] = {}
+    growths: list[memory.Growth] = []
     if options.memory:
         with console.status("measuring memory"):
-            growths = list(memory.measurements())
+            growths.extend(memory.measurements())
         console.print(report.memory_table(growths))
     else:
         lines, samples, errors = measure(options, console)

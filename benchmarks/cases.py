@@ -100,13 +100,13 @@ def session(title: str, at_most: float | None = None, at_least: float | None = N
     return Row(title, SESSION, TF_SESSION, (POOL, INLINE), at_most, at_least)
 
 
-def unharmed(name: str, build: Build, title: str, patience: int = 1) -> Case:
+def unharmed(name: str, build: Build, title: str, floors: tuple[str, ...] = (POOL, INLINE), patience: int = 1) -> Case:
     """A graph on which there is little to win, and nothing may be lost."""
     return session_case(
         name,
         build,
-        monitored(f"{title}, run", at_least=0.95, floors=(POOL, INLINE)),
-        run_loop(f"{title}, run_loop", at_least=0.95, floors=(POOL, INLINE)),
+        monitored(f"{title}, run", at_least=0.95, floors=floors),
+        run_loop(f"{title}, run_loop", at_least=0.95, floors=floors),
         session(f"{title}, Session.run", at_least=0.95),
         patience=patience,
     )
@@ -155,9 +155,10 @@ CASES: tuple[Case, ...] = (
         "dispatch",
         {ONE_HOOK: partial(contenders.IdleHooks, 1), MANY_HOOKS: partial(contenders.IdleHooks, 1024)},
         (Row("dispatch: 1,024 idle native hooks against 1", MANY_HOOKS, None, (ONE_HOOK,), 1.05),),
+        patience=3,
     ),
     unharmed("chains", programs.four_chains, "4 chains of 256x256 matmuls", patience=3),
     unharmed("big_matmul", programs.one_big_matmul, "one 2048x2048 matmul", patience=3),
-    unharmed("control_flow", programs.cond_and_while, "tf.cond and tf.while_loop"),
+    unharmed("control_flow", programs.cond_and_while, "tf.cond and tf.while_loop", FLOORS),
     unharmed("queues", programs.queue_runners, "queue runners", patience=2),
 )

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
+
 from benchmarks.contenders import (
     FastsupMonitored,
     FastsupRunLoop,
@@ -77,6 +79,8 @@ def over_sessions(
             contender = make(Program(sgd))
             contender.steps(2)
             contender.close()
+            # It keeps every event file's writer, by folder, and these folders are all different.
+            tf.compat.v1.summary.FileWriterCache.clear()
 
     open_and_close(min(WARM_UP_SESSIONS, count))
     before = resident()

@@ -118,7 +118,10 @@ def dict_of_4() -> Step:
 
 
 def counted(*matrices: Any) -> Any:
-    """An operation that computes the matrices and counts the step. It keeps one number of each: else none is computed."""
+    """An operation that computes the matrices and counts the step.
+
+    It keeps a number of each matrix: TensorFlow leaves out what nobody reads.
+    """
     kept = tf1.get_variable("kept", initializer=tf.zeros([len(matrices)]))
     return tf.group(
         tf1.assign(kept, tf.stack([matrix[0, 0] for matrix in matrices])),

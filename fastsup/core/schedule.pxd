@@ -1,3 +1,4 @@
+from cython cimport final
 from libc.stdint cimport int64_t, uint64_t
 
 cdef extern from "due.h":
@@ -18,6 +19,7 @@ cdef class Scheduled:
     cdef fs_due due
 
 
+@final
 cdef class ScheduleTable:
     cdef readonly tuple entries
     cdef fs_due* dues

@@ -1,12 +1,15 @@
+from cython cimport final
 from libc.stdint cimport int64_t, uint64_t
 
 from fastsup.runtime.fetches cimport Fetch
 
 
+@final
 cdef class Liveness:
     cdef public bint open
 
 
+@final
 cdef class CompiledCallable:
     cdef object session_handle
     cdef object handle
@@ -16,6 +19,7 @@ cdef class CompiledCallable:
     cdef list call(self, tuple feeds)
 
 
+@final
 cdef class FeedSlot:
     cdef readonly object tensor
     cdef object dtype
@@ -29,6 +33,7 @@ cdef class FeedSlot:
     cdef object convert(self, object value)
 
 
+@final
 cdef class Plan:
     cdef readonly Fetch structure
     cdef readonly tuple feeds

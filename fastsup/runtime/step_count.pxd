@@ -1,8 +1,10 @@
+from cython cimport final
 from libc.stdint cimport int64_t, uint64_t
 
 from fastsup.runtime.runner cimport SessionRunner
 
 
+@final
 cdef class StepCount:
     cdef readonly SessionRunner session
     cdef object variable

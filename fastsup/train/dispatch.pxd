@@ -1,3 +1,4 @@
+from cython cimport final
 from libc.stdint cimport int64_t, uint64_t
 
 from fastsup.core.schedule cimport ScheduleTable
@@ -7,6 +8,7 @@ from fastsup.train.scheduled cimport ScheduledHook
 from fastsup.train.type_versions cimport TypeVersions
 
 
+@final
 cdef class Dispatch:
     cdef object hooks
     cdef object step_read
@@ -43,6 +45,9 @@ cdef class Dispatch:
     cdef int refresh(self) except -1
     cdef bint follows_schedule(self, object hook) except -1
     cdef bint anything_due(self, Plan plan) except -1
+    cdef int64_t idle_runs(self, Plan plan) except -1
+    cdef bint comes_due_by_time(self) except -1
+    cdef int begin_next_run(self) except -1
     cdef list due(self)
     cdef bint hook_is_due(self, Py_ssize_t i, ScheduledHook hook) except -1
     cdef int64_t position(self) noexcept

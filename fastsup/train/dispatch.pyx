@@ -163,6 +163,30 @@ cdef class Dispatch:
             or (self.time_before != HUGE_VAL and seconds() >= self.time_before)
         )
 
+    cdef int64_t idle_runs(self, Plan plan) except -1:
+        """How many runs of this plan come before one in which a hook may be due: by its number or its global step."""
+        cdef int64_t runs
+        if self.anything_due(plan):
+            return 0
+        runs = self.table.earliest.run - self.runs
+        if self.table.earliest.global_step != FS_DUE_NEVER and self.delta > 0:
+            # Rounded down: coming too early costs a look, coming too late would be wrong.
+            runs = min(runs, (self.table.earliest.global_step - self.position()) // self.delta)
+        elif self.needs_step:
+            # A run that doesn't move the step is something that a hook may want to know.
+            return 1
+        return max(runs, 1)
+
+    cdef bint comes_due_by_time(self) except -1:
+        """Whether a hook that decides before a run has come due meanwhile."""
+        return self.time_before != HUGE_VAL and seconds() >= self.time_before
+
+    cdef int begin_next_run(self) except -1:
+        """The global step before the coming run is where the run before has left it."""
+        self.counted_before = self.count.session.steps_counted
+        self.disturbances_before = self.count.session.disturbances
+        return 0
+
     cdef int64_t position(self) noexcept:
         """Where the coming run stands on the axis of the global step.
 

@@ -1,3 +1,6 @@
+from cython cimport final
+
+@final
 cdef class TypeVersions:
     cdef list types
     cdef unsigned int* versions

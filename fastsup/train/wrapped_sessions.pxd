@@ -1,3 +1,5 @@
+from libc.stdint cimport int64_t
+
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.dispatch cimport Dispatch
@@ -11,7 +13,9 @@ cdef class Wrapped:
     cdef Wrapped inner
 
     cdef Wrapped native_inner(self)
-    cdef object run_native(self, object fetches, object feed_dict, object options, object run_metadata, bint hooks)
+    cdef object run_native(self, object fetches, object feed_dict, bint hooks)
+    cdef object run_failed(self, object error, object fetches, object feed_dict)
+    cdef object loop_native(self, object fetches, int64_t* left, object stop_event)
     cdef bint stop_native(self) except -1
 
 
@@ -47,6 +51,9 @@ cdef class Monitored:
     cdef public object _sess
     cdef object inner_seen
     cdef Wrapped inner
+    cdef Wrapped middle
+    cdef Hooked innermost
 
     cdef Wrapped native_inner(self)
-    cdef object run_native(self, object fetches, object feed_dict, object options, object run_metadata, bint hooks)
+    cdef Hooked native_innermost(self)
+    cdef object run_native(self, object fetches, object feed_dict, bint hooks)

@@ -8,6 +8,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport INT64_MAX, int64_t
 
 import sys
+from threading import Event
 
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.platform import tf_logging as logging
@@ -142,13 +143,30 @@ cdef class Wrapped:
             self.inner = as_native(self._sess)
         return self.inner
 
-    cdef object run_native(self, object fetches, object feed_dict, object options, object run_metadata, bint hooks):
+    cdef object run_native(self, object fetches, object feed_dict, bint hooks):
         cdef Wrapped inner = self.native_inner()
         if inner is not None:
-            return inner.run_native(fetches, feed_dict, options, run_metadata, hooks)
+            return inner.run_native(fetches, feed_dict, hooks)
         if not hooks:
             return Wrapped.run_without_hooks(self, fetches, feed_dict)
-        return self._sess.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
+        return self._sess.run(fetches, feed_dict=feed_dict, options=None, run_metadata=None)
+
+    cdef object run_failed(self, object error, object fetches, object feed_dict):
+        """What `run` does about an error that the innermost session has raised."""
+        cdef Wrapped inner = self.native_inner()
+        if inner is not None:
+            return inner.run_failed(error, fetches, feed_dict)
+        raise error
+
+    cdef object loop_native(self, object fetches, int64_t* left, object stop_event):
+        """Runs at least one step and, where nothing comes between, more: at most `left`, which counts them down."""
+        cdef Wrapped inner = self.native_inner()
+        cdef object result
+        if inner is not None:
+            return inner.loop_native(fetches, left, stop_event)
+        result = self.run_native(fetches, None, True)
+        left[0] -= 1
+        return result
 
     cdef bint stop_native(self) except -1:
         cdef Wrapped inner
@@ -199,12 +217,12 @@ cdef class Hooked(Wrapped):
         if self.dispatch is not None:
             self.dispatch.settle()
 
-    cdef object run_native(self, object fetches, object feed_dict, object options, object run_metadata, bint hooks):
+    cdef object run_native(self, object fetches, object feed_dict, bint hooks):
         if not hooks:
             return self._sess.run(fetches, feed_dict=feed_dict)
-        if self.stop_native():
+        if self._should_stop or Wrapped.stop_native(self):
             raise RuntimeError("Run called even after should_stop requested.")
-        return self.run_unstopped(fetches, feed_dict, options, run_metadata)
+        return self.run_unstopped(fetches, feed_dict, None, None)
 
     cdef bint stop_native(self) except -1:
         return self._should_stop or Wrapped.stop_native(self)
@@ -267,6 +285,40 @@ cdef class Hooked(Wrapped):
         if rejected is not None or dispatch.left_out_too_much():
             self._call_left_out(fetches, feed_dict, rejected or [])
         return values
+
+    cdef object loop_native(self, object fetches, int64_t* left, object stop_event):
+        """Steps until a hook is due, or anything else comes between."""
+        cdef Dispatch dispatch
+        cdef Plan plan
+        cdef int64_t steps = 0
+        cdef object result
+        if self._should_stop or Wrapped.stop_native(self):
+            raise RuntimeError("Run called even after should_stop requested.")
+        if stop_event is not None and self.has_schedules() and not self.dispatch.is_outdated():
+            dispatch = self.dispatch
+            plan = self.runner.find_plan(fetches, None)
+            if plan is not None and not plan.feeds and not dispatch.watched_fetches:
+                steps = min(dispatch.idle_runs(plan), left[0])
+        if steps < 1:
+            result = self.run_unstopped(fetches, None, None, None)
+            left[0] -= 1
+            return result
+        while True:
+            values = self.runner.execute(plan, None)
+            dispatch.run_ended(None)
+            left[0] -= 1
+            steps -= 1
+            # A loop in C otherwise never lets a signal handler run.
+            PyErr_CheckSignals()
+            if dispatch.left_out_too_much():
+                self._call_left_out(fetches, None, [])
+                break
+            if steps == 0 or stop_event._flag or self._should_stop or dispatch.is_outdated():
+                break
+            if dispatch.comes_due_by_time():
+                break
+            dispatch.begin_next_run()
+        return plan.structure.build(values)
 
     def _call_left_out(self, fetches, feed_dict, rejected):
         """Calls the hooks that turn out to be needed after a run without them."""
@@ -392,11 +444,27 @@ cdef class Coordinated(Wrapped):
 
     def run_without_hooks(self, fetches, feed_dict=None):
         """Runs one step that no hook sees."""
-        return self.run_native(fetches, feed_dict, None, None, False)
+        return self.run_native(fetches, feed_dict, False)
 
-    cdef object run_native(self, object fetches, object feed_dict, object options, object run_metadata, bint hooks):
+    cdef object run_native(self, object fetches, object feed_dict, bint hooks):
         try:
-            return Wrapped.run_native(self, fetches, feed_dict, options, run_metadata, hooks)
+            return Wrapped.run_native(self, fetches, feed_dict, hooks)
+        except Exception as error:
+            self.raise_root_cause(error)
+            raise
+
+    cdef object run_failed(self, object error, object fetches, object feed_dict):
+        try:
+            return Wrapped.run_failed(self, error, fetches, feed_dict)
+        except Exception as raised:
+            self.raise_root_cause(raised)
+            raise
+
+    cdef object loop_native(self, object fetches, int64_t* left, object stop_event):
+        try:
+            if type(self._coord) is Coordinator and type(self._coord._stop_event) is Event:
+                stop_event = self._coord._stop_event
+            return Wrapped.loop_native(self, fetches, left, stop_event)
         except Exception as error:
             self.raise_root_cause(error)
             raise
@@ -479,11 +547,19 @@ cdef class Recoverable(Wrapped):
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         """Runs one step, again in a new session as long as it is preempted."""
-        return self.run_native(fetches, feed_dict, options, run_metadata, True)
+        if options is None and run_metadata is None:
+            return self.run_native(fetches, feed_dict, True)
+        while True:
+            try:
+                if not self._sess:
+                    self._sess = self._create_session()
+                return self._sess.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
+            except preemption_errors() as error:
+                self.give_up_session(error)
 
     def run_without_hooks(self, fetches, feed_dict=None):
         """Runs one step that no hook sees, again in a new session as long as it is preempted."""
-        return self.run_native(fetches, feed_dict, None, None, False)
+        return self.run_native(fetches, feed_dict, False)
 
     def run_step_fn(self, step_fn, raw_session, run_with_hooks):
         """Calls a step function, again in a new session as long as it is preempted."""
@@ -497,12 +573,28 @@ cdef class Recoverable(Wrapped):
             except preemption_errors() as error:
                 self.give_up_session(error)
 
-    cdef object run_native(self, object fetches, object feed_dict, object options, object run_metadata, bint hooks):
+    cdef object run_native(self, object fetches, object feed_dict, bint hooks):
         while True:
             try:
                 if self._sess is None:
                     self._sess = self._create_session()
-                return Wrapped.run_native(self, fetches, feed_dict, options, run_metadata, hooks)
+                return Wrapped.run_native(self, fetches, feed_dict, hooks)
+            except preemption_errors() as error:
+                self.give_up_session(error)
+
+    cdef object run_failed(self, object error, object fetches, object feed_dict):
+        try:
+            return Wrapped.run_failed(self, error, fetches, feed_dict)
+        except preemption_errors() as preemption:
+            self.give_up_session(preemption)
+        return self.run_native(fetches, feed_dict, True)
+
+    cdef object loop_native(self, object fetches, int64_t* left, object stop_event):
+        while True:
+            try:
+                if self._sess is None:
+                    self._sess = self._create_session()
+                return Wrapped.loop_native(self, fetches, left, stop_event)
             except preemption_errors() as error:
                 self.give_up_session(error)
 
@@ -524,19 +616,45 @@ cdef class Monitored:
         if self._sess is not self.inner_seen:
             self.inner_seen = self._sess
             self.inner = as_native(self._sess)
+            self.middle = None
+            self.innermost = None
         return self.inner
 
-    cdef object run_native(self, object fetches, object feed_dict, object options, object run_metadata, bint hooks):
+    cdef Hooked native_innermost(self):
+        """The session with the hooks, if nothing but ours, as delivered, lies between: a step then starts there."""
         cdef Wrapped inner = self.native_inner()
+        cdef Wrapped middle
+        if self.innermost is not None and inner._sess is self.middle and self.middle._sess is self.innermost:
+            return self.innermost
+        self.innermost = None
+        if inner is None or inner._sess is None:
+            return None
+        middle = inner.native_inner()
+        if isinstance(inner, Recoverable) and isinstance(middle, Coordinated):
+            if isinstance(middle.native_inner(), Hooked):
+                self.middle = middle
+                self.innermost = middle.native_inner()
+        return self.innermost
+
+    cdef object run_native(self, object fetches, object feed_dict, bint hooks):
+        cdef Hooked innermost = self.native_innermost() if hooks else None
+        cdef Wrapped inner = self.native_inner()
+        if innermost is not None:
+            try:
+                return innermost.run_native(fetches, feed_dict, True)
+            except Exception as error:
+                return inner.run_failed(error, fetches, feed_dict)
         if inner is not None:
-            return inner.run_native(fetches, feed_dict, options, run_metadata, hooks)
+            return inner.run_native(fetches, feed_dict, hooks)
         if not hooks:
             return self._sess.run_without_hooks(fetches, feed_dict)
-        return self._sess.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
+        return self._sess.run(fetches, feed_dict=feed_dict, options=None, run_metadata=None)
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         """Runs one step with the hooks around it. Arguments and result are those of `tf.compat.v1.Session.run`."""
-        return self.run_native(fetches, feed_dict, options, run_metadata, True)
+        if options is None and run_metadata is None:
+            return self.run_native(fetches, feed_dict, True)
+        return self._sess.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
 
     def run_without_hooks(self, fetches, feed_dict=None):
         """Runs one step that no hook sees; a preemption is recovered from as in `run`.
@@ -545,7 +663,7 @@ cdef class Monitored:
           fetches: as for `tf.compat.v1.Session.run`.
           feed_dict: as for `tf.compat.v1.Session.run`.
         """
-        return self.run_native(fetches, feed_dict, None, None, False)
+        return self.run_native(fetches, feed_dict, False)
 
     def should_stop(self):
         """Whether the loop should end: a hook, a thread or somebody else has asked for it, or the session is closed."""
@@ -571,9 +689,8 @@ cdef class Monitored:
           Whatever `run` raises; OutOfRangeError too, which ends a `with` block normally.
         """
         cdef int64_t left = INT64_MAX
-        cdef object feed_dict = None
+        cdef Wrapped inner
         cdef object result = None
-        cdef bint own_run = type(self).run is Monitored.run and "run" not in self.__dict__
         if steps is not None:
             if not hasattr(steps, "__index__"):
                 raise TypeError(f"steps must be an integer or None, got {steps!r}.")
@@ -582,14 +699,13 @@ cdef class Monitored:
                 raise ValueError(f"steps must not be negative, got {steps!r}. Pass None to run until should_stop().")
         if feed_fn is not None and not callable(feed_fn):
             raise TypeError(f"feed_fn must be callable or None, got {feed_fn!r}.")
+        cdef bint runs_itself = type(self).run is Monitored.run and "run" not in self.__dict__
         while left > 0 and not self.should_stop():
-            if feed_fn is not None:
-                feed_dict = feed_fn()
-            if own_run:
-                result = self.run_native(fetches, feed_dict, None, None, True)
-            else:
-                result = self.run(fetches, feed_dict)
+            inner = self.native_inner()
+            if feed_fn is None and runs_itself and inner is not None:
+                result = inner.loop_native(fetches, &left, None)
+                continue
+            result = self.run(fetches, feed_fn() if feed_fn is not None else None)
             left -= 1
-            # A loop in C otherwise never lets a signal handler run.
             PyErr_CheckSignals()
         return result

@@ -43,7 +43,7 @@ def test_fetches(alike: Any, feeds: Any, accept_options: bool) -> None:
             v, add, add.op, reference, "r:0", "r", b"r:0", [v], (reference,), {"v": reference, "list": [add.op, add]},
             Pair(v, reference), Both(v, [reference]), [Both(v, v)], sparse, [sparse, sparse.values], handle, [handle],
             collections.OrderedDict(b=v, a=reference), [collections.defaultdict(list, v=v)], collections.UserDict(v=v),
-            MyList([v, reference]), [MyList([v])], MyDict(v=v), {"nested": MyDict(v=v)}, types.MappingProxyType({"v": v}),
+            MyList([v, reference]), [MyList([v])], MyDict(v=v), {"n": MyDict(v=v)}, types.MappingProxyType({"v": v}),
             [], {}, [[], {}], [v, v, [v]], None, [None], "nothing:0", 37, {v.name},
         ]  # fmt: skip
         with new_session() as session:
