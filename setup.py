@@ -55,6 +55,8 @@ setup(
             "cdivision": True,
             "linetrace": COVERAGE,
             "always_allow_keywords": True,
+            "auto_pickle": False,
+            "autotestdict": False,
         },
     ),
 )

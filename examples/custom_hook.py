@@ -56,10 +56,10 @@ class ReportHook(Hook):
     def __init__(self, every_n_steps: int) -> None:
         self._every_n_steps = every_n_steps
 
-    def begin(self, loop: StepLoop) -> None:
+    def begin(self, loop: Any) -> None:
         self.due_at_step(self._every_n_steps)
 
-    def after_step(self, loop: StepLoop, value: float) -> None:
+    def after_step(self, loop: Any, value: float) -> None:
         print(f"step {loop.global_step:>6,}   error {value:.4f}")
         self.due_at_step(loop.global_step + self._every_n_steps)
 

@@ -13,7 +13,6 @@ import argparse
 import logging
 import os
 import shlex
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -28,7 +27,7 @@ import numpy as np
 import tensorflow as tf
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
@@ -36,9 +35,6 @@ import fastsup.train
 
 tf1 = tf.compat.v1
 console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
-
-HIDDEN_UNITS = 64
-COMPARE_TURNS = 3
 
 
 class Digits(NamedTuple):
@@ -58,7 +54,7 @@ def load_data() -> tuple[Digits, Digits]:
 
 def build_model(images: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
     """A network with one hidden layer: its loss and its accuracy."""
-    hidden = tf.nn.relu(dense(images, HIDDEN_UNITS, "hidden"))
+    hidden = tf.nn.relu(dense(images, 64, "hidden"))
     logits = dense(hidden, 10, "logits")
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
     correct = tf.equal(tf.argmax(logits, axis=1, output_type=tf.int32), labels)
@@ -126,7 +122,8 @@ def train(
             else:
                 while not session.should_stop():
                     session.run(train_op)
-            return time.perf_counter() - started
+            seconds = time.perf_counter() - started
+    return seconds
 
 
 def log_line(values: dict[str, Any]) -> str:
@@ -140,7 +137,8 @@ def evaluate(digits: Digits, logdir: Path) -> float:
         model = build_model(tf.constant(digits.images), tf.constant(digits.labels))
         creator = fastsup.train.ChiefSessionCreator(checkpoint_dir=str(logdir))
         with fastsup.train.MonitoredSession(creator) as session:
-            return float(session.run(model["accuracy"]))
+            accuracy = session.run(model["accuracy"])
+    return float(accuracy)
 
 
 def step_reached(logdir: Path) -> int:
@@ -162,12 +160,12 @@ def train_and_report(options: argparse.Namespace) -> None:
             seconds = train(train_digits, options, options.logdir, [hook])
         rate = f", trained at {(options.steps - hook.first_step) / seconds:,.0f} steps/s"
     accuracy = evaluate(test_digits, options.logdir)
-    console.print(f"Test accuracy {accuracy:.2%} on {len(test_digits.labels)} images{rate}", style="bold")
     command = f"tensorboard --logdir {shlex.quote(str(options.logdir))}"
+    console.print(f"Test accuracy {accuracy:.2%} on {len(test_digits.labels)} images{rate}", style="bold")
     console.print(f"Checkpoints and logs are in {options.logdir}; see them with: {command}")
 
 
-def compare(options: argparse.Namespace) -> None:
+def compare(options: argparse.Namespace, turns: int = 3) -> None:
     """Trains with TensorFlow's session and with fastsup's in turn, each time from the beginning."""
     train_digits, test_digits = load_data()
     contenders = {
@@ -175,17 +173,15 @@ def compare(options: argparse.Namespace) -> None:
         "fastsup.train, session.run": (fastsup.train, False),
         "fastsup.train, session.run_loop": (fastsup.train, True),
     }
-    seconds = dict.fromkeys(contenders, float("inf"))
-    accuracy = {}
+    seconds, accuracy = dict.fromkeys(contenders, float("inf")), dict.fromkeys(contenders, 0.0)
     with tempfile.TemporaryDirectory() as folder, console.status("Training with each in turn"):
-        for turn in range(COMPARE_TURNS):
+        for turn in range(turns):
             for number, (name, (library, compiled)) in enumerate(contenders.items()):
                 logdir = Path(folder, f"{number}-{turn}")
                 seconds[name] = min(seconds[name], train(train_digits, options, logdir, (), library, compiled))
                 accuracy[name] = evaluate(test_digits, logdir)
-    table = Table("session", title=f"{options.steps:,} steps, best of {COMPARE_TURNS} turns")
-    for heading in ("steps/s", "µs/step", "ratio", "test accuracy"):
-        table.add_column(heading, justify="right")
+    columns = (Column(heading, justify="right") for heading in ("steps/s", "µs/step", "ratio", "test accuracy"))
+    table = Table("session", *columns, title=f"{options.steps:,} steps, best of {turns} turns")
     base = next(iter(seconds.values()))
     for name, value in seconds.items():
         rate, time_per_step = f"{options.steps / value:,.0f}", f"{value / options.steps * 1e6:,.1f}"
@@ -193,7 +189,7 @@ def compare(options: argparse.Namespace) -> None:
     console.print(table)
 
 
-def above_zero(number: Callable[[str], float]) -> Callable[[str], float]:
+def above_zero(number: type[int | float]) -> Callable[[str], float]:
     """An argparse type for such numbers."""
 
     def parse(text: str) -> float:
@@ -202,7 +198,7 @@ def above_zero(number: Callable[[str], float]) -> Callable[[str], float]:
             return value
         raise argparse.ArgumentTypeError(f"must be above 0, got {text}")
 
-    parse.__name__ = str(getattr(number, "__name__", number))  # argparse says: invalid int value
+    parse.__name__ = number.__name__  # argparse says: invalid int value
     return parse
 
 
@@ -239,9 +235,8 @@ class ConsoleHandler(logging.Handler):
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit code: 0, or 130 when interrupted. A wrong command line exits with 2."""
     options = parse_options(arguments)
-    logger = tf.get_logger()
-    logger.handlers = [ConsoleHandler()]
-    logger.setLevel(logging.ERROR if options.compare else logging.INFO)
+    tf.get_logger().handlers = [ConsoleHandler()]
+    tf.get_logger().setLevel(logging.ERROR if options.compare else logging.INFO)
     try:
         (compare if options.compare else train_and_report)(options)
     except KeyboardInterrupt:
@@ -251,4 +246,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

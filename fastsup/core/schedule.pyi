@@ -1,4 +1,7 @@
 from collections.abc import Iterable
+from typing import final
+
+from typing_extensions import Self
 
 class Scheduled:
     @property
@@ -13,7 +16,8 @@ class Scheduled:
     def due_every_run(self) -> None: ...
     def never_due(self) -> None: ...
 
+@final
 class ScheduleTable:
     @property
     def entries(self) -> tuple[Scheduled, ...]: ...
-    def __init__(self, entries: Iterable[Scheduled]) -> None: ...
+    def __new__(cls, entries: Iterable[Scheduled]) -> Self: ...

@@ -1,1 +1,12 @@
 """The runtime layer: run plans over a TensorFlow session, the choice of executor, and the counted global step."""
+
+try:
+    import tensorflow as tensorflow
+except ModuleNotFoundError as _error:
+    if _error.name != "tensorflow":
+        raise
+    raise ModuleNotFoundError(
+        "fastsup.Session and fastsup.train need TensorFlow 2.16 to 2.21, which isn't installed. Install it with one of "
+        "fastsup's extras: pip install 'fastsup[cpu]' (tensorflow-cpu), 'fastsup[tensorflow]' or 'fastsup[cuda]'.",
+        name="tensorflow",
+    ) from None

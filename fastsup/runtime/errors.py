@@ -9,7 +9,9 @@ from typing import Any
 from fastsup.runtime.executor import operations_behind
 
 _PLACEHOLDER = re.compile(r"placeholder tensor '([^']+)'")
-_HINT = "\n(Which operation it was, the single-threaded executor doesn't say: executor=\"inline\" or \"thread_pool\" does.)"
+_HINT = (
+    '\n(Which operation it was, the single-threaded executor doesn\'t say: executor="inline" or "thread_pool" does.)'
+)
 
 
 def with_operation(error: Any, elements: Iterable[Any]) -> Any:

@@ -125,7 +125,8 @@ def _forbids_single_thread(op_type: str) -> bool:
 
 
 def _function_defs(graph: ops.Graph) -> Iterable[Any]:
-    return graph.as_graph_def().library.function
+    functions: Iterable[Any] = graph.as_graph_def().library.function
+    return functions
 
 
 def _worth_of_parallelism(operations: Iterable[ops.Operation]) -> float:
@@ -150,7 +151,9 @@ def _elements(tensor: Any) -> float:
     return count
 
 
-_FREE = frozenset({"Const", "Placeholder", "VarHandleOp", "NoOp", "Identity", "ReadVariableOp", "VariableV2", "Reshape"})
+_FREE = frozenset(
+    {"Const", "Placeholder", "VarHandleOp", "NoOp", "Identity", "ReadVariableOp", "VariableV2", "Reshape"}
+)
 
 
 def _estimated_secs(op: ops.Operation) -> float:
@@ -183,9 +186,7 @@ def operations_behind(elements: Iterable[Any]) -> set[ops.Operation]:
 
 def may_run_inline(elements: Iterable[Any]) -> bool:
     """Whether no operation that computing these elements may run blocks its thread."""
-    return not any(
-        op.type in _BLOCKING or op.type.startswith(_BLOCKING_PREFIXES) for op in operations_behind(elements)
-    )
+    return not any(op.type in _BLOCKING or op.type.startswith(_BLOCKING_PREFIXES) for op in operations_behind(elements))
 
 
 class Trial:

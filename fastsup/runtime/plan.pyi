@@ -1,5 +1,5 @@
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, final
 
 from fastsup.runtime.fetches import Fetch
 
@@ -7,17 +7,21 @@ class Trial(Protocol):
     def next(self) -> CompiledCallable: ...
     def record(self, candidate: CompiledCallable, seconds: float) -> CompiledCallable | None: ...
 
+@final
 class Liveness:
     open: bool
 
+@final
 class CompiledCallable:
     def __init__(self, session_handle: Any, liveness: Liveness, options: Any) -> None: ...
 
+@final
 class FeedSlot:
     @property
     def tensor(self) -> Any: ...
     def __init__(self, tensor: Any) -> None: ...
 
+@final
 class Plan:
     def __init__(
         self,

@@ -111,6 +111,8 @@ cdef class SessionRunner:
                     feeds = plan.convert_feeds(feed_dict)
                 if feeds is not None or not plan.feeds:
                     return plan.structure.build(self.execute(plan, feeds))
+        if options is not None:
+            self._check_traceable(options)
         return super().run(fetches, feed_dict, options, run_metadata)
 
     cdef Plan find_plan(self, object fetches, object feed_dict):
@@ -216,8 +218,15 @@ cdef class SessionRunner:
         return values
 
     def _execute_plan(self, Plan plan):
-        """A plan's result, for `make_callable`: errors are those of the runtime, as they are there."""
-        return plan.structure.build(self.execute(plan, None))
+        """A plan's result, for `make_callable`, which raises the runtime's errors as they are."""
+        try:
+            return plan.structure.build(self.execute(plan, None))
+        except OpError as error:
+            raise error.__context__ or error from None
+
+    def _has_plan_key(self, fetches):
+        """Whether a plan can be made for these fetches."""
+        return add_to_key([], fetches)
 
     cdef int64_t delta_of(self, Plan plan) except? -2:
         if not plan.step_delta_known:

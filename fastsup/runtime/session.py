@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import ops
+from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import training_util
 
 from fastsup.runtime.elements import structure_of
@@ -23,7 +25,7 @@ def _raise(error: BaseException) -> None:
     raise error
 
 
-class Session(SessionRunner, tf_session.Session):
+class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
     """A `tf.compat.v1.Session` that resolves each combination of fetches and feeds once.
 
     Everything that TensorFlow's session does, this one does, with the same results and the same errors.
@@ -62,6 +64,7 @@ class Session(SessionRunner, tf_session.Session):
         self._set_up_runner(max_plans)
         self._device_count: int | None = None
         self._cheaper_reads: dict[str, str] = {}
+        self._trace_warned = False
 
     @property
     def executor(self) -> str:
@@ -84,7 +87,7 @@ class Session(SessionRunner, tf_session.Session):
     ) -> Callable[..., Any]:
         """A function that runs one step. The same as `tf.compat.v1.Session.make_callable`."""
         function: Callable[..., Any] = super().make_callable(fetches, feed_list, accept_options)
-        if feed_list is not None or accept_options:
+        if feed_list is not None or accept_options or not self._has_plan_key(fetches):
             return function
         plan = self._make_plan(fetches, ())
         if plan is None:
@@ -127,22 +130,19 @@ class Session(SessionRunner, tf_session.Session):
         structure = structure_of(fetches, graph, {id(tensor): i for i, tensor in enumerate(tensors)}, leaves)
         elements = (*tensors, *targets)
         executor = self.executor
+        if executor == "inline":
+            options.run_options.inter_op_thread_pool = CALLING_THREAD
+        trial = None
         try:
             self._extend_graph()
-            if executor == "inline":
-                callable_, trial = self._compile(options, CALLING_THREAD), None
-            else:
-                callable_ = self._compile(options)
-                trial = None
-                if executor == "auto" and self._has_one_device() and may_run_inline(elements):
-                    trial = Trial(callable_, lambda: self._compile(options, CALLING_THREAD))
+            callable_ = CompiledCallable(self._session, self.liveness, options)
+            if executor == "auto" and self._has_one_device() and may_run_inline(elements):
+                options.run_options.inter_op_thread_pool = CALLING_THREAD
+                # Without a reference to this session, which would keep itself alive by it.
+                trial = Trial(callable_, partial(CompiledCallable, self._session, self.liveness, options))
         except Exception:
             return None
         return Plan(structure, feeds, elements, (*leaves, *feed_keys), callable_, trial)
-
-    def _compile(self, options: Any, thread_pool: int = 0) -> CompiledCallable:
-        options.run_options.inter_op_thread_pool = thread_pool
-        return CompiledCallable(self._session, self.liveness, options)
 
     def _has_one_device(self) -> bool:
         """Several devices mean several executors, which wait for each other: none of them may hold a thread."""
@@ -173,6 +173,16 @@ class Session(SessionRunner, tf_session.Session):
         if self.executor == "single_threaded":
             error = with_operation(error, elements)
         self._do_call(_raise, error)
+
+    def _check_traceable(self, options: Any) -> None:
+        """Says so, once, when step statistics are asked of an executor that records none."""
+        traced = getattr(options, "trace_level", 0) != config_pb2.RunOptions.NO_TRACE
+        if traced and self.executor == "single_threaded" and not self._trace_warned:
+            self._trace_warned = True
+            logging.warning(
+                "The single-threaded executor records no step statistics: the RunMetadata of this run has none. "
+                'Pass executor="inline" or executor="thread_pool" to trace runs.'
+            )
 
     # TensorFlow's own ways to run something, which no plan describes.
 

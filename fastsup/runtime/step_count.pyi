@@ -1,5 +1,8 @@
+from typing import final
+
 from fastsup.runtime.runner import SessionRunner
 
+@final
 class StepCount:
     def __init__(self, session: SessionRunner) -> None: ...
     @property

@@ -1,18 +1,20 @@
 """The session-layer names of `tf.compat.v1.train`: a program moves here by changing its import.
 
-What is per-step is ours. What is not, and well kept, is TensorFlow's own class under its own name.
+What is per-step is ours. What is not, and well kept, is TensorFlow's own class under its own name; every other name
+of `tf.compat.v1.train` is found here too.
 """
+
+from typing import Any
+
+import fastsup.runtime as _runtime  # isort: skip  (says what to install if there is no TensorFlow)
 
 from tensorflow.python.training import basic_session_run_hooks as _tf_hooks
 from tensorflow.python.training import (
-    checkpoint_management,
     coordinator,
     queue_runner,
     saver,
     server_lib,
     session_run_hook,
-    summary_io,
-    training_util,
 )
 
 from fastsup.core import SecondOrStepTimer
@@ -55,3 +57,54 @@ SessionRunArgs = session_run_hook.SessionRunArgs
 SessionRunContext = session_run_hook.SessionRunContext
 SessionRunHook = session_run_hook.SessionRunHook
 SessionRunValues = session_run_hook.SessionRunValues
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(_runtime.tensorflow.compat.v1.train, name)
+    except AttributeError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *dir(_runtime.tensorflow.compat.v1.train)})
+
+
+__all__ = [
+    "CheckpointSaverHook",
+    "CheckpointSaverListener",
+    "ChiefSessionCreator",
+    "CoordinatedSession",
+    "Coordinator",
+    "FeedFnHook",
+    "FinalOpsHook",
+    "GlobalStepWaiterHook",
+    "HookedSession",
+    "LoggingTensorHook",
+    "LooperThread",
+    "MonitoredSession",
+    "MonitoredTrainingSession",
+    "NanLossDuringTrainingError",
+    "NanTensorHook",
+    "ProfilerHook",
+    "QueueRunner",
+    "RecoverableSession",
+    "Saver",
+    "Scaffold",
+    "SecondOrStepTimer",
+    "Server",
+    "SessionCreator",
+    "SessionManager",
+    "SessionRunArgs",
+    "SessionRunContext",
+    "SessionRunHook",
+    "SessionRunValues",
+    "SingularMonitoredSession",
+    "StepCounterHook",
+    "StopAtStepHook",
+    "SummarySaverHook",
+    "WorkerSessionCreator",
+    "WrappedSession",
+]

@@ -115,9 +115,9 @@ cdef class Dispatch:
                 self.time_after = min(self.time_after, hook.due.time)
             else:
                 self.time_before = min(self.time_before, hook.due.time)
-        self.quiet_types = [type(hook) for hook in self.quiet]
-        self.quiet_dicts = [hook.__dict__ for hook in self.quiet]
-        self.quiet_sizes = [len(attributes) for attributes in self.quiet_dicts]
+        self.quiet_types = list(map(type, self.quiet))
+        self.quiet_dicts = list(map(vars, self.quiet))
+        self.quiet_sizes = list(map(len, self.quiet_dicts))
         self.every_run_ids = set(map(id, self.every_run))
         self.table = ScheduleTable(scheduled)
         return 0

@@ -112,7 +112,7 @@ class CheckpointSaverHook(_GlobalStepHook, tf_hooks.CheckpointSaverHook):  # typ
         tf_hooks.CheckpointSaverHook.__init__(
             self, checkpoint_dir, save_secs, save_steps, saver, checkpoint_basename, scaffold, listeners, save_graph_def
         )
-        self._timer = _own_timer(self._timer)
+        self._timer: Any = _own_timer(self._timer)
 
     def _save(self, session: Any, step: Any) -> bool:
         hand_over(self._summary_writer)
@@ -151,7 +151,7 @@ class StepCounterHook(_GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignor
     ) -> None:
         _check_interval(every_n_steps=every_n_steps, every_n_secs=every_n_secs)
         tf_hooks.StepCounterHook.__init__(self, every_n_steps, every_n_secs, output_dir, summary_writer)
-        self._timer = _own_timer(self._timer)
+        self._timer: Any = _own_timer(self._timer)
         self._stalls = 0
         # Only a session that asks for the schedule also calls _leave().
         self._may_collect = False
@@ -223,7 +223,7 @@ class SummarySaverHook(_GlobalStepHook, tf_hooks.SummarySaverHook):  # type: ign
         tf_hooks.SummarySaverHook.__init__(
             self, save_steps, save_secs, output_dir, summary_writer, scaffold, summary_op
         )
-        self._timer = _own_timer(self._timer)
+        self._timer: Any = _own_timer(self._timer)
 
     def _schedule(self, run: int, step_read: Any) -> bool:
         if self._next_step is None:
@@ -262,7 +262,7 @@ class ProfilerHook(_GlobalStepHook, tf_hooks.ProfilerHook):  # type: ignore[misc
     ) -> None:
         _check_interval(save_steps=save_steps, save_secs=save_secs)
         tf_hooks.ProfilerHook.__init__(self, save_steps, save_secs, output_dir, show_dataflow, show_memory)
-        self._timer = _own_timer(self._timer)
+        self._timer: Any = _own_timer(self._timer)
 
     _schedule = SummarySaverHook._schedule
     _catch_up = SummarySaverHook._catch_up
@@ -295,7 +295,7 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
     ) -> None:
         _check_interval(every_n_secs=every_n_secs)
         tf_hooks.LoggingTensorHook.__init__(self, tensors, every_n_iter, every_n_secs, at_end, formatter)
-        self._timer = _own_timer(self._timer)
+        self._timer: Any = _own_timer(self._timer)
 
     def _schedule(self, run: int, step_read: Any) -> bool:
         if isinstance(self._timer, tf_hooks.NeverTriggerTimer):
@@ -350,4 +350,3 @@ class GlobalStepWaiterHook(ScheduledHook, tf_hooks.GlobalStepWaiterHook):  # typ
         if not self._worker_is_started:
             self.due_every_run()
         return True
-

@@ -36,8 +36,8 @@ _PREEMPTION_ERRORS = (errors.AbortedError, errors.UnavailableError)
 
 USE_DEFAULT = tf_monitored_session.USE_DEFAULT
 
-Scaffold = tf_monitored_session.Scaffold
-SessionCreator = tf_monitored_session.SessionCreator
+Scaffold: Any = tf_monitored_session.Scaffold
+SessionCreator: Any = tf_monitored_session.SessionCreator
 
 
 class WrappedSession(Wrapped):
@@ -321,9 +321,7 @@ class MonitoredSession(_MonitoredSession):
     def __init__(
         self, session_creator: Any = None, hooks: Iterable[Any] | None = None, stop_grace_period_secs: float = 120
     ) -> None:
-        super().__init__(
-            session_creator, hooks, should_recover=True, stop_grace_period_secs=stop_grace_period_secs
-        )
+        super().__init__(session_creator, hooks, should_recover=True, stop_grace_period_secs=stop_grace_period_secs)
 
 
 class SingularMonitoredSession(_MonitoredSession):

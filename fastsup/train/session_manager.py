@@ -8,9 +8,8 @@ from typing import Any
 from tensorflow.python.distribute import distribute_lib
 from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
-from tensorflow.python.training import checkpoint_management
+from tensorflow.python.training import checkpoint_management, training_util
 from tensorflow.python.training import session_manager as tf_session_manager
-from tensorflow.python.training import training_util
 
 from fastsup.runtime.global_step import GlobalStepWrites
 from fastsup.runtime.session import Session
@@ -128,7 +127,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
             self._safe_close(session)
             if limit - (time.time() - started) < self._recovery_wait_secs:
                 raise errors.DeadlineExceededError(
-                    None, None, "Session was not ready after waiting %d secs." % (max_wait_secs,)
+                    None, None, f"Session was not ready after waiting {int(limit)} secs."
                 )
             logging.info(
                 "Waiting for model to be ready.  Ready_for_local_init_op:  %s, ready: %s",
@@ -136,4 +135,3 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
                 not_ready,
             )
             time.sleep(self._recovery_wait_secs)
-

@@ -1,4 +1,8 @@
 from collections.abc import Iterable
+from typing import final
 
+from typing_extensions import Self
+
+@final
 class TypeVersions:
-    def __init__(self, types: Iterable[type]) -> None: ...
+    def __new__(cls, types: Iterable[type]) -> Self: ...

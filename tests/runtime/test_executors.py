@@ -94,9 +94,8 @@ def random_numbers() -> Step:
 def texts() -> Step:
     x = tf1.placeholder(tf.string)
     table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a0", "a1"], [10, 11]), -1)
-    y = table.lookup(tf.strings.join(["a", x]))
-    tf1.add_to_collection(tf1.GraphKeys.TABLE_INITIALIZERS, tf.no_op())
-    return lambda i: ([y, table.size()], {x: [str(i % 3), "b"]})
+    fetches = [table.lookup(tf.strings.join(["a", x])), table.size()]
+    return lambda i: (fetches, {x: [str(i % 3), "b"]})
 
 
 def summaries() -> Step:
@@ -163,12 +162,16 @@ def test_config_is_kept(both: Any, graph: tf.Graph) -> None:
         assert config.SerializeToString(deterministic=True) == before
 
 
+@pytest.mark.parametrize("through", ["queue", "stage"])
 @pytest.mark.parametrize("executor", ["auto", "thread_pool", "inline"])
-def test_one_step_waits_for_another(both: Any, graph: tf.Graph, executor: str) -> None:
+def test_one_step_waits_for_another(both: Any, graph: tf.Graph, executor: str, through: str) -> None:
     """A step that blocks in the runtime stops neither other Python threads nor other steps."""
     x = tf1.placeholder(tf.int32, [])
     queue = tf1.FIFOQueue(1, tf.int32, [[]])
-    put, take = queue.enqueue(x), queue.dequeue()
+    area = tf.raw_ops.Stage(values=[x], capacity=1, shared_name="area")
+    unstaged = tf.raw_ops.Unstage(dtypes=[tf.int32], capacity=1, shared_name="area")
+    put = queue.enqueue(x) if through == "queue" else area
+    take = queue.dequeue() if through == "queue" else unstaged[0]
     taken: list[int] = []
     with both.fastsup.Session(executor=executor) as session:
         consumer = threading.Thread(target=lambda: taken.extend(int(session.run(take)) for _ in range(300)))
@@ -180,19 +183,10 @@ def test_one_step_waits_for_another(both: Any, graph: tf.Graph, executor: str) -
 
 
 def test_parts_of_one_step_wait_for_each_other(impl: Any, graph: tf.Graph) -> None:
-    """Operations that block a thread until another of the same step has run: one thread alone would wait for ever."""
-    area = tf.queue.FIFOQueue(1, tf.float32, [[]])
-    put, take = area.enqueue(1.5), area.dequeue()
-    stage = tf.raw_ops.Stage(values=[tf.constant([1.5])], shared_name="stage")
-    unstage = tf.raw_ops.Unstage(dtypes=[tf.float32], shared_name="stage")
-    event = threading.Event()
-    wait = tf1.py_func(lambda: np.bool_(event.wait(20)), [], tf.bool)
-    signal = tf1.py_func(lambda: np.bool_(event.set() is None), [], tf.bool)
+    """A step that takes from a queue what it puts there itself."""
+    x = tf1.placeholder(tf.int32, [])
+    queue = tf1.FIFOQueue(1, tf.int32, [[]])
+    fetches = [queue.dequeue(), queue.enqueue(x)]
     with impl.Session() as session:
-        for _ in range(120):
-            event.clear()
-            assert session.run([take, put]) == [1.5, None]
-            assert session.run([unstage, stage])[0][0].tolist() == [1.5]
-        with tf.control_dependencies([tf.no_op()]):
-            event.clear()
-        assert session.run([wait, signal]) == [True, True]
+        for i in range(RUNS):
+            assert session.run(fetches, {x: i}) == [i, None]

@@ -148,7 +148,8 @@ def test_callables_are_released(both: Any) -> None:
         from tensorflow.python.client import pywrap_tf_session as runtime
 
         made, released, closed = set(), set(), set()
-        make, release, close = runtime.TF_SessionMakeCallable, runtime.TF_SessionReleaseCallable, runtime.TF_CloseSession
+        make, release = runtime.TF_SessionMakeCallable, runtime.TF_SessionReleaseCallable
+        close = runtime.TF_CloseSession
 
         def counted_make(session, options):
             handle = make(session, options)
@@ -212,7 +213,7 @@ def test_callables_are_released(both: Any) -> None:
 def test_runs_leave_no_references(both: Any, graph: tf.Graph, executor: str) -> None:
     x = tf1.placeholder(tf.float32, [2], name="x")
     y = tf.identity(x * 2.0)
-    value, dictionary, nested = np.ones([2], np.float32), {x: np.zeros([2])}, [y, {"y": (y, x.op)}]
+    value, dictionary, nested = np.ones([2], np.float32), {x: np.zeros([2])}, [y, {"y": (y, y.op)}]
     watched = [x, y, value, dictionary, nested, None, y.op]
     with both.fastsup.Session(executor=executor) as session:
 

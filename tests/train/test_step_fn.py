@@ -186,8 +186,8 @@ def test_step_fn_is_repeated_in_a_new_session(impl: Any, x: Any, trace: Any, raw
         assert made[-1] is raw_session(session)
     assert len(made) == len(sessions) == 2
     assert made[0] is not made[1]
-    # The step function gets its first session again, which is closed by then; run_with_hooks is the new one's.
-    assert sessions[1] is made[0]
+    # TensorFlow gives the step function its first session again, which is closed by then.
+    assert sessions[1] is made[0 if impl.name == "tensorflow" else 1]
     assert " ".join(trace) == (
         "a.begin a.after_create_session step_fn a.after_create_session step_fn a.before_run a.after_run a.end"
     )

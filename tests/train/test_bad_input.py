@@ -1,0 +1,264 @@
+"""What is refused, in which words; and that a refusal leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from fastsup import train
+
+v1 = tf.compat.v1
+
+
+def global_step() -> None:
+    v1.train.get_or_create_global_step()
+
+
+def opens(make_hooks: Callable[..., Any]) -> Callable[..., Any]:
+    """A mistake in the hooks of a session whose graph has a global step."""
+
+    def mistake(train: Any, folder: str) -> Any:
+        global_step()
+        return train.MonitoredSession(hooks=make_hooks(train, folder))
+
+    return mistake
+
+
+def logs(tensors: Any) -> Callable[..., Any]:
+    def mistake(train: Any, folder: str) -> Any:
+        tf.split(tf.constant([1.0, 2.0]), 2, name="halves")
+        tf.no_op(name="nothing_out")
+        return train.MonitoredSession(hooks=[train.LoggingTensorHook(tensors, every_n_iter=1)])
+
+    return mistake
+
+
+def fetches(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """A mistake that comes out in the first run."""
+
+    def mistake(train: Any, folder: str) -> Any:
+        global_step()
+        value = tf.constant([1.0, 2.0], name="vector")
+        with train.MonitoredSession(hooks=[hook(train, folder)]) as session:
+            session.run(value)
+
+    return mistake
+
+
+def in_a_file(folder: str) -> str:
+    """The path of a file, where a directory is wanted."""
+    path = os.path.join(folder, "file")
+    with open(path, "w") as file:
+        file.write("not a directory")
+    return path
+
+
+with tf.Graph().as_default():
+    FOREIGN = tf.constant(1.0, name="foreign")
+NO_DIRECTORY = (tf.errors.FailedPreconditionError, "file is not a directory")
+NOT_OF_THIS_GRAPH = 'cannot be interpreted as a Tensor. (Tensor Tensor("foreign:0", shape=(), dtype=float32) is not an'
+
+# What is done, the exception's type, and how its text begins or what is in it.
+MISTAKES: dict[str, tuple[Callable[..., Any], type[BaseException], str]] = {
+    # Hooks, listeners, creators of the wrong type.
+    "an object for a hook": (opens(lambda *_: [object()]), AttributeError, "'object' object has no attribute 'begin'"),
+    "None for a hook": (opens(lambda *_: [None]), AttributeError, "'NoneType' object has no attribute 'begin'"),
+    "a text for hooks": (opens(lambda *_: "ab"), AttributeError, "'str' object has no attribute 'begin'"),
+    "a number for hooks": (opens(lambda *_: 5), TypeError, "'int' object is not iterable"),
+    "a hook for a list of hooks": (
+        opens(lambda train, _: train.StopAtStepHook(last_step=1)), TypeError,
+        "'StopAtStepHook' object is not iterable"),
+    "a class for a hook": (
+        opens(lambda train, _: [train.SessionRunHook]), TypeError, "missing 1 required positional argument: 'self'"),
+    "an object for a listener": (
+        opens(lambda train, folder: [train.CheckpointSaverHook(folder, save_steps=1, listeners=[object()])]),
+        AttributeError, "'object' object has no attribute 'begin'"),
+    "a text for a creator": (
+        lambda train, _: train.MonitoredSession("creator"), AttributeError,
+        "'str' object has no attribute 'create_session'"),
+    "a number for a scaffold": (
+        lambda train, _: train.MonitoredTrainingSession(scaffold=3), AttributeError,
+        "'int' object has no attribute 'finalize'"),
+    "a dict for a config": (
+        lambda train, _: train.MonitoredTrainingSession(config={"a": 1}), TypeError,
+        'Argument `config` must be a tf.ConfigProto, but got "dict"'),
+    "a text for a scaffold to copy": (
+        lambda train, _: train.Scaffold(copy_from_scaffold="x"), TypeError,
+        "copy_from_scaffold is not a Scaffold instance."),
+    # Tensors to log.
+    "a tensor of another graph to log": (
+        logs([FOREIGN]), ValueError, 'Passed Tensor("foreign:0", shape=(), dtype=float32) should have graph attribute'),
+    "a number to log": (logs([5]), ValueError, "Passed 5 should have graph attribute that is equal to current graph"),
+    "a name of nothing to log": (logs(["none"]), KeyError, "The name 'none:0' refers to a Tensor which does not"),
+    "a name of no tensor to log": (logs(["none:0"]), KeyError, "The name 'none:0' refers to a Tensor which does not"),
+    "an ambiguous name to log": (
+        logs(["halves"]), ValueError,
+        "Name halves is ambiguous, as this `Operation` has multiple outputs (at least 2)."),
+    "an operation without outputs to log": (logs({"x": "nothing_out"}), KeyError, "exists but only has 0 outputs."),
+    # Fetches of hooks.
+    "a loss of another graph": (fetches(lambda train, _: train.NanTensorHook(FOREIGN)), ValueError, NOT_OF_THIS_GRAPH),
+    "a loss that is a vector": (
+        fetches(lambda train, _: train.NanTensorHook("vector:0")), ValueError,
+        "The truth value of an array with more than one element is ambiguous."),
+    "a summary of another graph": (
+        fetches(lambda train, _: train.SummarySaverHook(1, summary_op=FOREIGN)), ValueError, NOT_OF_THIS_GRAPH),
+    "final ops of another graph": (
+        fetches(lambda train, _: train.FinalOpsHook([FOREIGN])), ValueError, NOT_OF_THIS_GRAPH),
+    # Directories.
+    "a file for a checkpoint directory": (
+        opens(lambda train, folder: [train.CheckpointSaverHook(in_a_file(folder), save_steps=1)]), *NO_DIRECTORY),
+    "a checkpoint directory in a file": (
+        opens(lambda train, folder: [train.CheckpointSaverHook(in_a_file(folder) + "/sub", save_steps=1)]),
+        *NO_DIRECTORY),
+    "a file for a summary directory": (
+        opens(lambda train, folder: [train.StepCounterHook(output_dir=in_a_file(folder))]), *NO_DIRECTORY),
+    "a file for a profile directory": (
+        opens(lambda train, folder: [train.ProfilerHook(save_steps=1, output_dir=in_a_file(folder))]), *NO_DIRECTORY),
+    "a file for the directory of training": (
+        lambda train, folder: (global_step(), train.MonitoredTrainingSession(checkpoint_dir=in_a_file(folder))),
+        *NO_DIRECTORY),
+    "a checkpoint that isn't": (
+        lambda train, folder: (
+            global_step(), train.SingularMonitoredSession(checkpoint_filename_with_path=folder + "/none")),
+        ValueError, "The passed save_path is not a valid checkpoint: "),
+    # The model.
+    "no global step": (
+        lambda train, folder: train.MonitoredTrainingSession(checkpoint_dir=folder + "/new"),
+        RuntimeError, "Global step should be created to use StepCounterHook."),
+    "two savers": (
+        lambda train, _: (
+            global_step(), [v1.add_to_collection("savers", v1.train.Saver()) for _ in range(2)],
+            train.MonitoredSession()),
+        RuntimeError, "More than one item in collection savers. Please indicate which one to use"),
+    "a global step that is no integer": (
+        lambda train, _: (
+            v1.get_variable("global_step", initializer=1.0),
+            train.MonitoredSession(hooks=[train.StopAtStepHook(last_step=1)])),
+        TypeError, 'Existing "global_step" does not have integer type: '),
+    "a model that init_op doesn't get ready": (
+        lambda train, _: (
+            v1.get_variable("w", initializer=1.0),
+            train.MonitoredSession(train.ChiefSessionCreator(train.Scaffold(init_op=tf.no_op())))),
+        RuntimeError, "Init operations did not make model ready for local_init.  Init op: NoOp, init fn: None, error: "
+        "Variables not initialized: w"),
+    # Intervals that TensorFlow refuses too.
+    "no interval to save at": (
+        lambda train, folder: train.CheckpointSaverHook(folder), ValueError,
+        "Either every_secs or every_steps should be provided."),
+    "two intervals to save at": (
+        lambda train, folder: train.CheckpointSaverHook(folder, save_secs=1, save_steps=1), ValueError,
+        "Can not provide both every_secs and every_steps."),
+    "two intervals to profile at": (
+        lambda train, folder: train.ProfilerHook(1, 1, folder + "/new"), ValueError,
+        "Can not provide both every_secs and every_steps."),
+    "no interval to log at": (
+        lambda train, _: train.LoggingTensorHook([]), ValueError,
+        "either at_end and/or exactly one of every_n_iter and every_n_secs must be provided."),
+    "two intervals to log at": (
+        lambda train, _: train.LoggingTensorHook([], every_n_iter=1, every_n_secs=1, at_end=True), ValueError,
+        "either at_end and/or exactly one of every_n_iter and every_n_secs must be provided."),
+    "an interval to log at of zero": (
+        lambda train, _: train.LoggingTensorHook([], every_n_iter=0), ValueError, "invalid every_n_iter=0."),
+    "an interval to log at below zero": (
+        lambda train, _: train.LoggingTensorHook([], every_n_iter=-10), ValueError, "invalid every_n_iter=-10."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", list(MISTAKES))
+def test_what_is_said(impl: Any, graph: Any, tmp_path: Any, mistake: str) -> None:
+    make, error, text = MISTAKES[mistake]
+    with pytest.raises(error) as raised:
+        make(impl.train, str(tmp_path))
+    assert raised.type is error
+    assert text in str(raised.value)
+
+
+def open_files(folder: Any) -> list[str]:
+    """The files under a folder that this process holds open."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        path = os.path.join("/proc/self/fd", number)
+        target = os.readlink(path) if os.path.lexists(path) else ""
+        if target.startswith(str(folder)):
+            found.append(target)
+    return found
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files are listed on Linux alone")
+@pytest.mark.parametrize("mistake", list(MISTAKES))
+def test_nothing_is_left_behind(graph: Any, tmp_path: Any, mistake: str) -> None:
+    """No thread, no open file, no directory that wasn't there."""
+    make, error, _ = MISTAKES[mistake]
+    threads = set(threading.enumerate())
+    with pytest.raises(error):
+        make(train, str(tmp_path))
+    assert set(threading.enumerate()) <= threads
+    assert open_files(tmp_path) == []
+    assert [name for name in os.listdir(tmp_path) if os.path.isdir(tmp_path / name)] == []
+
+
+# Intervals that TensorFlow takes, and then triggers on every step or never.
+
+INTERVALS = [
+    ("SecondOrStepTimer", (), "every_steps"),
+    ("SecondOrStepTimer", (), "every_secs"),
+    ("CheckpointSaverHook", ("folder",), "save_steps"),
+    ("CheckpointSaverHook", ("folder",), "save_secs"),
+    ("StepCounterHook", (None,), "every_n_secs"),
+    ("StepCounterHook", (), "every_n_steps"),
+    ("SummarySaverHook", (), "save_steps"),
+    ("SummarySaverHook", (), "save_secs"),
+    ("ProfilerHook", (), "save_steps"),
+    ("ProfilerHook", (), "save_secs"),
+    ("LoggingTensorHook", ([],), "every_n_secs"),
+]
+
+
+@pytest.mark.parametrize("value", [0, -1, -0.5])
+@pytest.mark.parametrize(("name", "first", "argument"), INTERVALS, ids=[f"{n}-{a}" for n, _, a in INTERVALS])
+def test_intervals_that_are_not_positive(
+    graph: Any, tmp_path: Any, name: str, first: Any, argument: str, value: float
+) -> None:
+    more: dict[str, Any] = {argument: value}
+    if name == "SummarySaverHook":
+        more["summary_op"] = tf.constant("")
+    if name == "ProfilerHook":
+        more["output_dir"] = str(tmp_path / "new")
+    threads = set(threading.enumerate())
+    with pytest.raises(ValueError) as raised:
+        getattr(train, name)(*[str(tmp_path) if part == "folder" else part for part in first], **more)
+    text = str(raised.value)
+    assert argument in text
+    assert str(value) in text
+    assert "positive" in text or "greater than" in text
+    assert set(threading.enumerate()) <= threads
+    assert os.listdir(tmp_path) == []
+
+
+def test_training_session_takes_them_for_off(graph: Any, tmp_path: Any) -> None:
+    """As TensorFlow does: there they mean that the hook isn't wanted."""
+    global_step()
+    with train.MonitoredTrainingSession(
+        checkpoint_dir=str(tmp_path), save_checkpoint_secs=0, save_summaries_steps=-1, log_step_count_steps=0
+    ):
+        pass
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("executor", ["fast", "", None, 3])
+def test_an_executor_that_is_none(graph: Any, executor: Any) -> None:
+    for make in (
+        lambda: train.MonitoredTrainingSession(executor=executor),
+        lambda: train.MonitoredSession(train.ChiefSessionCreator(executor=executor)),
+    ):
+        with pytest.raises((ValueError, TypeError)) as raised:
+            make()
+        assert "executor" in str(raised.value)
+        assert repr(executor) in str(raised.value)
+        if isinstance(executor, str):
+            assert "thread_pool" in str(raised.value)  # One of those that there are.

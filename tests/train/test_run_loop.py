@@ -1,0 +1,339 @@
+"""run_loop, and what else is public on fastsup's sessions alone: request_stop, raw_session, run_without_hooks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import fastsup
+from fastsup import train
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture(params=["MonitoredSession", "SingularMonitoredSession"])
+def open_session(request: pytest.FixtureRequest) -> Any:
+    return getattr(train, request.param)
+
+
+@pytest.fixture
+def step(graph: Any, counting_step: Any) -> Any:
+    return counting_step()
+
+
+def by_hand(session: Any, fetches: Any, steps: int | None = None, feed_fn: Callable[[], Any] | None = None) -> Any:
+    """The loop that run_loop is."""
+    result, ran = None, 0
+    while not session.should_stop() and (steps is None or ran < steps):
+        result = session.run(fetches, feed_fn() if feed_fn else None)
+        ran += 1
+    return result
+
+
+LOOPS = {"run_loop": lambda session, *args, **kwargs: session.run_loop(*args, **kwargs), "by hand": by_hand}
+
+
+@pytest.fixture(params=list(LOOPS))
+def loop(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """run_loop, and the same written by hand: what holds for one holds for the other."""
+    return LOOPS[request.param]
+
+
+# run_loop.
+
+
+def test_runs_until_a_hook_stops_it(open_session: Any, step: Any, loop: Any) -> None:
+    with open_session(hooks=[train.StopAtStepHook(last_step=7)]) as session:
+        assert loop(session, [step.read, step.op]) == [6, None]
+        assert session.should_stop()
+        assert loop(session, step.op) is None
+        assert session.raw_session().run(step.global_step) == 7
+
+
+def test_runs_a_number_of_steps(open_session: Any, step: Any, loop: Any) -> None:
+    with open_session() as session:
+        assert loop(session, step.read, steps=0) is None
+        assert loop(session, {"step": [step.read, step.op]}, steps=3) == {"step": [2, None]}
+        assert loop(session, step.op, steps=2) is None
+        assert loop(session, step.read, 1) == 5
+        assert not session.should_stop()
+        assert loop(session, step.op, steps=np.int64(2)) is None
+        assert session.run(step.global_step) == 7
+
+
+def test_a_stop_comes_before_the_number_of_steps(open_session: Any, step: Any, loop: Any) -> None:
+    with open_session(hooks=[train.StopAtStepHook(last_step=3)]) as session:
+        assert loop(session, [step.read, step.op], steps=100) == [2, None]
+
+
+def test_feed_fn_is_called_once_a_step(open_session: Any, graph: Any, loop: Any) -> None:
+    x = v1.placeholder_with_default(-1.0, [])
+    calls = []
+
+    def feed_fn() -> Any:
+        calls.append(len(calls))
+        return {x: float(calls[-1])} if len(calls) < 4 else None
+
+    with open_session() as session:
+        assert loop(session, x, 3, feed_fn) == 2.0
+        assert calls == [0, 1, 2]
+        assert loop(session, x, steps=1, feed_fn=feed_fn) == -1.0
+
+
+def test_feeds_of_hooks_are_joined(open_session: Any, graph: Any, loop: Any) -> None:
+    x, y = v1.placeholder(tf.float32, []), v1.placeholder(tf.float32, [])
+    with open_session(hooks=[train.FeedFnHook(lambda: {y: 10.0})]) as session:
+        assert loop(session, [x, y], 2, lambda: {x: 1.0}) == [1.0, 10.0]
+        with pytest.raises(RuntimeError, match="Same tensor is fed by a SessionRunHook and user"):
+            loop(session, x, 1, lambda: {x: 1.0, y: 1.0})
+
+
+def test_hooks_fire_as_in_a_loop_by_hand(step: Any, tmp_path: Any, events: Any, files: Any, trace: Any) -> None:
+    seen = []
+    v1.summary.scalar("loss", 1.0)
+    for name, run in LOOPS.items():
+        folder, log = tmp_path / name, type(trace)()
+        saver = train.CheckpointSaverHook(str(folder), save_steps=4, listeners=[log.listener("l")])
+        hooks = [saver, log.hook("a"), train.StopAtStepHook(last_step=10)]
+        with train.MonitoredTrainingSession(
+            checkpoint_dir=str(folder), hooks=hooks, save_checkpoint_secs=None, save_summaries_steps=3,
+            log_step_count_steps=2,
+        ) as session:  # fmt: skip
+            run(session, step.op)
+        seen.append((list(log), events(folder), files(folder)))
+    assert seen[0] == seen[1]
+    assert "l.after_save:8" in seen[0][0]
+
+
+def test_end_of_input_comes_out(open_session: Any, graph: Any, loop: Any, trace: Any) -> None:
+    element = v1.data.make_one_shot_iterator(tf.data.Dataset.range(3)).get_next()
+    seen = []
+    hook = trace.hook("a", before_run=lambda *_: train.SessionRunArgs(element),
+                      after_run=lambda _, __, values: seen.append(int(values.results)))  # fmt: skip
+    with open_session(hooks=[hook]) as session:
+        with pytest.raises(tf.errors.OutOfRangeError):
+            loop(session, element)
+        assert not session.should_stop()
+    assert seen == [0, 1, 2]
+    assert trace[-2:] == ["a.before_run", "a.end"]
+
+
+def test_an_error_comes_out(open_session: Any, step: Any, loop: Any, trace: Any) -> None:
+    def fail(number: int, *_: Any) -> None:
+        if number == 2:
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        with open_session(hooks=[trace.hook("a", after_run=fail)]) as session:
+            loop(session, step.op)
+    assert trace.count("a.after_run") == 3
+    assert "a.end" not in trace
+
+
+def test_recovers(step: Any, loop: Any, trace: Any) -> None:
+    def fail(number: int, *_: Any) -> None:
+        if number == 2:
+            raise tf.errors.AbortedError(None, None, "away")
+
+    with train.MonitoredSession(hooks=[trace.hook("a", before_run=fail)]) as session:
+        loop(session, step.op, steps=4)
+        assert session.run(step.global_step) == 2  # Of the new session.
+    assert trace.count("a.after_create_session") == 2
+    assert trace.count("a.after_run") == 5
+
+
+def test_a_closed_session_runs_nothing(open_session: Any, step: Any, loop: Any) -> None:
+    session = open_session()
+    session.close()
+    assert loop(session, step.op) is None
+
+
+def test_a_threads_stop_ends_it(step: Any, loop: Any, trace: Any) -> None:
+    hook = trace.hook("a")
+    with train.MonitoredSession(hooks=[hook]) as session:
+        coord = hook.arguments["after_create_session"][0][1]
+        timer = threading.Timer(0.05, coord.request_stop)
+        timer.start()
+        loop(session, step.op)
+        timer.join()
+    assert trace[-1] == "a.end"
+
+
+def test_a_subclass_that_overrides_run(step: Any, trace: Any) -> None:
+    class Mine(train.MonitoredSession):
+        def run(self, *args: Any, **kwargs: Any) -> Any:
+            trace.append("run")
+            return super().run(*args, **kwargs)
+
+        def should_stop(self) -> bool:
+            return len(trace) == 3 or super().should_stop()
+
+    with Mine() as session:
+        session.run_loop(step.op)
+    assert trace == ["run"] * 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"steps": -1}, ValueError, "steps must not be negative, got -1"),
+        ({"steps": 1.5}, TypeError, "steps must be an integer or None, got 1.5"),
+        ({"steps": "3"}, TypeError, "steps must be an integer or None, got '3'"),
+        ({"feed_fn": {}}, TypeError, "feed_fn must be callable or None, got {}"),
+    ],
+)
+def test_wrong_arguments(step: Any, arguments: Any, error: Any, text: str) -> None:
+    with train.MonitoredSession() as session:
+        with pytest.raises(error) as raised:
+            session.run_loop(step.op, **arguments)
+        assert text in str(raised.value)
+        assert session.run(step.global_step) == 0
+
+
+@pytest.mark.parametrize("with_feeds", [False, True])
+def test_interrupt_gets_through(open_session: Any, step: Any, trace: Any, with_feeds: bool) -> None:
+    """Ctrl-C ends a loop that would run for ever, at once, as it ends one that is written in Python."""
+    session = open_session(hooks=[train.StopAtStepHook(last_step=10**9)])
+    killer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    killer.start()
+    with pytest.raises(KeyboardInterrupt):
+        session.run_loop(step.op, feed_fn=dict if with_feeds else None)
+    killer.join()
+    before = session.raw_session().run(step.global_step)
+    assert before > 0
+    session.run_loop(step.op, steps=5)  # And the session is still good for something.
+    assert session.raw_session().run(step.global_step) == before + 5
+    session.close()
+
+
+def test_a_signal_handler_runs_meanwhile(step: Any) -> None:
+    with train.MonitoredSession() as session:
+        previous = signal.signal(signal.SIGUSR1, lambda *_: session.request_stop())
+        try:
+            killer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1))
+            killer.start()
+            session.run_loop(step.op)
+            killer.join()
+        finally:
+            signal.signal(signal.SIGUSR1, previous)
+        assert session.should_stop()
+
+
+# request_stop and raw_session.
+
+
+def test_request_stop(open_session: Any, step: Any, trace: Any) -> None:
+    with open_session(hooks=[trace.hook("a")]) as session:
+        session.run(step.op)
+        assert not session.should_stop()
+        session.request_stop()
+        assert session.should_stop()
+        with pytest.raises(RuntimeError, match="Run called even after should_stop requested"):
+            session.run(step.op)
+    assert trace[-1] == "a.end"
+    session.request_stop()  # Of no consequence once it is closed.
+
+
+@pytest.mark.parametrize("kind", ["WrappedSession", "HookedSession", "CoordinatedSession", "RecoverableSession"])
+def test_wrapped_sessions_have_them(step: Any, kind: str) -> None:
+    raw = fastsup.Session()
+    raw.run(v1.global_variables_initializer())
+    inner = train.HookedSession(raw, [])
+    outer = {
+        "WrappedSession": lambda: train.WrappedSession(inner),
+        "HookedSession": lambda: inner,
+        "CoordinatedSession": lambda: train.CoordinatedSession(inner, v1.train.Coordinator()),
+        "RecoverableSession": lambda: train.RecoverableSession(
+            type("Creator", (), {"create_session": lambda self: inner})()
+        ),
+    }[kind]()
+    assert outer.raw_session() is raw
+    assert outer.run_without_hooks(step.global_step) == 0
+    outer.request_stop()
+    assert outer.should_stop()
+    outer.close()
+
+
+def test_raw_session(open_session: Any, step: Any, trace: Any) -> None:
+    hook = trace.hook("a")
+    with open_session(hooks=[hook]) as session:
+        raw = session.raw_session()
+        assert isinstance(raw, fastsup.Session)
+        assert isinstance(raw, v1.Session)
+        assert raw is hook.arguments["after_create_session"][0][0]
+    assert session.raw_session() is None
+
+
+# run_without_hooks.
+
+
+def test_no_hook_sees_it(open_session: Any, graph: Any, trace: Any) -> None:
+    x = v1.placeholder_with_default(1.0, [])
+    with open_session(hooks=[trace.hook("a")]) as session:
+        assert session.run_without_hooks(x) == 1.0
+        assert session.run_without_hooks([x], {x: 2.0}) == [2.0]
+        assert session.run_without_hooks({"x": x}, feed_dict={x: 3.0}) == {"x": 3.0}
+        assert trace == ["a.begin", "a.after_create_session"]
+
+
+def test_hooks_know_what_happened_without_them(step: Any, trace: Any, tmp_path: Any) -> None:
+    saver = train.CheckpointSaverHook(str(tmp_path), save_steps=4, listeners=[trace.listener("l")])
+    with train.MonitoredSession(hooks=[saver, train.StopAtStepHook(last_step=9)]) as session:
+        while not session.should_stop():
+            session.run_without_hooks(step.op)
+            session.run(step.op)
+        assert session.raw_session().run(step.global_step) == 10
+    assert [entry for entry in trace if "after_save" in entry] == [f"l.after_save:{n}" for n in (0, 4, 8, 10)]
+
+
+def test_runs_after_a_stop_was_asked_for(open_session: Any, step: Any) -> None:
+    """For a last look at the model: a stop is for the hooked steps."""
+    with open_session() as session:
+        session.request_stop()
+        assert session.run_without_hooks(step.global_step) == 0
+
+
+class Once:
+    """A session whose first run is aborted. Of no known kind, so that nothing but its run can be used."""
+
+    def __init__(self, session: Any) -> None:
+        self._session, self.graph, self.runs = session, session.graph, 0
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        self.runs += 1
+        if self.runs == 1:
+            raise tf.errors.AbortedError(None, None, "away")
+        return self._session.run(*args, **kwargs)
+
+    def close(self) -> None:
+        pass
+
+
+def test_it_recovers(graph: Any, trace: Any) -> None:
+    x = tf.constant(1.0)
+    made = [Once(v1.Session()), v1.Session()]
+
+    class Creator(train.SessionCreator):
+        def create_session(self) -> Any:
+            return made.pop(0)
+
+    with train.MonitoredSession(Creator(), [trace.hook("a")]) as session:
+        assert session.run_without_hooks(x) == 1.0
+        assert made == []
+    assert trace == ["a.begin", "a.after_create_session", "a.after_create_session", "a.end"]
+
+
+def test_it_raises_what_run_raises(open_session: Any, graph: Any) -> None:
+    x = v1.placeholder(tf.float32, [], name="x")
+    with open_session() as session:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="You must feed a value for placeholder tensor 'x'"):
+            session.run_without_hooks(x)
+        with pytest.raises(TypeError, match="None has invalid type"):
+            session.run_without_hooks([None])
