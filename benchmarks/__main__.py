@@ -1,8 +1,10 @@
-"""Measures the cases and prints one table.
+"""Measures the cases and prints one table. To be run in the root of the repository.
 
-python -m benchmarks                          # all cases: two to three minutes on an idle machine
-python -m benchmarks --case sgd --rounds 20   # one case, thoroughly
-python -m benchmarks --memory                 # whether memory grows: some minutes
+    python -m benchmarks                          # all cases: three minutes
+    python -m benchmarks --case sgd --rounds 20   # one case, thoroughly
+    python -m benchmarks --memory                 # whether memory grows: ten minutes
+
+What disturbs the machine meanwhile, disturbs all contenders; still, let it idle.
 """
 
 from __future__ import annotations
@@ -45,6 +47,8 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.memory and options.case:
         parser.error("argument --memory: not with --case")
+    if options.json and not options.json.resolve().parent.is_dir():
+        parser.error(f"argument --json: there is no folder {options.json.resolve().parent}")
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     return options
 

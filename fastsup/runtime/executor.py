@@ -34,6 +34,11 @@ _BLOCKING_PREFIXES = ("Collective", "Nccl", "_Host", "_Send", "_Recv", "Send", "
 _WAITING_PREFIXES = ("QueueDequeue", "QueueEnqueue", "Barrier", "ConditionalAccumulator", "AccumulatorTake",
                      "SparseAccumulatorTake", "ResourceAccumulatorTake", "Stage", "MapStage", "OrderedMapStage",
                      "ReaderRead")  # fmt: skip
+# Operations that run functions of the graph.
+FUNCTION_CALLS = frozenset(
+    {"If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile", "For", "PartitionedCall",
+     "StatefulPartitionedCall", "RemoteCall", "SymbolicGradient"}
+)  # fmt: skip
 # Low-level control flow, which the single-threaded executor refuses.
 _LOW_LEVEL_CONTROL_FLOW = frozenset(
     f"{prefix}{name}" for prefix in ("", "Ref") for name in ("Switch", "Merge", "Enter", "Exit", "NextIteration")
@@ -184,9 +189,14 @@ def operations_behind(elements: Iterable[Any]) -> set[ops.Operation]:
     return found
 
 
-def may_run_inline(elements: Iterable[Any]) -> bool:
-    """Whether no operation that computing these elements may run blocks its thread."""
-    return not any(op.type in _BLOCKING or op.type.startswith(_BLOCKING_PREFIXES) for op in operations_behind(elements))
+def may_run_inline(operations: Iterable[ops.Operation]) -> bool:
+    """Whether none of these operations blocks its thread."""
+    return not any(op.type in _BLOCKING or op.type.startswith(_BLOCKING_PREFIXES) for op in operations)
+
+
+def calls_functions(operations: Iterable[ops.Operation]) -> bool:
+    """Whether one of these operations runs a function of the graph."""
+    return any(op.type in FUNCTION_CALLS for op in operations)
 
 
 class Trial:

@@ -11,6 +11,7 @@ from typing import Any
 
 from tensorflow.python.framework import dtypes, ops, tensor_util
 
+from fastsup.runtime.executor import FUNCTION_CALLS
 from fastsup.runtime.plan import Plan
 
 UNKNOWN = -1
@@ -26,10 +27,6 @@ _PASSES_ON = frozenset(
      "RefExit", "NextIteration", "RefNextIteration"}
 )  # fmt: skip
 _ADDS = frozenset({"AssignAdd", "AssignAddVariableOp"})
-_CALLS = frozenset(
-    {"If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile", "PartitionedCall",
-     "StatefulPartitionedCall", "SymbolicGradient"}
-)  # fmt: skip
 # Operations that keep the handle and use it later, beside the runs: what they do belongs to no run.
 _DIRECT_WRITERS = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter", "Apply", "SparseApply",
                    "Scatter", "CountUpTo", "ResourceCountUpTo", "DestroyResourceOp", "StridedSliceAssign",
@@ -88,7 +85,7 @@ class GlobalStepWrites:
                     waiting.extend(out for out in op.outputs if out.dtype == dtypes.resource or out.dtype._is_ref_dtype)
                 elif op.type in _READS or not _takes_reference(op, tensor):
                     pass
-                elif op.type in _CALLS:
+                elif op.type in FUNCTION_CALLS:
                     if any(self._function_writes(name, set()) for name in _called(op)):
                         writers.append(op)
                 elif op.type.startswith(_DIRECT_WRITERS):
@@ -131,7 +128,7 @@ class GlobalStepWrites:
         for node in function.node_def:
             if node.op in _READS or node.op in _PASSES_ON:
                 continue
-            if node.op in _CALLS:
+            if node.op in FUNCTION_CALLS:
                 if any(self._function_writes(called, seen) for called in _functions_in(node.attr)):
                     return True
             elif self._graph._get_op_def(node.op).is_stateful:

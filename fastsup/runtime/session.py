@@ -14,8 +14,17 @@ from tensorflow.python.training import training_util
 
 from fastsup.runtime.elements import structure_of
 from fastsup.runtime.errors import with_operation
-from fastsup.runtime.executor import CALLING_THREAD, SINGLE_THREADED, Trial, check_executor, config_for, may_run_inline
-from fastsup.runtime.plan import CompiledCallable, Plan
+from fastsup.runtime.executor import (
+    CALLING_THREAD,
+    SINGLE_THREADED,
+    Trial,
+    calls_functions,
+    check_executor,
+    config_for,
+    may_run_inline,
+    operations_behind,
+)
+from fastsup.runtime.plan import CompiledCallable, Liveness, Plan
 from fastsup.runtime.runner import SessionRunner
 
 __all__ = ["Session"]
@@ -23,6 +32,13 @@ __all__ = ["Session"]
 
 def _raise(error: BaseException) -> None:
     raise error
+
+
+def _compile(session_handle: Any, liveness: Liveness, options: Any, kept: list[Any] | None) -> CompiledCallable:
+    callable_ = CompiledCallable(session_handle, liveness, options)
+    if kept is not None:
+        kept.append(callable_)
+    return callable_
 
 
 class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
@@ -65,6 +81,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         self._device_count: int | None = None
         self._cheaper_reads: dict[str, str] = {}
         self._trace_warned = False
+        self._kept_callables: list[CompiledCallable] = []
 
     @property
     def executor(self) -> str:
@@ -79,6 +96,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         """
         if self.liveness is not None and self.liveness.open:
             self._drop_plans()
+            self._kept_callables = []
             self.liveness.open = False
         super().close()
 
@@ -132,14 +150,18 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         executor = self.executor
         if executor == "inline":
             options.run_options.inter_op_thread_pool = CALLING_THREAD
+        operations = operations_behind(elements)
+        # Kernels that run functions know them by the address of the callable's function library, for as long as the
+        # session lives. A callable that was released would leave the address to the next one, and its functions.
+        kept = self._kept_callables if calls_functions(operations) else None
         trial = None
         try:
             self._extend_graph()
-            callable_ = CompiledCallable(self._session, self.liveness, options)
-            if executor == "auto" and self._has_one_device() and may_run_inline(elements):
+            callable_ = _compile(self._session, self.liveness, options, kept)
+            if executor == "auto" and self._has_one_device() and may_run_inline(operations):
                 options.run_options.inter_op_thread_pool = CALLING_THREAD
                 # Without a reference to this session, which would keep itself alive by it.
-                trial = Trial(callable_, partial(CompiledCallable, self._session, self.liveness, options))
+                trial = Trial(callable_, partial(_compile, self._session, self.liveness, options, kept))
         except Exception:
             return None
         return Plan(structure, feeds, elements, (*leaves, *feed_keys), callable_, trial)

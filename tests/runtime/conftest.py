@@ -93,8 +93,8 @@ class Notes(list):
                 result = function(*args, **kwargs)
                 described = None
             except Exception as error:
-                result = error
                 described = describe_error(error)
+                result = error.with_traceback(None)  # Its frames would keep sessions alive.
         described = described or describe(result)
         self.append((described, [(warning.category.__name__, str(warning.message)) for warning in warned]))
         return result
@@ -189,3 +189,13 @@ def alike(subject: Any, both: Any) -> Callable[[Program], Notes]:
         return expected
 
     return run
+
+
+@pytest.fixture
+def expansions() -> Any:
+    """TensorFlow's list of the types that a program may fetch and feed; as it was before, after the test."""
+    from tensorflow.python.client import session
+
+    before = list(session._REGISTERED_EXPANSIONS)
+    yield session._REGISTERED_EXPANSIONS
+    session._REGISTERED_EXPANSIONS[:] = before

@@ -188,23 +188,6 @@ def test_callable_keeps_its_session(impl: Any, graph: tf.Graph) -> None:
     assert [function() for function in functions] == [1.5, {"v": 1.5}, [1.5]]
 
 
-def test_callable_results_are_not_shared(alike: Any) -> None:
-    def program(new_session: Any, attempt: Any) -> None:
-        constant = tf.constant([1.0, 2.0])
-        variable = tf1.get_variable("v", initializer=[4.0, 5.0], use_resource=True)
-        with new_session() as session:
-            session.run(variable.initializer)
-            for function in (session.make_callable([constant, [variable]]), session.make_callable(variable)):
-                for _ in range(3):
-                    result = attempt(function)
-                    (result if isinstance(result, np.ndarray) else result[1][0]).fill(-1.0)
-                    if isinstance(result, list):
-                        result[0].fill(-1.0)
-                        result[1].clear()
-
-    assert not any(alike(program).errors)
-
-
 def test_partial_run(alike: Any) -> None:
     def program(new_session: Any, attempt: Any) -> None:
         a, b, c = (tf1.placeholder(tf.float32, [], name=name) for name in "abc")

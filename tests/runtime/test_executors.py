@@ -111,7 +111,7 @@ def arrays() -> Step:
     array = tf.TensorArray(tf.float32, size=0, dynamic_size=True, clear_after_read=False).unstack(x)
     y = array.write(array.size(), 7.0).stack()
     gradient = tf.gradients(tf.reduce_sum(y * y), x)
-    return lambda i: ((y, gradient), {x: np.arange(i % 4, dtype=np.float32)})
+    return lambda i: ((y, gradient), {x: np.arange(i % 4 + 1, dtype=np.float32)})
 
 
 GRAPHS = [

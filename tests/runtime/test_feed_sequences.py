@@ -6,7 +6,6 @@ import collections
 from typing import Any
 
 import numpy as np
-import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -172,24 +171,16 @@ def test_queues_keep_what_was_fed(alike: Any) -> None:
     assert not any(alike(program).errors)
 
 
-@pytest.fixture
-def _expansions() -> Any:
-    before = list(session_module._REGISTERED_EXPANSIONS)
-    yield
-    session_module._REGISTERED_EXPANSIONS[:] = before
-
-
 class Halves:
     def __init__(self, left: tf.Tensor, right: tf.Tensor) -> None:
         self.left, self.right = left, right
 
 
-@pytest.mark.usefixtures("_expansions")
-def test_conversions_of_the_program(alike: Any) -> None:
-    before = list(session_module._REGISTERED_EXPANSIONS)
+def test_conversions_of_the_program(alike: Any, expansions: list[Any]) -> None:
+    before = list(expansions)
 
     def program(new_session: Any, attempt: Any) -> None:
-        session_module._REGISTERED_EXPANSIONS[:] = before
+        expansions[:] = before
         halves = Halves(*(tf1.placeholder(tf.float32, name=name) for name in ("left", "right")))
         whole = halves.left - halves.right
         with new_session() as session:

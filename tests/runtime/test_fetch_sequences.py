@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 from typing import Any
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
@@ -123,72 +122,6 @@ def test_keys_that_are_equal_but_not_the_same(alike: Any) -> None:
     assert len({str(noted) for noted in notes}) == len(notes), "each of these results is different from the others"
 
 
-def test_results_are_not_shared(alike: Any) -> None:
-    """What a program does to one result doesn't show in the next."""
-
-    def program(new_session: Any, attempt: Any) -> None:
-        constant = tf.constant([1.0, 2.0, 3.0])
-        variable = tf1.get_variable("v", initializer=[4.0, 5.0], use_resource=True)
-        reference = tf1.get_variable("r", initializer=[6.0, 7.0], use_resource=False)
-        strings = tf.constant(["a", "b"])
-        fetches = {"list": [constant, [variable]], "dict": {"reference": reference}, "strings": strings}
-        with new_session() as session:
-            session.run(tf1.global_variables_initializer())
-            for _ in range(3):
-                result = attempt(session.run, fetches)
-                for array in (result["list"][0], result["list"][1][0], result["dict"]["reference"]):
-                    array.fill(-1.0)
-                result["strings"][:] = b"changed"
-                result["list"][1].append("more")
-                result["list"].clear()
-                result["dict"]["new"] = 1
-                del result["list"]
-            for single in (constant, variable, reference, strings) * 2:
-                array = attempt(session.run, single)
-                array[:] = array[::-1].copy()
-
-    assert not any(alike(program).errors)
-
-
-@pytest.mark.parametrize("use_resource", [True, False])
-def test_results_stay_as_they_were(alike: Any, use_resource: bool) -> None:
-    """A value is of the run that fetched it: later steps, which change the variable in place, don't reach it."""
-
-    def program(new_session: Any, attempt: Any) -> None:
-        variable = tf1.get_variable("v", initializer=[1.0, 2.0, 3.0], use_resource=use_resource)
-        fetches = {"variable": variable, "read": [variable.value()], "again": variable.read_value()}
-        updates = [
-            variable.assign_add([1.0, 1.0, 1.0]),
-            variable.assign([7.0, 8.0, 9.0]),
-            tf1.scatter_add(variable, [1], [10.0]),
-            tf1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(variable**2)),
-        ]
-        with new_session() as session:
-            session.run(variable.initializer)
-            results = []
-            for update in [*updates, *updates]:
-                results.append(session.run(fetches))
-                results.append(session.run(variable))
-                session.run(update)
-            attempt(lambda: results)
-
-    assert alike(program).errors == [""]
-
-
-def test_values_outlive_the_session(alike: Any) -> None:
-    def program(new_session: Any, attempt: Any) -> None:
-        constant = tf.constant(np.arange(1000.0))
-        variable = tf1.get_variable("v", initializer=np.arange(1000.0))
-        with new_session() as session:
-            session.run(variable.initializer)
-            values = [session.run([constant, variable, variable + constant]) for _ in range(3)]
-            session.run(variable.assign(tf.zeros([1000], tf.float64)))
-        del session
-        attempt(lambda: values)
-
-    alike(program)
-
-
 def test_short_lived_elements(impl: Any, graph: tf.Graph) -> None:
     """An address is used again once its object is gone: a plan must not be taken for that of the object before."""
     first = [tf.constant([[0, i]], tf.int64) for i in range(3)]
@@ -225,20 +158,12 @@ class DoubledTwice(Doubled):
     pass
 
 
-@pytest.fixture
-def _expansions() -> Any:
-    before = list(session_module._REGISTERED_EXPANSIONS)
-    yield
-    session_module._REGISTERED_EXPANSIONS[:] = before
-
-
-@pytest.mark.usefixtures("_expansions")
-def test_conversions_of_the_program(alike: Any) -> None:
+def test_conversions_of_the_program(alike: Any, expansions: list[Any]) -> None:
     """Types get their conversion while sessions that have refused them are open."""
-    before = list(session_module._REGISTERED_EXPANSIONS)
+    before = list(expansions)
 
     def program(new_session: Any, attempt: Any) -> None:
-        session_module._REGISTERED_EXPANSIONS[:] = before
+        expansions[:] = before
         (a,) = constants(1)
         doubled, twice = Doubled(a), DoubledTwice(a)
         sparse = tf.SparseTensor([[0]], [1.5], [3])
@@ -262,18 +187,17 @@ def test_conversions_of_the_program(alike: Any) -> None:
     assert alike(program).errors == ["", "TypeError"] + [""] * 15
 
 
-@pytest.mark.usefixtures("_expansions")
-def test_conversion_of_a_type_that_had_another(alike: Any) -> None:
+def test_conversion_of_a_type_that_had_another(alike: Any, expansions: list[Any]) -> None:
     """The newest registration wins, also over plans made before it."""
-    before = list(session_module._REGISTERED_EXPANSIONS)
+    before = list(expansions)
 
     def program(new_session: Any, attempt: Any) -> None:
-        session_module._REGISTERED_EXPANSIONS[:] = before
+        expansions[:] = before
         sparse = tf.SparseTensor([[0]], [1.5], [3])
         with new_session() as session:
             for _ in range(3):
                 attempt(session.run, [sparse])
-            session_module._REGISTERED_EXPANSIONS.insert(
+            expansions.insert(
                 0, (tf.SparseTensor, lambda fetch: ([fetch.values], lambda values: values[0] * 10), None, None)
             )
             for _ in range(3):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import textwrap
@@ -60,15 +61,15 @@ def test_bounded(both: Any, graph: tf.Graph) -> None:
     """Thousands of combinations, and the result is right each time, also when its plan has gone and come again."""
     parts = [tf.constant(i) for i in range(50)]
     with both.fastsup.Session(max_plans=32) as session:
-        for first in (*range(0, 50, 2), 0, 2):
+        for first in (*range(0, 36, 2), 0, 2):
             for second in range(50):
                 assert session.run([parts[first], parts[second]]) == [first, second]
                 assert session.run({"x": parts[second]}) == {"x": second}
                 assert session.plan_cache_info().currsize <= 32
         info = session.plan_cache_info()
         assert (info.currsize, info.maxsize) == (32, 32)
-        assert info.misses + info.hits == 27 * 50 * 2
-        assert info.misses > 2000
+        assert info.misses + info.hits == 20 * 50 * 2
+        assert info.misses > 1500
 
 
 def test_least_recently_used_goes_first(both: Any, graph: tf.Graph) -> None:
@@ -209,8 +210,14 @@ def test_callables_are_released(both: Any) -> None:
     assert made == released > 500
 
 
+def in_use(watched: list[Any]) -> list[int]:
+    """Memory blocks, and references to each of some objects, once the garbage is collected."""
+    gc.collect()
+    return [sys.getallocatedblocks(), *(sys.getrefcount(one) for one in watched)]
+
+
 @pytest.mark.parametrize("executor", ["auto", "thread_pool", "inline"])
-def test_runs_leave_no_references(both: Any, graph: tf.Graph, executor: str) -> None:
+def test_runs_leave_nothing(both: Any, graph: tf.Graph, executor: str) -> None:
     x = tf1.placeholder(tf.float32, [2], name="x")
     y = tf.identity(x * 2.0)
     value, dictionary, nested = np.ones([2], np.float32), {x: np.zeros([2])}, [y, {"y": (y, y.op)}]
@@ -226,18 +233,18 @@ def test_runs_leave_no_references(both: Any, graph: tf.Graph, executor: str) -> 
 
         for _ in range(150):
             run_all()
-        references, blocks = [sys.getrefcount(one) for one in watched], sys.getallocatedblocks()
-        for _ in range(500):
+        before = in_use(watched)
+        for _ in range(1000):
             run_all()
-        assert sys.getallocatedblocks() - blocks < 250
-        found = [sys.getrefcount(one) for one in watched]
-        assert max(abs(after - before) for before, after in zip(references, found, strict=True)) < 100
+        after = in_use(watched)
+    assert max(abs(count - earlier) for earlier, count in zip(before, after, strict=True)) < 100
 
 
-def test_errors_leave_no_references(both: Any, graph: tf.Graph) -> None:
+def test_errors_leave_nothing(both: Any, graph: tf.Graph) -> None:
     x = tf1.placeholder(tf.int32, [], name="x")
     quotient = tf1.div(10, x)
     value = np.zeros([], np.int32)
+    watched = [x, quotient, value, None]
     with both.fastsup.Session() as session:
 
         def fail() -> None:
@@ -246,10 +253,10 @@ def test_errors_leave_no_references(both: Any, graph: tf.Graph) -> None:
             with pytest.raises(ValueError, match="Cannot feed value of shape"):
                 session.run([quotient], {x: [1, 2]})
 
-        for _ in range(20):
+        for _ in range(50):
             fail()
-        references, blocks = [sys.getrefcount(one) for one in (x, quotient, value)], sys.getallocatedblocks()
-        for _ in range(100):
+        before = in_use(watched)
+        for _ in range(300):
             fail()
-        assert sys.getallocatedblocks() - blocks < 100
-        assert [sys.getrefcount(one) for one in (x, quotient, value)] == references
+        after = in_use(watched)
+    assert max(abs(count - earlier) for earlier, count in zip(before, after, strict=True)) < 250
