@@ -5,6 +5,9 @@ from libc.stdint cimport INT64_MAX, int64_t
 
 from fastsup.core.schedule cimport Scheduled, ScheduleTable
 
+# How many steps another thread may have to wait for the interpreter.
+cdef int64_t YIELD_STEPS = 64
+
 
 cdef class LoopHook(Scheduled):
     """Something to do in a `StepLoop`, on the steps on which it says that it is due.
@@ -105,8 +108,11 @@ cdef class Loop:
             self.steps_done = run + 1
             if self.table.is_due(run, self.first_step + run + 1):
                 self.call_due(run, value)
-            # A loop in C otherwise never lets a signal handler run.
+            # A loop in C otherwise never lets a signal handler run, nor, around a step in C, another thread.
             PyErr_CheckSignals()
+            if run % YIELD_STEPS == 0:
+                with nogil:
+                    pass
         for hook in self.table.entries:
             hook.end(self)
         return value

@@ -35,35 +35,24 @@ def values_of(dtype: tf.DType) -> list[Any]:
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
 def test_dtype(alike: Any, dtype: tf.DType) -> None:
-    """Scalars come as NumPy's scalar types, everything else as arrays, empty ones too."""
+    """Scalars come as NumPy's scalar types, everything else as arrays, empty ones too; constants and computed ones."""
 
     def program(new_session: Any, attempt: Any) -> None:
         values = np.array(values_of(dtype), dtype.as_numpy_dtype)
+        square = values.reshape(2, 2)
         whole = tf.constant(values, dtype)
         scalars = [tf.constant(value, dtype) for value in values]
         shaped = [tf.constant(values.reshape(shape), dtype) for shape in ([4, 1], [2, 2], [1, 1, 4])]
         empty = [tf.constant(values[:0].reshape(shape), dtype) for shape in ([0], [0, 3], [2, 0])]
-        with new_session() as session:
-            for _ in range(2):
-                for tensor in (whole, *scalars, *shaped, *empty):
-                    attempt(session.run, tensor)
-                    attempt(session.run, [tensor])
-                attempt(session.run, {"all": [whole, scalars, shaped, empty]})
-
-    assert not any(alike(program).errors)
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
-def test_dtype_through_a_feed(alike: Any, dtype: tf.DType) -> None:
-    """The same, of a computed tensor."""
-
-    def program(new_session: Any, attempt: Any) -> None:
-        values = np.array(values_of(dtype), dtype.as_numpy_dtype)
         x = tf1.placeholder(dtype)
         y = tf.identity(x)
         with new_session() as session:
-            for value in (values, values[0], values.reshape(2, 2), values[:0], values[::2], values.reshape(2, 2).T) * 2:
-                attempt(session.run, [y, {"y": y}], {x: value})
+            for _ in range(2):
+                for tensor in (whole, scalars[0], scalars[3], shaped[1], empty[1]):
+                    attempt(session.run, tensor)
+                attempt(session.run, {"all": [whole, scalars, shaped, empty]})
+                for value in (values, values[0], square, values[:0], values[::2], square.T):
+                    attempt(session.run, [y, {"y": y}], {x: value})
 
     assert not any(alike(program).errors)
 

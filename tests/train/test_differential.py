@@ -302,7 +302,7 @@ class Run:
             what = event.WhichOneof("what")
             detail: Any = None
             if what == "summary":
-                detail = [(value.tag, round(value.simple_value, 4)) for value in event.summary.value]
+                detail = [(value.tag, f"{value.simple_value:.4f}") for value in event.summary.value]
             elif what == "session_log":
                 detail = (event.session_log.status, self.text(event.session_log.checkpoint_path))
             elif what == "tagged_run_metadata":

@@ -1,0 +1,196 @@
+"""The step loop and its hooks, without TensorFlow."""
+
+from __future__ import annotations
+
+import _thread
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from fastsup.core import Hook, StepLoop
+
+
+class Every(Hook):
+    """Due every few steps; notes when it was called, and with what."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+        self.calls: list[Any] = []
+
+    def begin(self, loop: StepLoop) -> None:
+        self.calls.append("begin")
+        self.due_at_step(loop.global_step + self.steps)
+
+    def after_step(self, loop: StepLoop, value: Any) -> None:
+        self.calls.append((loop.global_step, value))
+        self.due_at_step(loop.global_step + self.steps)
+
+    def end(self, loop: StepLoop) -> None:
+        self.calls.append("end")
+
+
+def counter() -> Any:
+    numbers = iter(range(1000))
+    return lambda: next(numbers)
+
+
+def test_calls_each_hook_when_it_is_due() -> None:
+    two, three = Every(2), Every(3)
+    loop = StepLoop(counter(), [two, three], max_steps=7)
+    assert loop.run() == 6
+    assert two.calls == ["begin", (2, 1), (4, 3), (6, 5), "end"]
+    assert three.calls == ["begin", (3, 2), (6, 5), "end"]
+    assert (loop.steps, loop.global_step, loop.hooks) == (7, 7, (two, three))
+
+
+def test_global_step_starts_where_it_is_told_to() -> None:
+    hook = Every(10)
+    loop = StepLoop(counter(), [hook], max_steps=12, initial_step=95)
+    loop.run()
+    assert hook.calls == ["begin", (105, 9), "end"]
+
+
+def test_a_hook_stays_due_until_it_says_otherwise() -> None:
+    class Stays(Hook):
+        calls = 0
+
+        def after_step(self, loop: StepLoop, value: Any) -> None:
+            self.calls += 1
+
+    at_run, always, never = Stays(), Stays(), Stays()
+    at_run.due_at_run(3)
+    always.due_every_run()
+    always.never_due()
+    always.due_every_run()
+    StepLoop(int, [at_run, always, never], max_steps=5).run()
+    assert (at_run.calls, always.calls, never.calls) == (2, 5, 0)
+
+
+def test_a_hook_can_make_another_due() -> None:
+    class Wakes(Hook):
+        def after_step(self, loop: StepLoop, value: Any) -> None:
+            other.due_at_run(4)
+
+    class Sleeps(Hook):
+        woken: int | None = None
+
+        def after_step(self, loop: StepLoop, value: Any) -> None:
+            self.woken = loop.steps
+            self.never_due()
+
+    first, other = Wakes(), Sleeps()
+    first.due_at_run(0)
+    StepLoop(int, [first, other], max_steps=6).run()
+    assert other.woken is not None
+    assert other.woken >= 5
+
+
+def test_due_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "time", lambda: now)
+
+    def step() -> None:
+        nonlocal now
+        now += 1.0
+
+    class EveryFourSeconds(Hook):
+        def begin(self, loop: StepLoop) -> None:
+            self.times: list[float] = []
+            self.due_at_time(now + 4)
+
+        def after_step(self, loop: StepLoop, value: Any) -> None:
+            self.times.append(now)
+            self.due_at_time(now + 4)
+
+    hook = EveryFourSeconds()
+    StepLoop(step, [hook], max_steps=10).run()
+    assert hook.times == [1004.0, 1008.0]
+    assert hook.next_time == 1012.0
+
+
+def test_the_clock_is_read_only_for_hooks_that_wait_for_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = 0
+
+    def read() -> float:
+        nonlocal reads
+        reads += 1
+        return 1000.0
+
+    monkeypatch.setattr(time, "time", read)
+    StepLoop(int, [Every(2)], max_steps=10).run()
+    assert reads == 0
+
+
+def test_stop_requested_by_a_hook() -> None:
+    class Stop(Hook):
+        def after_step(self, loop: StepLoop, value: Any) -> None:
+            loop.request_stop()
+
+    stop = Stop()
+    stop.due_at_run(2)
+    loop = StepLoop(counter(), [stop], max_steps=100)
+    assert loop.run() == 2
+    assert loop.should_stop()
+    assert loop.steps == 3
+
+
+def test_stop_iteration_ends_the_loop_normally() -> None:
+    numbers = iter([1, 2, 3])
+    hook = Every(2)
+    loop = StepLoop(numbers.__next__, [hook])
+    assert loop.run() == 3
+    assert hook.calls == ["begin", (2, 2), "end"]
+
+
+@pytest.mark.parametrize("where", ["step", "begin", "after_step", "end"])
+def test_errors_surface_and_end_is_not_called_after_them(where: str) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError(where)
+
+    hook = Every(1)
+    if where != "step":
+        setattr(hook, where, fail)
+    with pytest.raises(RuntimeError, match=f"^{where}$"):
+        StepLoop(fail if where == "step" else int, [hook], max_steps=2).run()
+    assert "end" not in hook.calls
+
+
+def test_a_signal_gets_through() -> None:
+    """Also to a step function in C, which never lets Python's interpreter look for signals."""
+    timer = threading.Timer(0.2, _thread.interrupt_main)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        StepLoop(int).run()
+    timer.join()
+
+
+def test_no_steps() -> None:
+    hook = Every(1)
+    assert StepLoop(int, [hook], max_steps=0).run() is None
+    assert hook.calls == ["begin", "end"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        (("step",), TypeError, "step must be callable, got 'step'"),
+        ((int, [print]), TypeError, "hooks must be fastsup.core.Hook objects, got <built-in function print>"),
+        ((int, [], -1), ValueError, "max_steps must not be negative, got -1"),
+    ],
+)
+def test_bad_arguments(arguments: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        StepLoop(*arguments)
+
+
+def test_positions_can_be_read() -> None:
+    hook = Hook()
+    assert (hook.next_run, hook.next_step, hook.next_time) == (None, None, None)
+    hook.due_at_run(3)
+    hook.due_at_step(-5)
+    hook.due_at_time(1.5)
+    assert (hook.next_run, hook.next_step, hook.next_time) == (3, -5, 1.5)
+    hook.never_due()
+    assert (hook.next_run, hook.next_step, hook.next_time) == (None, None, None)

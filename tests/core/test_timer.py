@@ -1,0 +1,57 @@
+"""What our timer refuses, and what its TensorFlow-named attributes are: the rest is tested beside TensorFlow's."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastsup.core import SecondOrStepTimer
+
+
+@pytest.mark.parametrize("name", ["every_secs", "every_steps"])
+@pytest.mark.parametrize("value", [0, -1, -0.5, float("nan"), np.int64(0)])
+def test_refuses_intervals_that_are_not_positive(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be positive, got .* Pass a positive number, or None"):
+        SecondOrStepTimer(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["every_secs", "every_steps"])
+@pytest.mark.parametrize("value", ["10", [], object()])
+def test_refuses_intervals_that_are_no_numbers(name: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=f"{name} must be a number, got"):
+        SecondOrStepTimer(**{name: value})
+
+
+def test_steps_far_out_do_not_overflow() -> None:
+    timer = SecondOrStepTimer(every_steps=2**62)
+    timer.update_last_triggered_step(2**62)
+    assert not timer.should_trigger_for_step(2**63 - 1)
+    timer.update_last_triggered_step(-(2**62))
+    assert timer.should_trigger_for_step(0)
+
+
+def test_takes_numpy_steps_and_gives_back_what_it_got() -> None:
+    timer = SecondOrStepTimer(every_steps=np.int32(3))
+    timer.update_last_triggered_step(np.int64(5))
+    assert type(timer.last_triggered_step()) is np.int64
+    assert not timer.should_trigger_for_step(np.int64(7))
+    assert timer.should_trigger_for_step(np.array(8))
+    _, elapsed = timer.update_last_triggered_step(np.int64(9))
+    assert type(elapsed) is np.int64
+    assert elapsed == 4
+
+
+def test_attributes_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    timer = SecondOrStepTimer(every_steps=10)
+    timer._last_triggered_step, timer._last_triggered_time = 100, 50.0
+    assert not timer.should_trigger_for_step(109)
+    timer._every_steps = 5
+    assert timer.should_trigger_for_step(105)
+    timer._every_steps, timer._every_secs = None, 2.0
+    monkeypatch.setattr(time, "time", lambda: 51.9)
+    assert not timer.should_trigger_for_step(105)
+    monkeypatch.setattr(time, "time", lambda: 52.0)
+    assert timer.should_trigger_for_step(105)
