@@ -25,7 +25,7 @@ from benchmarks.programs import sgd, sgd_with_hooks
 STEPS = 10_000_000
 SESSIONS = 1_000
 WARM_UP_STEPS = 200_000
-WARM_UP_SESSIONS = 100
+WARM_UP_SESSIONS = 300
 PAGE = 4096
 
 

@@ -262,18 +262,19 @@ cdef class Dispatch:
         return hook.due.global_step != FS_DUE_NEVER and self.step_moved_unforeseen()
 
     cdef object known_values(self, object hook, object fetches):
-        """What a scheduled hook asks of the run and is known without it: {} or the global step before the run.
+        """What a scheduled hook asks of the run and is known without it, or None.
 
-        Read in the run, the step would be that before or after the increment, as it happens.
+        That is the global step before the run, or a dictionary of it. Read in the run, the step would be that before
+        or after the increment, as it happens.
         """
-        if not self.step_known or id(hook) in self.every_run_ids or not isinstance(hook, ScheduledHook):
-            return {}
+        if not self.step_known or not isinstance(hook, ScheduledHook) or id(hook) in self.every_run_ids:
+            return None
         if fetches is self.step_read:
             return self.count.as_fetched(self.count.value())
         if type(fetches) is dict:
             step = self.count.as_fetched(self.count.value())
-            return {key: step for key, fetch in fetches.items() if fetch is self.step_read}
-        return {}
+            return {key: step for key, fetch in fetches.items() if fetch is self.step_read} or None
+        return None
 
     cdef object late_values(self, object fetches):
         """What a run that is over would have fetched: the global step before it, if that is all that is asked for."""

@@ -24,6 +24,7 @@ from fastsup.train.scheduled cimport ScheduledHook
 cdef object SessionRunArgs = session_run_hook.SessionRunArgs
 cdef object SessionRunContext = session_run_hook.SessionRunContext
 cdef object SessionRunValues = session_run_hook.SessionRunValues
+cdef object new_tuple = tuple.__new__
 cdef object RunOptions = config_pb2.RunOptions
 cdef object RunMetadata = config_pb2.RunMetadata
 cdef object Coordinator = tf_coordinator.Coordinator
@@ -342,36 +343,39 @@ cdef class Hooked(Wrapped):
 
     cdef object run_calling(self, list called, object fetches, object feed_dict, object options, object run_metadata):
         """A run between the callbacks of some hooks, as TensorFlow's protocol for all of them has it."""
-        cdef bint plain = self.dispatch is not None and options is None and run_metadata is None
+        cdef Dispatch dispatch = self.dispatch
+        cdef bint plain = dispatch is not None and options is None and run_metadata is None
         cdef list asked = []
         cdef list requests = [fetches]
         cdef dict results = {}
-        cdef dict known_parts = {}
-        cdef dict hook_feeds = {}
-        cdef set called_ids = {id(hook) for hook in called}
-        context = SessionRunContext(original_args=SessionRunArgs(fetches, feed_dict), session=self._sess)
+        cdef dict hook_feeds = None
+        cdef dict known_parts = None
+        cdef Py_ssize_t i
+        context = SessionRunContext(SessionRunArgs(fetches, feed_dict), self._sess)
         options = options or RunOptions()
         for hook in called:
-            if self.dispatch is not None:
-                self.dispatch.catch_up(hook)
+            if dispatch is not None:
+                dispatch.catch_up(hook)
             request = hook.before_run(context)
             if request is None:
                 continue
             wanted = request.fetches
             if wanted is not None:
-                if plain:
-                    known = self.dispatch.known_values(hook, wanted)
-                    if type(known) is not dict:
-                        results[id(hook)] = known
-                        wanted = None
-                    elif known:
-                        known_parts[id(hook)] = results[id(hook)] = known
-                        wanted = {key: fetch for key, fetch in wanted.items() if key not in known} or None
+                known = dispatch.known_values(hook, wanted) if plain else None
+                if known is not None:
+                    results[id(hook)] = known
+                    wanted = None
+                    if type(known) is dict:
+                        known_parts = known_parts or {}
+                        known_parts[id(hook)] = known
+                        wanted = {key: fetch for key, fetch in request.fetches.items() if key not in known} or None
             if wanted is not None:
                 asked.append(hook)
                 requests.append(wanted)
-            if request.feed_dict:
-                merge_feeds(hook_feeds, request.feed_dict, "Same tensor is fed by two hooks.")
+            feeds = request.feed_dict
+            if feeds:
+                hook_feeds = hook_feeds or {}
+                merge_feeds(hook_feeds, feeds, "Same tensor is fed by two hooks.")
             if request.options:
                 merge_run_options(options, request.options)
                 plain = False
@@ -381,7 +385,7 @@ cdef class Hooked(Wrapped):
             feed_dict = hook_feeds
         run_metadata = run_metadata or RunMetadata()
         if plain:
-            values = self._sess.run(requests, feed_dict)
+            values = self.runner.run(requests, feed_dict)
         else:
             # A session of somebody else's making sees what TensorFlow's would give it.
             fetched = {"caller": fetches}
@@ -391,14 +395,23 @@ cdef class Hooked(Wrapped):
             )
             values = [fetched["caller"]] + [fetched[hook] for hook in asked]
         for i in range(len(asked)):
-            known = known_parts.get(id(asked[i]))
-            results[id(asked[i])] = values[i + 1] if known is None else {**known, **values[i + 1]}
-        if self.dispatch is not None:
-            self.dispatch.run_ended(called)
+            results[id(asked[i])] = values[i + 1]
+        if known_parts is not None:
+            for i in range(len(asked)):
+                if id(asked[i]) in known_parts:
+                    results[id(asked[i])] = {**known_parts[id(asked[i])], **values[i + 1]}
+        if dispatch is not None:
+            dispatch.run_ended(called)
+        i = 0
         for hook in list(self._hooks):
-            if id(hook) in called_ids:
-                hook.after_run(context, SessionRunValues(results.get(id(hook)), options, run_metadata))
-            elif self.dispatch is not None and self.dispatch.wanted_late(hook):
+            # The hooks that are called come in the order of all of them.
+            if i < len(called) and hook is called[i]:
+                i += 1
+                hook.after_run(
+                    context,
+                    new_tuple(SessionRunValues, (results.get(id(hook)), options, run_metadata)),
+                )
+            elif dispatch is not None and dispatch.wanted_late(hook):
                 self.call_late(hook, context, options, run_metadata)
         self._should_stop = self._should_stop or context.stop_requested
         return values[0]

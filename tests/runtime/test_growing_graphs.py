@@ -125,6 +125,23 @@ def test_operation_changed_after_it_ran(alike: Any) -> None:
     alike(program)
 
 
+def test_finished_graph_that_is_opened_again(alike: Any) -> None:
+    def program(new_session: Any, attempt: Any) -> None:
+        graph = tf1.get_default_graph()
+        y = tf.constant(1.5)
+        graph.finalize()
+        with new_session() as session:
+            for i in range(4):
+                attempt(session.run, [y])
+                attempt(tf.constant, i)
+                graph._unsafe_unfinalize()
+                y = y + float(i)
+                attempt(session.run, [y])
+                graph.finalize()
+
+    assert alike(program).errors == ["", "RuntimeError", ""] * 4
+
+
 def test_graph_that_grows_while_others_run(impl: Any, graph: tf.Graph) -> None:
     x = tf1.placeholder(tf.float32, [], name="x")
     y = x * 2.0

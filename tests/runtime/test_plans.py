@@ -105,6 +105,28 @@ def test_one_plan(both: Any, graph: tf.Graph) -> None:
             assert session.plan_cache_info().currsize == 1
 
 
+def test_functions_of_evicted_plans(both: Any, graph: tf.Graph) -> None:
+    """Plans that call functions of the graph come and go; each goes on calling its own."""
+    x = tf1.placeholder(tf.int32, [], name="x")
+    results = []
+    for i in range(12):
+        called = tf.function(lambda n, i=i: n * 100 + i, autograph=False)(x)
+        chosen = tf1.cond(called > 250, lambda called=called: called, lambda called=called, i=i: -called - i)
+        results.append(tf1.while_loop(lambda n: n < 50, lambda n, i=i: [n + 50 + i], [chosen]))
+
+    def expected(n: int, i: int) -> int:
+        n = n * 100 + i if n * 100 + i > 250 else -(n * 100 + i) - i
+        while n < 50:
+            n += 50 + i
+        return n
+
+    with both.fastsup.Session(max_plans=2) as session:
+        for run in range(60):
+            i = run * 7 % 12
+            assert session.run([results[i]], {x: run % 5}) == [expected(run % 5, i)]
+            assert session.run(results[i - 1], {x: run % 5}) == expected(run % 5, (i - 1) % 12)
+
+
 def test_evicted_plans_keep_nothing(both: Any, graph: tf.Graph) -> None:
     """The objects that a plan stood for are freed with it, without the garbage collector."""
     indices, values, shape = tf.constant([[0]], tf.int64), tf.constant([1.5]), tf.constant([3], tf.int64)

@@ -135,12 +135,13 @@ class Run:
         self.step, self.read = step.global_step, step.read
         self.x = v1.placeholder_with_default(1.0, [], name="x")
         weight = v1.get_variable("weight", initializer=0.5)
-        self.weight = tf.identity(weight if v1.resource_variables_enabled() else weight.read_value(), name="seen")
+        # Added to, since a mere read of a reference variable shows what is written later.
+        self.weight = tf.add(weight, 0.0, name="seen")
         self.loss = tf.multiply(self.weight, self.x, name="loss")
         v1.summary.scalar("loss", self.loss)
         self.summary_op = v1.summary.scalar("own", self.weight)
         self.ops = []
-        with tf.control_dependencies([self.read, self.weight]):
+        with tf.control_dependencies([self.read, self.weight, self.loss]):
             for increment in self.program.increments:
                 with tf.control_dependencies([v1.assign_add(weight, 0.25)]):
                     self.ops.append(v1.assign_add(self.step, increment).op if increment else tf.no_op())

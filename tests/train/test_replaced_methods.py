@@ -250,7 +250,7 @@ def test_hooks_that_count_by_another_tensor(impl: Any, graph: Any, trace: Any, t
     """A subclass may set _global_step_tensor to what it likes, and the hook's steps are those."""
     v1.train.get_or_create_global_step()
     mine = v1.get_variable("mine", initializer=tf.constant(0, tf.int64), trainable=False)
-    read = tf.identity(mine if v1.resource_variables_enabled() else mine.read_value())
+    read = mine + 0  # A copy: a mere read of a reference variable shows what is written later.
     with tf.control_dependencies([read]):
         train_op = v1.assign_add(mine, 10).op
 
