@@ -14,6 +14,7 @@ from typing import Any
 
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.framework import ops
+from tensorflow.python.training import training_util
 
 from fastsup.runtime.plan import CompiledCallable
 
@@ -39,6 +40,7 @@ FUNCTION_CALLS = frozenset(
     {"If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile", "For", "PartitionedCall",
      "StatefulPartitionedCall", "RemoteCall", "SymbolicGradient"}
 )  # fmt: skip
+_FUNCTIONAL_CONTROL_FLOW = frozenset({"If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile", "For"})
 # Low-level control flow, which the single-threaded executor refuses.
 _LOW_LEVEL_CONTROL_FLOW = frozenset(
     f"{prefix}{name}" for prefix in ("", "Ref") for name in ("Switch", "Merge", "Enter", "Exit", "NextIteration")
@@ -117,12 +119,35 @@ def _suits_single_thread(graph: ops.Graph, config: Any) -> bool:
     if any(_forbids_single_thread(node.op) for function in _function_defs(graph) for node in function.node_def):
         return False
     operations = graph.get_operations()
+    guarded_read = training_util._get_global_step_read(graph)
+    beside_steps = set() if guarded_read is None else operations_behind([guarded_read])
     for op in operations:
+        # Conditionals and loops run as function calls there, which costs more than the hand-over saved. The one that
+        # every graph with a global step has is seldom run.
+        if op.type in _FUNCTIONAL_CONTROL_FLOW and op not in beside_steps:
+            return False
         if _forbids_single_thread(op.type) or op.type in _LOW_LEVEL_CONTROL_FLOW or op.type in _BLOCKING:
             return False
         if any(output.dtype._is_ref_dtype for output in op.outputs):
             return False
-    return _worth_of_parallelism(operations) <= _PARALLELISM_WORTH_SECS
+    return _worth_of_parallelism(_step_of(graph)) <= _PARALLELISM_WORTH_SECS
+
+
+def _step_of(graph: ops.Graph) -> list[ops.Operation]:
+    """The operations that are likely to run in every step, in the order of their creation.
+
+    Those behind the increments of the global step, in a graph that has one: initialising, saving and restoring then
+    don't count. In any other graph, all.
+    """
+    operations: list[ops.Operation] = graph.get_operations()
+    step = training_util.get_global_step(graph)
+    if step is None or not step.op.outputs:
+        return operations
+    increments = [op for op in step.op.outputs[0].consumers() if op.type in ("AssignAdd", "AssignAddVariableOp")]
+    if not increments:
+        return operations
+    behind = operations_behind(increments)
+    return [op for op in operations if op in behind]
 
 
 def _forbids_single_thread(op_type: str) -> bool:

@@ -11,9 +11,10 @@ cdef class SessionRunner:
     cdef uint64_t clock
     cdef readonly Liveness liveness
 
-    # The last plan looked up for a single graph element and no feeds: most loops run only that one.
+    # The plan looked up last, with its fetches and feeds: most loops run only that one.
     cdef Plan last_plan
     cdef object last_fetch
+    cdef list last_feeds
 
     # What a plan was made under. When one of these changes, plans are made anew.
     cdef object run_graph
@@ -31,6 +32,8 @@ cdef class SessionRunner:
 
     cdef Py_ssize_t rules(self)
     cdef Plan find_plan(self, object fetches, object feed_dict)
+    cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1
+    cdef bint is_last(self, object fetches, object feed_dict) except -1
     cdef Plan make_plan(self, object key, object fetches, object feed_dict)
     cdef list execute(self, Plan plan, tuple feeds)
     cdef int64_t delta_of(self, Plan plan) except? -2

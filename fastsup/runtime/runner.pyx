@@ -134,7 +134,7 @@ cdef class SessionRunner:
             self.rules_seen = self.rules()
             self._drop_plans()
         self.clock += 1
-        if fetches is self.last_fetch and not feed_dict and self.last_plan is not None:
+        if self.last_plan is not None and self.is_last(fetches, feed_dict):
             plan = self.last_plan
             plan.last_used = self.clock
             self.hits += 1
@@ -159,10 +159,45 @@ cdef class SessionRunner:
         else:
             self.hits += 1
         plan.last_used = self.clock
-        if len(key) == 1:
-            self.last_fetch = fetches
-            self.last_plan = plan
+        self.remember_last(plan, fetches, feed_dict)
         return plan
+
+    cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1:
+        """Keeps a plan at hand, with what to know the same fetches and feeds by: one element, or a list of some."""
+        if type(fetches) in element_types:
+            self.last_fetch = fetches
+        elif type(fetches) is list and all([type(fetch) in element_types for fetch in fetches]):
+            self.last_fetch = list(fetches)
+        else:
+            return 0
+        self.last_feeds = list(feed_dict) if feed_dict else None
+        self.last_plan = plan
+        return 0
+
+    cdef bint is_last(self, object fetches, object feed_dict) except -1:
+        """Whether these are the fetches and feeds of the plan at hand: the same elements, in the same order."""
+        cdef list last
+        cdef Py_ssize_t i = 0
+        if fetches is not self.last_fetch:
+            if type(fetches) is not list or type(self.last_fetch) is not list:
+                return False
+            last = <list> self.last_fetch
+            if len(<list> fetches) != len(last):
+                return False
+            for fetch in <list> fetches:
+                if fetch is not last[i]:
+                    return False
+                i += 1
+        if not feed_dict:
+            return self.last_feeds is None
+        if self.last_feeds is None or type(feed_dict) is not dict or len(<dict> feed_dict) != len(self.last_feeds):
+            return False
+        i = 0
+        for feed in <dict> feed_dict:
+            if feed is not self.last_feeds[i]:
+                return False
+            i += 1
+        return True
 
     cdef Plan make_plan(self, object key, object fetches, object feed_dict):
         cdef Plan plan, oldest

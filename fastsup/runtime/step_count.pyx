@@ -21,13 +21,24 @@ cdef class StepCount:
         self.session = session
         self.variable = None
         variable = training_util.get_global_step(session.graph)
-        # A remote session's variables are changed by others too, and a graph that grows may get another writer.
-        if variable is None or session.sess_str or not session.graph.finalized:
+        if variable is None or not session.graph.finalized:
+            return
+        if session.sess_str:
+            # A remote session's variables are changed by others too: there the step is fetched, not counted.
+            self.try_reading(session, variable)
             return
         if not session._tracks_global_step:
             session._track_global_step(GlobalStepWrites(session.graph, variable))
         self.variable = variable
         self.numpy_type = variable.dtype.base_dtype.as_numpy_dtype
+
+    def try_reading(self, session, variable):
+        """Sees whether the global step has a value, so that fetches needn't be guarded against its having none."""
+        try:
+            session.run(variable)
+        except errors.OpError:
+            return
+        session._read_step_directly(variable)
 
     cdef bint know(self) except -1:
         """Whether `value` is the global step now. Reads it if need be, which fails as long as it isn't initialised."""

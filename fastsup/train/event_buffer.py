@@ -1,7 +1,7 @@
-"""Scalars on their way to an event file.
+"""Summaries on their way to an event file.
 
-A FileWriter hands each event to a thread of its own, and waking it up costs a short step's time many times over. A
-hook that writes often collects its scalars here and hands them over together, with the times at which they were made.
+A FileWriter hands each event to a thread of its own, and waking it up costs a short step's time many times over. Hooks
+that write often collect their summaries here, and hand them over together, with the times at which they were made.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAX_AGE_SECS = 1.0
 
 
 class EventBuffer:
-    """Scalars for one FileWriter.
+    """Summaries for one FileWriter.
 
     Args:
       writer: the `tf.compat.v1.summary.FileWriter`.
@@ -27,27 +27,49 @@ class EventBuffer:
 
     def __init__(self, writer: Any) -> None:
         self._writer = weakref.ref(writer)
-        self._scalars: list[tuple[str, float, int, float]] = []
+        self._summaries: list[tuple[Any, Any, float]] = []
         self._handed_over = 0.0
 
-    def add(self, tag: str, value: float, step: int) -> None:
-        """Adds a scalar. It goes to the writer at once, unless others went there less than a second ago."""
+    def add(self, summary: Any, step: Any) -> None:
+        """Adds a summary. It goes to the writer at once, unless others went there less than a second ago.
+
+        Args:
+          summary: a Summary proto, or one as bytes; or a pair of a tag and a number.
+          step: the global step it is for.
+        """
         now = time.time()
-        self._scalars.append((tag, value, step, now))
-        if not 0 <= now - self._handed_over < _MAX_AGE_SECS or len(self._scalars) >= _LIMIT:
+        self._summaries.append((summary, step, now))
+        if not 0 <= now - self._handed_over < _MAX_AGE_SECS or len(self._summaries) >= _LIMIT:
             self.hand_over()
 
     def hand_over(self) -> None:
         """Gives what was collected to the writer."""
-        scalars, self._scalars = self._scalars, []
+        summaries, self._summaries = self._summaries, []
         writer = self._writer()
         if writer is None:
             return
-        for tag, value, step, wall_time in scalars:
-            summary = summary_pb2.Summary(value=[summary_pb2.Summary.Value(tag=tag, simple_value=value)])
-            writer.add_event(event_pb2.Event(wall_time=wall_time, step=step, summary=summary))
-        if scalars:
-            self._handed_over = scalars[-1][3]
+        for summary, step, wall_time in summaries:
+            proto = _as_proto(summary)
+            # As the writer's add_summary() does: a tag's metadata is written once.
+            for value in proto.value:
+                if value.HasField("metadata"):
+                    if value.tag in writer._seen_summary_tags:
+                        value.ClearField("metadata")
+                    else:
+                        writer._seen_summary_tags.add(value.tag)
+            writer.add_event(event_pb2.Event(wall_time=wall_time, step=int(step), summary=proto))
+            self._handed_over = wall_time
+
+
+def _as_proto(summary: Any) -> Any:
+    if isinstance(summary, bytes):
+        return summary_pb2.Summary.FromString(summary)
+    if isinstance(summary, tuple):
+        tag, number = summary
+        return summary_pb2.Summary(value=[summary_pb2.Summary.Value(tag=tag, simple_value=number)])
+    copy = summary_pb2.Summary()
+    copy.CopyFrom(summary)
+    return copy
 
 
 _buffers: weakref.WeakKeyDictionary[Any, EventBuffer] = weakref.WeakKeyDictionary()
@@ -56,6 +78,8 @@ _buffers: weakref.WeakKeyDictionary[Any, EventBuffer] = weakref.WeakKeyDictionar
 def buffer_for(writer: Any) -> EventBuffer | None:
     """The buffer that all hooks with this writer share; None for a writer of somebody else's making."""
     if type(writer) is not tf_writer.FileWriter or "add_summary" in vars(writer):
+        return None
+    if type(getattr(writer, "_seen_summary_tags", None)) is not set:
         return None
     if writer not in _buffers:
         _buffers[writer] = EventBuffer(writer)

@@ -162,7 +162,7 @@ class StepCounterHook(_GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignor
             tf_hooks.StepCounterHook._log_and_record(self, elapsed_steps, elapsed_time, global_step)
             return
         steps_per_sec = elapsed_steps / elapsed_time
-        buffer.add(self._summary_tag, steps_per_sec, global_step)
+        buffer.add((self._summary_tag, steps_per_sec), global_step)
         logging.info("%s: %g", self._summary_tag, steps_per_sec)
 
     def _leave(self) -> None:
@@ -207,8 +207,25 @@ class SummarySaverHook(_GlobalStepHook, tf_hooks.SummarySaverHook):  # type: ign
     _summary_writer: Any
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
+        summaries = run_values.results.get("summary")
+        buffer = buffer_for(self._summary_writer) if self._may_collect else None
+        if buffer is None or not summaries or self._next_step is None:
+            if summaries:
+                hand_over(self._summary_writer)
+            tf_hooks.SummarySaverHook.after_run(self, run_context, run_values)
+            return
+        global_step = run_context.session.run(self._global_step_tensor)
+        self._timer.update_last_triggered_step(global_step)
+        for summary in summaries:
+            buffer.add(summary, global_step)
+        self._next_step = global_step + 1
+
+    def end(self, session: Any = None) -> None:
         hand_over(self._summary_writer)
-        tf_hooks.SummarySaverHook.after_run(self, run_context, run_values)
+        tf_hooks.SummarySaverHook.end(self, session)
+
+    def _leave(self) -> None:
+        hand_over(self._summary_writer)
 
     def __init__(
         self,
@@ -224,8 +241,11 @@ class SummarySaverHook(_GlobalStepHook, tf_hooks.SummarySaverHook):  # type: ign
             self, save_steps, save_secs, output_dir, summary_writer, scaffold, summary_op
         )
         self._timer: Any = _own_timer(self._timer)
+        # Only a session that asks for the schedule also calls _leave().
+        self._may_collect = False
 
     def _schedule(self, run: int, step_read: Any) -> bool:
+        self._may_collect = True
         if self._next_step is None:
             self.due_every_run()
             return True

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.distribute import distribute_lib
 from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
-from tensorflow.python.training import checkpoint_management, training_util
 from tensorflow.python.training import session_manager as tf_session_manager
+from tensorflow.python.training import training_util
 
 from fastsup.runtime.global_step import GlobalStepWrites
 from fastsup.runtime.session import Session

@@ -102,6 +102,33 @@ def trace() -> Trace:
     return Trace()
 
 
+class ScriptedSession:
+    """A session that returns, or raises, what its script says, and remembers how it was called. Not a tf.Session."""
+
+    sess_str = b"scripted"
+
+    def __init__(self, *script: Any, close_error: Any = None) -> None:
+        self.script, self.close_error, self.calls = list(script), close_error, []
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls.append((args, kwargs))
+        result = self.script.pop(0)
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    def close(self) -> None:
+        self.calls.append("close")
+        if self.close_error is not None:
+            raise self.close_error
+
+
+@pytest.fixture
+def scripted() -> type[ScriptedSession]:
+    """Makes a session that returns, or raises, one thing a run: scripted("result", ValueError())."""
+    return ScriptedSession
+
+
 class Clock:
     """`time.time` and `time.sleep` of a test: time passes when the test, or a sleeper, says so."""
 

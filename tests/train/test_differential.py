@@ -9,6 +9,7 @@ import logging
 import os
 import re
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -128,7 +129,7 @@ class Run:
 
     def __init__(self, impl: Any, program: Program, folder: str, tools: Any) -> None:
         self.train, self.program, self.folder, self.tools = impl.train, program, folder, tools
-        self.seen: list[Any] = []
+        self.seen: Any = tools.new_trace()
 
     def build(self) -> None:
         step = self.tools.counting_step(0)
@@ -187,7 +188,7 @@ class Run:
                 session.run(self.ops[1])
             return behaviour == "stops" and n == 3
 
-        return self.tools.new_trace(self.seen).listener(f"listener {number}", after_save=after_save)
+        return self.seen.listener(f"listener {number}", after_save=after_save)
 
     def make_python_hook(self, name: str, fetch: Any, feed: bool, stop: Any, error: Any) -> Any:
         fetches = {None: None, "read": self.read, "nested": {"a": [self.loss, self.ops[1]]}, "weight": "seen:0"}[fetch]
@@ -215,7 +216,7 @@ class Run:
             callback: lambda number, *_, callback=callback: fail(callback, number)
             for callback in ("begin", "after_create_session", "end")
         }
-        return self.tools.new_trace(self.seen).hook(name, before_run=before_run, after_run=after_run, **others)
+        return self.seen.hook(name, before_run=before_run, after_run=after_run, **others)
 
     def open(self, hooks: list[Any]) -> Any:
         if self.program.kind == "MonitoredTrainingSession":
@@ -339,31 +340,10 @@ class Log(logging.Handler):
 
 @pytest.fixture
 def tools(counting_step: Any, raw_session: Any, raw_events: Any, files: Any, clock: Any, trace: Any) -> Any:
-    class Tools:
-        new_trace = staticmethod(lambda entries: _TraceInto(type(trace), entries))
-
-    Tools.counting_step, Tools.raw_session, Tools.raw_events = map(
-        staticmethod, (counting_step, raw_session, raw_events)
-    )
-    Tools.files, Tools.clock = staticmethod(files), clock
-    return Tools
-
-
-class _TraceInto:
-    """Recording hooks and listeners that write into a given list."""
-
-    def __init__(self, kind: Any, entries: list[Any]) -> None:
-        self._kind, self._entries = kind, entries
-
-    def hook(self, name: str, **actions: Any) -> Any:
-        made = self._kind().hook(name, **actions)
-        made.trace = self._entries
-        return made
-
-    def listener(self, name: str, **actions: Any) -> Any:
-        made = self._kind().listener(name, **actions)
-        made.trace = self._entries
-        return made
+    return SimpleNamespace(
+        counting_step=counting_step, raw_session=raw_session, raw_events=raw_events, files=files, clock=clock,
+        new_trace=type(trace),
+    )  # fmt: skip
 
 
 @settings(

@@ -1,4 +1,4 @@
-"""The wrapped sessions one by one: WrappedSession, CoordinatedSession, RecoverableSession, HookedSession."""
+"""WrappedSession, which all wrapped sessions are, and CoordinatedSession."""
 
 from __future__ import annotations
 
@@ -40,25 +40,6 @@ def report(coord: Any, error: Exception) -> None:
     thread = threading.Thread(target=body)
     thread.start()
     thread.join()
-
-
-class Fake:
-    """A session that does what it is told to, and remembers how it was called."""
-
-    sess_str = b"fake"
-
-    def __init__(self, *results: Any, close_error: Any = None) -> None:
-        self.results, self.close_error, self.calls = list(results), close_error, []
-
-    def run(self, *args: Any, **kwargs: Any) -> Any:
-        self.calls.append((args, kwargs))
-        result = self.results.pop(0)
-        return fail(result) if isinstance(result, BaseException) else result
-
-    def close(self) -> None:
-        self.calls.append("close")
-        if self.close_error is not None:
-            raise self.close_error
 
 
 # WrappedSession, which all are.
@@ -153,22 +134,22 @@ def test_a_subclass_overrides_run_and_close(wrapped: Any, session: Any, x: Any, 
 
 
 @pytest.mark.parametrize("error", [tf.errors.AbortedError, tf.errors.UnavailableError])
-def test_closing_hides_a_preemption(wrapped: Any, tf_log: Any, error: Any) -> None:
-    outer = wrapped.WrappedSession(Fake(close_error=error(None, None, "gone")))
+def test_closing_hides_a_preemption(wrapped: Any, scripted: Any, tf_log: Any, error: Any) -> None:
+    outer = wrapped.WrappedSession(scripted(close_error=error(None, None, "gone")))
     outer.close()
     assert outer.should_stop()
     assert "An error occurred when attempting to close the session." in tf_log.messages[0]
 
 
-def test_closing_shows_another_error(wrapped: Any) -> None:
-    outer = wrapped.WrappedSession(Fake(close_error=ValueError("no")))
+def test_closing_shows_another_error(wrapped: Any, scripted: Any) -> None:
+    outer = wrapped.WrappedSession(scripted(close_error=ValueError("no")))
     with pytest.raises(ValueError, match="no"):
         outer.close()
     assert outer.should_stop()
 
 
-def test_wrapped_session_passes_arguments_on(wrapped: Any) -> None:
-    fake = Fake("result")
+def test_wrapped_session_passes_arguments_on(wrapped: Any, scripted: Any) -> None:
+    fake = scripted("result")
     assert wrapped.WrappedSession(fake).run("fetches", 2, options=3) == "result"
     assert fake.calls == [(("fetches", 2), {"options": 3})]
 
@@ -223,8 +204,8 @@ def test_closing_gives_threads_the_grace_period(wrapped: Any, session: Any, tf_l
         thread.join()
 
 
-def test_a_threads_error_comes_out_of_should_stop_and_close(wrapped: Any) -> None:
-    fake = Fake("result", close_error=ValueError("hidden by the thread's"))
+def test_a_threads_error_comes_out_of_should_stop_and_close(wrapped: Any, scripted: Any) -> None:
+    fake = scripted("result", close_error=ValueError("hidden by the thread's"))
     coord = v1.train.Coordinator()
     outer = wrapped.CoordinatedSession(fake, coord)
     report(coord, KeyError("in a thread"))
@@ -237,156 +218,36 @@ def test_a_threads_error_comes_out_of_should_stop_and_close(wrapped: Any) -> Non
     assert fake.calls[-1] == "close"
 
 
-def test_coordinated_close_hides_the_sessions_error(wrapped: Any) -> None:
-    outer = wrapped.CoordinatedSession(Fake(close_error=ValueError("hidden")), v1.train.Coordinator())
+def test_coordinated_close_hides_the_sessions_error(wrapped: Any, scripted: Any) -> None:
+    outer = wrapped.CoordinatedSession(scripted(close_error=ValueError("hidden")), v1.train.Coordinator())
     outer.close()
     assert outer.should_stop()
 
 
 @pytest.mark.parametrize("raised", ["run", "thread"])
-def test_which_error_a_failing_run_raises(wrapped: Any, raised: str) -> None:
+def test_which_error_a_failing_run_raises(wrapped: Any, scripted: Any, raised: str) -> None:
     """The run's own, but for a preemption that a thread has reported: that one is the cause."""
     coord = v1.train.Coordinator()
     report(coord, aborted("in a thread") if raised == "thread" else KeyError("in a thread"))
-    outer = wrapped.CoordinatedSession(Fake(ValueError("in the run")), coord)
+    outer = wrapped.CoordinatedSession(scripted(ValueError("in the run")), coord)
     error, text = (tf.errors.AbortedError, "in a thread") if raised == "thread" else (ValueError, "in the run")
     with pytest.raises(error, match=text):
         outer.run("fetches")
 
 
-def test_a_preempted_run_raises_its_own_error(wrapped: Any) -> None:
+def test_a_preempted_run_raises_its_own_error(wrapped: Any, scripted: Any) -> None:
     coord = v1.train.Coordinator()
     report(coord, tf.errors.UnavailableError(None, None, "in a thread"))
     with pytest.raises(tf.errors.AbortedError, match="in the run"):
-        wrapped.CoordinatedSession(Fake(aborted("in the run")), coord).run("fetches")
+        wrapped.CoordinatedSession(scripted(aborted("in the run")), coord).run("fetches")
 
 
-def test_a_failing_runs_traceback_leads_to_where_it_failed(wrapped: Any) -> None:
+def test_a_failing_runs_traceback_leads_to_where_it_failed(wrapped: Any, scripted: Any) -> None:
     coord = v1.train.Coordinator()
     report(coord, KeyError("in a thread"))
-    outer = wrapped.CoordinatedSession(Fake(ValueError("in the run")), coord)
+    outer = wrapped.CoordinatedSession(scripted(ValueError("in the run")), coord)
     with pytest.raises(ValueError) as raised:
         outer.run("fetches")
-    assert raised.traceback[-1].name == "fail"
+    assert raised.traceback[-1].name == "run"
+    assert raised.traceback[-1].path.name == "conftest.py"
     assert raised.value.__cause__ is None
-
-
-# RecoverableSession.
-
-
-class Creator:
-    def __init__(self, *sessions: Any) -> None:
-        self.sessions = list(sessions)
-        self.made = 0
-
-    def create_session(self) -> Any:
-        self.made += 1
-        session = self.sessions.pop(0)
-        return fail(session) if isinstance(session, BaseException) else session
-
-
-def test_recoverable_delegates(wrapped: Any, session: Any, x: Any) -> None:
-    outer = wrapped.RecoverableSession(Creator(session))
-    assert outer.graph is session.graph
-    assert outer.sess_str == session.sess_str
-    assert outer.run(x, feed_dict={x: 51}) == 51
-
-
-def test_recovers_with_the_next_session(wrapped: Any) -> None:
-    creator = Creator(
-        Fake("1", aborted(), close_error=aborted()),
-        Fake("2", "3", tf.errors.UnavailableError(None, None, "away")),
-        aborted(),
-        Fake("4", ValueError("an end")),
-    )
-    sessions = [session for session in creator.sessions if isinstance(session, Fake)]
-    outer = wrapped.RecoverableSession(creator)
-    assert [outer.run(f"fetches {n}", {n: n}) for n in range(1, 5)] == ["1", "2", "3", "4"]
-    with pytest.raises(ValueError, match="an end"):
-        outer.run("fetches 5")
-    assert creator.made == 4
-    asked = [[args[0] for args, _ in (call for call in fake.calls if call != "close")] for fake in sessions]
-    assert asked == [
-        ["fetches 1", "fetches 2"], ["fetches 2", "fetches 3", "fetches 4"], ["fetches 4", "fetches 5"]
-    ]  # fmt: skip
-    assert [fake.calls.count("close") for fake in sessions] == [1, 1, 0]
-
-
-def test_recoverable_passes_arguments_by_name(wrapped: Any) -> None:
-    fake = Fake("result")
-    wrapped.RecoverableSession(Creator(fake)).run("fetches", "feeds", "options", "metadata")
-    assert fake.calls == [(("fetches",), {"feed_dict": "feeds", "options": "options", "run_metadata": "metadata"})]
-
-
-def test_running_after_close_makes_a_new_session(wrapped: Any) -> None:
-    creator = Creator(Fake(), Fake("again"))
-    outer = wrapped.RecoverableSession(creator)
-    outer.close()
-    assert outer.should_stop()
-    assert outer.run("fetches") == "again"
-    assert creator.made == 2
-
-
-class Checked(Fake):
-    """A wrapped session whose _check_stop fails."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__("result")
-        self.error = error
-
-    def _check_stop(self) -> bool:
-        raise self.error
-
-
-@pytest.mark.parametrize("error", [tf.errors.AbortedError, tf.errors.UnavailableError])
-def test_should_stop_recovers(wrapped: Any, tf_log: Any, error: Any) -> None:
-    broken = Checked(error(None, None, "gone"))
-    creator = Creator(broken, Fake("recovered"))
-    outer = wrapped.RecoverableSession(creator)
-    assert outer.should_stop() is False
-    assert broken.calls == ["close"]
-    assert outer.run("fetches") == "recovered"
-    assert "An error was raised while considering whether the session is complete." in tf_log.messages[0]
-
-
-def test_should_stop_takes_another_error_for_yes(wrapped: Any) -> None:
-    outer = wrapped.RecoverableSession(Creator(Checked(ValueError("no"))))
-    assert outer.should_stop() is True
-    assert outer.run("fetches") == "result"
-
-
-def test_recovers_from_a_preemption_in_a_thread(wrapped: Any) -> None:
-    coords = [v1.train.Coordinator() for _ in range(2)]
-    creator = Creator(
-        wrapped.CoordinatedSession(Fake(ValueError("because of it")), coords[0]),
-        wrapped.CoordinatedSession(Fake("recovered"), coords[1]),
-    )
-    outer = wrapped.RecoverableSession(creator)
-    report(coords[0], aborted())
-    assert outer.run("fetches") == "recovered"
-    assert creator.made == 2
-
-
-def test_a_threads_error_ends_the_recovery(wrapped: Any) -> None:
-    """Recovering closes the session, and closing it raises what its thread has reported."""
-    coord = v1.train.Coordinator()
-    creator = Creator(wrapped.CoordinatedSession(Fake(aborted()), coord), Fake("recovered"))
-    outer = wrapped.RecoverableSession(creator)
-    report(coord, KeyError("in a thread"))
-    with pytest.raises(KeyError, match="in a thread"):
-        outer.run("fetches")
-    assert creator.made == 1
-
-
-def test_the_constructor_can_be_replaced(impl: Any, wrapped: Any, graph: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
-
-    def constructor(self: Any, sess_creator: Any) -> None:
-        seen.append(sess_creator)
-        original(self, sess_creator)
-
-    original = wrapped.RecoverableSession.__init__
-    monkeypatch.setattr(wrapped.RecoverableSession, "__init__", constructor)
-    with impl.train.MonitoredSession():
-        pass
-    assert len(seen) == 1
