@@ -72,6 +72,8 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         # TensorFlow's __del__ looks for it, also where the session could not be made.
         self._session = None
         self._executor = check_executor(executor)
+        if not hasattr(max_plans, "__index__"):
+            raise TypeError(f"max_plans must be an integer, got {max_plans!r} of type {type(max_plans).__name__}.")
         if max_plans < 1:
             raise ValueError(f"max_plans must be positive, got {max_plans!r}.")
         if isinstance(graph, ops.Graph | None) and isinstance(config, config_pb2.ConfigProto | None):

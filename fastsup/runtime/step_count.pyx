@@ -10,6 +10,15 @@ from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 
 
+cdef bint can_be_read(SessionRunner session, object variable) except -1:
+    """Whether the global step has a value, so that fetches of it needn't be guarded against its having none."""
+    try:
+        session.run(variable)
+    except errors.OpError:
+        return False
+    return True
+
+
 cdef class StepCount:
     """The global step of a session's graph.
 
@@ -25,20 +34,13 @@ cdef class StepCount:
             return
         if session.sess_str:
             # A remote session's variables are changed by others too: there the step is fetched, not counted.
-            self.try_reading(session, variable)
+            if can_be_read(session, variable):
+                session._read_step_directly(variable)
             return
         if not session._tracks_global_step:
             session._track_global_step(GlobalStepWrites(session.graph, variable))
         self.variable = variable
         self.numpy_type = variable.dtype.base_dtype.as_numpy_dtype
-
-    def try_reading(self, session, variable):
-        """Sees whether the global step has a value, so that fetches needn't be guarded against its having none."""
-        try:
-            session.run(variable)
-        except errors.OpError:
-            return
-        session._read_step_directly(variable)
 
     cdef bint know(self) except -1:
         """Whether `value` is the global step now. Reads it if need be, which fails as long as it isn't initialised."""

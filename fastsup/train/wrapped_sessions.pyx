@@ -718,7 +718,8 @@ cdef class Monitored:
             if feed_fn is None and runs_itself and inner is not None:
                 result = inner.loop_native(fetches, &left, None)
                 continue
-            result = self.run(fetches, feed_fn() if feed_fn is not None else None)
+            feed_dict = None if feed_fn is None else feed_fn()
+            result = self.run_native(fetches, feed_dict, True) if runs_itself else self.run(fetches, feed_dict)
             left -= 1
             PyErr_CheckSignals()
         return result

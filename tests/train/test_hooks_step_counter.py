@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
+from tensorflow.python.platform import tf_logging
+
+from fastsup import train
 
 v1 = tf.compat.v1
 
@@ -170,3 +173,33 @@ def test_without_steps_per_run(impl: Any, hooked: Any, graph: Any, counting_step
             seen.append(number)
     assert seen == logged
     session.close()
+
+
+STALL = (
+    "It seems that global step (tf.train.get_global_step) has not been increased. Current value (could be stable): {0} "
+    "vs previous value: {0}. You could increase the global step by passing tf.train.get_global_step() to "
+    "Optimizer.apply_gradients or Optimizer.minimize."
+)
+
+
+def test_warns_of_a_global_step_that_stands_still(
+    impl: Any, graph: Any, counting_step: Any, tf_log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five times in the life of a process."""
+    monkeypatch.setattr(tf_logging, "_log_counter_per_token", {})
+    step = counting_step()
+    with impl.train.MonitoredSession(hooks=[impl.train.StepCounterHook()]) as session:
+        for op in (*[step.op] * 3, *[[]] * 9):
+            session.run(op)
+    warnings = [record.getMessage() for record in tf_log.records if record.levelname == "WARNING"]
+    assert warnings == [STALL.format(3)] * 5
+
+
+def test_ours_warns_of_no_other(graph: Any, tf_log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorFlow warns of a global step that it read too late in one run, and early enough in the next."""
+    monkeypatch.setattr(tf_logging, "_log_counter_per_token", {})
+    op = v1.assign_add(v1.train.get_or_create_global_step(), 1).op
+    with train.MonitoredSession(hooks=[train.StepCounterHook(every_n_steps=3)]) as session:
+        for _ in range(300):
+            session.run(op)
+    assert not [record for record in tf_log.records if record.levelname == "WARNING"]
