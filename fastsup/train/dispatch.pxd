@@ -11,7 +11,7 @@ from fastsup.train.type_versions cimport TypeVersions
 @final
 cdef class Dispatch:
     cdef object hooks
-    cdef object step_read
+    cdef readonly object step_read
     cdef StepCount count
     cdef ScheduleTable table
     cdef TypeVersions types
@@ -39,12 +39,15 @@ cdef class Dispatch:
     cdef int64_t counted_before
     cdef uint64_t disturbances_before
     cdef bint step_known
+    cdef bint step_fetched
+    cdef object fetched_value
 
     cdef bint is_outdated(self) noexcept
     cdef bint quiet_hook_changed(self) noexcept
     cdef int refresh(self) except -1
     cdef bint follows_schedule(self, object hook) except -1
     cdef bint anything_due(self, Plan plan) except -1
+    cdef int look_at_step(self, Plan plan) except -1
     cdef int64_t idle_runs(self, Plan plan) except -1
     cdef bint comes_due_by_time(self) except -1
     cdef int begin_next_run(self) except -1
@@ -58,4 +61,5 @@ cdef class Dispatch:
     cdef bint wanted_late(self, object hook) except -1
     cdef object known_values(self, object hook, object fetches)
     cdef object late_values(self, object fetches)
-    cdef int run_ended(self, list called) except -1
+    cdef int run_ended(self, list called, object fetched_step) except -1
+    cdef int call_all(self) except -1

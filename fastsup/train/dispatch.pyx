@@ -145,23 +145,39 @@ cdef class Dispatch:
 
     cdef bint anything_due(self, Plan plan) except -1:
         """Whether a hook may have to be called in the coming run of this plan. Looks at the global step before it."""
+        cdef Py_ssize_t i
         self.step_known = False
-        if self.needs_step:
-            self.delta = self.count.session.delta_of(plan) if self.count.variable is not None else -1
-            if self.delta >= 0 and self.count.know():
-                self.step_known = True
-                self.counted_before = self.count.session.steps_counted
-                self.disturbances_before = self.count.session.disturbances
-                if self.watches_stall and self.count.value() == self.stale_step:
-                    return True
-            else:
+        self.step_fetched = False
+        if len(self.every_run) > 0 or self.runs >= self.table.earliest.run:
+            self.look_at_step(plan)
+            return True
+        if self.time_before != HUGE_VAL and seconds() >= self.time_before:
+            self.look_at_step(plan)
+            return True
+        if not self.needs_step:
+            return False
+        self.look_at_step(plan)
+        if self.step_known:
+            return (
+                self.position() >= self.table.earliest.global_step
+                or (self.watches_stall and self.count.value() == self.stale_step)
+            )
+        for i in range(len(self.table.entries)):
+            if self.hook_is_due(i, self.table.entries[i]):
                 return True
-        return (
-            len(self.every_run) > 0
-            or self.runs >= self.table.earliest.run
-            or self.position() >= self.table.earliest.global_step
-            or (self.time_before != HUGE_VAL and seconds() >= self.time_before)
-        )
+        return False
+
+    cdef int look_at_step(self, Plan plan) except -1:
+        """Finds out where the global step stands, or that the run has to fetch it."""
+        if not self.needs_step:
+            return 0
+        self.delta = self.count.session.delta_of(plan) if self.count.variable is not None else -1
+        if self.delta >= 0 and self.count.know():
+            self.step_known = True
+            self.begin_next_run()
+        else:
+            self.step_fetched = True
+        return 0
 
     cdef int64_t idle_runs(self, Plan plan) except -1:
         """How many runs of this plan come before one in which a hook may be due: by its number or its global step."""
@@ -211,12 +227,17 @@ cdef class Dispatch:
         return called
 
     cdef bint hook_is_due(self, Py_ssize_t i, ScheduledHook hook) except -1:
+        """Whether a hook has to be called in the coming run, as far as that can be told before it."""
+        cdef int64_t step = hook.due.global_step
         if hook.watched_fetch is not None:
             return True
-        if self.needs_step and not self.step_known:
-            if hook.watches_stall or hook.due.global_step != FS_DUE_NEVER:
+        if self.step_fetched and step != FS_DUE_NEVER:
+            # What decides after the run does so on the step that the run fetches; the others on the run before.
+            if hook.needs_true_step or self.stale_step == NO_STEP:
                 return True
-        elif hook.watches_stall and self.count.value() == self.stale_step:
+            if not hook.decides_after and self.stale_step + 2 >= step:
+                return True
+        elif self.step_known and hook.watches_stall and self.count.value() == self.stale_step:
             return True
         return self.table.entry_is_due(i, self.runs, self.position())
 
@@ -247,7 +268,11 @@ cdef class Dispatch:
         )
 
     cdef bint left_out_too_much(self) except -1:
-        """Whether a hook that was left out of the run has to be called after it, all the same."""
+        """Whether a hook that was left out of the run may have to be called after it, all the same."""
+        if self.step_fetched and (
+            self.stale_step + 1 >= self.table.earliest.global_step or self.stale_step == self.stale_step_before
+        ):
+            return True
         return self.step_moved_unforeseen() or (self.time_after != HUGE_VAL and seconds() >= self.time_after)
 
     cdef bint wanted_late(self, object candidate) except -1:
@@ -259,6 +284,10 @@ cdef class Dispatch:
             return False
         if hook.due.time != HUGE_VAL and seconds() >= hook.due.time:
             return True
+        if self.step_fetched:
+            if hook.watches_stall and self.stale_step == self.stale_step_before:
+                return True
+            return hook.due.global_step != FS_DUE_NEVER and self.stale_step + 1 >= hook.due.global_step
         return hook.due.global_step != FS_DUE_NEVER and self.step_moved_unforeseen()
 
     cdef object known_values(self, object hook, object fetches):
@@ -282,10 +311,15 @@ cdef class Dispatch:
             raise RuntimeError(f"{fetches!r} can't be known after the run.")
         if self.step_known:
             return self.count.as_fetched(self.stale_step)
-        return self.count.session.run(fetches)
+        return self.fetched_value if self.step_fetched else self.count.session.run(fetches)
 
-    cdef int run_ended(self, list called) except -1:
-        """Takes note that a run has been made, in which these hooks are called, if any."""
+    cdef int run_ended(self, list called, object fetched_step) except -1:
+        """Takes note that a run has been made.
+
+        Args:
+          called: the hooks that are called in it, or None.
+          fetched_step: the global step, if the run was to fetch it.
+        """
         if called is not None:
             for hook in called:
                 if isinstance(hook, ScheduledHook):
@@ -294,8 +328,17 @@ cdef class Dispatch:
         self.stale_step_before = self.stale_step
         if self.step_known:
             self.stale_step = self.counted_before + self.count.base
+        elif self.step_fetched:
+            self.fetched_value = fetched_step
+            self.stale_step = fetched_step
         else:
             self.stale_step = NO_STEP
+        return 0
+
+    cdef int call_all(self) except -1:
+        """Prepares a run in which every hook is called, whatever its schedule says."""
+        self.step_known = False
+        self.step_fetched = False
         return 0
 
     def settle(self):

@@ -75,6 +75,7 @@ class StopAtStepHook(_GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[
     def _schedule(self, run: int, step_read: Any) -> bool:
         if self._last_step is None or not self._counts(step_read):
             return False
+        self._decide_after_run()
         self.due_at_step(int(self._last_step))
         return True
 
@@ -119,7 +120,9 @@ class CheckpointSaverHook(_GlobalStepHook, tf_hooks.CheckpointSaverHook):  # typ
         return bool(tf_hooks.CheckpointSaverHook._save(self, session, step))
 
     def _schedule(self, run: int, step_read: Any) -> bool:
-        return self._counts(step_read) and self._due_with_timer(self._timer, after_run=True)
+        # TensorFlow's looks a million steps ahead, and then at the true step, unless it is told how many to look ahead.
+        self._decide_after_run(on_true_step=True)
+        return self._counts(step_read) and self._due_with_timer(self._timer)
 
 
 @remember_callbacks
@@ -139,6 +142,7 @@ class StepCounterHook(_GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignor
     # TensorFlow says so five times in the life of a process.
     _STALL_REPORTS = 5
     _last_global_step: Any
+    _steps_per_run: int
     _summary_tag: str
     _summary_writer: Any
 
@@ -181,7 +185,9 @@ class StepCounterHook(_GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignor
         self._may_collect = True
         if self._stalls < self._STALL_REPORTS:
             self._watch_stall()
-        return self._counts(step_read) and self._due_with_timer(self._timer, after_run=True)
+        # Told of several steps a run, it looks ahead as far as that.
+        self._decide_after_run(on_true_step=self._steps_per_run != 1)
+        return self._counts(step_read) and self._due_with_timer(self._timer)
 
     def _catch_up(self, skipped_runs: int, stale_step: int) -> None:
         self._last_global_step = stale_step
@@ -249,7 +255,12 @@ class SummarySaverHook(_GlobalStepHook, tf_hooks.SummarySaverHook):  # type: ign
         if self._next_step is None:
             self.due_every_run()
             return True
-        return self._counts(step_read) and self._due_with_timer(self._timer)
+        if not self._counts(step_read) or not self._due_with_timer(self._timer):
+            return False
+        if self.next_step is not None and self._next_step >= self.next_step:
+            # Having seen the true step after a run that added much to it, it knows now that it is due.
+            self.due_every_run()
+        return True
 
     def _catch_up(self, skipped_runs: int, stale_step: int) -> None:
         self._next_step = stale_step + 2

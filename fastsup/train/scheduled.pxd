@@ -8,5 +8,7 @@ cdef class ScheduledHook(Scheduled):
     cdef bint watches_stall
     # Asks its timer after the run, not before it.
     cdef bint decides_after
+    # Decides on the step after the run, however much the run adds to it: nothing less will do.
+    cdef bint needs_true_step
 
     cdef bint accepts(self, object value) except -1

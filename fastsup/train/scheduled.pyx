@@ -63,12 +63,20 @@ cdef class ScheduledHook(Scheduled):
         """Has the hook called also in a run before which the global step has not moved."""
         self.watches_stall = True
 
-    def _due_with_timer(self, timer, after_run=False):
+    def _decide_after_run(self, on_true_step=False):
+        """Says that the hook decides after the run whether to act.
+
+        Args:
+          on_true_step: whether it decides on the global step after the run; else on the one before it, plus 1.
+        """
+        self.decides_after = True
+        self.needs_true_step = on_true_step
+
+    def _due_with_timer(self, timer):
         """Sets the due positions from a timer.
 
         Args:
           timer: the hook's timer.
-          after_run: whether the hook asks it after the run, not before it.
 
         Returns:
           False for a timer of somebody's own making, whose answers can't be foreseen.
@@ -77,7 +85,6 @@ cdef class ScheduledHook(Scheduled):
             return False
         if "should_trigger_for_step" in timer.__dict__:
             return False
-        self.decides_after = after_run
         cdef double time = (<Timer> timer).next_time()
         cdef int64_t step = (<Timer> timer).next_step()
         if time != HUGE_VAL:

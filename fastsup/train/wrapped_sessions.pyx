@@ -257,18 +257,21 @@ cdef class Hooked(Wrapped):
                     if called:
                         return self.run_calling(called, fetches, feed_dict, None, None)
                 return self.run_leaving_out(plan, fetches, feed_dict)
-        self.dispatch.step_known = False
+        self.dispatch.call_all()
         return self.run_calling(list(self._hooks), fetches, feed_dict, options, run_metadata)
 
     cdef object run_leaving_out(self, Plan plan, object fetches, object feed_dict):
         """A run in which no hook is called: only the values that some of them watch are looked at."""
         cdef Dispatch dispatch = self.dispatch
-        cdef list watched = dispatch.watched_fetches
+        cdef list extra = dispatch.watched_fetches
         cdef tuple feeds = None
         cdef list rejected = None
+        cdef object step = None
         cdef Py_ssize_t i
-        if watched:
-            fetches = [fetches, *watched]
+        if dispatch.step_fetched:
+            extra = [*extra, dispatch.step_read]
+        if extra:
+            fetches = [fetches, *extra]
             plan = self.runner.find_plan(fetches, feed_dict)
         if plan is not None and plan.feeds:
             feeds = plan.convert_feeds(feed_dict)
@@ -276,13 +279,15 @@ cdef class Hooked(Wrapped):
             values = self._sess.run(fetches, feed_dict)
         else:
             values = plan.structure.build(self.runner.execute(plan, feeds))
-        dispatch.run_ended(None)
-        if watched:
-            for i in range(len(watched)):
+        if extra:
+            if dispatch.step_fetched:
+                step = values[len(extra)]
+            for i in range(len(dispatch.watching)):
                 if not (<ScheduledHook> dispatch.watching[i]).accepts(values[i + 1]):
                     rejected = rejected or []
                     rejected.append((dispatch.watching[i], values[i + 1]))
             fetches, values = fetches[0], values[0]
+        dispatch.run_ended(None, step)
         if rejected is not None or dispatch.left_out_too_much():
             self._call_left_out(fetches, feed_dict, rejected or [])
         return values
@@ -300,13 +305,15 @@ cdef class Hooked(Wrapped):
             plan = self.runner.find_plan(fetches, None)
             if plan is not None and not plan.feeds and not dispatch.watched_fetches:
                 steps = min(dispatch.idle_runs(plan), left[0])
+                if dispatch.step_fetched:
+                    steps = 0
         if steps < 1:
             result = self.run_unstopped(fetches, None, None, None)
             left[0] -= 1
             return result
         while True:
             values = self.runner.execute(plan, None)
-            dispatch.run_ended(None)
+            dispatch.run_ended(None, None)
             left[0] -= 1
             steps -= 1
             # A loop in C otherwise never lets a signal handler run.
@@ -384,6 +391,13 @@ cdef class Hooked(Wrapped):
                 merge_feeds(hook_feeds, feed_dict, "Same tensor is fed by a SessionRunHook and user.")
             feed_dict = hook_feeds
         run_metadata = run_metadata or RunMetadata()
+        if dispatch is not None and dispatch.step_fetched:
+            if plain:
+                requests.append(dispatch.step_read)
+            else:
+                # Fetched as a hook's: a key that no hook is.
+                asked.append(dispatch)
+                requests.append(dispatch.step_read)
         if plain:
             values = self.runner.run(requests, feed_dict)
         else:
@@ -401,7 +415,7 @@ cdef class Hooked(Wrapped):
                 if id(asked[i]) in known_parts:
                     results[id(asked[i])] = {**known_parts[id(asked[i])], **values[i + 1]}
         if dispatch is not None:
-            dispatch.run_ended(called)
+            dispatch.run_ended(called, values[len(values) - 1] if dispatch.step_fetched else None)
         i = 0
         for hook in list(self._hooks):
             # The hooks that are called come in the order of all of them.

@@ -41,8 +41,8 @@ def in_turn(env: Any) -> Any:
 
 @pytest.mark.parametrize("program", [by(1), by(4), in_turn], ids=["by 1", "by 4", "in turn"])
 def test_known_increments_need_no_order(both: Any, fire: Any, make_hooks: Any, program: Any) -> None:
-    if make_hooks.__name__ == "everything":
-        pytest.skip("one of these hooks shows the read itself")
+    if make_hooks.__name__ in ("everything", "profiler"):
+        pytest.skip("what is read in the run itself, by a Python hook or in a traced run, has no order")
     assert fire(both.fastsup, program, make_hooks, ordered=False) == fire(both.tensorflow, program, make_hooks)
 
 
