@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorflow.python.framework import dtypes, ops, tensor_util
+from tensorflow.python.framework import dtypes, op_def_registry, ops, tensor_util
 
 from fastsup.runtime.executor import FUNCTION_CALLS
 from fastsup.runtime.plan import Plan
@@ -131,8 +131,13 @@ class GlobalStepWrites:
             if node.op in FUNCTION_CALLS:
                 if any(self._function_writes(called, seen) for called in _functions_in(node.attr)):
                     return True
-            elif self._graph._get_op_def(node.op).is_stateful:
-                return True
+            elif node.op in self._functions:
+                if self._function_writes(node.op, seen):
+                    return True
+            else:
+                definition = op_def_registry.get(node.op)
+                if definition is None or definition.is_stateful:
+                    return True
         return False
 
 
@@ -180,11 +185,21 @@ def _reached_from(op: ops.Operation) -> set[ops.Operation]:
     return reached
 
 
+def _constant(op: ops.Operation) -> Any:
+    """The value of a constant, cast or not, else None. (tensor_util.constant_value() would make it unfeedable.)"""
+    if op.type == "Const":
+        return tensor_util.MakeNdarray(op.get_attr("value"))
+    if op.type not in ("Cast", "Identity"):
+        return None
+    value = _constant(op.inputs[0].op)
+    return None if value is None else value.astype(op.outputs[0].dtype.as_numpy_dtype)
+
+
 def _constant_added(op: ops.Operation) -> int:
     """The non-negative constant that an operation adds whenever it is part of a run, or UNKNOWN."""
     if op.type not in _ADDS or op._get_control_flow_context() is not None:
         return UNKNOWN
-    value = tensor_util.constant_value(op.inputs[1])
+    value = _constant(op.inputs[1].op)
     if value is None or value.shape != () or value < 0:
         return UNKNOWN
     # Under low-level control flow an operation can be skipped because something that it waits for was.

@@ -10,6 +10,7 @@ from typing import Any
 
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
+from tensorflow.python.training import training_util
 
 from fastsup.core import SecondOrStepTimer
 from fastsup.core.timer import check_interval
@@ -52,6 +53,13 @@ class _GlobalStepHook(ScheduledHook):
     """A hook whose schedule speaks of the graph's own global step."""
 
     _global_step_tensor: Any
+
+    def _require_global_step(self) -> None:
+        """Refuses a graph without global step before there is a file or a thread."""
+        if training_util.get_global_step() is None:
+            raise RuntimeError(f"Global step should be created to use {self._NAME}.")
+
+    _NAME: str
 
     def _counts(self, step_read: Any) -> bool:
         """False for a hook that was given another tensor to count by."""
@@ -119,6 +127,14 @@ class CheckpointSaverHook(_GlobalStepHook, tf_hooks.CheckpointSaverHook):  # typ
         hand_over(self._summary_writer)
         return bool(tf_hooks.CheckpointSaverHook._save(self, session, step))
 
+    _NAME = "CheckpointSaverHook"
+
+    def begin(self) -> None:
+        self._require_global_step()
+        for listener in self._listeners:
+            listener.begin  # noqa: B018  (one without it fails here, as below)
+        tf_hooks.CheckpointSaverHook.begin(self)
+
     def _schedule(self, run: int, step_read: Any) -> bool:
         # TensorFlow's looks a million steps ahead, and then at the true step, unless it is told how many to look ahead.
         self._decide_after_run(on_true_step=True)
@@ -180,6 +196,12 @@ class StepCounterHook(_GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignor
             else:
                 self._last_global_step = None
         tf_hooks.StepCounterHook.after_run(self, run_context, run_values)
+
+    _NAME = "StepCounterHook"
+
+    def begin(self) -> None:
+        self._require_global_step()
+        tf_hooks.StepCounterHook.begin(self)
 
     def _schedule(self, run: int, step_read: Any) -> bool:
         self._may_collect = True
@@ -250,6 +272,12 @@ class SummarySaverHook(_GlobalStepHook, tf_hooks.SummarySaverHook):  # type: ign
         # Only a session that asks for the schedule also calls _leave().
         self._may_collect = False
 
+    _NAME = "SummarySaverHook"
+
+    def begin(self) -> None:
+        self._require_global_step()
+        tf_hooks.SummarySaverHook.begin(self)
+
     def _schedule(self, run: int, step_read: Any) -> bool:
         self._may_collect = True
         if self._next_step is None:
@@ -292,6 +320,7 @@ class ProfilerHook(_GlobalStepHook, tf_hooks.ProfilerHook):  # type: ignore[misc
         show_memory: bool = False,
     ) -> None:
         _check_interval(save_steps=save_steps, save_secs=save_secs)
+        SecondOrStepTimer(save_secs, save_steps)  # Refuses both or neither, before there is a file.
         tf_hooks.ProfilerHook.__init__(self, save_steps, save_secs, output_dir, show_dataflow, show_memory)
         self._timer: Any = _own_timer(self._timer)
 
