@@ -1,6 +1,6 @@
 """SecondOrStepTimer: TensorFlow's interface, semantics and number of clock reads, decided in C."""
 
-from libc.math cimport HUGE_VAL, isnan
+from libc.math cimport HUGE_VAL
 from libc.stdint cimport INT64_MAX, int64_t
 
 from fastsup.core.clock cimport seconds

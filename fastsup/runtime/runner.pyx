@@ -3,7 +3,7 @@
 Whatever a plan can't express is handed to TensorFlow's own `Session.run`: slower, never different.
 """
 
-from collections import OrderedDict, namedtuple
+from collections import namedtuple
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
@@ -34,7 +34,7 @@ cdef bint add_to_key(list key, object fetch) except -1:
     if kind is str:
         key.append(fetch)
         return True
-    if kind is list or kind is tuple:
+    if kind is list or kind is tuple or (isinstance(fetch, tuple) and hasattr(kind, "_fields")):
         key.append(kind)
         key.append(len(fetch))
         for item in fetch:
@@ -53,13 +53,6 @@ cdef bint add_to_key(list key, object fetch) except -1:
                 elif type(name) is not int and type(name) is not bytes:
                     return False
             key.append(name)
-            if not add_to_key(key, item):
-                return False
-        return True
-    if isinstance(fetch, tuple) and hasattr(kind, "_fields"):
-        key.append(kind)
-        key.append(len(fetch))
-        for item in fetch:
             if not add_to_key(key, item):
                 return False
         return True

@@ -5,7 +5,7 @@ runs in which TensorFlow's call of it would do nothing but keep its own books, a
 """
 
 from libc.math cimport HUGE_VAL
-from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
+from libc.stdint cimport INT64_MIN, int64_t
 
 from tensorflow.python.training import session_run_hook, training_util
 
