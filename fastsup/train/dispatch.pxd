@@ -11,7 +11,7 @@ from fastsup.train.type_versions cimport TypeVersions
 @final
 cdef class Dispatch:
     cdef object hooks
-    cdef readonly object step_read
+    cdef object step_read
     cdef StepCount count
     cdef ScheduleTable table
     cdef TypeVersions types
