@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -161,7 +162,7 @@ def test_mistakes_are_not_kept(both: Any, graph: tf.Graph) -> None:
         assert session.plan_cache_info().currsize == 1
 
 
-def test_callables_are_released(both: Any) -> None:
+def test_callables_are_released(both: Any, tmp_path: Path) -> None:
     """The runtime keeps a callable until it is released: counted in a process of its own, at the runtime's door.
 
     None may be released twice, nor after its session was closed.
@@ -225,7 +226,12 @@ def test_callables_are_released(both: Any) -> None:
         print(len(made), len(released))
     """
     result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", textwrap.dedent(program)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert result.returncode == 0, result.stderr
     made, released = map(int, result.stdout.split())
