@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 cdef extern from "timer.h":
     ctypedef struct fs_timer:
@@ -17,6 +17,8 @@ cdef extern from "timer.h":
 
 cdef class Timer:
     cdef fs_timer c
+    # Moves with every change.
+    cdef uint64_t version
     cdef object every_secs
     cdef object every_steps
     cdef object last_step

@@ -63,6 +63,7 @@ cdef class Timer:
 
     def __setattr__(self, name, value):
         PyObject_GenericSetAttr(self, name, value)
+        self.version += 1
         changes()[0] += 1
 
     # The four attributes that subclasses and programs written for TensorFlow read and set. Each keeps the object as

@@ -134,19 +134,21 @@ def _suits_single_thread(graph: ops.Graph, config: Any) -> bool:
 
 
 def _step_of(graph: ops.Graph) -> list[ops.Operation]:
-    """The operations that are likely to run in every step, in the order of their creation.
-
-    Those behind the increments of the global step, in a graph that has one: initialising, saving and restoring then
-    don't count. In any other graph, all.
-    """
+    """The operations that a step may run, in the order of their creation: not what initialises, saves or restores."""
     operations: list[ops.Operation] = graph.get_operations()
-    step = training_util.get_global_step(graph)
-    if step is None or not step.op.outputs:
-        return operations
-    increments = [op for op in step.op.outputs[0].consumers() if op.type in ("AssignAdd", "AssignAddVariableOp")]
-    if not increments:
-        return operations
-    behind = operations_behind(increments)
+    variables = graph.get_collection(ops.GraphKeys.GLOBAL_VARIABLES) + graph.get_collection(
+        ops.GraphKeys.LOCAL_VARIABLES
+    )
+    once = {getattr(variable, "initializer", None) for variable in variables}
+    beside_steps: set[ops.Operation] = set()
+    ends = []
+    for op in operations:
+        sources = [tensor.op for tensor in op.inputs] + list(op.control_inputs)
+        if op in once or op.type in _SAVING or any(source in beside_steps for source in sources):
+            beside_steps.add(op)
+        elif not op._control_outputs and not any(output.consumers() for output in op.outputs):
+            ends.append(op)
+    behind = operations_behind(ends)
     return [op for op in operations if op in behind]
 
 
@@ -181,6 +183,7 @@ def _elements(tensor: Any) -> float:
     return count
 
 
+_SAVING = frozenset({"SaveV2", "RestoreV2", "Save", "SaveSlices", "Restore", "RestoreSlice", "MergeV2Checkpoints"})
 _FREE = frozenset(
     {"Const", "Placeholder", "VarHandleOp", "NoOp", "Identity", "ReadVariableOp", "VariableV2", "Reshape"}
 )

@@ -45,7 +45,8 @@ cdef class Dispatch:
     cdef bint is_outdated(self) noexcept
     cdef bint quiet_hook_changed(self) noexcept
     cdef int refresh(self) except -1
-    cdef bint follows_schedule(self, object hook) except -1
+    cdef bint follows_schedule(self, object candidate, bint anew) except -1
+    cdef bint set_schedule(self, ScheduledHook hook) except -1
     cdef bint anything_due(self, Plan plan) except -1
     cdef int look_at_step(self, Plan plan) except -1
     cdef int64_t idle_runs(self, Plan plan) except -1

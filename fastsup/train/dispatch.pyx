@@ -5,7 +5,7 @@ runs in which TensorFlow's call of it would do nothing but keep its own books, a
 """
 
 from libc.math cimport HUGE_VAL
-from libc.stdint cimport INT64_MIN, int64_t
+from libc.stdint cimport INT64_MIN, int64_t, uint64_t
 
 from tensorflow.python.training import session_run_hook, training_util
 
@@ -74,6 +74,8 @@ cdef class Dispatch:
     cdef bint quiet_hook_changed(self) noexcept:
         """Whether a hook without callbacks may have got one: an attribute of its own, or another class."""
         cdef Py_ssize_t i
+        if self.quiet is None:
+            return True
         for i in range(len(self.quiet)):
             if type(self.quiet[i]) is not self.quiet_types[i] or len(<dict> self.quiet_dicts[i]) != self.quiet_sizes[i]:
                 return True
@@ -83,12 +85,14 @@ cdef class Dispatch:
         """Asks every hook when it is next due."""
         cdef ScheduledHook hook
         cdef list scheduled = []
-        self.types = TypeVersions(
-            [type(candidate) for candidate in self.hooks]
-            + [type(candidate._timer) for candidate in self.hooks if isinstance(candidate, ScheduledHook)
-               and hasattr(candidate, "_timer")]
-        )
-        self.hooks_seen = len(self.hooks)
+        cdef bint anew = self.types is None or self.hooks_seen != len(self.hooks) or self.types.changed()
+        if anew or self.quiet_hook_changed():
+            anew = True
+            self.types = TypeVersions(
+                [type(candidate) for candidate in self.hooks]
+                + [type(getattr(candidate, "_timer", None)) for candidate in self.hooks]
+            )
+            self.hooks_seen = len(self.hooks)
         self.every_run = []
         self.quiet = []
         self.watching = []
@@ -98,7 +102,7 @@ cdef class Dispatch:
         self.time_before = HUGE_VAL
         self.time_after = HUGE_VAL
         for candidate in self.hooks:
-            if not self.follows_schedule(candidate):
+            if not self.follows_schedule(candidate, anew):
                 if overrides(candidate, "before_run") or overrides(candidate, "after_run"):
                     self.every_run.append(candidate)
                 else:
@@ -122,11 +126,26 @@ cdef class Dispatch:
         self.table = ScheduleTable(scheduled)
         return 0
 
-    cdef bint follows_schedule(self, object candidate) except -1:
-        """Whether a hook has a schedule that can be relied on now. Brings it up to date if so."""
+    cdef bint follows_schedule(self, object candidate, bint anew) except -1:
+        """Whether a hook has a schedule that can be relied on now. Brings it up to date if so.
+
+        Args:
+          candidate: the hook.
+          anew: whether that is to be found out even if neither the hook nor its timer has changed.
+        """
         if not isinstance(candidate, ScheduledHook):
             return False
         cdef ScheduledHook hook = candidate
+        cdef uint64_t version = hook.whole_version()
+        if not anew and version != 0 and version == hook.scheduled_version:
+            return hook.has_schedule
+        hook.has_schedule = self.set_schedule(hook)
+        # Read again: the schedule may have set an attribute.
+        hook.scheduled_version = hook.whole_version()
+        return hook.has_schedule
+
+    cdef bint set_schedule(self, ScheduledHook hook) except -1:
+        """Has a hook say when it is next due. False if it can't."""
         self.catch_up(hook)
         if "before_run" in hook.__dict__ or "after_run" in hook.__dict__:
             return False

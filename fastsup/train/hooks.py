@@ -34,6 +34,10 @@ __all__ = [
 _info = logging.info
 
 
+def _somebody_reads_the_log() -> bool:
+    return logging.info is not _info or logging.get_logger().isEnabledFor(logging.INFO)
+
+
 def _check_interval(**intervals: Any) -> None:
     """Refuses an interval that isn't positive, before anything is made. Both or neither is for TensorFlow to refuse."""
     given = {name: value for name, value in intervals.items() if value is not None}
@@ -183,7 +187,8 @@ class StepCounterHook(_GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignor
             return
         steps_per_sec = elapsed_steps / elapsed_time
         buffer.add((self._summary_tag, steps_per_sec), global_step)
-        logging.info("%s: %g", self._summary_tag, steps_per_sec)
+        if _somebody_reads_the_log():
+            logging.info("%s: %g", self._summary_tag, steps_per_sec)
 
     def _leave(self) -> None:
         hand_over(self._summary_writer)
@@ -370,8 +375,8 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
         return True
 
     def _log_tensors(self, tensor_values: Any) -> None:
-        if self._formatter is None and logging.info is _info and not logging.get_logger().isEnabledFor(logging.INFO):
-            # Nobody reads it: the text, most of the cost, needn't be made.
+        if self._formatter is None and not _somebody_reads_the_log():
+            # The text, most of the cost, needn't be made.
             self._timer.update_last_triggered_step(self._iter_count)
         else:
             tf_hooks.LoggingTensorHook._log_tensors(self, tensor_values)

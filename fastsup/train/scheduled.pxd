@@ -1,3 +1,5 @@
+from libc.stdint cimport uint64_t
+
 from fastsup.core.schedule cimport Scheduled
 
 
@@ -11,4 +13,10 @@ cdef class ScheduledHook(Scheduled):
     # Decides on the step after the run, however much the run adds to it: nothing less will do.
     cdef bint needs_true_step
 
+    # Moves with every change that a schedule may depend on, and the sum with the timer's that it was computed for.
+    cdef uint64_t version
+    cdef uint64_t scheduled_version
+    cdef bint has_schedule
+
+    cdef uint64_t whole_version(self) except? 0
     cdef bint accepts(self, object value) except -1

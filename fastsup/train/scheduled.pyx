@@ -1,7 +1,7 @@
 """A session-run hook that says when it must next be called, so that a session can leave it out until then."""
 
 from libc.math cimport HUGE_VAL, isnan
-from libc.stdint cimport INT64_MAX, int64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 
 import numpy
 
@@ -96,4 +96,14 @@ cdef class ScheduledHook(Scheduled):
     def __setattr__(self, name, value):
         PyObject_GenericSetAttr(self, name, value)
         if name not in call_state:
+            self.version += 1
             changes()[0] += 1
+
+    cdef uint64_t whole_version(self) except? 0:
+        """Moves with every change of the hook and of its timer; 0 if that can't be told."""
+        timer = getattr(self, "_timer", None)
+        if timer is None:
+            return self.version + 1
+        if not isinstance(timer, Timer):
+            return 0
+        return self.version + (<Timer> timer).version + 1
