@@ -288,6 +288,8 @@ class SummarySaverHook(_GlobalStepHook, tf_hooks.SummarySaverHook):  # type: ign
         if self._next_step is None:
             self.due_every_run()
             return True
+        if self._get_summary_op() is None:
+            return True  # Having said that the session has started, it has nothing to write.
         if not self._counts(step_read) or not self._due_with_timer(self._timer):
             return False
         if self.next_step is not None and self._next_step >= self.next_step:
