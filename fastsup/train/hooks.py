@@ -70,6 +70,27 @@ class _GlobalStepHook(ScheduledHook):
         return self._global_step_tensor is step_read
 
 
+class _NextStepHook(_GlobalStepHook):
+    """A hook that decides before a run, on the step that it foresaw in the run before."""
+
+    _next_step: Any
+    _timer: Any
+
+    def _schedule(self, run: int, step_read: Any) -> bool:
+        if self._next_step is None:
+            self.due_every_run()
+            return True
+        if not self._counts(step_read) or not self._due_with_timer(self._timer):
+            return False
+        if self.next_step is not None and self._next_step >= self.next_step:
+            # Having seen the true step after a run that added much to it, it knows now that it is due.
+            self.due_every_run()
+        return True
+
+    def _catch_up(self, skipped_runs: int, stale_step: int) -> None:
+        self._next_step = stale_step + 2
+
+
 @remember_callbacks
 class StopAtStepHook(_GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[misc]
     """Requests a stop once the global step has reached a step.
@@ -221,7 +242,7 @@ class StepCounterHook(_GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignor
 
 
 @remember_callbacks
-class SummarySaverHook(_GlobalStepHook, tf_hooks.SummarySaverHook):  # type: ignore[misc]
+class SummarySaverHook(_NextStepHook, tf_hooks.SummarySaverHook):  # type: ignore[misc]
     """Writes summaries every N steps or seconds.
 
     Args:
@@ -236,7 +257,6 @@ class SummarySaverHook(_GlobalStepHook, tf_hooks.SummarySaverHook):  # type: ign
       ValueError: both or neither of a pair, or an interval that isn't positive.
     """
 
-    _next_step: Any
     _summary_writer: Any
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
@@ -285,24 +305,13 @@ class SummarySaverHook(_GlobalStepHook, tf_hooks.SummarySaverHook):  # type: ign
 
     def _schedule(self, run: int, step_read: Any) -> bool:
         self._may_collect = True
-        if self._next_step is None:
-            self.due_every_run()
-            return True
-        if self._get_summary_op() is None:
+        if self._next_step is not None and self._get_summary_op() is None:
             return True  # Having said that the session has started, it has nothing to write.
-        if not self._counts(step_read) or not self._due_with_timer(self._timer):
-            return False
-        if self.next_step is not None and self._next_step >= self.next_step:
-            # Having seen the true step after a run that added much to it, it knows now that it is due.
-            self.due_every_run()
-        return True
-
-    def _catch_up(self, skipped_runs: int, stale_step: int) -> None:
-        self._next_step = stale_step + 2
+        return super()._schedule(run, step_read)
 
 
 @remember_callbacks
-class ProfilerHook(_GlobalStepHook, tf_hooks.ProfilerHook):  # type: ignore[misc]
+class ProfilerHook(_NextStepHook, tf_hooks.ProfilerHook):  # type: ignore[misc]
     """Writes a Chrome trace (`timeline-<step>.json`) every N steps or seconds.
 
     Args:
@@ -330,9 +339,6 @@ class ProfilerHook(_GlobalStepHook, tf_hooks.ProfilerHook):  # type: ignore[misc
         SecondOrStepTimer(save_secs, save_steps)  # Refuses both or neither, before there is a file.
         tf_hooks.ProfilerHook.__init__(self, save_steps, save_secs, output_dir, show_dataflow, show_memory)
         self._timer: Any = _own_timer(self._timer)
-
-    _schedule = SummarySaverHook._schedule
-    _catch_up = SummarySaverHook._catch_up
 
 
 @remember_callbacks
