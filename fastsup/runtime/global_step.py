@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensorflow.python.framework import dtypes, op_def_registry, ops, tensor_util
+from tensorflow.python.training import training_util
 
 from fastsup.runtime.executor import FUNCTION_CALLS
 from fastsup.runtime.plan import Plan
@@ -139,6 +140,24 @@ class GlobalStepWrites:
                 if definition is None or definition.is_stateful:
                     return True
         return False
+
+
+def track_global_step(session: Any) -> Any:
+    """Has a session count its global step.
+
+    Args:
+      session: a `fastsup.Session`.
+
+    Returns:
+      The variable; None where it can't be counted. There is none, others write it too (in a remote session), or the
+      graph may get another writer.
+    """
+    variable = training_util.get_global_step(session.graph)
+    if variable is None or session.sess_str or not session.graph.finalized:
+        return None
+    if not session._tracks_global_step:
+        session._track_global_step(GlobalStepWrites(session.graph, variable))
+    return variable
 
 
 def _resource_identity(op: ops.Operation) -> tuple[bytes, bytes]:

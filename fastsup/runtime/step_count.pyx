@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint64_t
 from tensorflow.python.framework import errors
 from tensorflow.python.training import training_util
 
-from fastsup.runtime.global_step import GlobalStepWrites
+from fastsup.runtime.global_step import track_global_step
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 
@@ -28,19 +28,14 @@ cdef class StepCount:
 
     def __init__(self, SessionRunner session):
         self.session = session
-        self.variable = None
-        variable = training_util.get_global_step(session.graph)
-        if variable is None or not session.graph.finalized:
-            return
-        if session.sess_str:
-            # A remote session's variables are changed by others too: there the step is fetched, not counted.
-            if can_be_read(session, variable):
+        self.variable = track_global_step(session)
+        if self.variable is not None:
+            self.numpy_type = self.variable.dtype.base_dtype.as_numpy_dtype
+        elif session.sess_str and session.graph.finalized:
+            # In a remote session the step is fetched, not counted.
+            variable = training_util.get_global_step(session.graph)
+            if variable is not None and can_be_read(session, variable):
                 session._read_step_directly(variable)
-            return
-        if not session._tracks_global_step:
-            session._track_global_step(GlobalStepWrites(session.graph, variable))
-        self.variable = variable
-        self.numpy_type = variable.dtype.base_dtype.as_numpy_dtype
 
     cdef bint know(self) except -1:
         """Whether `value` is the global step now. Reads it if need be, which fails as long as it isn't initialised."""

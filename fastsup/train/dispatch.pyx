@@ -167,15 +167,11 @@ cdef class Dispatch:
         cdef Py_ssize_t i
         self.step_known = False
         self.step_fetched = False
-        if len(self.every_run) > 0 or self.runs >= self.table.earliest.run:
-            self.look_at_step(plan)
-            return True
-        if self.time_before != HUGE_VAL and seconds() >= self.time_before:
-            self.look_at_step(plan)
+        self.look_at_step(plan)
+        if len(self.every_run) > 0 or self.runs >= self.table.earliest.run or self.comes_due_by_time():
             return True
         if not self.needs_step:
             return False
-        self.look_at_step(plan)
         if self.step_known:
             return (
                 self.position() >= self.table.earliest.global_step
@@ -201,7 +197,7 @@ cdef class Dispatch:
     cdef int64_t idle_runs(self, Plan plan) except -1:
         """How many runs of this plan come before one in which a hook may be due: by its number or its global step."""
         cdef int64_t runs
-        if self.anything_due(plan):
+        if self.anything_due(plan) or self.step_fetched:
             return 0
         runs = self.table.earliest.run - self.runs
         if self.table.earliest.global_step != FS_DUE_NEVER and self.delta > 0:

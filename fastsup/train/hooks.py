@@ -58,12 +58,16 @@ class _GlobalStepHook(ScheduledHook):
 
     _global_step_tensor: Any
 
+    _NAME: str
+
     def _require_global_step(self) -> None:
         """Refuses a graph without global step before there is a file or a thread."""
         if training_util.get_global_step() is None:
             raise RuntimeError(f"Global step should be created to use {self._NAME}.")
 
-    _NAME: str
+    def begin(self) -> None:
+        self._require_global_step()
+        super().begin()  # type: ignore[misc]  # TensorFlow's hook of that name
 
     def _counts(self, step_read: Any) -> bool:
         """False for a hook that was given another tensor to count by."""
@@ -103,6 +107,7 @@ class StopAtStepHook(_GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[
       ValueError: both were given, or neither.
     """
 
+    _NAME = "StopAtStepHook"
     _last_step: Any
 
     def _schedule(self, run: int, step_read: Any) -> bool:
@@ -225,10 +230,6 @@ class StepCounterHook(_GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignor
 
     _NAME = "StepCounterHook"
 
-    def begin(self) -> None:
-        self._require_global_step()
-        tf_hooks.StepCounterHook.begin(self)
-
     def _schedule(self, run: int, step_read: Any) -> bool:
         self._may_collect = True
         if self._stalls < self._STALL_REPORTS:
@@ -299,10 +300,6 @@ class SummarySaverHook(_NextStepHook, tf_hooks.SummarySaverHook):  # type: ignor
 
     _NAME = "SummarySaverHook"
 
-    def begin(self) -> None:
-        self._require_global_step()
-        tf_hooks.SummarySaverHook.begin(self)
-
     def _schedule(self, run: int, step_read: Any) -> bool:
         self._may_collect = True
         if self._next_step is not None and self._get_summary_op() is None:
@@ -325,6 +322,7 @@ class ProfilerHook(_NextStepHook, tf_hooks.ProfilerHook):  # type: ignore[misc]
       ValueError: both or neither of save_steps and save_secs, or one that isn't positive.
     """
 
+    _NAME = "ProfilerHook"
     _next_step: Any
 
     def __init__(

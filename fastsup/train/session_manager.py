@@ -10,9 +10,8 @@ from tensorflow.python.distribute import distribute_lib
 from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import session_manager as tf_session_manager
-from tensorflow.python.training import training_util
 
-from fastsup.runtime.global_step import GlobalStepWrites
+from fastsup.runtime.global_step import track_global_step
 from fastsup.runtime.session import Session
 
 __all__ = ["SessionManager"]
@@ -61,10 +60,8 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
     def _make_session(self, master: str, config: Any) -> Session:
         self._target = master
         session = Session(master, graph=self._graph, config=config, executor=self._executor)
-        step = training_util.get_global_step(self._graph)
-        if step is not None and not master and self._graph.finalized:
-            # From the first run on, so that nothing that is under way when a loop starts was missed.
-            session._track_global_step(GlobalStepWrites(self._graph, step))
+        # From the first run on, so that nothing that is under way when a loop starts was missed.
+        track_global_step(session)
         return session
 
     def _restore_checkpoint(

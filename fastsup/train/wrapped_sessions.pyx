@@ -305,8 +305,6 @@ cdef class Hooked(Wrapped):
             plan = self.runner.find_plan(fetches, None)
             if plan is not None and not plan.feeds and not dispatch.watched_fetches:
                 steps = min(dispatch.idle_runs(plan), left[0])
-                if dispatch.step_fetched:
-                    steps = 0
         if steps < 1:
             result = self.run_unstopped(fetches, None, None, None)
             left[0] -= 1
@@ -392,12 +390,9 @@ cdef class Hooked(Wrapped):
             feed_dict = hook_feeds
         run_metadata = run_metadata or RunMetadata()
         if dispatch is not None and dispatch.step_fetched:
-            if plain:
-                requests.append(dispatch.step_read)
-            else:
-                # Fetched as a hook's: a key that no hook is.
-                asked.append(dispatch)
-                requests.append(dispatch.step_read)
+            # As if a hook had asked for it, under a key that no hook is.
+            asked.append(dispatch)
+            requests.append(dispatch.step_read)
         if plain:
             values = self.runner.run(requests, feed_dict)
         else:
