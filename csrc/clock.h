@@ -6,4 +6,8 @@
 
 double fs_clock_seconds(void);
 
+/* Whether the clock has reached a time. A time that is clearly ahead is told from the kernel's coarse clock, which the
+ * processor reads four times as fast. */
+int fs_clock_reached(double time);
+
 #endif

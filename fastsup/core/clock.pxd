@@ -1,1 +1,2 @@
 cdef double seconds() except? -1.0
+cdef bint reached(double due) except -1

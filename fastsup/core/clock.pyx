@@ -6,6 +6,7 @@ from cpython.dict cimport PyDict_GetItem
 
 cdef extern from "clock.h":
     double fs_clock_seconds() nogil
+    bint fs_clock_reached(double seconds) nogil
 
 cdef dict time_namespace = time.__dict__
 cdef object builtin_time = time.time
@@ -16,6 +17,13 @@ cdef double seconds() except? -1.0:
     if PyDict_GetItem(time_namespace, "time") is <void*> builtin_time:
         return fs_clock_seconds()
     return time.time()
+
+
+cdef bint reached(double due) except -1:
+    """Whether the clock has reached a time, in seconds since the epoch."""
+    if PyDict_GetItem(time_namespace, "time") is <void*> builtin_time:
+        return fs_clock_reached(due)
+    return seconds() >= due
 
 
 def now():

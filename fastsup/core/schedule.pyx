@@ -4,7 +4,7 @@ from libc.math cimport HUGE_VAL
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from fastsup.core.clock cimport seconds
+from fastsup.core.clock cimport reached, seconds
 
 # Moves whenever something that a schedule was computed from may have changed: a due position, a timer, a method
 # replaced on one hook. A loop compares it with the value it saw last; only when it moved are schedules read again.
@@ -98,7 +98,7 @@ cdef class ScheduleTable:
             self.reload()
         if run >= self.earliest.run or global_step >= self.earliest.global_step:
             return True
-        return self.earliest.time != HUGE_VAL and seconds() >= self.earliest.time
+        return self.earliest.time != HUGE_VAL and reached(self.earliest.time)
 
     cdef bint entry_is_due(self, Py_ssize_t i, int64_t run, int64_t global_step) except -1:
         cdef fs_due* due = &self.dues[i]

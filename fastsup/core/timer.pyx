@@ -134,12 +134,15 @@ cdef class Timer:
           (elapsed seconds, elapsed steps) since the trigger before, or (None, None) at the first.
         """
         cdef double now = seconds()
-        if self.last_time is None:
-            elapsed = (None, None)
-        else:
-            elapsed = (now - self.last_time, step - self.last_step)
-        self._last_triggered_step = step
-        self._last_triggered_time = now
+        cdef int64_t at = as_step(step)
+        elapsed = (None, None) if self.last_time is None else (now - self.last_time, step - self.last_step)
+        self.c.last_step = at
+        self.c.triggered = True
+        self.last_step = step
+        self.c.last_time = now
+        self.last_time = now
+        self.version += 1
+        changes()[0] += 1
         return elapsed
 
     def last_triggered_step(self):

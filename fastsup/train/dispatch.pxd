@@ -16,6 +16,7 @@ cdef class Dispatch:
     cdef ScheduleTable table
     cdef TypeVersions types
     cdef Py_ssize_t hooks_seen
+    cdef list schedulable
     cdef list every_run
     cdef set every_run_ids
     cdef list quiet
@@ -41,12 +42,18 @@ cdef class Dispatch:
     cdef bint step_known
     cdef bint step_fetched
     cdef object fetched_value
+    # Whether a hook that was left out of the run acts on the step after it.
+    cdef bint acting
 
     cdef bint is_outdated(self) noexcept
     cdef bint quiet_hook_changed(self) noexcept
     cdef int refresh(self) except -1
+    cdef int sort_hooks(self) except -1
+    cdef int sum_up(self) except -1
     cdef bint follows_schedule(self, object candidate, bint anew) except -1
     cdef bint set_schedule(self, ScheduledHook hook) except -1
+    cdef bint nothing_due(self, Plan plan) except -1
+    cdef bint idle_run_ended(self) except -1
     cdef bint anything_due(self, Plan plan) except -1
     cdef int look_at_step(self, Plan plan) except -1
     cdef int64_t idle_runs(self, Plan plan) except -1
@@ -60,7 +67,9 @@ cdef class Dispatch:
     cdef bint left_out_too_much(self) except -1
     cdef bint step_moved_unforeseen(self) noexcept
     cdef bint wanted_late(self, object hook) except -1
+    cdef bint act(self, ScheduledHook hook) except -1
     cdef object known_values(self, object hook, object fetches)
     cdef object late_values(self, object fetches)
     cdef int run_ended(self, list called, object fetched_step) except -1
     cdef int call_all(self) except -1
+    cdef void note_run(self) noexcept

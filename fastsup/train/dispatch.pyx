@@ -5,11 +5,11 @@ runs in which TensorFlow's call of it would do nothing but keep its own books, a
 """
 
 from libc.math cimport HUGE_VAL
-from libc.stdint cimport INT64_MIN, int64_t, uint64_t
+from libc.stdint cimport INT64_MIN, int64_t
 
 from tensorflow.python.training import session_run_hook, training_util
 
-from fastsup.core.clock cimport seconds
+from fastsup.core.clock cimport reached
 from fastsup.core.schedule cimport FS_DUE_NEVER, ScheduleTable
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
@@ -82,34 +82,58 @@ cdef class Dispatch:
         return False
 
     cdef int refresh(self) except -1:
-        """Asks every hook when it is next due."""
-        cdef ScheduledHook hook
+        """Brings the schedules up to date: of the hooks that have changed, or of all of them."""
+        cdef bint had
+        if (
+            self.types is None
+            or self.hooks_seen != len(self.hooks)
+            or self.types.changed()
+            or self.quiet_hook_changed()
+        ):
+            return self.sort_hooks()
+        for hook in self.schedulable:
+            had = (<ScheduledHook> hook).has_schedule
+            if self.follows_schedule(hook, False) != had:
+                return self.sort_hooks()
+        self.table.reload()
+        return self.sum_up()
+
+    cdef int sort_hooks(self) except -1:
+        """Finds out of every hook whether it has a schedule, has to be called in every run, or never."""
         cdef list scheduled = []
-        cdef bint anew = self.types is None or self.hooks_seen != len(self.hooks) or self.types.changed()
-        if anew or self.quiet_hook_changed():
-            anew = True
-            self.types = TypeVersions(
-                [type(candidate) for candidate in self.hooks]
-                + [type(getattr(candidate, "_timer", None)) for candidate in self.hooks]
-            )
-            self.hooks_seen = len(self.hooks)
+        self.types = TypeVersions(
+            [type(candidate) for candidate in self.hooks]
+            + [type(getattr(candidate, "_timer", None)) for candidate in self.hooks]
+        )
+        self.hooks_seen = len(self.hooks)
+        self.schedulable = [candidate for candidate in self.hooks if isinstance(candidate, ScheduledHook)]
         self.every_run = []
         self.quiet = []
+        for candidate in self.hooks:
+            if self.follows_schedule(candidate, True):
+                scheduled.append(candidate)
+            elif overrides(candidate, "before_run") or overrides(candidate, "after_run"):
+                self.every_run.append(candidate)
+            else:
+                self.quiet.append(candidate)
+        self.quiet_types = list(map(type, self.quiet))
+        self.quiet_dicts = list(map(vars, self.quiet))
+        self.quiet_sizes = list(map(len, self.quiet_dicts))
+        self.every_run_ids = set(map(id, self.every_run))
+        self.table = ScheduleTable(scheduled)
+        return self.sum_up()
+
+    cdef int sum_up(self) except -1:
+        """What the schedules say together."""
+        cdef ScheduledHook hook
         self.watching = []
         self.watched_fetches = []
         self.needs_step = False
         self.watches_stall = False
         self.time_before = HUGE_VAL
         self.time_after = HUGE_VAL
-        for candidate in self.hooks:
-            if not self.follows_schedule(candidate, anew):
-                if overrides(candidate, "before_run") or overrides(candidate, "after_run"):
-                    self.every_run.append(candidate)
-                else:
-                    self.quiet.append(candidate)
-                continue
-            hook = candidate
-            scheduled.append(hook)
+        for entry in self.table.entries:
+            hook = <ScheduledHook> entry
             if hook.watched_fetch is not None:
                 self.watching.append(hook)
                 self.watched_fetches.append(hook.watched_fetch)
@@ -119,11 +143,6 @@ cdef class Dispatch:
                 self.time_after = min(self.time_after, hook.due.time)
             else:
                 self.time_before = min(self.time_before, hook.due.time)
-        self.quiet_types = list(map(type, self.quiet))
-        self.quiet_dicts = list(map(vars, self.quiet))
-        self.quiet_sizes = list(map(len, self.quiet_dicts))
-        self.every_run_ids = set(map(id, self.every_run))
-        self.table = ScheduleTable(scheduled)
         return 0
 
     cdef bint follows_schedule(self, object candidate, bint anew) except -1:
@@ -136,12 +155,10 @@ cdef class Dispatch:
         if not isinstance(candidate, ScheduledHook):
             return False
         cdef ScheduledHook hook = candidate
-        cdef uint64_t version = hook.whole_version()
-        if not anew and version != 0 and version == hook.scheduled_version:
-            return hook.has_schedule
-        hook.has_schedule = self.set_schedule(hook)
-        # Read again: the schedule may have set an attribute.
-        hook.scheduled_version = hook.whole_version()
+        if anew or not hook.is_current():
+            hook.has_schedule = self.set_schedule(hook)
+            # Only now: making the schedule may have set an attribute.
+            hook.set_current()
         return hook.has_schedule
 
     cdef bint set_schedule(self, ScheduledHook hook) except -1:
@@ -162,11 +179,23 @@ cdef class Dispatch:
         hook.watches_stall = False
         return hook._schedule(self.runs, self.step_read)
 
+    cdef bint nothing_due(self, Plan plan) except -1:
+        """Whether no hook has to be called in the coming run of this plan, as far as that can be told before it."""
+        if self.is_outdated():
+            self.refresh()
+        return not self.anything_due(plan)
+
+    cdef bint idle_run_ended(self) except -1:
+        """Takes note of a run that called no hook and fetched no step, and says whether a hook may want a call yet."""
+        self.note_run()
+        return self.left_out_too_much()
+
     cdef bint anything_due(self, Plan plan) except -1:
         """Whether a hook may have to be called in the coming run of this plan. Looks at the global step before it."""
         cdef Py_ssize_t i
         self.step_known = False
         self.step_fetched = False
+        self.acting = False
         self.look_at_step(plan)
         if len(self.every_run) > 0 or self.runs >= self.table.earliest.run or self.comes_due_by_time():
             return True
@@ -186,8 +215,14 @@ cdef class Dispatch:
         """Finds out where the global step stands, or that the run has to fetch it."""
         if not self.needs_step:
             return 0
-        self.delta = self.count.session.delta_of(plan) if self.count.variable is not None else -1
-        if self.delta >= 0 and self.count.know():
+        cdef StepCount count = self.count
+        if count.variable is None:
+            self.delta = -1
+        else:
+            self.delta = plan.step_delta if plan.step_delta_known else count.session.delta_of(plan)
+        if self.delta >= 0 and (
+            (count.known and count.session.disturbances == count.disturbances_seen) or count.know()
+        ):
             self.step_known = True
             self.begin_next_run()
         else:
@@ -197,7 +232,7 @@ cdef class Dispatch:
     cdef int64_t idle_runs(self, Plan plan) except -1:
         """How many runs of this plan come before one in which a hook may be due: by its number or its global step."""
         cdef int64_t runs
-        if self.anything_due(plan) or self.step_fetched:
+        if not self.nothing_due(plan) or self.step_fetched or len(self.watched_fetches) > 0:
             return 0
         runs = self.table.earliest.run - self.runs
         if self.table.earliest.global_step != FS_DUE_NEVER and self.delta > 0:
@@ -210,7 +245,7 @@ cdef class Dispatch:
 
     cdef bint comes_due_by_time(self) except -1:
         """Whether a hook that decides before a run has come due meanwhile."""
-        return self.time_before != HUGE_VAL and seconds() >= self.time_before
+        return self.time_before != HUGE_VAL and reached(self.time_before)
 
     cdef int begin_next_run(self) except -1:
         """The global step before the coming run is where the run before has left it."""
@@ -235,7 +270,10 @@ cdef class Dispatch:
         for hook in self.hooks:
             if i < len(entries) and hook is entries[i]:
                 if self.hook_is_due(i, hook):
-                    called.append(hook)
+                    if (<ScheduledHook> hook).acts_on_step and self.step_known and self.count.value() != self.stale_step:
+                        self.acting = True
+                    else:
+                        called.append(hook)
                 i += 1
             elif id(hook) in self.every_run_ids:
                 called.append(hook)
@@ -284,11 +322,13 @@ cdef class Dispatch:
 
     cdef bint left_out_too_much(self) except -1:
         """Whether a hook that was left out of the run may have to be called after it, all the same."""
+        if self.acting:
+            return True
         if self.step_fetched and (
             self.stale_step + 1 >= self.table.earliest.global_step or self.stale_step == self.stale_step_before
         ):
             return True
-        return self.step_moved_unforeseen() or (self.time_after != HUGE_VAL and seconds() >= self.time_after)
+        return self.step_moved_unforeseen() or (self.time_after != HUGE_VAL and reached(self.time_after))
 
     cdef bint wanted_late(self, object candidate) except -1:
         """Whether a hook that was left out of the run has to be called after it."""
@@ -297,13 +337,24 @@ cdef class Dispatch:
         cdef ScheduledHook hook = candidate
         if not hook.decides_after or id(candidate) in self.every_run_ids:
             return False
-        if hook.due.time != HUGE_VAL and seconds() >= hook.due.time:
+        if hook.due.time != HUGE_VAL and reached(hook.due.time):
             return True
         if self.step_fetched:
             if hook.watches_stall and self.stale_step == self.stale_step_before:
                 return True
             return hook.due.global_step != FS_DUE_NEVER and self.stale_step + 1 >= hook.due.global_step
-        return hook.due.global_step != FS_DUE_NEVER and self.step_moved_unforeseen()
+        if hook.due.global_step == FS_DUE_NEVER:
+            return False
+        return self.step_moved_unforeseen() or (
+            self.acting and hook.acts_on_step and self.count.value() >= hook.due.global_step
+        )
+
+    cdef bint act(self, ScheduledHook hook) except -1:
+        """Has a hook that was left out of the run act on the step after it. False if its callbacks have to be called."""
+        if not hook.acts_on_step or not self.step_known or self.step_moved_unforeseen():
+            return False
+        hook._act(self.count.as_fetched(self.stale_step), self.count.as_fetched(self.count.value()))
+        return True
 
     cdef object known_values(self, object hook, object fetches):
         """What a scheduled hook asks of the run and is known without it, or None.
@@ -339,21 +390,22 @@ cdef class Dispatch:
             for hook in called:
                 if isinstance(hook, ScheduledHook):
                     self.called_in[id(hook)] = self.runs
-        self.runs += 1
-        self.stale_step_before = self.stale_step
-        if self.step_known:
-            self.stale_step = self.counted_before + self.count.base
-        elif self.step_fetched:
+        self.note_run()
+        if self.step_fetched:
             self.fetched_value = fetched_step
             self.stale_step = fetched_step
-        else:
-            self.stale_step = NO_STEP
         return 0
+
+    cdef void note_run(self) noexcept:
+        self.runs += 1
+        self.stale_step_before = self.stale_step
+        self.stale_step = self.counted_before + self.count.base if self.step_known else NO_STEP
 
     cdef int call_all(self) except -1:
         """Prepares a run in which every hook is called, whatever its schedule says."""
         self.step_known = False
         self.step_fetched = False
+        self.acting = False
         return 0
 
     def settle(self):

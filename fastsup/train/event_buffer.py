@@ -10,7 +10,6 @@ import time
 import weakref
 from typing import Any
 
-from tensorflow.core.framework import summary_pb2
 from tensorflow.core.util import event_pb2
 from tensorflow.python.summary.writer import writer as tf_writer
 
@@ -49,27 +48,28 @@ class EventBuffer:
         if writer is None:
             return
         for summary, step, wall_time in summaries:
-            proto = _as_proto(summary)
-            # As the writer's add_summary() does: a tag's metadata is written once.
-            for value in proto.value:
-                if value.HasField("metadata"):
-                    if value.tag in writer._seen_summary_tags:
-                        value.ClearField("metadata")
-                    else:
-                        writer._seen_summary_tags.add(value.tag)
-            writer.add_event(event_pb2.Event(wall_time=wall_time, step=int(step), summary=proto))
+            event = event_pb2.Event(wall_time=wall_time, step=int(step))
+            if isinstance(summary, tuple):
+                tag, number = summary
+                event.summary.value.add(tag=tag, simple_value=number)
+            else:
+                _fill(event.summary, summary, writer._seen_summary_tags)
+            writer.add_event(event)
             self._handed_over = wall_time
 
 
-def _as_proto(summary: Any) -> Any:
+def _fill(proto: Any, summary: Any, seen_tags: set[str]) -> None:
     if isinstance(summary, bytes):
-        return summary_pb2.Summary.FromString(summary)
-    if isinstance(summary, tuple):
-        tag, number = summary
-        return summary_pb2.Summary(value=[summary_pb2.Summary.Value(tag=tag, simple_value=number)])
-    copy = summary_pb2.Summary()
-    copy.CopyFrom(summary)
-    return copy
+        proto.ParseFromString(summary)
+    else:
+        proto.CopyFrom(summary)
+    # As the writer's add_summary() does: a tag's metadata is written once.
+    for value in proto.value:
+        if value.HasField("metadata"):
+            if value.tag in seen_tags:
+                value.ClearField("metadata")
+            else:
+                seen_tags.add(value.tag)
 
 
 _buffers: weakref.WeakKeyDictionary[Any, EventBuffer] = weakref.WeakKeyDictionary()
@@ -79,11 +79,10 @@ def buffer_for(writer: Any) -> EventBuffer | None:
     """The buffer that all hooks with this writer share; None for a writer of somebody else's making."""
     if type(writer) is not tf_writer.FileWriter or "add_summary" in vars(writer):
         return None
-    if type(getattr(writer, "_seen_summary_tags", None)) is not set:
-        return None
-    if writer not in _buffers:
-        _buffers[writer] = EventBuffer(writer)
-    return _buffers[writer]
+    buffer = _buffers.get(writer)
+    if buffer is None and type(getattr(writer, "_seen_summary_tags", None)) is set:
+        buffer = _buffers[writer] = EventBuffer(writer)
+    return buffer
 
 
 def hand_over(writer: Any) -> None:

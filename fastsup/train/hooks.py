@@ -235,8 +235,15 @@ class StepCounterHook(_GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignor
         if self._stalls < self._STALL_REPORTS:
             self._watch_stall()
         # Told of several steps a run, it looks ahead as far as that.
-        self._decide_after_run(on_true_step=self._steps_per_run != 1)
+        self._decide_after_run(on_true_step=self._steps_per_run != 1, acts_on_step=True)
         return self._counts(step_read) and self._due_with_timer(self._timer)
+
+    def _act(self, stale_step: Any, global_step: Any) -> None:
+        timer, foreseen = self._timer, stale_step + self._steps_per_run
+        if timer.should_trigger_for_step(foreseen) and timer.should_trigger_for_step(global_step):
+            elapsed_secs, elapsed_steps = timer.update_last_triggered_step(global_step)
+            if elapsed_secs is not None:
+                self._log_and_record(elapsed_steps, elapsed_secs, global_step)
 
     def _catch_up(self, skipped_runs: int, stale_step: int) -> None:
         self._last_global_step = stale_step

@@ -14,8 +14,10 @@ from tensorflow.python.util import function_utils
 
 from fastsup.runtime.executor import keep_traceable
 from fastsup.train import session_manager
+from fastsup.train.hooked_session import Hooked
 from fastsup.train.hooks import CheckpointSaverHook, StepCounterHook, SummarySaverHook
-from fastsup.train.wrapped_sessions import Coordinated, Hooked, Monitored, Recoverable, Wrapped
+from fastsup.train.monitored import Monitored
+from fastsup.train.wrapped_sessions import Coordinated, Recoverable, Wrapped
 
 __all__ = [
     "ChiefSessionCreator",

@@ -12,11 +12,17 @@ cdef class ScheduledHook(Scheduled):
     cdef bint decides_after
     # Decides on the step after the run, however much the run adds to it: nothing less will do.
     cdef bint needs_true_step
+    # Wants nothing of the run but the step after it: `_act` will do in place of its callbacks.
+    cdef bint acts_on_step
 
-    # Moves with every change that a schedule may depend on, and the sum with the timer's that it was computed for.
+    # Moves with every change that a schedule may depend on.
     cdef uint64_t version
+    # What the schedule was computed from: that version, the timer, and the timer's version.
     cdef uint64_t scheduled_version
+    cdef object scheduled_timer
+    cdef uint64_t scheduled_timer_version
     cdef bint has_schedule
 
-    cdef uint64_t whole_version(self) except? 0
+    cdef bint is_current(self) except -1
+    cdef int set_current(self) except -1
     cdef bint accepts(self, object value) except -1

@@ -63,14 +63,24 @@ cdef class ScheduledHook(Scheduled):
         """Has the hook called also in a run before which the global step has not moved."""
         self.watches_stall = True
 
-    def _decide_after_run(self, on_true_step=False):
+    def _decide_after_run(self, on_true_step=False, acts_on_step=False):
         """Says that the hook decides after the run whether to act.
 
         Args:
           on_true_step: whether it decides on the global step after the run; else on the one before it, plus 1.
+          acts_on_step: whether `_act` may be called in place of the callbacks where the step is known without them.
         """
         self.decides_after = True
         self.needs_true_step = on_true_step
+        self.acts_on_step = acts_on_step
+
+    def _act(self, stale_step, global_step):
+        """Does what `after_run` does, for a hook that wants nothing of the run but the global step.
+
+        Args:
+          stale_step: the step before the run, of the variable's NumPy type.
+          global_step: the step after the run, of the same type.
+        """
 
     def _due_with_timer(self, timer):
         """Sets the due positions from a timer.
@@ -99,11 +109,21 @@ cdef class ScheduledHook(Scheduled):
             self.version += 1
             changes()[0] += 1
 
-    cdef uint64_t whole_version(self) except? 0:
-        """Moves with every change of the hook and of its timer; 0 if that can't be told."""
+    cdef bint is_current(self) except -1:
+        """Whether nothing has changed, here or in the timer, since `set_current`. False if that can't be told."""
+        if self.version != self.scheduled_version:
+            return False
         timer = getattr(self, "_timer", None)
+        if timer is not self.scheduled_timer:
+            return False
         if timer is None:
-            return self.version + 1
-        if not isinstance(timer, Timer):
-            return 0
-        return self.version + (<Timer> timer).version + 1
+            return True
+        return isinstance(timer, Timer) and (<Timer> timer).version == self.scheduled_timer_version
+
+    cdef int set_current(self) except -1:
+        """Says that the schedule was computed from how everything is now."""
+        self.scheduled_timer = getattr(self, "_timer", None)
+        self.scheduled_version = self.version
+        if isinstance(self.scheduled_timer, Timer):
+            self.scheduled_timer_version = (<Timer> self.scheduled_timer).version
+        return 0

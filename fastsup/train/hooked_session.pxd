@@ -1,0 +1,19 @@
+from fastsup.runtime.plan cimport Plan
+from fastsup.runtime.runner cimport SessionRunner
+from fastsup.train.dispatch cimport Dispatch
+from fastsup.train.wrapped_sessions cimport Wrapped
+
+
+cdef class Hooked(Wrapped):
+    cdef public object _hooks
+    cdef public bint _should_stop
+    # Our session, and the schedules of the hooks around it; None where the session is somebody else's.
+    cdef object session_seen
+    cdef SessionRunner runner
+    cdef Dispatch dispatch
+
+    cdef bint has_schedules(self) except -1
+    cdef object run_unstopped(self, object fetches, object feed_dict, object options, object run_metadata)
+    cdef object run_leaving_out(self, Plan plan, object fetches, object feed_dict)
+    cdef object run_calling(self, list called, object fetches, object feed_dict, object options, object run_metadata)
+    cdef int call_late(self, object hook, object run_context, object options, object metadata) except -1

@@ -1,0 +1,11 @@
+from collections.abc import Iterable
+from typing import Any
+
+from fastsup.train.wrapped_sessions import Wrapped
+
+class Hooked(Wrapped):
+    _hooks: Any
+    _should_stop: bool
+    def __init__(self, sess: Any, hooks: Iterable[Any]) -> None: ...
+    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any: ...
+    def _call_left_out(self, fetches: Any, feed_dict: Any, rejected: Any) -> None: ...

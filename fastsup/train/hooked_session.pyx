@@ -1,0 +1,285 @@
+"""The session that calls the hooks around each run, and leaves out those that have nothing to do in it."""
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int64_t
+
+from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.training import session_run_hook
+
+from fastsup.runtime.plan cimport Plan
+from fastsup.runtime.runner cimport SessionRunner
+from fastsup.train.dispatch cimport Dispatch
+from fastsup.train.run_requests import merge_feeds, merge_run_options
+from fastsup.train.scheduled cimport ScheduledHook
+from fastsup.train.wrapped_sessions cimport Wrapped
+from fastsup.train.wrapped_sessions import native_kinds
+
+cdef object SessionRunArgs = session_run_hook.SessionRunArgs
+cdef object SessionRunContext = session_run_hook.SessionRunContext
+cdef object SessionRunValues = session_run_hook.SessionRunValues
+cdef object new_tuple = tuple.__new__
+cdef object RunOptions = config_pb2.RunOptions
+cdef object RunMetadata = config_pb2.RunMetadata
+
+
+cdef class Hooked(Wrapped):
+    """A session that calls hooks around each run.
+
+    Args:
+      sess: the session to run in.
+      hooks: iterable of `SessionRunHook`.
+    """
+
+    def __init__(self, sess, hooks):
+        Wrapped.__init__(self, sess)
+        self._hooks = hooks
+        self._should_stop = False
+
+    def _check_stop(self):
+        return self._should_stop
+
+    def request_stop(self):
+        """Makes `should_stop` true from now on."""
+        self._should_stop = True
+
+    def close(self):
+        """Closes the session."""
+        self._settle_hooks()
+        Wrapped.close(self)
+
+    def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
+        """Runs one step, between the hooks' `before_run` and `after_run`.
+
+        Raises:
+          RuntimeError: a stop was requested before; or two hooks, or a hook and the caller, feed the same tensor.
+        """
+        if self.should_stop():
+            raise RuntimeError("Run called even after should_stop requested.")
+        return self.run_unstopped(fetches, feed_dict, options, run_metadata)
+
+    def _settle_hooks(self):
+        if self.dispatch is not None:
+            self.dispatch.settle()
+
+    cdef object run_native(self, object fetches, object feed_dict, bint hooks):
+        if not hooks:
+            return self._sess.run(fetches, feed_dict=feed_dict)
+        if self.stop_native():
+            raise RuntimeError("Run called even after should_stop requested.")
+        return self.run_unstopped(fetches, feed_dict, None, None)
+
+    cdef bint stop_native(self) except -1:
+        if self._should_stop:
+            return True
+        if self.dispatch is not None and self._sess is self.session_seen and not self._wrapped_is_stoppable:
+            return False
+        return Wrapped.stop_native(self)
+
+    cdef bint has_schedules(self) except -1:
+        """Whether hooks may be left out. Not in a session of somebody else's making, which may do anything in run."""
+        if self._sess is not self.session_seen:
+            self.session_seen = self._sess
+            self.runner = self.dispatch = None
+            if (
+                isinstance(self._sess, SessionRunner)
+                and type(self._sess).run is SessionRunner.run
+                and "run" not in self._sess.__dict__
+            ):
+                self.runner = self._sess
+                self.dispatch = Dispatch(self._hooks, self.runner)
+        return self.dispatch is not None
+
+    cdef object run_unstopped(self, object fetches, object feed_dict, object options, object run_metadata):
+        cdef Plan plan
+        cdef list called
+        if not self.has_schedules():
+            return self.run_calling(list(self._hooks), fetches, feed_dict, options, run_metadata)
+        if options is None and run_metadata is None:
+            plan = self.runner.find_plan(fetches, feed_dict)
+            if plan is not None:
+                if not self.dispatch.nothing_due(plan):
+                    called = self.dispatch.due()
+                    if called:
+                        return self.run_calling(called, fetches, feed_dict, None, None)
+                if len(plan.feeds) > 0 or self.dispatch.step_fetched or len(self.dispatch.watched_fetches) > 0:
+                    return self.run_leaving_out(plan, fetches, feed_dict)
+                values = self.runner.execute(plan, None)
+                if self.dispatch.idle_run_ended():
+                    self._call_left_out(fetches, None, ())
+                return plan.structure.build(values)
+        if self.dispatch.is_outdated():
+            self.dispatch.refresh()
+        self.dispatch.call_all()
+        return self.run_calling(list(self._hooks), fetches, feed_dict, options, run_metadata)
+
+    cdef object run_leaving_out(self, Plan plan, object fetches, object feed_dict):
+        """A run with feeds, or with values that hooks watch, in which none of them is called."""
+        cdef Dispatch dispatch = self.dispatch
+        cdef list extra = dispatch.watched_fetches
+        cdef tuple feeds = None
+        cdef list rejected = None
+        cdef object step = None
+        cdef Py_ssize_t i
+        if dispatch.step_fetched:
+            extra = [*extra, dispatch.step_read]
+        if extra:
+            fetches = [fetches, *extra]
+            plan = self.runner.find_plan(fetches, feed_dict)
+        if plan is not None and plan.feeds:
+            feeds = plan.convert_feeds(feed_dict)
+        if plan is None or (feeds is None and plan.feeds):
+            values = self._sess.run(fetches, feed_dict)
+        else:
+            values = plan.structure.build(self.runner.execute(plan, feeds))
+        if extra:
+            if dispatch.step_fetched:
+                step = values[len(extra)]
+            for i in range(len(dispatch.watching)):
+                if not (<ScheduledHook> dispatch.watching[i]).accepts(values[i + 1]):
+                    rejected = rejected or []
+                    rejected.append((dispatch.watching[i], values[i + 1]))
+            fetches, values = fetches[0], values[0]
+        dispatch.run_ended(None, step)
+        if rejected is not None or dispatch.left_out_too_much():
+            self._call_left_out(fetches, feed_dict, rejected or ())
+        return values
+
+    cdef object loop_native(self, object fetches, int64_t* left, object stop_event):
+        """Steps until a hook is due, or anything else comes between."""
+        cdef Dispatch dispatch
+        cdef Plan plan
+        cdef int64_t steps = 0
+        cdef object result
+        if self.stop_native():
+            raise RuntimeError("Run called even after should_stop requested.")
+        if stop_event is not None and self.has_schedules():
+            dispatch = self.dispatch
+            plan = self.runner.find_plan(fetches, None)
+            if plan is not None and not plan.feeds:
+                steps = min(dispatch.idle_runs(plan), left[0])
+        if steps < 1:
+            result = self.run_unstopped(fetches, None, None, None)
+            left[0] -= 1
+            return result
+        while True:
+            values = self.runner.execute(plan, None)
+            left[0] -= 1
+            steps -= 1
+            # A loop in C otherwise never lets a signal handler run.
+            PyErr_CheckSignals()
+            if dispatch.idle_run_ended():
+                self._call_left_out(fetches, None, ())
+                break
+            if steps == 0 or stop_event._flag or self._should_stop or dispatch.is_outdated():
+                break
+            if dispatch.comes_due_by_time():
+                break
+            dispatch.begin_next_run()
+        return plan.structure.build(values)
+
+    def _call_left_out(self, fetches, feed_dict, rejected):
+        """Calls the hooks that turn out to be needed after a run without them."""
+        context = options = metadata = None
+        for hook in list(self._hooks):
+            late = self.dispatch.wanted_late(hook)
+            if late and self.dispatch.act(hook):
+                continue
+            if context is None and (late or rejected):
+                context = SessionRunContext(original_args=SessionRunArgs(fetches, feed_dict), session=self._sess)
+                options, metadata = RunOptions(), RunMetadata()
+            for watching, value in rejected:
+                if watching is hook:
+                    hook.after_run(context, SessionRunValues(results=value, options=options, run_metadata=metadata))
+            if late:
+                self.call_late(hook, context, options, metadata)
+        self._should_stop = self._should_stop or (context is not None and context.stop_requested)
+
+    cdef int call_late(self, object hook, object run_context, object options, object metadata) except -1:
+        """Calls a hook after a run that it was left out of, with what it would have got from the run."""
+        self.dispatch.catch_up_late(hook)
+        request = hook.before_run(run_context)
+        results = self.dispatch.late_values(request.fetches)
+        hook.after_run(run_context, SessionRunValues(results=results, options=options, run_metadata=metadata))
+        return 0
+
+    cdef object run_calling(self, list called, object fetches, object feed_dict, object options, object run_metadata):
+        """A run between the callbacks of some hooks, as TensorFlow's protocol for all of them has it."""
+        cdef Dispatch dispatch = self.dispatch
+        cdef bint plain = dispatch is not None and options is None and run_metadata is None
+        cdef list asked = []
+        cdef list requests = [fetches]
+        cdef dict results = {}
+        cdef dict hook_feeds = None
+        cdef dict known_parts = None
+        cdef Py_ssize_t i
+        context = SessionRunContext(SessionRunArgs(fetches, feed_dict), self._sess)
+        options = options or RunOptions()
+        for hook in called:
+            if dispatch is not None:
+                dispatch.catch_up(hook)
+            request = hook.before_run(context)
+            if request is None:
+                continue
+            wanted = request.fetches
+            if wanted is not None:
+                known = dispatch.known_values(hook, wanted) if plain else None
+                if known is not None:
+                    results[id(hook)] = known
+                    wanted = None
+                    if type(known) is dict:
+                        known_parts = known_parts or {}
+                        known_parts[id(hook)] = known
+                        wanted = {key: fetch for key, fetch in request.fetches.items() if key not in known} or None
+            if wanted is not None:
+                asked.append(hook)
+                requests.append(wanted)
+            feeds = request.feed_dict
+            if feeds:
+                hook_feeds = hook_feeds or {}
+                merge_feeds(hook_feeds, feeds, "Same tensor is fed by two hooks.")
+            if request.options:
+                merge_run_options(options, request.options)
+                plain = False
+        if hook_feeds:
+            if feed_dict:
+                merge_feeds(hook_feeds, feed_dict, "Same tensor is fed by a SessionRunHook and user.")
+            feed_dict = hook_feeds
+        run_metadata = run_metadata or RunMetadata()
+        if dispatch is not None and dispatch.step_fetched:
+            # As if a hook had asked for it, under a key that no hook is.
+            asked.append(dispatch)
+            requests.append(dispatch.step_read)
+        if plain:
+            values = self.runner.run(requests, feed_dict)
+        else:
+            # A session of somebody else's making sees what TensorFlow's would give it.
+            fetched = {"caller": fetches}
+            fetched.update(zip(asked, requests[1:]))
+            fetched = self._sess.run(
+                fetches=fetched, feed_dict=feed_dict, options=options, run_metadata=run_metadata
+            )
+            values = [fetched["caller"]] + [fetched[hook] for hook in asked]
+        for i in range(len(asked)):
+            results[id(asked[i])] = values[i + 1]
+        if known_parts is not None:
+            for i in range(len(asked)):
+                if id(asked[i]) in known_parts:
+                    results[id(asked[i])] = {**known_parts[id(asked[i])], **values[i + 1]}
+        if dispatch is not None:
+            dispatch.run_ended(called, values[len(values) - 1] if dispatch.step_fetched else None)
+        i = 0
+        for hook in list(self._hooks):
+            # The hooks that are called come in the order of all of them.
+            if i < len(called) and hook is called[i]:
+                i += 1
+                hook.after_run(
+                    context,
+                    new_tuple(SessionRunValues, (results.get(id(hook)), options, run_metadata)),
+                )
+            elif dispatch is not None and dispatch.wanted_late(hook) and not dispatch.act(<ScheduledHook> hook):
+                self.call_late(hook, context, options, run_metadata)
+        self._should_stop = self._should_stop or context.stop_requested
+        return values[0]
+
+
+native_kinds.insert(0, Hooked)
