@@ -204,15 +204,21 @@ def _estimated_secs(op: ops.Operation) -> float:
     return sum(_elements(tensor) for tensor in op.outputs) / _ELEMENTS_PER_SEC
 
 
-def operations_behind(elements: Iterable[Any]) -> set[ops.Operation]:
-    """Every operation that computing these tensors and operations may run."""
+def operations_behind(elements: Iterable[Any], feeds: Iterable[Any] = ()) -> set[ops.Operation]:
+    """Every operation that computing these tensors and operations may run.
+
+    Args:
+      elements: the tensors and operations.
+      feeds: tensors that are fed: what only they need isn't run.
+    """
     found: set[ops.Operation] = set()
+    fed = {id(tensor) for tensor in feeds}
     waiting = [element if isinstance(element, ops.Operation) else element.op for element in elements]
     while waiting:
         op = waiting.pop()
         if op not in found:
             found.add(op)
-            waiting.extend(tensor.op for tensor in op.inputs)
+            waiting.extend(tensor.op for tensor in op.inputs if id(tensor) not in fed)
             waiting.extend(op.control_inputs)
     return found
 

@@ -18,12 +18,12 @@ from fastsup.runtime.plan import Plan
 UNKNOWN = -1
 
 # Operations that take a resource variable's handle and only read through it.
-_READS = frozenset(
+READS = frozenset(
     {"ReadVariableOp", "_ReadVariablesOp", "VarIsInitializedOp", "VariableShape", "ResourceGather", "ResourceGatherNd",
      "IsVariableInitialized", "IsResourceInitialized"}
 )  # fmt: skip
 # Operations that hand a handle or reference on under another name.
-_PASSES_ON = frozenset(
+PASSES_ON = frozenset(
     {"Identity", "IdentityN", "RefIdentity", "Switch", "RefSwitch", "Merge", "RefMerge", "Enter", "RefEnter", "Exit",
      "RefExit", "NextIteration", "RefNextIteration"}
 )  # fmt: skip
@@ -82,9 +82,9 @@ class GlobalStepWrites:
                 continue
             seen.add(tensor.ref())
             for op in tensor.consumers():
-                if op.type in _PASSES_ON:
+                if op.type in PASSES_ON:
                     waiting.extend(out for out in op.outputs if out.dtype == dtypes.resource or out.dtype._is_ref_dtype)
-                elif op.type in _READS or not _takes_reference(op, tensor):
+                elif op.type in READS or not takes_reference(op, tensor):
                     pass
                 elif op.type in FUNCTION_CALLS:
                     if any(self._function_writes(name, set()) for name in _called(op)):
@@ -127,7 +127,7 @@ class GlobalStepWrites:
         if function is None:
             return True
         for node in function.node_def:
-            if node.op in _READS or node.op in _PASSES_ON:
+            if node.op in READS or node.op in PASSES_ON:
                 continue
             if node.op in FUNCTION_CALLS:
                 if any(self._function_writes(called, seen) for called in _functions_in(node.attr)):
@@ -164,7 +164,7 @@ def _resource_identity(op: ops.Operation) -> tuple[bytes, bytes]:
     return op.get_attr("container"), op.get_attr("shared_name") or op.name.encode()
 
 
-def _takes_reference(op: ops.Operation, tensor: Any) -> bool:
+def takes_reference(op: ops.Operation, tensor: Any) -> bool:
     """Whether an operation takes the variable itself, not a copy of its value."""
     if tensor.dtype == dtypes.resource:
         return True

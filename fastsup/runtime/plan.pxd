@@ -41,6 +41,8 @@ cdef class Plan:
     cdef readonly object pinned
     cdef readonly CompiledCallable callable
     cdef object trial
+    # What the run does to variables: 0 reads, 1 writes, 2 saves them.
+    cdef readonly int access
     # What a run adds to the global step: 0 nothing, below 0 unknown. Filled in when somebody asks.
     cdef int64_t step_delta
     cdef bint step_delta_known

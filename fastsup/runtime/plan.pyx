@@ -126,15 +126,17 @@ cdef class Plan:
       callable: the `CompiledCallable` to run.
       trial: object whose `next()` gives a callable to try and whose `record(callable, seconds)` returns the chosen
         one once it is known; None when there is nothing to choose.
+      access: what the run does to variables, as `variable_access` has it.
     """
 
-    def __init__(self, structure, feeds, elements, pinned, callable, trial=None):
+    def __init__(self, structure, feeds, elements, pinned, callable, trial=None, access=0):
         self.structure = structure
         self.feeds = tuple([FeedSlot(tensor) for tensor in feeds])
         self.elements = tuple(elements)
         self.pinned = pinned
         self.callable = callable
         self.trial = trial
+        self.access = access
 
     cdef tuple convert_feeds(self, dict feed_dict):
         """The arrays to feed, or None where Session.run must judge a value itself."""

@@ -1,6 +1,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from fastsup.runtime.plan cimport Liveness, Plan
+from fastsup.runtime.step_gate cimport StepGate
 
 
 cdef class SessionRunner:
@@ -30,10 +31,16 @@ cdef class SessionRunner:
     cdef uint64_t disturbances
     cdef Py_ssize_t writers_running
 
+    # Where a checkpoint is taken: between two steps.
+    cdef readonly StepGate gate
+    # Runs that have ended well: what tells that a session gets on.
+    cdef readonly uint64_t runs_ended
+
     cdef Py_ssize_t rules(self)
     cdef Plan find_plan(self, object fetches, object feed_dict)
     cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1
     cdef bint is_last(self, object fetches, object feed_dict) except -1
     cdef Plan make_plan(self, object key, object fetches, object feed_dict)
     cdef list execute(self, Plan plan, tuple feeds)
+    cdef list execute_save(self, Plan plan, tuple feeds)
     cdef int64_t delta_of(self, Plan plan) except? -2

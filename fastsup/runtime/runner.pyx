@@ -12,7 +12,9 @@ from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import errors
 
 from fastsup.runtime.elements import ELEMENT_TYPES
+from fastsup.runtime.durable import make_durable
 from fastsup.runtime.plan cimport Liveness, Plan
+from fastsup.runtime.step_gate cimport StepGate
 
 cdef frozenset element_types = ELEMENT_TYPES
 cdef list registered_expansions = tf_session._REGISTERED_EXPANSIONS
@@ -67,6 +69,7 @@ cdef class SessionRunner:
         self.plans = {}
         self.max_plans = max_plans
         self.liveness = Liveness()
+        self.gate = StepGate()
         self.run_graph = self._graph
         self.graph_version = self._graph.version
         self.graph_is_final = self._graph.finalized
@@ -225,6 +228,10 @@ cdef class SessionRunner:
         """Runs a plan, keeps count of the global step, and raises what `Session.run` would."""
         cdef int64_t delta = 0 if self.step_writes is None else self.delta_of(plan)
         cdef list values
+        if plan.access == 2:
+            return self.execute_save(plan, feeds)
+        if plan.access == 1:
+            self.gate.enter()
         if delta != 0:
             self.writers_running += 1
         try:
@@ -234,6 +241,8 @@ cdef class SessionRunner:
                 # It may have got to the increment, or not.
                 self.writers_running -= 1
                 self.disturbances += 1
+            if plan.access == 1:
+                self.gate.leave()
             if isinstance(error, OpError):
                 self._raise_as_run_does(error, plan.elements)
             raise
@@ -243,6 +252,24 @@ cdef class SessionRunner:
                 self.steps_counted += delta
             else:
                 self.disturbances += 1
+        if plan.access == 1:
+            self.gate.leave()
+        self.runs_ended += 1
+        return values
+
+    cdef list execute_save(self, Plan plan, tuple feeds):
+        """Runs a plan that writes variables to a checkpoint: between two steps. Then sees that it is on the disk."""
+        cdef list values
+        try:
+            with self.gate:
+                values = plan.call(feeds)
+        except OpError as error:
+            self._raise_as_run_does(error, plan.elements)
+        for value in values or feeds or ():
+            # What is fetched, or else fed: the checkpoint's path.
+            value = value.item() if hasattr(value, "item") and value.ndim == 0 else value
+            if isinstance(value, (bytes, str)):
+                make_durable(value)
         return values
 
     def _execute_plan(self, Plan plan):
@@ -263,13 +290,15 @@ cdef class SessionRunner:
         return plan.step_delta
 
     def _begin_unknown_run(self):
-        """Something runs that no plan describes: it may write the global step until it has ended."""
+        """Something runs that no plan describes: it may write variables, the global step too, until it has ended."""
+        self.gate.enter()
         self.writers_running += 1
         self.disturbances += 1
 
     def _end_unknown_run(self):
         self.writers_running -= 1
         self.disturbances += 1
+        self.gate.leave()
 
     def _track_global_step(self, step_writes):
         """Counts the global step from now on.

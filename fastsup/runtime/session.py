@@ -26,6 +26,7 @@ from fastsup.runtime.executor import (
 )
 from fastsup.runtime.plan import CompiledCallable, Liveness, Plan
 from fastsup.runtime.runner import SessionRunner
+from fastsup.runtime.variable_access import access_of
 
 __all__ = ["Session"]
 
@@ -152,7 +153,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         executor = self.executor
         if executor == "inline":
             options.run_options.inter_op_thread_pool = CALLING_THREAD
-        operations = operations_behind(elements)
+        operations = operations_behind(elements, feeds)
         # Kernels that run functions know them by the address of the callable's function library, for as long as the
         # session lives. A callable that was released would leave the address to the next one, and its functions.
         kept = self._kept_callables if calls_functions(operations) else None
@@ -166,7 +167,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
                 trial = Trial(callable_, partial(_compile, self._session, self.liveness, options, kept))
         except Exception:
             return None
-        return Plan(structure, feeds, elements, (*leaves, *feed_keys), callable_, trial)
+        return Plan(structure, feeds, elements, (*leaves, *feed_keys), callable_, trial, access_of(operations))
 
     def _has_one_device(self) -> bool:
         """Several devices mean several executors, which wait for each other: none of them may hold a thread."""

@@ -1,0 +1,19 @@
+from cython cimport final
+
+
+@final
+cdef class StepGate:
+    # Steps under way, and those that wait for the gate to open.
+    cdef readonly Py_ssize_t running
+    cdef Py_ssize_t held_back
+    cdef bint closed
+    cdef object closed_by
+    # Wakes up who waits for one of the above to change.
+    cdef object changed
+    # Held by the save under way: one at a time.
+    cdef object saving
+    cdef public double patience_secs
+    cdef public double turn_secs
+
+    cdef int enter(self) except -1
+    cdef int leave(self) except -1

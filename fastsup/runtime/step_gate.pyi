@@ -1,0 +1,13 @@
+from types import TracebackType
+from typing import final
+
+@final
+class StepGate:
+    patience_secs: float
+    turn_secs: float
+    @property
+    def running(self) -> int: ...
+    def __enter__(self) -> StepGate: ...
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
