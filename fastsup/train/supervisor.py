@@ -325,9 +325,11 @@ class Supervisor(SupervisorElements):
             self._coord.request_stop()
             with contextlib.suppress(Exception):
                 session.close()
-            threads = self._registered_threads()
+            # Without those that were not started, and without this one, should it be one of them.
+            threads = [thread for thread in self._registered_threads() if thread.is_alive()]
             for thread in threads:
-                thread.join(self._stop_grace_secs)
+                if thread is not threading.current_thread():
+                    thread.join(min(self._stop_grace_secs, threading.TIMEOUT_MAX))
             if not any(thread.is_alive() for thread in threads):
                 self._coord.clear_stop()
         if self._owns_summary_writer:
@@ -445,7 +447,8 @@ class Supervisor(SupervisorElements):
 
     def should_stop(self) -> bool:
         """Whether a stop was requested."""
-        return bool(self._coord.should_stop())
+        # Nothing but the call: loops ask this in every step.
+        return self._coord.should_stop()  # type: ignore[no-any-return]
 
     def stop_on_exception(self) -> contextlib.AbstractContextManager[None]:
         """A context manager that takes an exception of its block for the reason to stop, and doesn't raise it."""
