@@ -278,3 +278,18 @@ def test_use_after_the_stop(impl: Any, graph: Any, tmp_path: Any) -> None:
         sv.saver.save(session, sv.save_path)
     with pytest.warns(UserWarning, match="Attempting to use a closed FileWriter"):
         sv.summary_computed(session, v1.Summary())
+
+
+def test_services_that_can_not_be_started(graph: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that were made and not started hold nothing up, nor does a grace without end."""
+
+    def no_thread(thread: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    threads = set(threading.enumerate())
+    sv = train.Supervisor(logdir=str(tmp_path), stop_grace_secs=float("inf"))
+    monkeypatch.setattr(train.LooperThread, "start", no_thread)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        sv.prepare_or_wait_for_session()
+    assert set(threading.enumerate()) <= threads
+    assert not sv.should_stop()

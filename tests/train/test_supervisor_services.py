@@ -100,6 +100,20 @@ def test_graph_that_is_written(impl: Any, step: Any, graph: Any, tmp_path: Any, 
     assert in_file == expected
 
 
+def test_meta_graph_of_another_graph(step: Any, graph: Any, tmp_path: Any, raw_events: Any) -> None:
+    """Its own collections, where TensorFlow writes those of the default graph."""
+    with tf.Graph().as_default():
+        v1.add_to_collection("of the default graph", "text")
+        sv = train.Supervisor(graph, logdir=str(tmp_path))
+        with sv.managed_session(start_standard_services=False):
+            pass
+    (event,) = [event for event in raw_events(tmp_path) if event.HasField("meta_graph_def")]
+    meta_graph = v1.MetaGraphDef()
+    meta_graph.ParseFromString(event.meta_graph_def)
+    assert "variables" in meta_graph.collection_def
+    assert "of the default graph" not in meta_graph.collection_def
+
+
 def test_without_global_step(impl: Any, graph: Any, tmp_path: Any, events: Any, tf_log: Any) -> None:
     weights = v1.get_variable("w", initializer=[1.0])
     v1.summary.scalar("loss", weights[0])
