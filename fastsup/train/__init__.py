@@ -42,6 +42,7 @@ from fastsup.train.monitored_session import (
     WrappedSession,
 )
 from fastsup.train.session_manager import SessionManager
+from fastsup.train.supervisor import Supervisor
 
 # TensorFlow's own.
 CheckpointSaverListener = _tf_hooks.CheckpointSaverListener
@@ -105,6 +106,7 @@ __all__ = [
     "StepCounterHook",
     "StopAtStepHook",
     "SummarySaverHook",
+    "Supervisor",
     "WorkerSessionCreator",
     "WrappedSession",
 ]

@@ -1,0 +1,72 @@
+"""What a Supervisor refuses when it is made: with TensorFlow's exception and text where it would fail later."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+from tensorflow.core.protobuf import saver_pb2
+from tensorflow.python.client import session as tf_session
+from tensorflow.python.framework import ops
+
+__all__ = ["check_choice", "check_fetchable", "check_saver", "check_seconds"]
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Refuses what is none of some words."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
+
+
+def check_seconds(name: str, value: Any, remedy: str, endless: bool = False) -> None:
+    """Refuses a number of seconds that is negative or none.
+
+    Args:
+      name: the argument.
+      value: what was given for it. None stands for no seconds, or it is for the caller to refuse.
+      remedy: what to pass instead.
+      endless: whether infinity is a number of seconds.
+    """
+    if value is None and not endless:
+        return
+    if not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number of seconds, got {value!r} of type {type(value).__name__}; {remedy}.")
+    if math.isnan(value) or value < 0:
+        raise ValueError(f"{name} must not be negative, got {value!r}; {remedy}.")
+    if math.isinf(value) and not endless:
+        raise ValueError(f"{name} must be finite, got {value!r}; {remedy}.")
+
+
+def check_fetchable(graph: ops.Graph, name: str, element: Any) -> None:
+    """Refuses what a session of the graph couldn't run, with the exception with which it wouldn't.
+
+    Args:
+      graph: the graph of the sessions.
+      name: the argument.
+      element: what was given for it.
+    """
+    try:
+        tf_session._FetchHandler(graph, element, {})
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{error} It was given as {name}: give one of the Supervisor's graph.") from None
+
+
+def check_saver(graph: ops.Graph, saver: Any) -> None:
+    """Refuses a saver whose operations the graph hasn't got, as those of a saver made in another graph.
+
+    Its operations are known by name, so a saver that was imported with its graph, or made in a copy of it, is right.
+    """
+    saver_def = getattr(saver, "saver_def", None)
+    if not isinstance(saver_def, saver_pb2.SaverDef) or not saver_def.filename_tensor_name:
+        return
+    names = (saver_def.filename_tensor_name, saver_def.save_tensor_name, saver_def.restore_op_name)
+    try:
+        for name in names:
+            graph.as_graph_element(name)
+    except (KeyError, ValueError) as error:
+        raise TypeError(
+            f"Cannot interpret feed_dict key as Tensor: {error.args[0]} saver={saver!r} was made for another graph: "
+            "make it where the Supervisor's graph is the default graph."
+        ) from None
