@@ -17,6 +17,7 @@ cdef class CompiledCallable:
     cdef tuple arguments
 
     cdef list call(self, tuple feeds)
+    cdef list call_for_views(self, tuple feeds)
 
 
 @final

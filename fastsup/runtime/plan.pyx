@@ -52,17 +52,19 @@ cdef class CompiledCallable:
 
     cdef list call(self, tuple feeds):
         """Computes the fetches: a list of NumPy values, in the order of the options."""
-        cdef list values
+        cdef list values = self.call_for_views(feeds)
         cdef Py_ssize_t i
-        if feeds is None:
-            values = PyObject_Call(run_callable, self.arguments, NULL)
-        else:
-            values = PyObject_Call(run_callable, (self.session_handle, self.handle, feeds, None), NULL)
         for i in range(len(values)):
             # The array shows the runtime's own memory, where a later step may write, and the caller as well.
             if type(values[i]) is ndarray and values[i].base is not None:
                 values[i] = copy_array(values[i])
         return values
+
+    cdef list call_for_views(self, tuple feeds):
+        """The same, with arrays that may show the runtime's own memory."""
+        if feeds is None:
+            return PyObject_Call(run_callable, self.arguments, NULL)
+        return PyObject_Call(run_callable, (self.session_handle, self.handle, feeds, None), NULL)
 
 
 cdef class FeedSlot:

@@ -8,6 +8,8 @@ from collections import namedtuple
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
+import numpy
+
 from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import errors
 
@@ -20,6 +22,11 @@ cdef frozenset element_types = ELEMENT_TYPES
 cdef list registered_expansions = tf_session._REGISTERED_EXPANSIONS
 cdef object OpError = errors.OpError
 cdef object BaseSession = tf_session.BaseSession
+
+cdef object ndarray = numpy.ndarray
+cdef object copy_to = numpy.copyto
+# What the runtime wants of memory that it takes over from an array as it is.
+cdef int ALIGNMENT = 64
 
 PlanCacheInfo = namedtuple("PlanCacheInfo", ["hits", "misses", "maxsize", "currsize"])
 
@@ -59,6 +66,18 @@ cdef bint add_to_key(list key, object fetch) except -1:
                 return False
         return True
     return False
+
+
+cdef object new_buffer(object shape, object dtype):
+    """An array that the runtime can be fed without a copy."""
+    cdef Py_ssize_t size = dtype.itemsize
+    for length in shape:
+        size *= length
+    if dtype.hasobject:
+        return numpy.empty(shape, dtype)
+    memory = numpy.empty(size + ALIGNMENT, numpy.uint8)
+    cdef Py_ssize_t start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)
 
 
 cdef class SessionRunner:
@@ -278,6 +297,36 @@ cdef class SessionRunner:
             return plan.structure.build(self.execute(plan, None))
         except OpError as error:
             raise error.__context__ or error from None
+
+    def _copy_values(self, tensors, buffers):
+        """The values of tensors that depend on variables alone, all of the same moment between two steps.
+
+        Args:
+          tensors: list of tensors.
+          buffers: where the values are copied to: a list of arrays of the tensors' shapes and types, or None for those
+            that get a new one. Memory that was used before is written several times as fast as new memory.
+
+        Returns:
+          List of values.
+        """
+        cdef Plan plan = self.find_plan(tensors, None)
+        cdef list values, copies = []
+        if plan is None:
+            with self.gate:
+                return self.run(tensors)
+        try:
+            with self.gate:
+                values = plan.callable.call_for_views(None)
+                for value, buffer in zip(plan.structure.build(values), buffers):
+                    if type(value) is ndarray:
+                        if buffer is None or buffer.shape != value.shape or buffer.dtype != value.dtype:
+                            buffer = new_buffer(value.shape, value.dtype)
+                        copy_to(buffer, value)
+                        value = buffer
+                    copies.append(value)
+        except OpError as error:
+            self._raise_as_run_does(error, plan.elements)
+        return copies
 
     def _has_plan_key(self, fetches):
         """Whether a plan can be made for these fetches."""

@@ -10,12 +10,12 @@ from typing import Any
 
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
-from tensorflow.python.training import training_util
 
 from fastsup.core import SecondOrStepTimer
-from fastsup.core.timer import check_interval
+from fastsup.train.checkpoint_hook import CheckpointSaverHook
 from fastsup.train.dispatch import remember_callbacks
 from fastsup.train.event_buffer import buffer_for, hand_over
+from fastsup.train.global_step_hook import GlobalStepHook, check_one_interval, own_timer
 from fastsup.train.scheduled import ScheduledHook
 
 __all__ = [
@@ -38,43 +38,7 @@ def _somebody_reads_the_log() -> bool:
     return logging.info is not _info or logging.get_logger().isEnabledFor(logging.INFO)
 
 
-def _check_interval(**intervals: Any) -> None:
-    """Refuses an interval that isn't positive, before anything is made. Both or neither is for TensorFlow to refuse."""
-    given = {name: value for name, value in intervals.items() if value is not None}
-    if len(given) == 1:
-        name, value = given.popitem()
-        check_interval(name, value)
-
-
-def _own_timer(timer: Any) -> Any:
-    """Our timer in place of TensorFlow's, with the same interval."""
-    if type(timer) is tf_hooks.SecondOrStepTimer:
-        return SecondOrStepTimer(timer._every_secs, timer._every_steps)
-    return timer
-
-
-class _GlobalStepHook(ScheduledHook):
-    """A hook whose schedule speaks of the graph's own global step."""
-
-    _global_step_tensor: Any
-
-    _NAME: str
-
-    def _require_global_step(self) -> None:
-        """Refuses a graph without global step before there is a file or a thread."""
-        if training_util.get_global_step() is None:
-            raise RuntimeError(f"Global step should be created to use {self._NAME}.")
-
-    def begin(self) -> None:
-        self._require_global_step()
-        super().begin()  # type: ignore[misc]  # TensorFlow's hook of that name
-
-    def _counts(self, step_read: Any) -> bool:
-        """False for a hook that was given another tensor to count by."""
-        return self._global_step_tensor is step_read
-
-
-class _NextStepHook(_GlobalStepHook):
+class _NextStepHook(GlobalStepHook):
     """A hook that decides before a run, on the step that it foresaw in the run before."""
 
     _next_step: Any
@@ -96,7 +60,7 @@ class _NextStepHook(_GlobalStepHook):
 
 
 @remember_callbacks
-class StopAtStepHook(_GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[misc]
+class StopAtStepHook(GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[misc]
     """Requests a stop once the global step has reached a step.
 
     Args:
@@ -119,60 +83,7 @@ class StopAtStepHook(_GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[
 
 
 @remember_callbacks
-class CheckpointSaverHook(_GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type: ignore[misc]
-    """Saves a checkpoint when the session is made, every N seconds or steps, and at the end.
-
-    Args:
-      checkpoint_dir: directory to save to.
-      save_secs: seconds between two checkpoints; or
-      save_steps: global steps between two checkpoints. Exactly one of the two.
-      saver: `tf.compat.v1.train.Saver` to use; or
-      scaffold: `Scaffold` whose saver to use. With neither, the graph's one saver.
-      checkpoint_basename: base name of the files.
-      listeners: `CheckpointSaverListener` objects, called around each save.
-      save_graph_def: whether to write the graph too (`graph.pbtxt`, and a `.meta` file for each checkpoint).
-
-    Raises:
-      ValueError: both or neither of save_secs and save_steps, one that isn't positive, or both saver and scaffold.
-    """
-
-    def __init__(
-        self,
-        checkpoint_dir: str,
-        save_secs: float | None = None,
-        save_steps: int | None = None,
-        saver: Any = None,
-        checkpoint_basename: str = "model.ckpt",
-        scaffold: Any = None,
-        listeners: Any = None,
-        save_graph_def: bool = True,
-    ) -> None:
-        _check_interval(save_secs=save_secs, save_steps=save_steps)
-        tf_hooks.CheckpointSaverHook.__init__(
-            self, checkpoint_dir, save_secs, save_steps, saver, checkpoint_basename, scaffold, listeners, save_graph_def
-        )
-        self._timer: Any = _own_timer(self._timer)
-
-    def _save(self, session: Any, step: Any) -> bool:
-        hand_over(self._summary_writer)
-        return bool(tf_hooks.CheckpointSaverHook._save(self, session, step))
-
-    _NAME = "CheckpointSaverHook"
-
-    def begin(self) -> None:
-        self._require_global_step()
-        for listener in self._listeners:
-            listener.begin  # noqa: B018  (one without it fails here, as below)
-        tf_hooks.CheckpointSaverHook.begin(self)
-
-    def _schedule(self, run: int, step_read: Any) -> bool:
-        # TensorFlow's looks a million steps ahead, and then at the true step, unless it is told how many to look ahead.
-        self._decide_after_run(on_true_step=True)
-        return self._counts(step_read) and self._due_with_timer(self._timer)
-
-
-@remember_callbacks
-class StepCounterHook(_GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignore[misc]
+class StepCounterHook(GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignore[misc]
     """Logs and writes the rate of global steps (tag `global_step/sec`).
 
     Args:
@@ -199,9 +110,9 @@ class StepCounterHook(_GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignor
         output_dir: str | None = None,
         summary_writer: Any = None,
     ) -> None:
-        _check_interval(every_n_steps=every_n_steps, every_n_secs=every_n_secs)
+        check_one_interval(every_n_steps=every_n_steps, every_n_secs=every_n_secs)
         tf_hooks.StepCounterHook.__init__(self, every_n_steps, every_n_secs, output_dir, summary_writer)
-        self._timer: Any = _own_timer(self._timer)
+        self._timer: Any = own_timer(self._timer)
         self._stalls = 0
         # Only a session that asks for the schedule also calls _leave().
         self._may_collect = False
@@ -297,11 +208,11 @@ class SummarySaverHook(_NextStepHook, tf_hooks.SummarySaverHook):  # type: ignor
         scaffold: Any = None,
         summary_op: Any = None,
     ) -> None:
-        _check_interval(save_steps=save_steps, save_secs=save_secs)
+        check_one_interval(save_steps=save_steps, save_secs=save_secs)
         tf_hooks.SummarySaverHook.__init__(
             self, save_steps, save_secs, output_dir, summary_writer, scaffold, summary_op
         )
-        self._timer: Any = _own_timer(self._timer)
+        self._timer: Any = own_timer(self._timer)
         # Only a session that asks for the schedule also calls _leave().
         self._may_collect = False
 
@@ -340,10 +251,10 @@ class ProfilerHook(_NextStepHook, tf_hooks.ProfilerHook):  # type: ignore[misc]
         show_dataflow: bool = True,
         show_memory: bool = False,
     ) -> None:
-        _check_interval(save_steps=save_steps, save_secs=save_secs)
+        check_one_interval(save_steps=save_steps, save_secs=save_secs)
         SecondOrStepTimer(save_secs, save_steps)  # Refuses both or neither, before there is a file.
         tf_hooks.ProfilerHook.__init__(self, save_steps, save_secs, output_dir, show_dataflow, show_memory)
-        self._timer: Any = _own_timer(self._timer)
+        self._timer: Any = own_timer(self._timer)
 
 
 @remember_callbacks
@@ -371,9 +282,9 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
         at_end: bool = False,
         formatter: Any = None,
     ) -> None:
-        _check_interval(every_n_secs=every_n_secs)
+        check_one_interval(every_n_secs=every_n_secs)
         tf_hooks.LoggingTensorHook.__init__(self, tensors, every_n_iter, every_n_secs, at_end, formatter)
-        self._timer: Any = _own_timer(self._timer)
+        self._timer: Any = own_timer(self._timer)
 
     def _schedule(self, run: int, step_read: Any) -> bool:
         if isinstance(self._timer, tf_hooks.NeverTriggerTimer):

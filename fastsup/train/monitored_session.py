@@ -391,6 +391,7 @@ def MonitoredTrainingSession(
     summary_dir: Any = None,
     save_graph_def: bool = True,
     executor: str = "auto",
+    async_save: bool = False,
 ) -> MonitoredSession:
     """A `MonitoredSession` with the hooks that training wants: checkpoints, summaries, and the rate of steps.
 
@@ -412,6 +413,7 @@ def MonitoredTrainingSession(
       summary_dir: directory for summaries. Defaults to `checkpoint_dir`.
       save_graph_def: whether to write the graph too.
       executor: executor mode, as for `fastsup.Session`.
+      async_save: whether training goes on while a checkpoint is written. See `CheckpointSaverHook`.
     """
     save_summaries_steps, save_summaries_secs = _one_of(save_summaries_steps, save_summaries_secs, 100, None)
     save_checkpoint_steps, save_checkpoint_secs = _one_of(save_checkpoint_steps, save_checkpoint_secs, None, 600)
@@ -462,6 +464,7 @@ def MonitoredTrainingSession(
                 save_secs=save_checkpoint_secs,
                 scaffold=scaffold,
                 save_graph_def=save_graph_def,
+                async_save=async_save,
             )
         )
     all_hooks.extend(hooks or [])

@@ -16,7 +16,9 @@ from tensorflow.python.summary import summary as tf_summary
 from tensorflow.python.training import coordinator, training_util
 
 from fastsup.runtime.executor import check_executor
+from fastsup.runtime.session import Session
 from fastsup.train import session_manager as session_manager_mod
+from fastsup.train.background_save import BackgroundSaver
 from fastsup.train.stray_threads import warn_of_stray_threads
 from fastsup.train.supervisor_arguments import check_choice, check_seconds
 from fastsup.train.supervisor_elements import SupervisorElements
@@ -144,6 +146,7 @@ class Supervisor(SupervisorElements):
         self._local_init_run_options = local_init_run_options
         self._executor = executor
         self._async_save = async_save
+        self._background_saver: BackgroundSaver | None = None
         self._stray_threads = stray_threads
         # Only a chief saves and writes.
         self._logdir = logdir if is_chief else None
@@ -228,8 +231,18 @@ class Supervisor(SupervisorElements):
             self._graph_added_to_summary = True
 
     def _save(self, sess: Any, saver: Any, save_path: Any, global_step: Any = None) -> Any:
-        """Saves a checkpoint and gives its path. Every checkpoint that the supervisor saves is saved here."""
-        return saver.save(sess, save_path, global_step=global_step)
+        """Saves a checkpoint, named by the step that its variables are of. Every one that the services save."""
+        if not isinstance(sess, Session):
+            return saver.save(sess, save_path, global_step=global_step)
+        # Between two steps from here on, so that the name is right too.
+        with sess.gate:
+            step = None if global_step is None else training_util.global_step(sess, global_step)
+            if not self._async_save:
+                return saver.save(sess, save_path, global_step=step)
+            if self._background_saver is None:
+                self._background_saver = BackgroundSaver(saver)
+            self._background_saver.save(sess, save_path, step)
+        return self._background_saver.wait()
 
     def start_standard_services(self, sess: Any) -> list[threading.Thread] | None:
         """Starts the services: for summaries, for the count of steps, and for checkpoints.

@@ -1,0 +1,50 @@
+"""What the standard hooks share: intervals, timers, and the global step that they count by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorflow.python.training import basic_session_run_hooks as tf_hooks
+from tensorflow.python.training import training_util
+
+from fastsup.core import SecondOrStepTimer
+from fastsup.core.timer import check_interval
+from fastsup.train.scheduled import ScheduledHook
+
+__all__ = ["GlobalStepHook", "check_one_interval", "own_timer"]
+
+
+def check_one_interval(**intervals: Any) -> None:
+    """Refuses an interval that isn't positive, before anything is made. Both or neither is for TensorFlow to refuse."""
+    given = {name: value for name, value in intervals.items() if value is not None}
+    if len(given) == 1:
+        name, value = given.popitem()
+        check_interval(name, value)
+
+
+def own_timer(timer: Any) -> Any:
+    """Our timer in place of TensorFlow's, with the same interval."""
+    if type(timer) is tf_hooks.SecondOrStepTimer:
+        return SecondOrStepTimer(timer._every_secs, timer._every_steps)
+    return timer
+
+
+class GlobalStepHook(ScheduledHook):
+    """A hook whose schedule speaks of the graph's own global step."""
+
+    _global_step_tensor: Any
+
+    _NAME: str
+
+    def _require_global_step(self) -> None:
+        """Refuses a graph without global step before there is a file or a thread."""
+        if training_util.get_global_step() is None:
+            raise RuntimeError(f"Global step should be created to use {self._NAME}.")
+
+    def begin(self) -> None:
+        self._require_global_step()
+        super().begin()  # type: ignore[misc]  # TensorFlow's hook of that name
+
+    def _counts(self, step_read: Any) -> bool:
+        """False for a hook that was given another tensor to count by."""
+        return self._global_step_tensor is step_read
