@@ -59,7 +59,19 @@ class RecoverableSession(Recoverable, WrappedSession):
 class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
     """What the two session creators share: a scaffold, and a SessionManager that is made when it is needed."""
 
-    def __init__(self, scaffold: Any, master: str, config: Any, executor: str) -> None:
+    def __init__(
+        self,
+        scaffold: Any,
+        master: str,
+        config: Any,
+        executor: str,
+        recovery_wait_secs: float,
+        restore: str = "strict",
+    ) -> None:
+        session_manager.check_recovery_wait_secs(recovery_wait_secs)
+        session_manager.check_restore(restore)
+        self._recovery_wait_secs = recovery_wait_secs
+        self._restore = restore
         self._scaffold = scaffold or Scaffold()
         self._session_manager: Any = None
         self._master = master
@@ -74,7 +86,9 @@ class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
                 ready_op=self._scaffold.ready_op,
                 ready_for_local_init_op=self._scaffold.ready_for_local_init_op,
                 graph=ops.get_default_graph(),
+                recovery_wait_secs=self._recovery_wait_secs,
                 executor=self._executor,
+                restore=self._restore,
             )
         return self._session_manager
 
@@ -89,6 +103,8 @@ class ChiefSessionCreator(_GraphSessionCreator):
       checkpoint_dir: directory to restore the newest checkpoint from; or
       checkpoint_filename_with_path: checkpoint to restore. At most one of the two.
       executor: executor mode, as for `fastsup.Session`.
+      recovery_wait_secs: seconds between two looks at a checkpoint that is waited for.
+      restore: "strict" or "partial", as for `SessionManager`: whether the checkpoint must hold the whole model.
     """
 
     def __init__(
@@ -99,8 +115,10 @@ class ChiefSessionCreator(_GraphSessionCreator):
         checkpoint_dir: Any = None,
         checkpoint_filename_with_path: Any = None,
         executor: str = "auto",
+        recovery_wait_secs: float = 30,
+        restore: str = "strict",
     ) -> None:
-        super().__init__(scaffold, master, config, executor)
+        super().__init__(scaffold, master, config, executor, recovery_wait_secs, restore)
         self._checkpoint_dir = checkpoint_dir
         self._checkpoint_filename_with_path = checkpoint_filename_with_path
 
@@ -128,6 +146,7 @@ class WorkerSessionCreator(_GraphSessionCreator):
       config: ConfigProto of the session, or None.
       max_wait_secs: seconds to wait at most.
       executor: executor mode, as for `fastsup.Session`.
+      recovery_wait_secs: seconds between two looks at the chief's model.
     """
 
     def __init__(
@@ -137,8 +156,9 @@ class WorkerSessionCreator(_GraphSessionCreator):
         config: Any = None,
         max_wait_secs: float = 30 * 60,
         executor: str = "auto",
+        recovery_wait_secs: float = 30,
     ) -> None:
-        super().__init__(scaffold, master, config, executor)
+        super().__init__(scaffold, master, config, executor, recovery_wait_secs)
         self._max_wait_secs = max_wait_secs
 
     def create_session(self) -> Any:
@@ -336,6 +356,8 @@ class SingularMonitoredSession(_MonitoredSession):
       stop_grace_period_secs: seconds that threads get to end in `close`.
       checkpoint_filename_with_path: checkpoint to restore.
       executor: executor mode, as for `fastsup.Session`.
+      recovery_wait_secs: seconds between two looks at a checkpoint that is waited for.
+      restore: "strict" or "partial", as for `SessionManager`: whether the checkpoint must hold the whole model.
     """
 
     def __init__(
@@ -348,6 +370,8 @@ class SingularMonitoredSession(_MonitoredSession):
         stop_grace_period_secs: float = 120,
         checkpoint_filename_with_path: Any = None,
         executor: str = "auto",
+        recovery_wait_secs: float = 30,
+        restore: str = "strict",
     ) -> None:
         creator = ChiefSessionCreator(
             scaffold=scaffold,
@@ -356,6 +380,8 @@ class SingularMonitoredSession(_MonitoredSession):
             checkpoint_dir=checkpoint_dir,
             checkpoint_filename_with_path=checkpoint_filename_with_path,
             executor=executor,
+            recovery_wait_secs=recovery_wait_secs,
+            restore=restore,
         )
         super().__init__(creator, hooks, should_recover=False, stop_grace_period_secs=stop_grace_period_secs)
 
@@ -389,6 +415,8 @@ def MonitoredTrainingSession(
     summary_dir: Any = None,
     save_graph_def: bool = True,
     executor: str = "auto",
+    recovery_wait_secs: float = 30,
+    restore: str = "strict",
 ) -> MonitoredSession:
     """A `MonitoredSession` with the hooks that training wants: checkpoints, summaries, and the rate of steps.
 
@@ -410,6 +438,8 @@ def MonitoredTrainingSession(
       summary_dir: directory for summaries. Defaults to `checkpoint_dir`.
       save_graph_def: whether to write the graph too.
       executor: executor mode, as for `fastsup.Session`.
+      recovery_wait_secs: seconds between two looks at the chief's model, for a worker.
+      restore: "strict" or "partial", as for `SessionManager`: whether the checkpoint must hold the whole model.
     """
     save_summaries_steps, save_summaries_secs = _one_of(save_summaries_steps, save_summaries_secs, 100, None)
     save_checkpoint_steps, save_checkpoint_secs = _one_of(save_checkpoint_steps, save_checkpoint_secs, None, 600)
@@ -435,11 +465,19 @@ def MonitoredTrainingSession(
             save_graph_def=save_graph_def,
         )
     if not is_chief:
-        worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs, executor)
+        worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs, executor, recovery_wait_secs)
         return MonitoredSession(worker, hooks or [], stop_grace_period_secs)
 
     all_hooks: list[Any] = list(chief_only_hooks or [])
-    chief = ChiefSessionCreator(scaffold, master, config, checkpoint_dir, executor=executor)
+    chief = ChiefSessionCreator(
+        scaffold,
+        master,
+        config,
+        checkpoint_dir,
+        executor=executor,
+        recovery_wait_secs=recovery_wait_secs,
+        restore=restore,
+    )
     summary_dir = summary_dir or checkpoint_dir
     if summary_dir and _is_on(log_step_count_steps):
         all_hooks.append(StepCounterHook(output_dir=summary_dir, every_n_steps=log_step_count_steps))
