@@ -74,7 +74,7 @@ class Recovery:
             self._restore(path)
         except _NOT_THE_FILES:
             raise
-        except (errors.OpError, ValueError) as error:
+        except (errors.OpError, ValueError, IndexError, RuntimeError) as error:
             # Whether the files or the program are to blame: reading everything tells. It takes time, but only here.
             cause = damage_of(path)
             if cause is None and isinstance(error, (errors.DataLossError, errors.OutOfRangeError)):
@@ -132,8 +132,9 @@ class Recovery:
         for path in paths:
             cause = self._damage(path)
             if cause is None:
-                self._report_interrupted(listing.interrupted, step_of(path))
-                return path, _rotation(listing, path, {failed for failed, _ in failures}, os.fspath(directory))
+                unfinished = [other for other in paths if other not in _tried(failures) and is_unfinished(other)]
+                self._report_interrupted([*unfinished, *listing.interrupted], step_of(path))
+                return path, _rotation(listing, path, _tried(failures), os.fspath(directory))
             failures.append((path, cause))
             self._warn(f"The checkpoint {path} can't be restored and is left as it is: {cause}.")
         if waiting:
@@ -151,7 +152,12 @@ class Recovery:
         for path in interrupted:
             step = step_of(path)
             if restored_step is None or (step is not None and step > restored_step):
-                self._warn(f"{path} isn't used: it has no index file, so its save was interrupted, or isn't done yet.")
+                self._warn(f"{path} isn't used: without a complete index its save was interrupted, or isn't done.")
+
+
+def _tried(failures: list[tuple[str, str]]) -> set[str]:
+    """The paths of what failed."""
+    return {path for path, _ in failures}
 
 
 def _rotation(listing: Listing, restored: str, damaged: set[str], directory: str) -> list[str]:
