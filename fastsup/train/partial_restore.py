@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from tensorflow.python.framework import errors, tensor_util
+from tensorflow.python.framework import errors, tensor_shape, tensor_util
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import py_checkpoint_reader
 from tensorflow.python.training import saver as tf_saver
@@ -86,6 +86,28 @@ def _mismatch(what: str) -> errors.InvalidArgumentError:
     )
 
 
+def _shape_of_target(op: Any) -> Any:
+    """The shape of the variable that a restoring operation sets; None where it isn't known, or values are reshaped."""
+    if op.type not in ("Assign", "AssignVariableOp"):
+        return None
+    value = op.inputs[1]
+    while value.op.type == "Identity":
+        value = value.op.inputs[0]
+    if value.op.type != "RestoreV2":
+        return None
+    if op.type == "Assign":
+        return op.inputs[0].shape
+    handle = op.inputs[0].op
+    return tensor_shape.TensorShape(handle.get_attr("shape")) if handle.type == "VarHandleOp" else None
+
+
+def _check_shape(op: Any, name: str, value: Any) -> None:
+    # Assigning to a resource variable doesn't look at the shape.
+    shape = _shape_of_target(op)
+    if shape is not None and not shape.is_compatible_with(np.shape(value)):
+        raise _mismatch(f"{name} has shape {list(np.shape(value))} in the checkpoint, {shape.as_list()} here")
+
+
 class _Source:
     """The tensors of a checkpoint, under the names that a saver knows them by."""
 
@@ -156,6 +178,8 @@ def restore_partially(session: Any, saver: Any, path: str) -> None:
             missing += [name for name in names if name not in source.keys]
             continue
         feeds = {tensor.tensor: source.value_of(tensor) for tensor in wanted}
+        if len(wanted) == 1:
+            _check_shape(op, names[0], *feeds.values())
         batch.append((op, feeds, names))
         size += sum(np.asarray(value).nbytes for value in feeds.values())
         if size > _BYTES_PER_RUN:

@@ -363,7 +363,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         whom = (
             f"whoever initialises or restores the model at {master}, usually the chief"
             if master
-            else "nobody: a session of this process alone (master is '') is made ready by this process only"
+            else "a model of this process alone (master is ''), which no other process can make ready"
         )
         log = _WaitLog(self._recovery_wait_secs)
         while True:
