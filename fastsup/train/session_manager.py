@@ -15,6 +15,7 @@ from tensorflow.python.training import session_manager as tf_session_manager
 
 from fastsup.runtime.global_step import track_global_step
 from fastsup.runtime.session import Session
+from fastsup.train.contact import Contact
 from fastsup.train.partial_restore import restore_partially
 from fastsup.train.recovery import Recovery
 
@@ -23,6 +24,8 @@ __all__ = ["SessionManager"]
 _RESTORE_MODES = ("strict", "partial")
 # A wait is logged at growing intervals, but never goes unmentioned for longer than this.
 _LONGEST_SILENCE_SECS = 600.0
+# TensorFlow's line, and then for whom and how long.
+_WAITING = "Waiting for model to be ready.  Ready_for_local_init_op:  %s, ready: %s. Waiting for %s; %d s so far, %s."
 
 
 def check_recovery_wait_secs(value: Any) -> None:
@@ -47,6 +50,11 @@ def _name_of(operation: Any) -> str:
 
 def _at_most(seconds: float | None) -> str:
     return "without a limit" if seconds is None or seconds == math.inf else f"{seconds} s at most"
+
+
+def _not_ready_after(limit: float, waited_for: str) -> errors.DeadlineExceededError:
+    text = f"Session was not ready after waiting {int(limit)} secs. Waited for {waited_for}"
+    return errors.DeadlineExceededError(None, None, text)
 
 
 class _WaitLog:
@@ -359,13 +367,15 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         Raises:
           tf.errors.DeadlineExceededError: the model wasn't ready after `max_wait_secs`. Says what it lacked.
         """
-        limit = float("inf") if max_wait_secs is None else max_wait_secs
+        limit = math.inf if max_wait_secs is None else max_wait_secs
+        log = _WaitLog(self._recovery_wait_secs)
+        if master:
+            self._wait_for_contact(master, config, limit, log)
         whom = (
             f"whoever initialises or restores the model at {master}, usually the chief"
             if master
             else "a model of this process alone (master is ''), which no other process can make ready"
         )
-        log = _WaitLog(self._recovery_wait_secs)
         while True:
             session = self._make_session(master, config)
             not_ready = None
@@ -380,19 +390,17 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
                 raise
             self._safe_close(session)
             if limit - log.waited() < self._recovery_wait_secs:
-                raise errors.DeadlineExceededError(
-                    None,
-                    None,
-                    f"Session was not ready after waiting {int(limit)} secs. Waited for {whom}. "
-                    f"Ready_for_local_init_op: {not_ready_for_local_init}, ready: {not_ready}",
+                raise _not_ready_after(
+                    limit, f"{whom}. Ready_for_local_init_op: {not_ready_for_local_init}, ready: {not_ready}"
                 )
-            log.info(
-                "Waiting for model to be ready.  Ready_for_local_init_op:  %s, ready: %s. "
-                "Waiting for %s; %d s so far, %s.",
-                not_ready_for_local_init,
-                not_ready,
-                whom,
-                log.waited(),
-                _at_most(limit),
-            )
+            log.info(_WAITING, not_ready_for_local_init, not_ready, whom, log.waited(), _at_most(limit))
             time.sleep(self._recovery_wait_secs)
+
+    def _wait_for_contact(self, master: str, config: Any, limit: float, log: _WaitLog) -> None:
+        """Returns when all tasks of a cluster answer: without them, not even a look at the model would return."""
+        contact = Contact(master, config)
+        whom = f"an answer from every task of the cluster of {master}, one of which isn't up or can't be reached"
+        while not contact.made(within=max(0.0, min(self._recovery_wait_secs, limit - log.waited()))):
+            if log.waited() >= limit:
+                raise _not_ready_after(limit, whom)
+            log.info(_WAITING, None, None, whom, log.waited(), _at_most(limit))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -457,6 +459,37 @@ def test_the_wait_is_logged_at_growing_intervals(
     assert "Variables not initialized: a, b" in raised.value.message
     assert "this process alone" in raised.value.message
     assert len(clock.slept) == 200
+
+
+def free_port() -> int:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return int(unused.getsockname()[1])
+
+
+def test_a_wait_for_a_server_that_is_not_up_ends(graph: Any, tf_log: Any) -> None:
+    """Nothing in TensorFlow ends that wait: not its timeouts, and not `max_wait_secs`."""
+    from fastsup import train
+
+    v = variable()
+    cluster = tf.train.ClusterSpec({job: [f"127.0.0.1:{free_port()}"] for job in ("ps", "worker")})
+    worker = v1.train.Server(cluster, "worker", 0)
+    manager = train.SessionManager(ready_op=v1.report_uninitialized_variables(), recovery_wait_secs=0.2)
+    started = time.monotonic()
+    with pytest.raises(tf.errors.DeadlineExceededError) as raised:
+        manager.wait_for_session(worker.target, max_wait_secs=1)
+    assert 1 <= time.monotonic() - started < 10
+    assert raised.value.message == (
+        "Session was not ready after waiting 1 secs. Waited for an answer from every task of the cluster of "
+        f"{worker.target}, one of which isn't up or can't be reached"
+    )
+    assert any("Waiting for an answer from every task of the cluster" in message for message in tf_log.messages)
+    ps = v1.train.Server(cluster, "ps", 0)
+    with v1.Session(worker.target) as chief:
+        chief.run(v.initializer)
+        with manager.wait_for_session(worker.target, max_wait_secs=60) as session:
+            assert session.run(v) == 1.0
+    del ps
 
 
 def test_the_wait_names_the_chief(graph: Any, server: Any, clock: Any) -> None:
