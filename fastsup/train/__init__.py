@@ -18,6 +18,7 @@ from tensorflow.python.training import (
 )
 
 from fastsup.core import SecondOrStepTimer
+from fastsup.train.checkpoints import latest_intact_checkpoint
 from fastsup.train.hooks import (
     CheckpointSaverHook,
     GlobalStepWaiterHook,
@@ -41,6 +42,7 @@ from fastsup.train.monitored_session import (
     WorkerSessionCreator,
     WrappedSession,
 )
+from fastsup.train.recovery import NoIntactCheckpointError
 from fastsup.train.session_manager import SessionManager
 from fastsup.train.supervisor import Supervisor
 
@@ -89,6 +91,7 @@ __all__ = [
     "MonitoredTrainingSession",
     "NanLossDuringTrainingError",
     "NanTensorHook",
+    "NoIntactCheckpointError",
     "ProfilerHook",
     "QueueRunner",
     "RecoverableSession",
@@ -109,4 +112,5 @@ __all__ = [
     "Supervisor",
     "WorkerSessionCreator",
     "WrappedSession",
+    "latest_intact_checkpoint",
 ]

@@ -61,7 +61,19 @@ class RecoverableSession(Recoverable, WrappedSession):
 class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
     """What the two session creators share: a scaffold, and a SessionManager that is made when it is needed."""
 
-    def __init__(self, scaffold: Any, master: str, config: Any, executor: str) -> None:
+    def __init__(
+        self,
+        scaffold: Any,
+        master: str,
+        config: Any,
+        executor: str,
+        recovery_wait_secs: float,
+        restore: str = "strict",
+    ) -> None:
+        session_manager.check_recovery_wait_secs(recovery_wait_secs)
+        session_manager.check_restore(restore)
+        self._recovery_wait_secs = recovery_wait_secs
+        self._restore = restore
         self._scaffold = scaffold or Scaffold()
         self._session_manager: Any = None
         self._master = master
@@ -76,7 +88,9 @@ class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
                 ready_op=self._scaffold.ready_op,
                 ready_for_local_init_op=self._scaffold.ready_for_local_init_op,
                 graph=ops.get_default_graph(),
+                recovery_wait_secs=self._recovery_wait_secs,
                 executor=self._executor,
+                restore=self._restore,
             )
         return self._session_manager
 
@@ -91,6 +105,8 @@ class ChiefSessionCreator(_GraphSessionCreator):
       checkpoint_dir: directory to restore the newest checkpoint from; or
       checkpoint_filename_with_path: checkpoint to restore. At most one of the two.
       executor: executor mode, as for `fastsup.Session`.
+      recovery_wait_secs: seconds between two looks at a checkpoint that is waited for.
+      restore: "strict" or "partial", as for `SessionManager`: whether the checkpoint must hold the whole model.
     """
 
     def __init__(
@@ -101,8 +117,10 @@ class ChiefSessionCreator(_GraphSessionCreator):
         checkpoint_dir: Any = None,
         checkpoint_filename_with_path: Any = None,
         executor: str = "auto",
+        recovery_wait_secs: float = 30,
+        restore: str = "strict",
     ) -> None:
-        super().__init__(scaffold, master, config, executor)
+        super().__init__(scaffold, master, config, executor, recovery_wait_secs, restore)
         self._checkpoint_dir = checkpoint_dir
         self._checkpoint_filename_with_path = checkpoint_filename_with_path
 
@@ -130,6 +148,7 @@ class WorkerSessionCreator(_GraphSessionCreator):
       config: ConfigProto of the session, or None.
       max_wait_secs: seconds to wait at most.
       executor: executor mode, as for `fastsup.Session`.
+      recovery_wait_secs: seconds between two looks at the chief's model.
     """
 
     def __init__(
@@ -139,8 +158,9 @@ class WorkerSessionCreator(_GraphSessionCreator):
         config: Any = None,
         max_wait_secs: float = 30 * 60,
         executor: str = "auto",
+        recovery_wait_secs: float = 30,
     ) -> None:
-        super().__init__(scaffold, master, config, executor)
+        super().__init__(scaffold, master, config, executor, recovery_wait_secs)
         self._max_wait_secs = max_wait_secs
 
     def create_session(self) -> Any:
@@ -338,6 +358,8 @@ class SingularMonitoredSession(_MonitoredSession):
       stop_grace_period_secs: seconds that threads get to end in `close`.
       checkpoint_filename_with_path: checkpoint to restore.
       executor: executor mode, as for `fastsup.Session`.
+      recovery_wait_secs: seconds between two looks at a checkpoint that is waited for.
+      restore: "strict" or "partial", as for `SessionManager`: whether the checkpoint must hold the whole model.
     """
 
     def __init__(
@@ -350,6 +372,8 @@ class SingularMonitoredSession(_MonitoredSession):
         stop_grace_period_secs: float = 120,
         checkpoint_filename_with_path: Any = None,
         executor: str = "auto",
+        recovery_wait_secs: float = 30,
+        restore: str = "strict",
     ) -> None:
         creator = ChiefSessionCreator(
             scaffold=scaffold,
@@ -358,6 +382,8 @@ class SingularMonitoredSession(_MonitoredSession):
             checkpoint_dir=checkpoint_dir,
             checkpoint_filename_with_path=checkpoint_filename_with_path,
             executor=executor,
+            recovery_wait_secs=recovery_wait_secs,
+            restore=restore,
         )
         super().__init__(creator, hooks, should_recover=False, stop_grace_period_secs=stop_grace_period_secs)
 
@@ -392,6 +418,8 @@ def MonitoredTrainingSession(
     save_graph_def: bool = True,
     executor: str = "auto",
     async_save: bool = False,
+    recovery_wait_secs: float = 30,
+    restore: str = "strict",
 ) -> MonitoredSession:
     """A `MonitoredSession` with the hooks that training wants: checkpoints, summaries, and the rate of steps.
 
@@ -414,6 +442,8 @@ def MonitoredTrainingSession(
       save_graph_def: whether to write the graph too.
       executor: executor mode, as for `fastsup.Session`.
       async_save: whether training goes on while a checkpoint is written. See `CheckpointSaverHook`.
+      recovery_wait_secs: seconds between two looks at the chief's model, for a worker.
+      restore: "strict" or "partial", as for `SessionManager`: whether the checkpoint must hold the whole model.
     """
     save_summaries_steps, save_summaries_secs = _one_of(save_summaries_steps, save_summaries_secs, 100, None)
     save_checkpoint_steps, save_checkpoint_secs = _one_of(save_checkpoint_steps, save_checkpoint_secs, None, 600)
@@ -439,11 +469,19 @@ def MonitoredTrainingSession(
             save_graph_def=save_graph_def,
         )
     if not is_chief:
-        worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs, executor)
+        worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs, executor, recovery_wait_secs)
         return MonitoredSession(worker, hooks or [], stop_grace_period_secs)
 
     all_hooks: list[Any] = list(chief_only_hooks or [])
-    chief = ChiefSessionCreator(scaffold, master, config, checkpoint_dir, executor=executor)
+    chief = ChiefSessionCreator(
+        scaffold,
+        master,
+        config,
+        checkpoint_dir,
+        executor=executor,
+        recovery_wait_secs=recovery_wait_secs,
+        restore=restore,
+    )
     summary_dir = summary_dir or checkpoint_dir
     if summary_dir and _is_on(log_step_count_steps):
         all_hooks.append(StepCounterHook(output_dir=summary_dir, every_n_steps=log_step_count_steps))

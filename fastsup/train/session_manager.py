@@ -1,24 +1,92 @@
-"""SessionManager: makes a session and gets its variables ready. TensorFlow's, over `fastsup.Session`."""
+"""SessionManager: makes a session and gets its model ready, by restoring it, initialising it, or waiting for it."""
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
-from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.distribute import distribute_lib
-from tensorflow.python.framework import errors
+from tensorflow.python.framework import errors, ops
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import session_manager as tf_session_manager
 
 from fastsup.runtime.global_step import track_global_step
 from fastsup.runtime.session import Session
+from fastsup.train.contact import Contact
+from fastsup.train.partial_restore import restore_partially
+from fastsup.train.recovery import Recovery
 
 __all__ = ["SessionManager"]
+
+_RESTORE_MODES = ("strict", "partial")
+# A wait is logged at growing intervals, but never goes unmentioned for longer than this.
+_LONGEST_SILENCE_SECS = 600.0
+# TensorFlow's line, and then for whom and how long.
+_WAITING = "Waiting for model to be ready.  Ready_for_local_init_op:  %s, ready: %s. Waiting for %s; %d s so far, %s."
+
+
+def check_recovery_wait_secs(value: Any) -> None:
+    """Refuses what can't be the seconds between two looks."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"recovery_wait_secs must be a number of seconds, got {value!r}.")
+    if not 0 < float(value) < math.inf:
+        raise ValueError(f"recovery_wait_secs must be positive and finite, got {value!r}. TensorFlow's default is 30.")
+
+
+def check_restore(value: Any) -> None:
+    """Refuses what is no way to restore."""
+    if value not in _RESTORE_MODES:
+        raise ValueError(f"restore must be one of {', '.join(map(repr, _RESTORE_MODES))}, got {value!r}.")
+
+
+def _name_of(operation: Any) -> str:
+    if operation is None:
+        return "None"
+    return str(operation.name) if hasattr(operation, "name") else f"<no name for {type(operation)}>"
+
+
+def _at_most(seconds: float | None) -> str:
+    return "without a limit" if seconds is None or seconds == math.inf else f"{seconds} s at most"
+
+
+def _not_ready_after(limit: float, waited_for: str) -> errors.DeadlineExceededError:
+    text = f"Session was not ready after waiting {int(limit)} secs. Waited for {waited_for}"
+    return errors.DeadlineExceededError(None, None, text)
+
+
+class _WaitLog:
+    """Says that and for what somebody waits: at once, then at intervals that double.
+
+    Args:
+      interval: seconds of the first interval.
+    """
+
+    def __init__(self, interval: float) -> None:
+        self._started = time.time()
+        self._interval = interval
+        self._due = self._started
+
+    def waited(self) -> float:
+        return time.time() - self._started
+
+    def info(self, text: str, *args: Any) -> None:
+        now = time.time()
+        if now < self._due:
+            return
+        logging.info(text, *args)
+        self._due = now + self._interval
+        self._interval = min(2 * self._interval, max(_LONGEST_SILENCE_SECS, self._interval))
 
 
 class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
     """Makes sessions whose model is ready to be used.
+
+    A model is restored from the newest checkpoint that can be restored. One that is damaged or incomplete is reported
+    by a warning, with its path and cause, and left as it is. Where there are checkpoints and none is intact, that is an
+    error: a model that had been trained never starts anew without anybody having said so.
 
     Args:
       local_init_op: operation to run in every new session, or None.
@@ -30,9 +98,14 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
       local_init_run_options: RunOptions for `local_init_op`.
       local_init_feed_dict: feeds for `local_init_op`.
       executor: executor mode of the sessions, as for `fastsup.Session`.
+      restore: "strict", as TensorFlow: a checkpoint must hold all that the saver wants. "partial": the model is
+        initialised, and then what the checkpoint holds is restored over it; what was missing, and what the checkpoint
+        holds beyond the model, is logged. A tensor of another shape or type stays an error.
 
     Raises:
-      ValueError: `ready_for_local_init_op` without `local_init_op`.
+      TypeError: `recovery_wait_secs` is no number.
+      ValueError: `ready_for_local_init_op` without `local_init_op`, `recovery_wait_secs` isn't positive, or `restore`
+        is something else.
     """
 
     def __init__(
@@ -45,7 +118,10 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         local_init_run_options: Any = None,
         local_init_feed_dict: Any = None,
         executor: str = "auto",
+        restore: str = "strict",
     ) -> None:
+        check_recovery_wait_secs(recovery_wait_secs)
+        check_restore(restore)
         super().__init__(
             local_init_op,
             ready_op,
@@ -56,6 +132,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
             local_init_feed_dict,
         )
         self._executor = executor
+        self._restore = restore
 
     def _make_session(self, master: str, config: Any) -> Session:
         self._target = master
@@ -73,63 +150,257 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         wait_for_checkpoint: bool = False,
         max_wait_secs: float = 7200,
         config: Any = None,
+        initialize: Callable[[Any], None] | None = None,
     ) -> tuple[Session, bool]:
-        """A new session, and whether a checkpoint was restored into it."""
+        """A new session, and whether a checkpoint was restored into it.
+
+        Args:
+          initialize: function that initialises the model of a session, for a partial restore; None: nothing does.
+        """
         strategy = distribute_lib.get_strategy()
         initialize_system = getattr(strategy.extended, "_experimental_initialize_system", None)
         if initialize_system is not None:
             initialize_system()
         session = self._make_session(master, config)
-        if checkpoint_dir and checkpoint_filename_with_path:
-            raise ValueError("Can not provide both checkpoint_dir and checkpoint_filename_with_path.")
-        if not saver or not (checkpoint_dir or checkpoint_filename_with_path):
-            return session, False
-        restore = tf_session_manager._restore_checkpoint_and_maybe_run_saved_model_initializers
-        if checkpoint_filename_with_path:
-            restore(session, saver, checkpoint_filename_with_path)
-            return session, True
-        waited = 0.0
-        state = checkpoint_management.get_checkpoint_state(checkpoint_dir)
-        while not state or not state.model_checkpoint_path:
-            if not wait_for_checkpoint or waited >= max_wait_secs:
+        try:
+            if checkpoint_dir and checkpoint_filename_with_path:
+                raise ValueError("Can not provide both checkpoint_dir and checkpoint_filename_with_path.")
+            if not saver or not (checkpoint_dir or checkpoint_filename_with_path):
                 return session, False
-            logging.info("Waiting for checkpoint to be available.")
+            recovery = self._recovery_into(session, saver, initialize)
+            if checkpoint_filename_with_path:
+                recovery.from_file(checkpoint_filename_with_path)
+                return session, True
+            return session, self._recover_from(recovery, saver, checkpoint_dir, wait_for_checkpoint, max_wait_secs)
+        except BaseException:
+            self._safe_close(session)
+            raise
+
+    def _recovery_into(self, session: Session, saver: Any, initialize: Callable[[Any], None] | None) -> Recovery:
+        saved_model_initializers = ops.get_collection("saved_model_initializers")
+        partial = self._restore == "partial"
+
+        def prepare() -> None:
+            # Before each attempt: what an attempt that failed half-way has set must not stay.
+            if partial and initialize is not None:
+                initialize(session)
+            if saved_model_initializers:
+                session.run(saved_model_initializers)
+
+        def restore(path: str) -> None:
+            if partial:
+                restore_partially(session, saver, path)
+            else:
+                saver.restore(session, path)
+
+        return Recovery(restore, prepare)
+
+    def _recover_from(
+        self, recovery: Recovery, saver: Any, directory: Any, wait_for_checkpoint: bool, max_wait_secs: float
+    ) -> bool:
+        """Restores from a directory, if need be after a wait; whether there was something."""
+        waited = 0.0
+        log = _WaitLog(self._recovery_wait_secs)
+        while True:
+            may_wait = wait_for_checkpoint and waited < max_wait_secs
+            restored = recovery.from_directory(directory, none_named_yet=may_wait)
+            if restored is not None:
+                saver.recover_last_checkpoints(restored[1])
+                return True
+            if not may_wait:
+                return False
+            log.info(
+                "Waiting for checkpoint to be available. In %s, for %d s so far, %s.",
+                directory,
+                waited,
+                _at_most(max_wait_secs),
+            )
             time.sleep(self._recovery_wait_secs)
             waited += self._recovery_wait_secs
-            state = checkpoint_management.get_checkpoint_state(checkpoint_dir)
-        restore(session, saver, state.model_checkpoint_path)
-        saver.recover_last_checkpoints(state.all_model_checkpoint_paths)
+
+    def prepare_session(
+        self,
+        master: str,
+        init_op: Any = None,
+        saver: Any = None,
+        checkpoint_dir: Any = None,
+        checkpoint_filename_with_path: Any = None,
+        wait_for_checkpoint: bool = False,
+        max_wait_secs: float = 7200,
+        config: Any = None,
+        init_feed_dict: Any = None,
+        init_fn: Callable[[Any], Any] | None = None,
+    ) -> Session:
+        """A new session whose model is restored from a checkpoint, or initialised if there is none.
+
+        Args:
+          master: the execution engine to connect to.
+          init_op: operation that initialises the model, or None. Not run if a checkpoint was restored, but for
+            `restore="partial"`, where it is run before.
+          saver: `Saver` to restore with; None: nothing is restored.
+          checkpoint_dir: directory to restore the newest intact checkpoint from; or
+          checkpoint_filename_with_path: checkpoint to restore. At most one of the two.
+          wait_for_checkpoint: whether to wait until there is a checkpoint in `checkpoint_dir`.
+          max_wait_secs: seconds to wait for that at most.
+          config: ConfigProto of the session, or None.
+          init_feed_dict: feeds for `init_op`.
+          init_fn: function called with the session after `init_op`, or None.
+
+        Returns:
+          The session.
+
+        Raises:
+          RuntimeError: there is no checkpoint and nothing to initialise the model with, or the model isn't ready
+            after all that.
+          ValueError: both `checkpoint_dir` and `checkpoint_filename_with_path` are given, or the latter doesn't exist.
+          NoIntactCheckpointError: there are checkpoints, and each of them is damaged. A tf.errors.DataLossError.
+          tf.errors.NotFoundError, tf.errors.InvalidArgumentError: the checkpoint doesn't fit the model.
+        """
+
+        def initialize(session: Any) -> None:
+            if init_op is not None:
+                session.run(init_op, feed_dict=init_feed_dict)
+            if init_fn:
+                init_fn(session)
+
+        session, restored = self._restore_checkpoint(
+            master,
+            saver,
+            checkpoint_dir=checkpoint_dir,
+            checkpoint_filename_with_path=checkpoint_filename_with_path,
+            wait_for_checkpoint=wait_for_checkpoint,
+            max_wait_secs=max_wait_secs,
+            config=config,
+            initialize=initialize,
+        )
+        try:
+            if not restored:
+                if init_op is None and not init_fn and self._local_init_op is None:
+                    raise RuntimeError("Model is not initialized and no init_op or init_fn or local_init_op was given")
+                initialize(session)
+            initialised, reason = self._try_run_local_init_op(session)
+            if not initialised:
+                raise RuntimeError(
+                    "Init operations did not make model ready for local_init.  "
+                    f"Init op: {_name_of(init_op)}, init fn: {init_fn}, error: {reason}"
+                )
+            ready, reason = self._model_ready(session)
+            if not ready:
+                raise RuntimeError(
+                    f"Init operations did not make model ready.  Init op: {_name_of(init_op)}, init fn: {init_fn}, "
+                    f"local_init_op: {self._local_init_op}, error: {reason}"
+                )
+        except BaseException:
+            self._safe_close(session)
+            raise
+        return session
+
+    def recover_session(
+        self,
+        master: str,
+        saver: Any = None,
+        checkpoint_dir: Any = None,
+        checkpoint_filename_with_path: Any = None,
+        wait_for_checkpoint: bool = False,
+        max_wait_secs: float = 7200,
+        config: Any = None,
+    ) -> tuple[Session, bool]:
+        """A new session, restored from a checkpoint if there is one, and whether its model is ready after that.
+
+        Args:
+          master: the execution engine to connect to.
+          saver: `Saver` to restore with; None: nothing is restored.
+          checkpoint_dir: directory to restore the newest intact checkpoint from; or
+          checkpoint_filename_with_path: checkpoint to restore. At most one of the two.
+          wait_for_checkpoint: whether to wait until there is a checkpoint in `checkpoint_dir`.
+          max_wait_secs: seconds to wait for that at most.
+          config: ConfigProto of the session, or None.
+
+        Returns:
+          The session, and whether a checkpoint was restored and has made the model ready.
+
+        Raises:
+          ValueError: both `checkpoint_dir` and `checkpoint_filename_with_path` are given, or the latter doesn't exist.
+          NoIntactCheckpointError: there are checkpoints, and each of them is damaged. A tf.errors.DataLossError.
+          tf.errors.NotFoundError, tf.errors.InvalidArgumentError: the checkpoint doesn't fit the model.
+        """
+        session, restored = self._restore_checkpoint(
+            master,
+            saver,
+            checkpoint_dir=checkpoint_dir,
+            checkpoint_filename_with_path=checkpoint_filename_with_path,
+            wait_for_checkpoint=wait_for_checkpoint,
+            max_wait_secs=max_wait_secs,
+            config=config,
+        )
+        try:
+            initialised, reason = self._try_run_local_init_op(session)
+            if not restored:
+                return session, False
+            source = checkpoint_dir or checkpoint_filename_with_path
+            if not initialised:
+                logging.info("Restoring model from %s did not make model ready for local init: %s", source, reason)
+                return session, False
+            ready, reason = self._model_ready(session)
+        except BaseException:
+            self._safe_close(session)
+            raise
+        if not ready:
+            logging.info("Restoring model from %s did not make model ready: %s", source, reason)
+            return session, False
+        logging.info("Restored model from %s", source)
         return session, True
 
     def wait_for_session(self, master: str, config: Any = None, max_wait_secs: float | None = float("inf")) -> Session:
         """A new session, once somebody else has got the model ready.
+
+        What is missing is looked at every `recovery_wait_secs`, and logged at intervals that grow.
 
         Args:
           master: the execution engine to connect to.
           config: ConfigProto of the session, or None.
           max_wait_secs: seconds to wait at most; None for no limit.
 
+        Returns:
+          The session.
+
         Raises:
-          tf.errors.DeadlineExceededError: the model wasn't ready after `max_wait_secs`.
+          tf.errors.DeadlineExceededError: the model wasn't ready after `max_wait_secs`. Says what it lacked.
         """
-        limit = float("inf") if max_wait_secs is None else max_wait_secs
-        started = time.time()
+        limit = math.inf if max_wait_secs is None else max_wait_secs
+        log = _WaitLog(self._recovery_wait_secs)
+        if master:
+            self._wait_for_contact(master, config, limit, log)
+        whom = (
+            f"whoever initialises or restores the model at {master}, usually the chief"
+            if master
+            else "a model of this process alone (master is ''), which no other process can make ready"
+        )
         while True:
             session = self._make_session(master, config)
             not_ready = None
-            initialised, not_ready_for_local_init = self._try_run_local_init_op(session)
-            if initialised:
-                ready, not_ready = self._model_ready(session)
-                if ready:
-                    return session
+            try:
+                initialised, not_ready_for_local_init = self._try_run_local_init_op(session)
+                if initialised:
+                    ready, not_ready = self._model_ready(session)
+                    if ready:
+                        return session
+            except BaseException:
+                self._safe_close(session)
+                raise
             self._safe_close(session)
-            if limit - (time.time() - started) < self._recovery_wait_secs:
-                raise errors.DeadlineExceededError(
-                    None, None, f"Session was not ready after waiting {int(limit)} secs."
+            if limit - log.waited() < self._recovery_wait_secs:
+                raise _not_ready_after(
+                    limit, f"{whom}. Ready_for_local_init_op: {not_ready_for_local_init}, ready: {not_ready}"
                 )
-            logging.info(
-                "Waiting for model to be ready.  Ready_for_local_init_op:  %s, ready: %s",
-                not_ready_for_local_init,
-                not_ready,
-            )
+            log.info(_WAITING, not_ready_for_local_init, not_ready, whom, log.waited(), _at_most(limit))
             time.sleep(self._recovery_wait_secs)
+
+    def _wait_for_contact(self, master: str, config: Any, limit: float, log: _WaitLog) -> None:
+        """Returns when all tasks of a cluster answer: without them, not even a look at the model would return."""
+        contact = Contact(master, config)
+        whom = f"an answer from every task of the cluster of {master}, one of which isn't up or can't be reached"
+        while not contact.made(within=max(0.0, min(self._recovery_wait_secs, limit - log.waited()))):
+            if log.waited() >= limit:
+                raise _not_ready_after(limit, whom)
+            log.info(_WAITING, None, None, whom, log.waited(), _at_most(limit))

@@ -1,0 +1,194 @@
+"""Restoring of a checkpoint what it holds, where it doesn't hold all that the model wants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from tensorflow.python.framework import errors, tensor_shape, tensor_util
+from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.training import py_checkpoint_reader
+from tensorflow.python.training import saver as tf_saver
+
+__all__ = ["restore_partially"]
+
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+# Values handed over in one run. What a variable of another shape makes fail is then found one by one.
+_BYTES_PER_RUN = 1 << 28
+
+
+class _Wanted(NamedTuple):
+    """A tensor that a saver reads: the restore operation's output, the name in the checkpoint, and the slice of it."""
+
+    tensor: Any
+    name: str
+    slice_spec: str
+
+
+def _restoring_operations(graph: Any, restore_op_name: str) -> Iterator[Any]:
+    """The operations that set one variable or table each: below the ones that only group them."""
+    waiting = [graph.get_operation_by_name(restore_op_name)]
+    seen = set()
+    while waiting:
+        op = waiting.pop()
+        if op in seen:
+            continue
+        seen.add(op)
+        if op.type == "NoOp":
+            waiting.extend(reversed(op.control_inputs))
+        else:
+            yield op
+
+
+def _wanted_by(op: Any) -> list[_Wanted]:
+    """The tensors that a restoring operation takes from a checkpoint."""
+    wanted, waiting, seen = [], list(op.inputs), set()
+    while waiting:
+        tensor = waiting.pop()
+        if tensor.ref() in seen:
+            continue
+        seen.add(tensor.ref())
+        if tensor.op.type == "RestoreV2":
+            names, slices = (tensor_util.constant_value(tensor.op.inputs[n]) for n in (1, 2))
+            if names is None or slices is None:
+                raise ValueError(f'restore="partial" needs a saver whose names are constants, got {tensor.op.name!r}.')
+            at = tensor.value_index
+            wanted.append(_Wanted(tensor, names[at].decode(), slices[at].decode()))
+        else:
+            waiting.extend(tensor.op.inputs)
+    return wanted
+
+
+def _sliced(value: Any, wanted: _Wanted) -> Any:
+    """The part of a tensor that one part of a partitioned variable holds: "10 4 0,5:-" is rows 0 to 4 of 10 x 4."""
+    if not wanted.slice_spec:
+        return value
+    *shape, extents = wanted.slice_spec.split(" ")
+    if [int(size) for size in shape] != list(value.shape):
+        raise _mismatch(f"{wanted.name} has shape {list(value.shape)} in the checkpoint, [{', '.join(shape)}] here")
+    parts = []
+    for extent in extents.split(":"):
+        if extent == "-":
+            parts.append(slice(None))
+        else:
+            start, length = (int(number) for number in extent.split(","))
+            parts.append(slice(start, start + length))
+    return value[tuple(parts)]
+
+
+def _mismatch(what: str) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(
+        None,
+        None,
+        "Restoring from checkpoint failed. This is most likely due to a mismatch between the current graph and the "
+        f"graph from the checkpoint: {what}. A partial restore leaves out what is missing, not what differs.",
+    )
+
+
+def _shape_of_target(op: Any) -> Any:
+    """The shape of the variable that a restoring operation sets; None where it isn't known, or values are reshaped."""
+    if op.type not in ("Assign", "AssignVariableOp"):
+        return None
+    value = op.inputs[1]
+    while value.op.type == "Identity":
+        value = value.op.inputs[0]
+    if value.op.type != "RestoreV2":
+        return None
+    if op.type == "Assign":
+        return op.inputs[0].shape
+    handle = op.inputs[0].op
+    return tensor_shape.TensorShape(handle.get_attr("shape")) if handle.type == "VarHandleOp" else None
+
+
+def _check_shape(op: Any, name: str, value: Any) -> None:
+    # Assigning to a resource variable doesn't look at the shape.
+    shape = _shape_of_target(op)
+    if shape is not None and not shape.is_compatible_with(np.shape(value)):
+        raise _mismatch(f"{name} has shape {list(np.shape(value))} in the checkpoint, {shape.as_list()} here")
+
+
+class _Source:
+    """The tensors of a checkpoint, under the names that a saver knows them by."""
+
+    def __init__(self, path: str) -> None:
+        self._reader = py_checkpoint_reader.NewCheckpointReader(path)
+        self._dtypes = self._reader.get_variable_to_dtype_map()
+        keys = {name: name for name in self._dtypes}
+        if _OBJECT_GRAPH in keys:
+            # Of tf.train.Checkpoint, which names tensors after objects and keeps the variables' names beside them.
+            keys = tf_saver.object_graph_key_mapping(path)
+        self.keys = {name: key for name, key in keys.items() if key in self._dtypes}
+
+    def value_of(self, wanted: _Wanted) -> Any:
+        key = self.keys[wanted.name]
+        saved, here = self._dtypes[key], wanted.tensor.dtype.base_dtype
+        if saved != here:
+            raise _mismatch(f"{wanted.name} is {saved.name} in the checkpoint, {here.name} here")
+        try:
+            value = self._reader.get_tensor(key)
+        except (IndexError, RuntimeError) as error:
+            # As the reader reports a file that is too short, without TensorFlow's types.
+            raise errors.DataLossError(None, None, f"{key}: {error}") from error
+        return _sliced(value, wanted)
+
+
+def _run(session: Any, batch: list[tuple[Any, dict[Any, Any], list[str]]]) -> None:
+    """Runs restoring operations, with the values in place of what they would read."""
+    try:
+        values = {tensor: value for _, feeds, _ in batch for tensor, value in feeds.items()}
+        session.run([op for op, _, _ in batch], values)
+    except errors.InvalidArgumentError as error:
+        if len(batch) == 1:
+            _, feeds, names = batch[0]
+            shapes = ", ".join(str(list(np.shape(value))) for value in feeds.values())
+            raise _mismatch(f"{', '.join(names)}, of shape {shapes} in the checkpoint ({error.message})") from error
+        for one in batch:
+            _run(session, [one])
+
+
+def restore_partially(session: Any, saver: Any, path: str) -> None:
+    """Restores what a checkpoint holds of what a saver wants. The rest stays as it is, and is listed in the log.
+
+    It runs the saver's own operations and feeds them the values, so the graph may be finalised and nothing is added.
+
+    Args:
+      session: a session of the graph.
+      saver: the saver, built.
+      path: the checkpoint's path.
+
+    Raises:
+      tf.errors.InvalidArgumentError: a tensor is of another shape or type in the checkpoint.
+      tf.errors.OpError: the checkpoint can't be read.
+    """
+    source = _Source(path)
+    missing: list[str] = []
+    used: set[str] = set()
+    batch: list[tuple[Any, dict[Any, Any], list[str]]] = []
+    size = 0
+    logging.info("Restoring parameters from %s", path)
+    definition = saver.saver_def
+    # A saver of a model without variables has nothing to run.
+    operations = _restoring_operations(session.graph, definition.restore_op_name) if definition else ()
+    for op in operations:
+        wanted = _wanted_by(op)
+        names = sorted({tensor.name for tensor in wanted})
+        used.update(source.keys[name] for name in names if name in source.keys)
+        if not set(names) <= set(source.keys):
+            missing += [name for name in names if name not in source.keys]
+            continue
+        feeds = {tensor.tensor: source.value_of(tensor) for tensor in wanted}
+        if len(wanted) == 1:
+            _check_shape(op, names[0], *feeds.values())
+        batch.append((op, feeds, names))
+        size += sum(np.asarray(value).nbytes for value in feeds.values())
+        if size > _BYTES_PER_RUN:
+            _run(session, batch)
+            batch, size = [], 0
+    if batch:
+        _run(session, batch)
+    extra = sorted(set(source.keys.values()) - used)
+    if missing:
+        logging.warning("Not in the checkpoint %s, so not restored from it: %s", path, ", ".join(sorted(set(missing))))
+    if extra:
+        logging.info("In the checkpoint %s, and not in the model: %s", path, ", ".join(extra))
