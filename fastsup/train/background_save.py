@@ -81,9 +81,8 @@ class BackgroundSaver:
         Raises:
           What writing it has raised, at the first call.
         """
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.join()
+        if self._thread is not None:
+            self._thread.join()
         error, self._error = self._error, None
         if error is not None:
             raise error

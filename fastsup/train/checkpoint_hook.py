@@ -39,6 +39,8 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
     """
 
     _NAME = "CheckpointSaverHook"
+    # Whether its `end` comes after those of all other hooks.
+    _ends_last = False
 
     def __init__(
         self,

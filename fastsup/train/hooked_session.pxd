@@ -12,8 +12,15 @@ cdef class Hooked(Wrapped):
     cdef SessionRunner runner
     cdef Dispatch dispatch
 
+    # Of the run under way, for hooks that are told of an error.
+    cdef object context
+
     cdef bint has_schedules(self) except -1
     cdef object run_unstopped(self, object fetches, object feed_dict, object options, object run_metadata)
     cdef object run_leaving_out(self, Plan plan, object fetches, object feed_dict)
+    cdef object run_leaving_out_held(self, Plan plan, object fetches, object feed_dict)
     cdef object run_calling(self, list called, object fetches, object feed_dict, object options, object run_metadata)
+    cdef object run_calling_held(
+        self, list called, object fetches, object feed_dict, object options, object run_metadata
+    )
     cdef int call_late(self, object hook, object run_context, object options, object metadata) except -1

@@ -9,8 +9,10 @@ from tensorflow.python.training import session_run_hook
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.dispatch cimport Dispatch
+from fastsup.train.hook_errors import tell_hooks
 from fastsup.train.run_requests import merge_feeds, merge_run_options
 from fastsup.train.scheduled cimport ScheduledHook
+from fastsup.train.stop_signals cimport hold_signals, release_signals
 from fastsup.train.wrapped_sessions cimport Wrapped
 from fastsup.train.wrapped_sessions import native_kinds
 
@@ -55,11 +57,20 @@ cdef class Hooked(Wrapped):
         """
         if self.should_stop():
             raise RuntimeError("Run called even after should_stop requested.")
-        return self.run_unstopped(fetches, feed_dict, options, run_metadata)
+        try:
+            return self.run_unstopped(fetches, feed_dict, options, run_metadata)
+        except BaseException as error:
+            self.tell_hooks(error)
+            raise
 
     def _settle_hooks(self):
         if self.dispatch is not None:
             self.dispatch.settle()
+
+    cdef int tell_hooks(self, object error) except -1:
+        context, self.context = self.context, None
+        tell_hooks(self._hooks, context, error)
+        return 0
 
     cdef object run_native(self, object fetches, object feed_dict, bint hooks):
         if not hooks:
@@ -114,6 +125,13 @@ cdef class Hooked(Wrapped):
 
     cdef object run_leaving_out(self, Plan plan, object fetches, object feed_dict):
         """A run with feeds, or with values that hooks watch, in which none of them is called."""
+        cdef bint held = hold_signals()
+        try:
+            return self.run_leaving_out_held(plan, fetches, feed_dict)
+        finally:
+            release_signals(held)
+
+    cdef object run_leaving_out_held(self, Plan plan, object fetches, object feed_dict):
         cdef Dispatch dispatch = self.dispatch
         cdef list extra = dispatch.watched_fetches
         cdef tuple feeds = None
@@ -165,11 +183,11 @@ cdef class Hooked(Wrapped):
             values = self.runner.execute(plan, None)
             left[0] -= 1
             steps -= 1
-            # A loop in C otherwise never lets a signal handler run.
-            PyErr_CheckSignals()
             if dispatch.idle_run_ended():
                 self._call_left_out(fetches, None, ())
                 break
+            # A loop in C otherwise never lets a signal handler run.
+            PyErr_CheckSignals()
             if steps == 0 or stop_event._flag or self._should_stop or dispatch.is_outdated():
                 break
             if dispatch.comes_due_by_time():
@@ -179,6 +197,13 @@ cdef class Hooked(Wrapped):
 
     def _call_left_out(self, fetches, feed_dict, rejected):
         """Calls the hooks that turn out to be needed after a run without them."""
+        cdef bint held = hold_signals()
+        try:
+            self._call_left_out_held(fetches, feed_dict, rejected)
+        finally:
+            release_signals(held)
+
+    def _call_left_out_held(self, fetches, feed_dict, rejected):
         context = options = metadata = None
         for hook in list(self._hooks):
             late = self.dispatch.wanted_late(hook)
@@ -204,6 +229,15 @@ cdef class Hooked(Wrapped):
 
     cdef object run_calling(self, list called, object fetches, object feed_dict, object options, object run_metadata):
         """A run between the callbacks of some hooks, as TensorFlow's protocol for all of them has it."""
+        cdef bint held = hold_signals()
+        try:
+            return self.run_calling_held(called, fetches, feed_dict, options, run_metadata)
+        finally:
+            release_signals(held)
+
+    cdef object run_calling_held(
+        self, list called, object fetches, object feed_dict, object options, object run_metadata
+    ):
         cdef Dispatch dispatch = self.dispatch
         cdef bint plain = dispatch is not None and options is None and run_metadata is None
         cdef list asked = []
@@ -212,7 +246,7 @@ cdef class Hooked(Wrapped):
         cdef dict hook_feeds = None
         cdef dict known_parts = None
         cdef Py_ssize_t i
-        context = SessionRunContext(SessionRunArgs(fetches, feed_dict), self._sess)
+        context = self.context = SessionRunContext(SessionRunArgs(fetches, feed_dict), self._sess)
         options = options or RunOptions()
         for hook in called:
             if dispatch is not None:
@@ -279,6 +313,7 @@ cdef class Hooked(Wrapped):
             elif dispatch is not None and dispatch.wanted_late(hook) and not dispatch.act(<ScheduledHook> hook):
                 self.call_late(hook, context, options, run_metadata)
         self._should_stop = self._should_stop or context.stop_requested
+        self.context = None
         return values[0]
 
 

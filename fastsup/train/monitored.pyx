@@ -4,6 +4,8 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport INT64_MAX, int64_t
 
 from fastsup.train.hooked_session cimport Hooked
+from fastsup.train.stop_signals cimport pending_signal
+from fastsup.train.stop_signals import raise_if_come
 from fastsup.train.wrapped_sessions cimport Coordinated, Recoverable, Wrapped, as_native
 
 
@@ -46,6 +48,7 @@ cdef class Monitored:
             try:
                 return innermost.run_native(fetches, feed_dict, True)
             except Exception as error:
+                innermost.tell_hooks(error)
                 return self.inner.run_failed(error, fetches, feed_dict)
         inner = self.native_inner()
         if inner is not None:
@@ -56,6 +59,8 @@ cdef class Monitored:
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         """Runs one step with the hooks around it. Arguments and result are those of `tf.compat.v1.Session.run`."""
+        if pending_signal():
+            raise_if_come()
         if options is None and run_metadata is None:
             return self.run_native(fetches, feed_dict, True)
         return self._sess.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
@@ -71,7 +76,7 @@ cdef class Monitored:
 
     def should_stop(self):
         """Whether the loop should end: a hook, a thread or somebody else has asked for it, or the session is closed."""
-        if self._sess is None:
+        if self._sess is None or pending_signal():
             return True
         cdef Wrapped inner = self.native_inner()
         return inner.stop_native() if inner is not None else self._sess.should_stop()

@@ -7,13 +7,15 @@ from typing import Any
 
 from tensorflow.python.distribute import distribute_coordinator_context
 from tensorflow.python.framework import errors, ops
+from tensorflow.python.summary.writer import writer as tf_writer
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 from tensorflow.python.training import coordinator, queue_runner
 from tensorflow.python.training import monitored_session as tf_monitored_session
 from tensorflow.python.util import function_utils
 
 from fastsup.runtime.executor import keep_traceable
-from fastsup.train import session_manager
+from fastsup.train import session_manager, stop_signals
+from fastsup.train.hook_errors import tell_hooks
 from fastsup.train.hooked_session import Hooked
 from fastsup.train.hooks import CheckpointSaverHook, StepCounterHook, SummarySaverHook
 from fastsup.train.monitored import Monitored
@@ -171,11 +173,45 @@ class WorkerSessionCreator(_GraphSessionCreator):
         )
 
 
+def in_order_of_end(hooks: Iterable[Any]) -> list[Any]:
+    """Hooks in the order in which `end` is called: their own, but for one that asks to save what the others did."""
+    return sorted(hooks, key=lambda hook: getattr(hook, "_ends_last", False) is True)
+
+
+def flush_writers(hooks: Iterable[Any]) -> None:
+    """Has what hooks wrote to their event files reach the files, where an error keeps `end` from being called."""
+    for hook in hooks:
+        writer = getattr(hook, "_summary_writer", None)
+        if isinstance(writer, tf_writer.FileWriter):
+            writer.flush()
+
+
 class _MonitoredSession(Monitored):
     """See `MonitoredSession` and `SingularMonitoredSession`."""
 
     def __init__(
-        self, session_creator: Any, hooks: Any, should_recover: bool, stop_grace_period_secs: float = 120
+        self,
+        session_creator: Any,
+        hooks: Any,
+        should_recover: bool,
+        stop_grace_period_secs: float = 120,
+        max_recoveries: int | None = 10,
+        handle_signals: bool = False,
+    ) -> None:
+        self._watches_signals = handle_signals and stop_signals.watch()
+        try:
+            self._open(session_creator, hooks, should_recover, stop_grace_period_secs, max_recoveries)
+        except BaseException:
+            self._stop_watching_signals()
+            raise
+
+    def _open(
+        self,
+        session_creator: Any,
+        hooks: Any,
+        should_recover: bool,
+        stop_grace_period_secs: float,
+        max_recoveries: int | None,
     ) -> None:
         self._graph_was_finalized = ops.get_default_graph().finalized
         self._hooks = hooks or []
@@ -192,7 +228,9 @@ class _MonitoredSession(Monitored):
             stop_grace_period_secs=stop_grace_period_secs,
         )
         if should_recover:
-            self._sess = RecoverableSession(self._coordinated_creator)
+            # Programs replace its constructor by one with TensorFlow's one argument.
+            limit = () if max_recoveries == 10 else (max_recoveries,)
+            self._sess = RecoverableSession(self._coordinated_creator, *limit)
         else:
             self._sess = self._coordinated_creator.create_session()
 
@@ -271,8 +309,31 @@ class _MonitoredSession(Monitored):
     def __exit__(self, exception_type: Any, exception_value: Any, traceback: Any) -> bool:
         if exception_type in (errors.OutOfRangeError, StopIteration):
             exception_type = None
+        if exception_type and self._was_stopped_by_signal(exception_type):
+            # What it raised goes on from here, to end the program.
+            try:
+                self._end_and_close(None)
+            finally:
+                self._stop_watching_signals()
+            return False
+        if exception_type:
+            tell_hooks(self._hooks, None, exception_value)
         self._close_internal(exception_type)
         return exception_type is None
+
+    def _was_stopped_by_signal(self, exception_type: Any) -> bool:
+        return (
+            stop_signals.has_come()
+            and issubclass(exception_type, (KeyboardInterrupt, SystemExit))
+            # If it came while a session was being made anew, there is nothing that could be saved.
+            and self._sess is not None
+            and self._sess.raw_session() is not None
+        )
+
+    def _stop_watching_signals(self) -> None:
+        if self._watches_signals:
+            self._watches_signals = False
+            stop_signals.unwatch()
 
     class _CoordinatedSessionCreator(SessionCreator):  # type: ignore[misc]
         """Makes a session with its coordinator, threads and hooks, at the start and after a preemption."""
@@ -290,19 +351,41 @@ class _MonitoredSession(Monitored):
             self.coord = coordinator.Coordinator(clean_stop_exception_types=[])
             if ops.get_collection(ops.GraphKeys.QUEUE_RUNNERS):
                 queue_runner.start_queue_runners(sess=self.tf_sess, coord=self.coord)
-            for hook in self._hooks:
-                hook.after_create_session(self.tf_sess, self.coord)
+            held = stop_signals.holds_signals()
+            try:
+                for hook in self._hooks:
+                    hook.after_create_session(self.tf_sess, self.coord)
+            finally:
+                stop_signals.release(held)
             return CoordinatedSession(
                 HookedSession(self.tf_sess, self._hooks), self.coord, self._stop_grace_period_secs
             )
 
     def _close_internal(self, exception_type: Any = None) -> None:
         try:
+            self._end_and_close(exception_type)
+            if not exception_type:
+                # The loop has ended because of a signal: now the program does.
+                stop_signals.raise_if_come()
+        finally:
+            self._stop_watching_signals()
+
+    def _end_and_close(self, exception_type: Any) -> None:
+        held = stop_signals.holds_signals()
+        try:
+            self._end_hooks_and_close(exception_type)
+        finally:
+            stop_signals.release(held)
+
+    def _end_hooks_and_close(self, exception_type: Any) -> None:
+        try:
             if isinstance(self._sess, Wrapped):
                 self._sess._settle_hooks()
             if not exception_type:
-                for hook in self._hooks:
+                for hook in in_order_of_end(self._hooks):
                     hook.end(self._coordinated_creator.tf_sess)
+            else:
+                flush_writers(self._hooks)
         finally:
             try:
                 if self._sess is None:
@@ -338,12 +421,29 @@ class MonitoredSession(_MonitoredSession):
       session_creator: `SessionCreator` that makes the session. Defaults to a `ChiefSessionCreator`.
       hooks: iterable of `SessionRunHook`.
       stop_grace_period_secs: seconds that threads get to end in `close`.
+      max_recoveries: how many preemptions in a row, with nothing that ran well in between, are recovered from; then
+        the error is raised. None: without end, as in TensorFlow.
+      handle_signals: whether SIGTERM and SIGINT, where nobody else handles them, end the session between two steps
+        and the program after it, with exit code 143 or KeyboardInterrupt. The hooks' `end` is called, so a checkpoint
+        is saved. A second signal ends the program at once.
     """
 
     def __init__(
-        self, session_creator: Any = None, hooks: Iterable[Any] | None = None, stop_grace_period_secs: float = 120
+        self,
+        session_creator: Any = None,
+        hooks: Iterable[Any] | None = None,
+        stop_grace_period_secs: float = 120,
+        max_recoveries: int | None = 10,
+        handle_signals: bool = False,
     ) -> None:
-        super().__init__(session_creator, hooks, should_recover=True, stop_grace_period_secs=stop_grace_period_secs)
+        super().__init__(
+            session_creator,
+            hooks,
+            should_recover=True,
+            stop_grace_period_secs=stop_grace_period_secs,
+            max_recoveries=max_recoveries,
+            handle_signals=handle_signals,
+        )
 
 
 class SingularMonitoredSession(_MonitoredSession):
@@ -420,6 +520,8 @@ def MonitoredTrainingSession(
     async_save: bool = False,
     recovery_wait_secs: float = 30,
     restore: str = "strict",
+    max_recoveries: int | None = 10,
+    handle_signals: bool = True,
 ) -> MonitoredSession:
     """A `MonitoredSession` with the hooks that training wants: checkpoints, summaries, and the rate of steps.
 
@@ -444,7 +546,11 @@ def MonitoredTrainingSession(
       async_save: whether training goes on while a checkpoint is written. See `CheckpointSaverHook`.
       recovery_wait_secs: seconds between two looks at the chief's model, for a worker.
       restore: "strict" or "partial", as for `SessionManager`: whether the checkpoint must hold the whole model.
+      max_recoveries: preemptions in a row that are recovered from, as for `MonitoredSession`.
+      handle_signals: whether SIGTERM and SIGINT end the session between two steps, with a checkpoint, as for
+        `MonitoredSession`. Only with a `checkpoint_dir`.
     """
+    handle_signals = handle_signals and bool(checkpoint_dir)
     save_summaries_steps, save_summaries_secs = _one_of(save_summaries_steps, save_summaries_secs, 100, None)
     save_checkpoint_steps, save_checkpoint_secs = _one_of(save_checkpoint_steps, save_checkpoint_secs, None, 600)
     scaffold = scaffold or Scaffold()
@@ -470,7 +576,7 @@ def MonitoredTrainingSession(
         )
     if not is_chief:
         worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs, executor, recovery_wait_secs)
-        return MonitoredSession(worker, hooks or [], stop_grace_period_secs)
+        return MonitoredSession(worker, hooks or [], stop_grace_period_secs, max_recoveries, handle_signals)
 
     all_hooks: list[Any] = list(chief_only_hooks or [])
     chief = ChiefSessionCreator(
@@ -495,15 +601,15 @@ def MonitoredTrainingSession(
             )
         )
     if checkpoint_dir and _is_on(save_checkpoint_secs, save_checkpoint_steps):
-        all_hooks.append(
-            CheckpointSaverHook(
-                checkpoint_dir,
-                save_steps=save_checkpoint_steps,
-                save_secs=save_checkpoint_secs,
-                scaffold=scaffold,
-                save_graph_def=save_graph_def,
-                async_save=async_save,
-            )
+        saver = CheckpointSaverHook(
+            checkpoint_dir,
+            save_steps=save_checkpoint_steps,
+            save_secs=save_checkpoint_secs,
+            scaffold=scaffold,
+            save_graph_def=save_graph_def,
+            async_save=async_save,
         )
+        saver._ends_last = True
+        all_hooks.append(saver)
     all_hooks.extend(hooks or [])
-    return MonitoredSession(chief, all_hooks, stop_grace_period_secs)
+    return MonitoredSession(chief, all_hooks, stop_grace_period_secs, max_recoveries, handle_signals)

@@ -18,6 +18,7 @@ from tensorflow.python.training import coordinator, training_util
 from fastsup.runtime.executor import check_executor
 from fastsup.runtime.session import Session
 from fastsup.train import session_manager as session_manager_mod
+from fastsup.train import stop_signals
 from fastsup.train.background_save import BackgroundSaver
 from fastsup.train.stray_threads import warn_of_stray_threads
 from fastsup.train.supervisor_arguments import check_choice, check_seconds
@@ -76,6 +77,9 @@ class Supervisor(SupervisorElements):
       async_save: whether checkpoints are written in the background.
       stray_threads: what happens to a finished run of which a thread outlives `stop_grace_secs`. "warn": it ends, with
         a warning that names the thread and where it stands. "raise": it fails with a RuntimeError, as TensorFlow's.
+      handle_signals: whether SIGTERM and SIGINT, where nobody else handles them, end a `managed_session` that has a
+        `logdir` between two steps, with a checkpoint, and the program after it, with exit code 143 or
+        KeyboardInterrupt. A second signal ends the program at once.
 
     Raises:
       RuntimeError: eager execution is enabled.
@@ -111,6 +115,7 @@ class Supervisor(SupervisorElements):
         executor: str = "auto",
         async_save: bool = False,
         stray_threads: str = "warn",
+        handle_signals: bool = True,
     ) -> None:
         if context.executing_eagerly():
             raise RuntimeError("Supervisors are incompatible with eager execution.")
@@ -148,6 +153,7 @@ class Supervisor(SupervisorElements):
         self._async_save = async_save
         self._background_saver: BackgroundSaver | None = None
         self._stray_threads = stray_threads
+        self._handle_signals = handle_signals
         # Only a chief saves and writes.
         self._logdir = logdir if is_chief else None
         self._save_summaries_secs = save_summaries_secs if is_chief else None
@@ -515,6 +521,18 @@ class Supervisor(SupervisorElements):
           Exception: the first one of the block or of a thread. The end of the input (`tf.errors.OutOfRangeError`) is
             none, unless it comes while the session is made.
         """
+        watching = self._handle_signals and self._logdir is not None and stop_signals.watch()
+        try:
+            with self._ready_session(master, config, start_standard_services, close_summary_writer) as session:
+                yield session
+        finally:
+            if watching:
+                stop_signals.unwatch()
+
+    @contextlib.contextmanager
+    def _ready_session(
+        self, master: str, config: Any, start_standard_services: bool, close_summary_writer: bool
+    ) -> Iterator[Any]:
         try:
             session = self.prepare_or_wait_for_session(
                 master=master, config=config, start_standard_services=start_standard_services
@@ -530,13 +548,31 @@ class Supervisor(SupervisorElements):
             yield session
         except Exception as error:
             self.request_stop(error)
+        except (KeyboardInterrupt, SystemExit):
+            if stop_signals.has_come():
+                self._save_at_the_end(session)
+            raise
         finally:
+            held = stop_signals.holds_signals()
             try:
                 self.stop(close_summary_writer=close_summary_writer)
             finally:
                 # Ends calls that are still waiting, in a queue say. Whatever it raises comes too late to matter.
                 with contextlib.suppress(Exception):
                     session.close()
+                stop_signals.release(held)
+
+    def _save_at_the_end(self, session: Any) -> None:
+        """Saves what training has reached, where a signal ends it. The services may be at work still."""
+        if self._save_path is None or self._saver is None:
+            return
+        held = stop_signals.holds_signals()
+        try:
+            if self._background_saver is not None:
+                self._background_saver.wait()
+            self._save(session, self._saver, self._save_path, global_step=self._global_step)
+        finally:
+            stop_signals.release(held)
 
     # The names of old.
     PrepareSession = prepare_or_wait_for_session

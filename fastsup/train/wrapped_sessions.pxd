@@ -13,6 +13,7 @@ cdef class Wrapped:
     cdef object run_failed(self, object error, object fetches, object feed_dict)
     cdef object loop_native(self, object fetches, int64_t* left, object stop_event)
     cdef bint stop_native(self) except -1
+    cdef int tell_hooks(self, object error) except -1
 
 
 cdef class Coordinated(Wrapped):
@@ -24,8 +25,14 @@ cdef class Coordinated(Wrapped):
 
 cdef class Recoverable(Wrapped):
     cdef public object _sess_creator
+    cdef public object _max_recoveries
+    # Failures since something last ran well, and what had run by then.
+    cdef int failures
+    cdef object runs_ended
 
     cdef int give_up_session(self, object error) except -1
+    cdef int note_failure(self, str occasion, object error) except -1
+    cdef int note_runs(self) except -1
 
 
 cdef Wrapped as_native(object session)

@@ -7,6 +7,7 @@ calls then go through Python. Where they are as delivered, a step goes through t
 from libc.stdint cimport int64_t
 
 import sys
+import time
 from threading import Event
 
 from tensorflow.python.platform import tf_logging as logging
@@ -19,6 +20,16 @@ ADVICE = (
     "parameter servers. If this error occurs repeatedly, try increasing the number of parameter servers assigned to "
     "the job. Error: %s"
 )
+
+
+LONGEST_DELAY_SECS = 30.0
+
+
+cdef object runs_ended(object session):
+    """How many runs have ended well in the innermost session; None where it doesn't count them."""
+    while isinstance(session, Wrapped):
+        session = session._sess
+    return getattr(session, "runs_ended", None)
 
 
 cdef object monitored_session():
@@ -158,6 +169,13 @@ cdef class Wrapped:
         left[0] -= 1
         return result
 
+    cdef int tell_hooks(self, object error) except -1:
+        """Tells the hooks, wherever they are, of an error that a run has raised."""
+        cdef Wrapped inner = self.native_inner()
+        if inner is not None:
+            inner.tell_hooks(error)
+        return 0
+
     cdef bint stop_native(self) except -1:
         cdef Wrapped inner
         if self._sess is None:
@@ -214,6 +232,7 @@ cdef class Coordinated(Wrapped):
         try:
             return Wrapped.run_native(self, fetches, feed_dict, hooks)
         except Exception as error:
+            self.tell_hooks(error)
             self.raise_root_cause(error)
             raise
 
@@ -230,6 +249,7 @@ cdef class Coordinated(Wrapped):
                 stop_event = self._coord._stop_event
             return Wrapped.loop_native(self, fetches, left, stop_event)
         except Exception as error:
+            self.tell_hooks(error)
             self.raise_root_cause(error)
             raise
 
@@ -260,22 +280,63 @@ cdef class Recoverable(Wrapped):
 
     Args:
       sess_creator: the `SessionCreator` that makes the sessions to wrap.
+      max_recoveries: how many failures in a row, with nothing that ran well in between, are recovered from: then the
+        error is raised. The first recovery follows at once, the others after 0.1 seconds, 0.2 and so on to 30. None:
+        without end.
     """
 
-    def __init__(self, sess_creator):
+    def __init__(self, sess_creator, max_recoveries=10):
+        if max_recoveries is not None:
+            if not hasattr(max_recoveries, "__index__"):
+                raise TypeError(f"max_recoveries must be an integer or None, got {max_recoveries!r}.")
+            if max_recoveries < 0:
+                raise ValueError(f"max_recoveries must not be negative, got {max_recoveries!r}. Pass None for no limit.")
         self._sess_creator = sess_creator
+        self._max_recoveries = max_recoveries
         Wrapped.__init__(self, self._create_session())
 
     def _create_session(self):
         while True:
             try:
-                return self._sess_creator.create_session()
+                session = self._sess_creator.create_session()
             except preemption_errors() as error:
-                logging.info(
+                self.note_failure(
                     "An error was raised while a session was being created. This may be due to a preemption of a "
-                    "connected worker or parameter server. A new session will be created. " + ADVICE,
+                    "connected worker or parameter server. A new session will be created. ",
                     error,
                 )
+            else:
+                self.runs_ended = runs_ended(session)
+                return session
+
+    cdef int note_runs(self) except -1:
+        """Something ran well if more runs have ended than there had when the session was made."""
+        ended = runs_ended(self._sess)
+        if ended is not None and ended != self.runs_ended:
+            self.failures = 0
+        return 0
+
+    cdef int note_failure(self, str occasion, object error) except -1:
+        """Warns of a failure and waits, or raises the error when there were too many."""
+        self.failures += 1
+        limit = self._max_recoveries
+        if limit is not None and self.failures > limit:
+            logging.error(
+                "Not recovering any more: %d failures in a row, with nothing that ran well in between. max_recoveries "
+                "says how many there may be.", self.failures,
+            )
+            raise error
+        delay = 0.0 if self.failures == 1 else min(LONGEST_DELAY_SECS, 0.1 * 2.0 ** (self.failures - 2))
+        logging.warning(
+            occasion + ADVICE + " (Failure %d%s in a row; the next try in %g seconds.)",
+            error,
+            self.failures,
+            "" if limit is None else f" of at most {limit + 1}",
+            delay,
+        )
+        if delay > 0:
+            time.sleep(delay)
+        return 0
 
     def _check_stop(self):
         try:
@@ -287,13 +348,14 @@ cdef class Recoverable(Wrapped):
             return True  # should_stop() answers, it doesn't raise: the next run does.
 
     def _recreate_after_check(self, error):
-        logging.info(
+        self.note_runs()
+        self.close()
+        self.note_failure(
             "An error was raised while considering whether the session is complete. This may be due to a preemption "
             "in a connected worker or parameter server. The current session will be closed and a new session will be "
-            "created. " + ADVICE,
+            "created. ",
             error,
         )
-        self.close()
         self._sess = self._create_session()
 
     cdef bint stop_native(self) except -1:
@@ -317,7 +379,9 @@ cdef class Recoverable(Wrapped):
             try:
                 if not self._sess:
                     self._sess = self._create_session()
-                return self._sess.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
+                result = self._sess.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
+                self.failures = 0
+                return result
             except preemption_errors() as error:
                 self.give_up_session(error)
 
@@ -333,7 +397,9 @@ cdef class Recoverable(Wrapped):
                     self._sess = self._create_session()
                     # The session that was given is closed by now.
                     raw_session = self.raw_session()
-                return self._sess.run_step_fn(step_fn, raw_session, self._sess.run)
+                result = self._sess.run_step_fn(step_fn, raw_session, self._sess.run)
+                self.failures = 0
+                return result
             except preemption_errors() as error:
                 self.give_up_session(error)
 
@@ -342,7 +408,9 @@ cdef class Recoverable(Wrapped):
             try:
                 if self._sess is None:
                     self._sess = self._create_session()
-                return Wrapped.run_native(self, fetches, feed_dict, hooks)
+                result = Wrapped.run_native(self, fetches, feed_dict, hooks)
+                self.failures = 0
+                return result
             except preemption_errors() as error:
                 self.give_up_session(error)
 
@@ -358,18 +426,21 @@ cdef class Recoverable(Wrapped):
             try:
                 if self._sess is None:
                     self._sess = self._create_session()
-                return Wrapped.loop_native(self, fetches, left, stop_event)
+                result = Wrapped.loop_native(self, fetches, left, stop_event)
+                self.failures = 0
+                return result
             except preemption_errors() as error:
                 self.give_up_session(error)
 
     cdef int give_up_session(self, object error) except -1:
-        logging.info(
-            "An error was raised. This may be due to a preemption in a connected worker or parameter server. The "
-            "current session will be closed and a new session will be created. " + ADVICE,
-            error,
-        )
+        self.note_runs()
         self.close()
         self._sess = None
+        self.note_failure(
+            "An error was raised. This may be due to a preemption in a connected worker or parameter server. The "
+            "current session will be closed and a new session will be created. ",
+            error,
+        )
         return 0
 
 

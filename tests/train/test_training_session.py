@@ -156,7 +156,9 @@ def test_chief_only_hooks_come_first_and_hooks_last(impl: Any, train_op: Any, tm
     )  # fmt: skip
     assert trace == [
         "chief.begin", "hook.begin", "chief.after_create_session", "e", "hook.after_create_session", "0",
-        "chief.before_run", "hook.before_run", "chief.after_run", "hook.after_run", "chief.end", "0", "hook.end", "1",
+        "chief.before_run", "hook.before_run", "chief.after_run", "hook.after_run", "chief.end", "0",
+        # The program's hooks end before the last checkpoint is saved, so that it has what they did.
+        "hook.end", "1" if impl.name == "tensorflow" else "0",
     ]  # fmt: skip
 
 

@@ -1,0 +1,137 @@
+"""SIGTERM and SIGINT end a session between two steps, so that its last state is saved.
+
+While a session watches, the first signal raises SystemExit(128 + number), or KeyboardInterrupt, in the main thread: at
+once where that is between two steps, else where the step has ended. It leaves the session's `with` block, which
+saves a checkpoint. A second signal of the kind ends the process at once, as without this module.
+
+Signals that somebody else handles are left to them.
+"""
+
+from libc.signal cimport SIGINT
+
+import signal
+import threading
+
+from tensorflow.python.platform import tf_logging as logging
+
+cdef extern from "signal.h":
+    ctypedef struct sigaction_t "struct sigaction":
+        int sa_flags
+    int read_action "sigaction"(int number, const sigaction_t* action, sigaction_t* old) noexcept
+    int SA_RESETHAND
+
+# The signals that are watched, each with what somebody who doesn't handle it has.
+cdef dict defaults = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+
+# How many sessions watch; what is to be put back after the last of them.
+cdef int watching = 0
+cdef dict replaced = {}
+# The signal that has come; how many scopes of the main thread it must not interrupt.
+cdef int pending = 0
+cdef int held = 0
+
+
+cdef int pending_signal() noexcept:
+    """The number of the signal that has come, or 0."""
+    return pending
+
+
+cdef bint in_main_thread() except -1:
+    return threading.current_thread() is threading.main_thread()
+
+
+cdef bint hold_signals() except -1:
+    """Begins a scope that is not interrupted: a run with its hooks. Returns what `release_signals` is to be told."""
+    global held
+    if watching == 0 or not in_main_thread():
+        return False
+    held += 1
+    return True
+
+
+cdef int release_signals(bint was_held) except -1:
+    """Ends such a scope."""
+    global held
+    held -= was_held
+    return 0
+
+
+def holds_signals():
+    """Begins a scope that is not interrupted. To be ended with `release`."""
+    return hold_signals()
+
+
+def release(was_held):
+    """Ends such a scope.
+
+    Args:
+      was_held: what `holds_signals` has returned.
+    """
+    release_signals(was_held)
+
+
+def has_come():
+    """Whether a signal has come that ends the sessions of this process."""
+    return pending != 0
+
+
+def raise_if_come():
+    """Raises what the signal that has come stands for.
+
+    Raises:
+      KeyboardInterrupt: it was SIGINT.
+      SystemExit: it was SIGTERM; with the exit code 143.
+    """
+    if pending == SIGINT:
+        raise KeyboardInterrupt()
+    if pending:
+        raise SystemExit(128 + pending)
+
+
+def on_signal(number, frame):
+    global pending
+    pending = number
+    try:
+        logging.warning(
+            "%s: ending after this step, with a checkpoint. A second one ends at once.", signal.Signals(number).name
+        )
+    except RuntimeError:
+        pass  # The log was being written to, in this thread, when the signal came.
+    if held == 0:
+        raise_if_come()
+
+
+def watch():
+    """Begins to watch, where nobody else handles the signals. Each call needs one of `unwatch`.
+
+    Returns:
+      Whether `unwatch` is to be called: not outside the main thread, in which nothing can be watched.
+    """
+    global watching
+    cdef sigaction_t action
+    if not in_main_thread():
+        return False
+    watching += 1
+    if watching == 1:
+        for number, default in defaults.items():
+            if signal.getsignal(number) is default:
+                replaced[number] = default
+                signal.signal(number, on_signal)
+                # The kernel puts the default back with the first one: a second one needs no help of a thread that may
+                # be stuck in a step.
+                read_action(number, NULL, &action)
+                action.sa_flags |= SA_RESETHAND
+                read_action(number, &action, NULL)
+    return True
+
+
+def unwatch():
+    """Ends what `watch` has begun. After the last session nothing is left of it, nor of a signal that has come."""
+    global watching, pending
+    watching -= 1
+    if watching == 0:
+        for number, default in replaced.items():
+            if signal.getsignal(number) is on_signal:
+                signal.signal(number, default)
+        replaced.clear()
+        pending = 0
