@@ -373,7 +373,7 @@ def test_errors_of_a_machine_are_no_damage(model: Model, warnings: Any) -> None:
         creator = train.ChiefSessionCreator(v1.train.Scaffold(saver=Saver()), checkpoint_dir=model.folder)
         with train.MonitoredSession(creator) as session:
             assert session.run(v) == 2.0
-    assert warnings() == []
+    assert [text for text in warnings() if "A new session will be created" not in text] == []
 
 
 @pytest.mark.parametrize("error", [tf.errors.OutOfRangeError, tf.errors.DataLossError])

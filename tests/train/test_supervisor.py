@@ -43,7 +43,12 @@ def test_arguments() -> None:
     assert ours[: len(theirs)] == theirs
     assert ours[len(theirs) :] == [
         (name, inspect.Parameter.KEYWORD_ONLY, default)
-        for name, default in [("executor", "auto"), ("async_save", False), ("stray_threads", "warn")]
+        for name, default in [
+            ("executor", "auto"),
+            ("async_save", False),
+            ("stray_threads", "warn"),
+            ("handle_signals", True),
+        ]  # fmt: skip
     ]
 
 
