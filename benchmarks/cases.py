@@ -18,6 +18,8 @@ SINGLE = "callable, single-threaded"
 MONITORED = "fastsup MonitoredTrainingSession"
 RUN_LOOP = "fastsup run_loop"
 SESSION = "fastsup Session.run"
+TF_SUPERVISED = "tf Supervisor"
+SUPERVISED = "fastsup Supervisor"
 
 CLASSES: dict[str, Callable[[Program], Contender]] = {
     TF_MONITORED: contenders.TensorFlowMonitored,
@@ -28,6 +30,8 @@ CLASSES: dict[str, Callable[[Program], Contender]] = {
     MONITORED: contenders.FastsupMonitored,
     RUN_LOOP: contenders.FastsupRunLoop,
     SESSION: contenders.FastsupSession,
+    TF_SUPERVISED: contenders.TensorFlowSupervised,
+    SUPERVISED: contenders.FastsupSupervised,
 }
 FLOORS = (POOL, INLINE, SINGLE)
 ONE_HOOK, MANY_HOOKS = "1 idle hook", "1,024 idle hooks"
@@ -142,6 +146,11 @@ CASES: tuple[Case, ...] = (
         "python_hooks",
         programs.sgd_with_16_python_hooks,
         monitored("16 Python hooks that want the global step: run(train_op)", at_least=10),
+    ),
+    session_case(
+        "supervisor",
+        programs.sgd,
+        Row("Supervisor: while not sv.should_stop(): run(train_op)", SUPERVISED, TF_SUPERVISED, FLOORS, 1.1, 15),
     ),
     session_case("session", programs.sgd, session("Session.run(train_op)", 1.05, 15)),
     session_case("session_dict", programs.dict_of_4, session("Session.run of a dict of 4 tensors", 1.3, 5)),

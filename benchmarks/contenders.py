@@ -124,6 +124,45 @@ class FastsupRunLoop(FastsupMonitored):
         return lambda n: run_loop(fetches, n, lambda: feed_dict)
 
 
+class Supervised(InGraph):
+    """The classic loop around a Supervisor's session.
+
+    Without the services, which act every few minutes: under TF 2 behaviour TensorFlow's fail, and stop the loop.
+    """
+
+    library: Any
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program)
+        self._folder = tempfile.TemporaryDirectory(prefix="fastsup-benchmark-")
+        with self._graph.as_default():
+            supervisor = self.library.Supervisor(logdir=self._folder.name)
+            self._managed = supervisor.managed_session(self._target, start_standard_services=False)
+            session = self._managed.__enter__()
+        should_stop, run, arguments = supervisor.should_stop, session.run, self._run_arguments()
+
+        def steps(n: int) -> None:
+            for _ in repeat(None, n):
+                if should_stop():
+                    break
+                run(*arguments)
+
+        self._run_steps = steps
+
+    def close(self) -> None:
+        with self._graph.as_default():
+            self._managed.__exit__(None, None, None)
+        self._folder.cleanup()
+
+
+class TensorFlowSupervised(Supervised):
+    library = tf1.train
+
+
+class FastsupSupervised(Supervised):
+    library = fastsup.train
+
+
 class Bare(InGraph):
     """A session by itself."""
 
