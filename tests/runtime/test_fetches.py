@@ -279,14 +279,18 @@ def test_form(form: Any, alike: Any) -> None:
 
 
 def test_resource_handle(alike: Any) -> None:
-    """Its contents are an address; its type and rank can be compared."""
+    """Its contents are an address; its type and rank can be compared. TensorFlow 2.16 can't fetch one, and says so."""
 
     def program(new_session: Any, attempt: Any) -> None:
         v = tf1.get_variable("v", initializer=[1.0, 2.0], use_resource=True)
+
+        def fetch_with_handle(session: Any, fetch: Any) -> list[Any]:
+            handle, value = session.run([fetch, v])
+            return [str(handle.dtype), handle.ndim, handle.size > 0, value]
+
         with new_session() as session:
             session.run(v.initializer)
             for fetch in ("v:0", v.handle, "v:0", v.handle):
-                handle, value = session.run([fetch, v])
-                attempt(lambda handle=handle, value=value: [str(handle.dtype), handle.ndim, handle.size > 0, value])
+                attempt(fetch_with_handle, session, fetch)
 
-    assert alike(program).errors == [""] * 4
+    assert alike(program).errors in ([""] * 4, ["InternalError"] * 4)
