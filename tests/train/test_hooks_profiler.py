@@ -12,11 +12,6 @@ from tensorflow.python.client import timeline
 v1 = tf.compat.v1
 
 
-@pytest.fixture
-def step(graph: Any, counting_step: Any) -> Any:
-    return counting_step()
-
-
 def timelines(files: Any, folder: Any) -> list[str]:
     return [name for name in files(folder) if name.startswith("timeline")]
 
