@@ -290,11 +290,13 @@ class Run:
         finally:
             logger.removeHandler(log)
             logger.setLevel(level)
+        # First, since this closes the writers: their threads make the files when they get to it.
+        events = self.events()
         return {
             "seen": self.seen,
             "log": [self.text(message) for message in log.messages],
             "files": self.tools.files(self.folder),
-            "events": self.events(),
+            "events": events,
             "checkpoints": self.checkpoints(),
         }
 
