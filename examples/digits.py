@@ -13,6 +13,7 @@ import argparse
 import logging
 import os
 import shlex
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -160,7 +161,7 @@ def train_and_report(options: argparse.Namespace) -> None:
             seconds = train(train_digits, options, options.logdir, [hook])
         rate = f", trained at {(options.steps - hook.first_step) / seconds:,.0f} steps/s"
     accuracy = evaluate(test_digits, options.logdir)
-    command = f"tensorboard --logdir {shlex.quote(str(options.logdir))}"
+    command = shlex.join([sys.executable, "-m", "tensorboard.main", "--logdir", str(options.logdir)])
     console.print(f"Test accuracy {accuracy:.2%} on {len(test_digits.labels)} images{rate}", style="bold")
     console.print(f"Checkpoints and logs are in {options.logdir}; see them with: {command}")
 

@@ -27,8 +27,10 @@ def pytest_configure(config: pytest.Config) -> None:
         tf.compat.v1.disable_v2_behavior()
 
 
-def pytest_report_header(config: pytest.Config) -> str:
-    return f"TensorFlow behaviour: {WORLD}"
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    import fastsup
+
+    return [f"fastsup: {fastsup.__file__}", f"TensorFlow behaviour: {WORLD}"]
 
 
 def implementation(name: str) -> Any:

@@ -4,7 +4,17 @@ Each class is a thin Python subclass of a compiled one, so that it takes attribu
 `mock.patch`, and `inspect.signature` works, at no cost per call.
 """
 
-from fastsup.core.loop import Loop, LoopHook
+try:
+    from fastsup.core.loop import Loop, LoopHook
+except ModuleNotFoundError as _error:
+    if _error.name != "fastsup.core.loop":
+        raise
+    _folder = __path__[0].removesuffix("/fastsup/core")
+    raise ModuleNotFoundError(
+        f"fastsup isn't compiled in {_folder}, where Python found it. Start Python in another folder, to use one that "
+        f"is installed; or compile it there: pip install -e {_folder}",
+        name=_error.name,
+    ) from None
 from fastsup.core.timer import Timer
 
 __all__ = ["Hook", "SecondOrStepTimer", "StepLoop"]

@@ -116,20 +116,25 @@ def _suits_single_thread(graph: ops.Graph, config: Any) -> bool:
         return False
     if len(context.context().list_physical_devices()) > 1:
         return False
-    if any(_forbids_single_thread(node.op) for function in _function_defs(graph) for node in function.node_def):
+    operations: list[ops.Operation] = graph.get_operations()
+    types = {op.type for op in operations}
+    types_in_functions = {node.op for function in function_defs(graph) for node in function.node_def}
+    if any(map(_forbids_single_thread, types | types_in_functions)):
         return False
-    operations = graph.get_operations()
-    guarded_read = training_util._get_global_step_read(graph)
-    beside_steps = set() if guarded_read is None else operations_behind([guarded_read])
-    for op in operations:
-        # Conditionals and loops run as function calls there, which costs more than the hand-over saved. The one that
-        # every graph with a global step has is seldom run.
-        if op.type in _FUNCTIONAL_CONTROL_FLOW and op not in beside_steps:
+    if not types.isdisjoint(_LOW_LEVEL_CONTROL_FLOW | _BLOCKING):
+        return False
+    # Conditionals and loops run as function calls there, which costs more than the hand-over saved. The one that every
+    # graph with a global step has is seldom run.
+    if not types.isdisjoint(_FUNCTIONAL_CONTROL_FLOW):
+        guarded_read = training_util._get_global_step_read(graph)
+        beside_steps = set() if guarded_read is None else operations_behind([guarded_read])
+        if any(op.type in _FUNCTIONAL_CONTROL_FLOW and op not in beside_steps for op in operations):
             return False
-        if _forbids_single_thread(op.type) or op.type in _LOW_LEVEL_CONTROL_FLOW or op.type in _BLOCKING:
-            return False
-        if any(output.dtype._is_ref_dtype for output in op.outputs):
-            return False
+    if any(output.dtype._is_ref_dtype for op in operations for output in op.outputs):
+        return False
+    # Parallelism can't save more than all there is to do: where that is little, nobody need ask what a step is.
+    if sum(map(_estimated_secs, operations)) <= _PARALLELISM_WORTH_SECS:
+        return True
     return _worth_of_parallelism(_step_of(graph)) <= _PARALLELISM_WORTH_SECS
 
 
@@ -156,9 +161,9 @@ def _forbids_single_thread(op_type: str) -> bool:
     return op_type.startswith(_WAITING_PREFIXES) or op_type.startswith(_BLOCKING_PREFIXES)
 
 
-def _function_defs(graph: ops.Graph) -> Iterable[Any]:
-    functions: Iterable[Any] = graph.as_graph_def().library.function
-    return functions
+def function_defs(graph: ops.Graph) -> list[Any]:
+    """The functions of a graph, as FunctionDefs, from its list of them: serialising the graph costs by its size."""
+    return [function.cached_definition for function in graph._functions.values()]
 
 
 def _worth_of_parallelism(operations: Iterable[ops.Operation]) -> float:

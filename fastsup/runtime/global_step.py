@@ -12,7 +12,7 @@ from typing import Any
 from tensorflow.python.framework import dtypes, op_def_registry, ops, tensor_util
 from tensorflow.python.training import training_util
 
-from fastsup.runtime.executor import FUNCTION_CALLS
+from fastsup.runtime.executor import FUNCTION_CALLS, function_defs
 from fastsup.runtime.plan import Plan
 
 UNKNOWN = -1
@@ -47,7 +47,7 @@ class GlobalStepWrites:
 
     def __init__(self, graph: ops.Graph, variable: Any) -> None:
         self._graph = graph
-        self._functions = {function.signature.name: function for function in graph.as_graph_def().library.function}
+        self._functions = {function.signature.name: function for function in function_defs(graph)}
         self._provable = True
         self._shared_name: bytes | None = None
         self._descendants: dict[ops.Operation, set[ops.Operation]] = {}

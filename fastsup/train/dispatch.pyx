@@ -404,7 +404,8 @@ cdef class Dispatch:
     cdef int call_all(self) except -1:
         """Prepares a run in which every hook is called, whatever its schedule says."""
         self.step_known = False
-        self.step_fetched = False
+        # The hooks ask for it anyway; and on the step before this run some decide in the next one.
+        self.step_fetched = self.needs_step
         self.acting = False
         return 0
 

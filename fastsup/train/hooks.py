@@ -241,7 +241,8 @@ class ProfilerHook(_NextStepHook, tf_hooks.ProfilerHook):  # type: ignore[misc]
     """
 
     _NAME = "ProfilerHook"
-    _next_step: Any
+    _file_writer: Any
+    _request_summary: bool
 
     def __init__(
         self,
@@ -255,6 +256,11 @@ class ProfilerHook(_NextStepHook, tf_hooks.ProfilerHook):  # type: ignore[misc]
         SecondOrStepTimer(save_secs, save_steps)  # Refuses both or neither, before there is a file.
         tf_hooks.ProfilerHook.__init__(self, save_steps, save_secs, output_dir, show_dataflow, show_memory)
         self._timer: Any = own_timer(self._timer)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        if self._request_summary:
+            hand_over(self._file_writer)
+        tf_hooks.ProfilerHook.after_run(self, run_context, run_values)
 
 
 @remember_callbacks

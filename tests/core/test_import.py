@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import fastsup
 
 
 def test_core_is_imported_without_tensorflow() -> None:
@@ -22,3 +25,20 @@ def test_says_what_to_install_where_there_is_no_tensorflow(tmp_path: Path) -> No
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
     )
     assert "pip install 'fastsup[cpu]'" in result.stdout
+
+
+def test_sources_that_are_not_compiled_say_so(tmp_path: Path) -> None:
+    """As whoever starts Python in the folder of the sources sees it."""
+    shutil.copytree(
+        Path(fastsup.__file__).parent, tmp_path / "fastsup", ignore=shutil.ignore_patterns("*.so", "__pycache__")
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", "import fastsup.core"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert f"fastsup isn't compiled in {tmp_path}, where Python found it." in result.stderr
+    assert f"pip install -e {tmp_path}" in result.stderr

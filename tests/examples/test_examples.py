@@ -90,7 +90,7 @@ def test_digits_reaches_its_accuracy_and_says_where_everything_is(trained: tuple
     assert accuracy_in(output) >= 95
     assert re.search(r"trained at [\d,]+ steps/s", output)
     logdir = folder.resolve() / "digits-logdir"
-    assert f"tensorboard --logdir {logdir}" in output
+    assert f"{sys.executable} -m tensorboard.main --logdir {logdir}" in output
     assert checkpoint_steps(logdir)[-1] == 5000
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import re
 import warnings
 from collections import defaultdict
@@ -16,6 +17,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import tensorflow as tf
+from hypothesis import HealthCheck, settings
+
+# For tests in which many runs, of which hypothesis writes each, share one session: the same ones every time.
+settings.register_profile(
+    "sequences of runs",
+    max_examples=12,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 
 Attempt = Callable[..., Any]
 Program = Callable[[Callable[..., Any], Attempt], None]
@@ -33,8 +46,6 @@ def comparable(text: str) -> str:
 
 
 def describe_error(error: BaseException) -> tuple[Any, ...]:
-    import tensorflow as tf
-
     described: tuple[Any, ...] = ("raised", type_name(error), comparable(str(error)))
     if isinstance(error, tf.errors.OpError):
         op = None if error.op is None else error.op.name
@@ -44,8 +55,6 @@ def describe_error(error: BaseException) -> tuple[Any, ...]:
 
 def describe(value: Any, seen: dict[int, int] | None = None) -> Any:
     """What a user can tell about a value, for == : types, contents, order, and which parts are the same object."""
-    import tensorflow as tf
-
     seen = {} if seen is None else seen
     if value is None or isinstance(value, (bool, int, str, bytes, type)):
         return type_name(value), value
@@ -110,10 +119,35 @@ class Notes(list):
         return [noted[2] if noted[0] == "raised" else "" for noted, _ in self]
 
 
-class Form(NamedTuple):
-    """A way to write the arguments of `run`: what builds its part of the graph, and the error that is expected."""
+class Elements:
+    """Makes the graph elements that most forms are about."""
 
-    build: Callable[[], Callable[[], Any]]
+    def matrix(self) -> Any:
+        return tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], name="matrix")
+
+    def scalar(self) -> Any:
+        return tf.constant(7, name="scalar")
+
+    def operation(self) -> Any:
+        return tf.no_op(name="operation")
+
+    def floats(self, name: str = "x", shape: Any = None) -> Any:
+        return tf.compat.v1.placeholder(tf.float32, shape, name=name)
+
+
+@pytest.fixture
+def make() -> Elements:
+    """Makes graph elements: `make.matrix()`, `make.scalar()`, `make.operation()`, `make.floats(name, shape)`."""
+    return Elements()
+
+
+class Form(NamedTuple):
+    """A way to write the arguments of `run`: what builds its part of the graph, and the error that is expected.
+
+    `build` takes the fixture `make` if it has an argument of that name.
+    """
+
+    build: Callable[..., Callable[[], Any]]
     raises: type[Exception] | None
 
     def check(self, alike: Callable[[Program], Notes], run: Callable[[Any, Any], Any]) -> None:
@@ -121,10 +155,9 @@ class Form(NamedTuple):
 
         So the first resolution is compared as well as every cached one.
         """
-        import tensorflow as tf
 
         def program(new_session: Callable[..., Any], attempt: Attempt) -> None:
-            write = self.build()
+            write = self.build(Elements()) if "make" in inspect.signature(self.build).parameters else self.build()
             initializer = tf.compat.v1.global_variables_initializer()
             with new_session() as session:
                 session.run(initializer)
@@ -174,7 +207,6 @@ def alike(subject: Any, both: Any) -> Callable[[Program], Notes]:
 
     Both times in a fresh graph and from the same line, so that names and stack traces in error texts are equal.
     """
-    import tensorflow as tf
 
     def run(program: Program) -> Notes:
         notes = [Notes(), Notes()]

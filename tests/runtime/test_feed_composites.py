@@ -14,10 +14,6 @@ tf1 = tf.compat.v1
 form = pytest.mark.form
 
 
-def floats(name: str = "x", shape: Any = None) -> tf.Tensor:
-    return tf1.placeholder(tf.float32, shape, name=name)
-
-
 @form
 def sparse_fetches_of_which_a_part_is_fed():
     sparse = tf1.sparse_placeholder(tf.float32)
@@ -49,15 +45,15 @@ def a_sparse_value_of_the_wrong_shape():
 
 
 @form
-def indexed_slices():
-    x = tf.IndexedSlices(floats("values"), tf1.placeholder(tf.int32, name="indices"))
+def indexed_slices(make: Any):
+    x = tf.IndexedSlices(make.floats("values"), tf1.placeholder(tf.int32, name="indices"))
     y = tf.convert_to_tensor(x.values) * 2.0
     return lambda: ([x, y], {x: IndexedSlicesValue([[1.0]], [3], None)})
 
 
 @form
-def indexed_slices_with_a_shape():
-    placeholders = [floats("values"), tf1.placeholder(tf.int32), tf1.placeholder(tf.int32)]
+def indexed_slices_with_a_shape(make: Any):
+    placeholders = [make.floats("values"), tf1.placeholder(tf.int32), tf1.placeholder(tf.int32)]
     x = tf.IndexedSlices(*placeholders)
     y = x.values * 2.0
     return lambda: ([x, y], {x: ([[1.0]], [3], [5, 1])})
@@ -71,29 +67,29 @@ def ragged_values():
 
 
 @form
-def nested_tuples():
-    x, y, z = floats("x"), floats("y"), floats("z")
+def nested_tuples(make: Any):
+    x, y, z = make.floats("x"), make.floats("y"), make.floats("z")
     total = x + 10.0 * y + 100.0 * z
     return lambda: (total, {(x, (y, z)): (1, (2, 3))})
 
 
 @form(raises=ValueError)
-def nested_tuples_with_sparse_values():
-    x, y = floats("x"), tf1.sparse_placeholder(tf.float32, name="y")
+def nested_tuples_with_sparse_values(make: Any):
+    x, y = make.floats("x"), tf1.sparse_placeholder(tf.float32, name="y")
     total = x + tf.sparse.to_dense(y)
     return lambda: (total, {(x, y): (1.0, tf1.SparseTensorValue([[0]], [1.0], [2]))})
 
 
 @form(raises=ValueError)
-def nested_tuples_of_other_structure():
-    x, y = floats("x"), floats("y")
+def nested_tuples_of_other_structure(make: Any):
+    x, y = make.floats("x"), make.floats("y")
     total = x + y
     return lambda: (total, {(x, y): (1.0, 2.0, 3.0)})
 
 
 @form(raises=ValueError)
-def the_same_tensor_in_two_tuples():
-    x, y = floats("x"), floats("y")
+def the_same_tensor_in_two_tuples(make: Any):
+    x, y = make.floats("x"), make.floats("y")
     total = x + y
     return lambda: (total, {(x, y): (1.0, 2.0), x: 3.0})
 
@@ -102,13 +98,13 @@ def test_form(form: Any, alike: Any) -> None:
     form.check(alike, lambda session, arguments: session.run(*arguments))
 
 
-def test_handles(alike: Any) -> None:
+def test_handles(alike: Any, make: Any) -> None:
     """A value that stays in the runtime: fed through its placeholder, and in the place of a tensor."""
 
     def program(new_session: Any, attempt: Any) -> None:
         kept = tf.constant([[1.0, 2.0]], name="kept")
         handle = tf1.get_session_handle(kept)
-        x = floats(shape=[1, 2])
+        x = make.floats(shape=[1, 2])
         y = tf.add(x, 1.0)
         with new_session() as session:
             held = attempt(session.run, handle)

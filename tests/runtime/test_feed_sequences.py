@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensorflow.python.client import session as session_module
 
@@ -208,13 +208,7 @@ CASES = st.tuples(
 )
 
 
-@settings(
-    max_examples=12,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings.get_profile("sequences of runs")
 @given(cases=st.lists(CASES, min_size=10, max_size=20))
 def test_any_feeds_in_any_order(both: Any, described: Any, cases: list[Any]) -> None:
     """Intermediate results are fed too, so that what has to be fed depends on what is fed and what is fetched."""

@@ -18,41 +18,37 @@ tf1 = tf.compat.v1
 form = pytest.mark.form
 
 
-def floats(name: str = "x", shape: Any = None) -> tf.Tensor:
-    return tf1.placeholder(tf.float32, shape, name=name)
-
-
 # --- what is fed ------------------------------------------------------------------------------------------------------
 
 
 @form
-def a_placeholder():
-    x = floats()
+def a_placeholder(make: Any):
+    x = make.floats()
     y = x * 2.0
     return lambda: (y, {x: 1.5})
 
 
 @form
-def a_placeholder_by_name():
-    y = floats() * 2.0
+def a_placeholder_by_name(make: Any):
+    y = make.floats() * 2.0
     return lambda: (y, {"x:0": [1.5]})
 
 
 @form
-def the_name_of_a_subclass_of_str():
-    y = floats() * 2.0
+def the_name_of_a_subclass_of_str(make: Any):
+    y = make.floats() * 2.0
     return lambda: (y, {np.str_("x:0"): [1.5]})
 
 
 @form
-def a_name_in_bytes():
-    y = floats() * 2.0
+def a_name_in_bytes(make: Any):
+    y = make.floats() * 2.0
     return lambda: (y, {b"x:0": [1.5]})
 
 
 @form
-def a_fetch_by_name_and_a_feed_by_name():
-    tf.identity(floats(), name="y")
+def a_fetch_by_name_and_a_feed_by_name(make: Any):
+    tf.identity(make.floats(), name="y")
     return lambda: (["y:0", "y"], {"x:0": 1})
 
 
@@ -64,15 +60,15 @@ def a_placeholder_with_a_default():
 
 
 @form
-def an_intermediate_result():
-    doubled = tf.multiply(floats(), 2.0, name="doubled")
+def an_intermediate_result(make: Any):
+    doubled = tf.multiply(make.floats(), 2.0, name="doubled")
     y = doubled + 1.0
     return lambda: (y, {doubled: [10, 20]})
 
 
 @form
-def one_output_of_several():
-    parts = tf.split(floats(shape=[4]), 2, name="split")
+def one_output_of_several(make: Any):
+    parts = tf.split(make.floats(shape=[4]), 2, name="split")
     y = parts[0] - parts[1]
     return lambda: ([y, parts[0]], {parts[1]: [5.0, 5.0], "x:0": [1, 2, 3, 4]})
 
@@ -121,41 +117,41 @@ def the_snapshot_of_a_reference_variable():
 
 
 @form
-def something_that_no_fetch_needs():
-    x = floats()
+def something_that_no_fetch_needs(make: Any):
+    x = make.floats()
     y = tf.constant(1.5)
     return lambda: (y, {x: [1.0]})
 
 
 @form
-def an_operation_that_needs_a_feed():
+def an_operation_that_needs_a_feed(make: Any):
     v = tf1.get_variable("v", initializer=1.0, use_resource=True)
-    add = v.assign_add(floats(shape=[])).op
+    add = v.assign_add(make.floats(shape=[])).op
     return lambda: ([add, add], {"x:0": 2.0})
 
 
 @form
-def a_fetch_that_is_fed():
-    x = floats(shape=[2])
+def a_fetch_that_is_fed(make: Any):
+    x = make.floats(shape=[2])
     return lambda: (x, {x: [1.0, 2.0]})
 
 
 @form
-def a_fetched_scalar_that_is_fed():
-    x = floats()
+def a_fetched_scalar_that_is_fed(make: Any):
+    x = make.floats()
     return lambda: (x, {x: 5})
 
 
 @form
-def fetches_of_which_some_are_fed():
-    x = floats(shape=[2])
+def fetches_of_which_some_are_fed(make: Any):
+    x = make.floats(shape=[2])
     y = tf.identity(x, name="y")
     return lambda: ({"x": x, "both": [y, x], "op": y.op, "names": ("x:0", "y:0")}, {x: [1.0, 2.0]})
 
 
 @form
-def the_operation_of_a_fetch_that_is_fed():
-    x = floats(shape=[2])
+def the_operation_of_a_fetch_that_is_fed(make: Any):
+    x = make.floats(shape=[2])
     y = tf.identity(x)
     return lambda: ([y, y.op], {y: [1.0, 2.0], x: [3.0, 4.0]})
 
@@ -168,8 +164,8 @@ def texts():
 
 
 @form
-def the_same_tensor_by_two_keys():
-    x = floats("x")
+def the_same_tensor_by_two_keys(make: Any):
+    x = make.floats("x")
     y = x + 1.0
     return lambda: (y, {x: 1.0, "x:0": 2.0})
 
@@ -183,9 +179,9 @@ def an_empty_dictionary():
 @pytest.mark.parametrize(
     "kind", [collections.OrderedDict, types.MappingProxyType, collections.UserDict, lambda feeds: feeds.items(), list]
 )
-def test_other_dictionaries(alike: Any, kind: Any) -> None:
+def test_other_dictionaries(alike: Any, kind: Any, make: Any) -> None:
     def program(new_session: Any, attempt: Any) -> None:
-        x, z = floats("x"), floats("z")
+        x, z = make.floats("x"), make.floats("z")
         y = x - z
         with new_session() as session:
             for _ in range(3):
@@ -212,61 +208,61 @@ def test_no_feeds(alike: Any, nothing: Any) -> None:
 
 
 @form(raises=TypeError)
-def a_tensor_as_a_value():
-    x, z = floats("x"), tf.constant(1.5, name="z")
+def a_tensor_as_a_value(make: Any):
+    x, z = make.floats("x"), tf.constant(1.5, name="z")
     y = tf.identity(x)
     return lambda: (y, {x: z})
 
 
 @form(raises=TypeError)
-def the_name_of_nothing():
-    y = tf.identity(floats())
+def the_name_of_nothing(make: Any):
+    y = tf.identity(make.floats())
     return lambda: (y, {"nothing:0": 1.5})
 
 
 @form(raises=TypeError)
-def the_name_of_an_operation():
-    y = tf.identity(floats())
+def the_name_of_an_operation(make: Any):
+    y = tf.identity(make.floats())
     return lambda: (y, {"x": 1.5})
 
 
 @form(raises=TypeError)
-def an_operation():
-    x = floats()
+def an_operation(make: Any):
+    x = make.floats()
     y = tf.identity(x)
     return lambda: (y, {x.op: 1.5})
 
 
 @form(raises=TypeError)
-def none_as_a_key():
-    y = tf.identity(floats())
+def none_as_a_key(make: Any):
+    y = tf.identity(make.floats())
     return lambda: (y, {None: 1.5})
 
 
 @form(raises=TypeError)
-def a_number_as_a_key():
-    y = tf.identity(floats())
+def a_number_as_a_key(make: Any):
+    y = tf.identity(make.floats())
     return lambda: (y, {37: 1.5})
 
 
 @form(raises=TypeError)
-def a_tensor_of_another_graph():
-    y = tf.identity(floats())
+def a_tensor_of_another_graph(make: Any):
+    y = tf.identity(make.floats())
     with tf.Graph().as_default():
-        other = floats()
+        other = make.floats()
     return lambda: (y, {other: 1.5})
 
 
 @form(raises=ValueError)
-def a_value_of_the_wrong_shape():
-    x = floats(shape=[None, 3])
+def a_value_of_the_wrong_shape(make: Any):
+    x = make.floats(shape=[None, 3])
     y = tf.identity(x)
     return lambda: (y, {x: [[1.0, 2.0]]})
 
 
 @form(raises=ValueError)
-def a_value_of_the_wrong_type():
-    x = floats()
+def a_value_of_the_wrong_type(make: Any):
+    x = make.floats()
     y = tf.identity(x)
     return lambda: (y, {x: "text"})
 
@@ -275,9 +271,9 @@ def test_form(form: Any, alike: Any) -> None:
     form.check(alike, lambda session, arguments: session.run(*arguments))
 
 
-def test_values_that_hold_tensors(alike: Any) -> None:
+def test_values_that_hold_tensors(alike: Any, make: Any) -> None:
     def program(new_session: Any, attempt: Any) -> None:
-        x = floats(name="x")
+        x = make.floats(name="x")
         y = tf.identity(x)
         v = tf1.get_variable("v", initializer=1.0)
         with new_session() as session:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensorflow.python.client import session as session_module
 
@@ -219,13 +219,7 @@ STRUCTURES = st.recursive(
 )
 
 
-@settings(
-    max_examples=12,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings.get_profile("sequences of runs")
 @given(structures=st.lists(STRUCTURES, min_size=12, max_size=24))
 def test_any_structures_in_any_order(both: Any, described: Any, structures: list[Any]) -> None:
     with tf.Graph().as_default():

@@ -13,18 +13,6 @@ import tensorflow as tf
 from tensorflow.python.trackable.data_structures import ListWrapper, _DictWrapper, _TupleWrapper
 
 
-def matrix() -> tf.Tensor:
-    return tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], name="matrix")
-
-
-def scalar() -> tf.Tensor:
-    return tf.constant(7, name="scalar")
-
-
-def operation() -> tf.Operation:
-    return tf.no_op(name="operation")
-
-
 class Pair(NamedTuple):
     left: Any
     right: Any = None
@@ -67,32 +55,32 @@ class Data:
 
 
 @pytest.mark.form
-def a_list():
-    a, b = matrix(), scalar()
+def a_list(make: Any):
+    a, b = make.matrix(), make.scalar()
     return lambda: [a, b]
 
 
 @pytest.mark.form
-def a_tuple():
-    a, b = matrix(), scalar()
+def a_tuple(make: Any):
+    a, b = make.matrix(), make.scalar()
     return lambda: (a, b)
 
 
 @pytest.mark.form
-def a_list_of_one():
-    a = matrix()
+def a_list_of_one(make: Any):
+    a = make.matrix()
     return lambda: [a]
 
 
 @pytest.mark.form
-def lists_in_lists():
-    a, b, op = matrix(), scalar(), operation()
+def lists_in_lists(make: Any):
+    a, b, op = make.matrix(), make.scalar(), make.operation()
     return lambda: [[a, [b, [op]]], (a, [(b,)]), [], [[]], a]
 
 
 @pytest.mark.form
-def forty_lists_deep():
-    a = scalar()
+def forty_lists_deep(make: Any):
+    a = make.scalar()
 
     def write() -> Any:
         nested: Any = a
@@ -104,122 +92,122 @@ def forty_lists_deep():
 
 
 @pytest.mark.form
-def namedtuples():
-    a, b = matrix(), scalar()
+def namedtuples(make: Any):
+    a, b = make.matrix(), make.scalar()
     return lambda: Pair(a, Pair(left=b, right=[a]))
 
 
 @pytest.mark.form(raises=TypeError)
-def a_namedtuple_with_its_default_none():
-    a = matrix()
+def a_namedtuple_with_its_default_none(make: Any):
+    a = make.matrix()
     return lambda: Pair(a)
 
 
 @pytest.mark.form
-def a_subclass_of_a_namedtuple():
-    a, b = scalar(), scalar()
+def a_subclass_of_a_namedtuple(make: Any):
+    a, b = make.scalar(), make.scalar()
     return lambda: SummedPair(a, b)
 
 
 @pytest.mark.form
-def a_dictionary():
-    a, b, op = matrix(), scalar(), operation()
+def a_dictionary(make: Any):
+    a, b, op = make.matrix(), make.scalar(), make.operation()
     return lambda: {"z": a, "a": b, "op": op}
 
 
 @pytest.mark.form
-def dictionaries_in_dictionaries():
-    a, b = matrix(), scalar()
+def dictionaries_in_dictionaries(make: Any):
+    a, b = make.matrix(), make.scalar()
     return lambda: {"z": {"y": {"x": a}}, "list": [{"b": b}, {}], "pair": Pair({"c": a}, b)}
 
 
 @pytest.mark.form
-def keys_of_all_kinds():
-    a, b = matrix(), scalar()
+def keys_of_all_kinds(make: Any):
+    a, b = make.matrix(), make.scalar()
     return lambda: {1: a, "1": b, 1.5: a, None: b, ("t", 1): a, b"1": b, False: a, float: b}
 
 
 @pytest.mark.form
-def an_ordered_dict():
-    a, b = matrix(), scalar()
+def an_ordered_dict(make: Any):
+    a, b = make.matrix(), make.scalar()
     return lambda: collections.OrderedDict([("z", a), ("a", [b])])
 
 
 @pytest.mark.form
-def a_defaultdict():
-    a, b = matrix(), scalar()
+def a_defaultdict(make: Any):
+    a, b = make.matrix(), make.scalar()
     return lambda: collections.defaultdict(list, z=a, a=b)
 
 
 @pytest.mark.form
-def a_defaultdict_without_a_factory():
-    a = matrix()
+def a_defaultdict_without_a_factory(make: Any):
+    a = make.matrix()
     return lambda: [collections.defaultdict(None, z=a)]
 
 
 @pytest.mark.form
-def a_subclass_of_dict():
-    a, b = matrix(), scalar()
+def a_subclass_of_dict(make: Any):
+    a, b = make.matrix(), make.scalar()
     return lambda: MyDict(z=a, a=b)
 
 
 @pytest.mark.form
-def a_user_dict():
-    a, b = matrix(), scalar()
+def a_user_dict(make: Any):
+    a, b = make.matrix(), make.scalar()
     return lambda: collections.UserDict(z=a, a=b)
 
 
 @pytest.mark.form(raises=TypeError)
-def a_mapping_proxy():
-    a = matrix()
+def a_mapping_proxy(make: Any):
+    a = make.matrix()
     return lambda: types.MappingProxyType({"a": a})
 
 
 @pytest.mark.form
-def a_subclass_of_list():
-    a, b = matrix(), scalar()
+def a_subclass_of_list(make: Any):
+    a, b = make.matrix(), make.scalar()
     return lambda: MyList([a, MyList([b])])
 
 
 @pytest.mark.form(raises=TypeError)
-def a_subclass_of_tuple():
-    a, b = matrix(), scalar()
+def a_subclass_of_tuple(make: Any):
+    a, b = make.matrix(), make.scalar()
     return lambda: MyTuple([a, b])
 
 
 @pytest.mark.form
-def a_subclass_of_tuple_of_one():
-    a = matrix()
+def a_subclass_of_tuple_of_one(make: Any):
+    a = make.matrix()
     return lambda: [MyTuple([a])]
 
 
 @pytest.mark.form
-def lists_and_tuples_that_a_module_tracks():
-    a, b = matrix(), scalar()
+def lists_and_tuples_that_a_module_tracks(make: Any):
+    a, b = make.matrix(), make.scalar()
     return lambda: [ListWrapper([a, b]), _TupleWrapper((a, b))]
 
 
 @pytest.mark.form
-def a_dictionary_that_a_module_tracks():
-    a = matrix()
+def a_dictionary_that_a_module_tracks(make: Any):
+    a = make.matrix()
     return lambda: [_DictWrapper({"a": a})]
 
 
 @pytest.mark.form
-def attrs_classes():
-    a, b = matrix(), scalar()
+def attrs_classes(make: Any):
+    a, b = make.matrix(), make.scalar()
     return lambda: [Both(a, right=[b]), Frozen({"b": b})]
 
 
 @pytest.mark.form
-def an_attrs_class_alone():
-    a, b = matrix(), scalar()
+def an_attrs_class_alone(make: Any):
+    a, b = make.matrix(), make.scalar()
     return lambda: Both(a, b)
 
 
 @pytest.mark.form(raises=TypeError)
-def a_dataclass():
-    a = matrix()
+def a_dataclass(make: Any):
+    a = make.matrix()
     return lambda: Data(a)
 
 
@@ -244,20 +232,20 @@ def empty_containers_of_all_kinds():
 
 
 @pytest.mark.form
-def empty_containers_beside_a_tensor():
-    a = matrix()
+def empty_containers_beside_a_tensor(make: Any):
+    a = make.matrix()
     return lambda: {"none": [], "some": [a], "no": {}, "op": a.op}
 
 
 @pytest.mark.form
-def operations_only():
-    op, other = operation(), tf.no_op()
+def operations_only(make: Any):
+    op, other = make.operation(), tf.no_op()
     return lambda: [op, (other, op), {"op": op}]
 
 
 @pytest.mark.form
-def duplicates():
-    a, b, op = matrix(), scalar(), operation()
+def duplicates(make: Any):
+    a, b, op = make.matrix(), make.scalar(), make.operation()
     return lambda: [a, op, a, b, {"a": a, "b": [b, a]}, "matrix:0", op, "operation", a.op]
 
 

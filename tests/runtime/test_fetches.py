@@ -12,18 +12,6 @@ import tensorflow as tf
 tf1 = tf.compat.v1
 
 
-def matrix() -> tf.Tensor:
-    return tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], name="matrix")
-
-
-def scalar() -> tf.Tensor:
-    return tf.constant(7, name="scalar")
-
-
-def operation() -> tf.Operation:
-    return tf.no_op(name="operation")
-
-
 class MyName(str):
     pass
 
@@ -44,56 +32,56 @@ class Element:
 
 
 @pytest.mark.form
-def a_tensor():
-    a = matrix()
+def a_tensor(make: Any):
+    a = make.matrix()
     return lambda: a
 
 
 @pytest.mark.form
-def a_scalar_tensor():
-    a = scalar()
+def a_scalar_tensor(make: Any):
+    a = make.scalar()
     return lambda: a
 
 
 @pytest.mark.form
-def an_operation():
-    op = operation()
+def an_operation(make: Any):
+    op = make.operation()
     return lambda: op
 
 
 @pytest.mark.form
-def an_operation_with_outputs():
-    op = matrix().op
+def an_operation_with_outputs(make: Any):
+    op = make.matrix().op
     return lambda: op
 
 
 @pytest.mark.form
-def the_name_of_a_tensor():
-    matrix()
+def the_name_of_a_tensor(make: Any):
+    make.matrix()
     return lambda: "matrix:0"
 
 
 @pytest.mark.form
-def the_name_of_an_operation():
-    operation()
+def the_name_of_an_operation(make: Any):
+    make.operation()
     return lambda: "operation"
 
 
 @pytest.mark.form
-def the_name_of_an_operation_with_outputs():
-    matrix()
+def the_name_of_an_operation_with_outputs(make: Any):
+    make.matrix()
     return lambda: "matrix"
 
 
 @pytest.mark.form
-def a_name_of_a_subclass_of_str():
-    matrix()
+def a_name_of_a_subclass_of_str(make: Any):
+    make.matrix()
     return lambda: [MyName("matrix:0"), np.str_("matrix:0")]
 
 
 @pytest.mark.form
-def a_name_in_bytes():
-    matrix()
+def a_name_in_bytes(make: Any):
+    make.matrix()
     return lambda: b"matrix:0"
 
 
@@ -185,20 +173,20 @@ def nested_ragged_tensors():
 
 
 @pytest.mark.form(raises=TypeError)
-def an_extension_type():
-    value = ExtensionType(matrix())
+def an_extension_type(make: Any):
+    value = ExtensionType(make.matrix())
     return lambda: value
 
 
 @pytest.mark.form(raises=tf.errors.InternalError)
-def a_tensor_list():
-    tensors = tf.raw_ops.TensorListFromTensor(tensor=matrix(), element_shape=[3])
+def a_tensor_list(make: Any):
+    tensors = tf.raw_ops.TensorListFromTensor(tensor=make.matrix(), element_shape=[3])
     return lambda: tensors
 
 
 @pytest.mark.form
-def session_handles():
-    a = matrix()
+def session_handles(make: Any):
+    a = make.matrix()
     handle = tf1.get_session_handle(a)
     return lambda: [handle, a]
 
@@ -209,14 +197,14 @@ def none():
 
 
 @pytest.mark.form(raises=TypeError)
-def none_in_a_list():
-    a = matrix()
+def none_in_a_list(make: Any):
+    a = make.matrix()
     return lambda: [a, None]
 
 
 @pytest.mark.form(raises=TypeError)
-def none_in_a_dictionary():
-    a = matrix()
+def none_in_a_dictionary(make: Any):
+    a = make.matrix()
     return lambda: {"a": a, "b": [a, (None,)]}
 
 
@@ -226,8 +214,8 @@ def an_int():
 
 
 @pytest.mark.form(raises=TypeError)
-def numbers_in_a_list():
-    a = matrix()
+def numbers_in_a_list(make: Any):
+    a = make.matrix()
     return lambda: [a, 1.5]
 
 
@@ -237,20 +225,20 @@ def an_array():
 
 
 @pytest.mark.form(raises=TypeError)
-def a_set():
-    a = matrix()
+def a_set(make: Any):
+    a = make.matrix()
     return lambda: {a.name}
 
 
 @pytest.mark.form(raises=TypeError)
-def a_generator():
-    a = matrix()
+def a_generator(make: Any):
+    a = make.matrix()
     return lambda: (a for _ in range(2))
 
 
 @pytest.mark.form(raises=TypeError)
-def the_values_of_a_dictionary():
-    a = matrix()
+def the_values_of_a_dictionary(make: Any):
+    a = make.matrix()
     return lambda: {"a": a}.values()
 
 
@@ -279,14 +267,18 @@ def test_form(form: Any, alike: Any) -> None:
 
 
 def test_resource_handle(alike: Any) -> None:
-    """Its contents are an address; its type and rank can be compared."""
+    """Its contents are an address; its type and rank can be compared. TensorFlow 2.16 can't fetch one, and says so."""
 
     def program(new_session: Any, attempt: Any) -> None:
         v = tf1.get_variable("v", initializer=[1.0, 2.0], use_resource=True)
+
+        def fetch_with_handle(session: Any, fetch: Any) -> list[Any]:
+            handle, value = session.run([fetch, v])
+            return [str(handle.dtype), handle.ndim, handle.size > 0, value]
+
         with new_session() as session:
             session.run(v.initializer)
             for fetch in ("v:0", v.handle, "v:0", v.handle):
-                handle, value = session.run([fetch, v])
-                attempt(lambda handle=handle, value=value: [str(handle.dtype), handle.ndim, handle.size > 0, value])
+                attempt(fetch_with_handle, session, fetch)
 
-    assert alike(program).errors == [""] * 4
+    assert alike(program).errors in ([""] * 4, ["InternalError"] * 4)

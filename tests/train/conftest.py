@@ -129,6 +129,28 @@ def scripted() -> type[ScriptedSession]:
     return ScriptedSession
 
 
+@pytest.fixture
+def aborted() -> Callable[..., Exception]:
+    """Makes the error of a session whose server went away."""
+    return lambda text="the server went away": tf.errors.AbortedError(None, None, text)
+
+
+@pytest.fixture
+def report() -> Callable[[Any, Exception], None]:
+    """Has a thread report an error to a coordinator, and end: report(coord, error)."""
+
+    def run(coord: Any, error: Exception) -> None:
+        def body() -> None:
+            with coord.stop_on_exception():
+                raise error
+
+        thread = threading.Thread(target=body)
+        thread.start()
+        thread.join()
+
+    return run
+
+
 class Clock:
     """`time.time` and `time.sleep` of a test: time passes when the test, or a sleeper, says so."""
 
@@ -169,6 +191,12 @@ class CountingStep:
 def counting_step() -> Callable[..., CountingStep]:
     """Builds, in the default graph, the global step and an op that adds to it: `.op`, `.global_step`, `.read`."""
     return CountingStep
+
+
+@pytest.fixture
+def step(graph: Any, counting_step: Any) -> CountingStep:
+    """A step of the default graph that counts itself."""
+    return counting_step()
 
 
 def _describe(event: Any) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import HealthCheck, Phase, example, given, note, settings
 from hypothesis import strategies as st
 
 v1 = tf.compat.v1
@@ -290,11 +290,13 @@ class Run:
         finally:
             logger.removeHandler(log)
             logger.setLevel(level)
+        # First, since this closes the writers: their threads make the files when they get to it.
+        events = self.events()
         return {
             "seen": self.seen,
             "log": [self.text(message) for message in log.messages],
             "files": self.tools.files(self.folder),
-            "events": self.events(),
+            "events": events,
             "checkpoints": self.checkpoints(),
         }
 
@@ -355,6 +357,8 @@ def tools(counting_step: Any, raw_session: Any, raw_events: Any, files: Any, clo
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(program=PROGRAMS)
+@example(Program("MonitoredSession", (0, 0, 1), (("profiler", {"steps": 3}),),
+                 (("train", 2), ("nothing", 0), ("train", 0)), 1, (0.0,)))  # fmt: skip
 @pytest.mark.timeout(36_000 if LONG else 180)
 def test_random_programs(both: Any, tools: Any, tmp_path_factory: pytest.TempPathFactory, program: Program) -> None:
     results = []

@@ -13,11 +13,6 @@ v1 = tf.compat.v1
 
 
 @pytest.fixture
-def step(graph: Any, counting_step: Any) -> Any:
-    return counting_step()
-
-
-@pytest.fixture
 def saved(tmp_path: Any) -> Any:
     """The global steps of the folder's checkpoints, of which the last five are kept, and the value in the newest."""
 

@@ -12,11 +12,6 @@ from tensorflow.python.client import timeline
 v1 = tf.compat.v1
 
 
-@pytest.fixture
-def step(graph: Any, counting_step: Any) -> Any:
-    return counting_step()
-
-
 def timelines(files: Any, folder: Any) -> list[str]:
     return [name for name in files(folder) if name.startswith("timeline")]
 
@@ -137,3 +132,18 @@ def test_in_a_monitored_session(impl: Any, step: Any, tmp_path: Any, files: Any)
         while not session.should_stop():
             session.run(step.op)
     assert timelines(files, tmp_path) == ["timeline-2.json", "timeline-4.json", "timeline-6.json"]
+
+
+def test_events_keep_their_order(impl: Any, step: Any, tmp_path: Any, events: Any) -> None:
+    """What other hooks have collected for the same file goes there first."""
+    summary_op = v1.summary.scalar("own", 1.0)
+    hooks = [
+        impl.train.SummarySaverHook(save_steps=1, output_dir=str(tmp_path), summary_op=summary_op),
+        impl.train.ProfilerHook(save_steps=3, output_dir=str(tmp_path)),
+    ]
+    with impl.train.MonitoredSession(hooks=hooks) as session:
+        for _ in range(4):
+            session.run(step.op)
+    assert [text for text in events(tmp_path) if "graph_def" not in text] == [
+        "1:START", "1:own", "2:own", "3:own", "0:run_metadata step_3", "4:own",
+    ]  # fmt: skip

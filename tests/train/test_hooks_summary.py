@@ -12,11 +12,6 @@ v1 = tf.compat.v1
 
 
 @pytest.fixture
-def step(graph: Any, counting_step: Any) -> Any:
-    return counting_step()
-
-
-@pytest.fixture
 def summary(step: Any) -> Any:
     """A summary op that counts how often it runs, in `summary.runs`."""
 

@@ -64,8 +64,9 @@ def standard_hooks(train: Any, folder: Any, trace: Any) -> list[Any]:
         train.StepCounterHook(every_n_steps=2, output_dir=str(folder)),
         train.SummarySaverHook(save_steps=2, output_dir=str(folder), summary_op=v1.summary.scalar("a", 1.0)),
         train.CheckpointSaverHook(str(folder), save_steps=3, listeners=[trace.listener("l")]),
+        # The name of its value: the variable's own is that of its handle, which not every TensorFlow can fetch.
         train.LoggingTensorHook(
-            {"step": v1.train.get_global_step().name}, every_n_iter=2, formatter=lambda _: "logged"
+            {"step": v1.train.get_global_step().value().name}, every_n_iter=2, formatter=lambda _: "logged"
         ),
         train.ProfilerHook(save_steps=4, output_dir=str(folder)),
         train.StopAtStepHook(last_step=7),

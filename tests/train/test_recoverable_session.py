@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
@@ -11,24 +10,8 @@ import tensorflow as tf
 v1 = tf.compat.v1
 
 
-def aborted() -> Exception:
-    return tf.errors.AbortedError(None, None, "the server went away")
-
-
 def fail(error: BaseException) -> Any:
     raise error
-
-
-def report(coord: Any, error: Exception) -> None:
-    """Has a thread report an error to the coordinator, and end."""
-
-    def body() -> None:
-        with coord.stop_on_exception():
-            raise error
-
-    thread = threading.Thread(target=body)
-    thread.start()
-    thread.join()
 
 
 class Creator:
@@ -51,7 +34,7 @@ def test_delegates(impl: Any, wrapped: Any, graph: Any) -> None:
         assert outer.run(x, feed_dict={x: 51}) == 51
 
 
-def test_recovers_with_the_next_session(wrapped: Any, scripted: Any) -> None:
+def test_recovers_with_the_next_session(wrapped: Any, scripted: Any, aborted: Any) -> None:
     creator = Creator(
         scripted("1", aborted(), close_error=aborted()),
         scripted("2", "3", tf.errors.UnavailableError(None, None, "away")),
@@ -110,7 +93,7 @@ def test_should_stop_takes_another_error_for_yes(wrapped: Any, scripted: Any) ->
     assert outer.run("fetches") == "result"
 
 
-def test_recovers_from_a_preemption_in_a_thread(wrapped: Any, scripted: Any) -> None:
+def test_recovers_from_a_preemption_in_a_thread(wrapped: Any, scripted: Any, aborted: Any, report: Any) -> None:
     coords = [v1.train.Coordinator() for _ in range(2)]
     creator = Creator(
         wrapped.CoordinatedSession(scripted(ValueError("because of it")), coords[0]),
@@ -122,7 +105,7 @@ def test_recovers_from_a_preemption_in_a_thread(wrapped: Any, scripted: Any) -> 
     assert creator.made == 2
 
 
-def test_a_threads_error_ends_the_recovery(wrapped: Any, scripted: Any) -> None:
+def test_a_threads_error_ends_the_recovery(wrapped: Any, scripted: Any, aborted: Any, report: Any) -> None:
     """Recovering closes the session, and closing it raises what its thread has reported."""
     coord = v1.train.Coordinator()
     creator = Creator(wrapped.CoordinatedSession(scripted(aborted()), coord), scripted("recovered"))

@@ -14,11 +14,6 @@ v1 = tf.compat.v1
 
 
 @pytest.fixture
-def step(graph: Any, counting_step: Any) -> Any:
-    return counting_step()
-
-
-@pytest.fixture
 def train(impl: Any, step: Any) -> Callable[..., int]:
     """Runs steps until a hook asks for a stop, doing something before some of them; gives how many were run."""
 

@@ -22,26 +22,6 @@ def x(graph: Any) -> Any:
     return v1.placeholder_with_default(0, [], name="x")
 
 
-def aborted(text: str = "the server went away") -> Exception:
-    return tf.errors.AbortedError(None, None, text)
-
-
-def fail(error: BaseException) -> Any:
-    raise error
-
-
-def report(coord: Any, error: Exception) -> None:
-    """Has a thread report an error to the coordinator, and end."""
-
-    def body() -> None:
-        with coord.stop_on_exception():
-            raise error
-
-    thread = threading.Thread(target=body)
-    thread.start()
-    thread.join()
-
-
 # WrappedSession, which all are.
 
 
@@ -204,7 +184,7 @@ def test_closing_gives_threads_the_grace_period(wrapped: Any, session: Any, tf_l
         thread.join()
 
 
-def test_a_threads_error_comes_out_of_should_stop_and_close(wrapped: Any, scripted: Any) -> None:
+def test_a_threads_error_comes_out_of_should_stop_and_close(wrapped: Any, scripted: Any, report: Any) -> None:
     fake = scripted("result", close_error=ValueError("hidden by the thread's"))
     coord = v1.train.Coordinator()
     outer = wrapped.CoordinatedSession(fake, coord)
@@ -225,7 +205,7 @@ def test_coordinated_close_hides_the_sessions_error(wrapped: Any, scripted: Any)
 
 
 @pytest.mark.parametrize("raised", ["run", "thread"])
-def test_which_error_a_failing_run_raises(wrapped: Any, scripted: Any, raised: str) -> None:
+def test_which_error_a_failing_run_raises(wrapped: Any, scripted: Any, aborted: Any, report: Any, raised: str) -> None:
     """The run's own, but for a preemption that a thread has reported: that one is the cause."""
     coord = v1.train.Coordinator()
     report(coord, aborted("in a thread") if raised == "thread" else KeyError("in a thread"))
@@ -235,14 +215,14 @@ def test_which_error_a_failing_run_raises(wrapped: Any, scripted: Any, raised: s
         outer.run("fetches")
 
 
-def test_a_preempted_run_raises_its_own_error(wrapped: Any, scripted: Any) -> None:
+def test_a_preempted_run_raises_its_own_error(wrapped: Any, scripted: Any, aborted: Any, report: Any) -> None:
     coord = v1.train.Coordinator()
     report(coord, tf.errors.UnavailableError(None, None, "in a thread"))
     with pytest.raises(tf.errors.AbortedError, match="in the run"):
         wrapped.CoordinatedSession(scripted(aborted("in the run")), coord).run("fetches")
 
 
-def test_a_failing_runs_traceback_leads_to_where_it_failed(wrapped: Any, scripted: Any) -> None:
+def test_a_failing_runs_traceback_leads_to_where_it_failed(wrapped: Any, scripted: Any, report: Any) -> None:
     coord = v1.train.Coordinator()
     report(coord, KeyError("in a thread"))
     outer = wrapped.CoordinatedSession(scripted(ValueError("in the run")), coord)

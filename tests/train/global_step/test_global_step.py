@@ -92,6 +92,17 @@ def none_counts(env: Any) -> Any:
     return lambda session, n: session.run(env.summary)
 
 
+def a_run_of_nothing(env: Any) -> Any:
+    fetches = [env.add(1), [], tf.no_op()]
+    return lambda session, n: session.run(fetches[n % 3])
+
+
+def a_traced_run(env: Any) -> Any:
+    options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
+    ops = [env.add(1), env.add(1), tf.no_op()]
+    return lambda session, n: session.run(ops[n % 3], options=options if n % 3 == 1 else None)
+
+
 def only_the_read(env: Any) -> Any:
     op = env.add(1)
     return lambda session, n: session.run(env.step.read if n % 2 else [op, env.step.read])
@@ -210,10 +221,10 @@ def backwards(env: Any) -> Any:
 
 PROGRAMS = [
     plain(1), plain(3), optimizer, conditional, fed, fed_in_the_middle, cut_off_by_a_feed, a_variable_amount,
-    two_ops_in_a_run, two_ops_in_turn, one_of_two_counts, none_counts, only_the_read, assigned_by_the_raw_session,
-    assigned_by_a_hooked_run, set_by_a_restored_checkpoint, moved_by_the_raw_session, moved_by_a_callable,
-    moved_by_a_thread, fails_after_the_increment, fails_before_the_increment, within_a_loop, within_a_function,
-    backwards,
+    two_ops_in_a_run, two_ops_in_turn, one_of_two_counts, none_counts, a_run_of_nothing, a_traced_run,
+    only_the_read, assigned_by_the_raw_session, assigned_by_a_hooked_run, set_by_a_restored_checkpoint,
+    moved_by_the_raw_session, moved_by_a_callable, moved_by_a_thread, fails_after_the_increment,
+    fails_before_the_increment, within_a_loop, within_a_function, backwards,
 ]  # fmt: skip
 NAMES = ["by 1", "by 3", *(program.__name__.replace("_", " ") for program in PROGRAMS[2:])]
 

@@ -1,0 +1,41 @@
+"""The programs in README.md and docs/, each as its reader runs it: in a process and a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fastsup
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = [
+    pytest.param(match[1], id=f"{document.name}-{number}")
+    for document in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    for number, match in enumerate(
+        re.finditer(r"^```python\n(.*?)^```", document.read_text(), re.DOTALL | re.MULTILINE)
+    )
+]
+
+
+def test_there_are_programs() -> None:
+    assert {"README.md-0", "hooks.md-0"} <= {program.id for program in PROGRAMS}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_it_runs(tmp_path: Path, program: str) -> None:
+    places = [str(Path(fastsup.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
