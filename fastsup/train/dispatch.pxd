@@ -71,5 +71,6 @@ cdef class Dispatch:
     cdef object known_values(self, object hook, object fetches)
     cdef object late_values(self, object fetches)
     cdef int run_ended(self, list called, object fetched_step) except -1
+    cdef int failed_at(self, object failed, list hooks) except -1
     cdef int call_all(self) except -1
     cdef void note_run(self) noexcept

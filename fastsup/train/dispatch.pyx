@@ -396,6 +396,15 @@ cdef class Dispatch:
             self.stale_step = fetched_step
         return 0
 
+    cdef int failed_at(self, object failed, list hooks) except -1:
+        """Takes note that a hook's `after_run` has failed: the hooks behind it don't hear of the run at all."""
+        cdef bint behind = False
+        for hook in hooks:
+            if behind and isinstance(hook, ScheduledHook) and self.called_in.get(id(hook)) != self.runs - 1:
+                self.catch_up_late(hook)
+            behind = behind or hook is failed
+        return 0
+
     cdef void note_run(self) noexcept:
         self.runs += 1
         self.stale_step_before = self.stale_step

@@ -2,6 +2,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fastsup.train.wrapped_sessions import Wrapped
+from fastsup.train.wrapped_sessions import native_kinds as native_kinds
 
 class Hooked(Wrapped):
     _hooks: Any

@@ -205,18 +205,24 @@ cdef class Hooked(Wrapped):
 
     def _call_left_out_held(self, fetches, feed_dict, rejected):
         context = options = metadata = None
-        for hook in list(self._hooks):
-            late = self.dispatch.wanted_late(hook)
-            if late and self.dispatch.act(hook):
-                continue
-            if context is None and (late or rejected):
-                context = SessionRunContext(original_args=SessionRunArgs(fetches, feed_dict), session=self._sess)
-                options, metadata = RunOptions(), RunMetadata()
-            for watching, value in rejected:
-                if watching is hook:
-                    hook.after_run(context, SessionRunValues(results=value, options=options, run_metadata=metadata))
-            if late:
-                self.call_late(hook, context, options, metadata)
+        hooks = list(self._hooks)
+        hook = None
+        try:
+            for hook in hooks:
+                late = self.dispatch.wanted_late(hook)
+                if late and self.dispatch.act(hook):
+                    continue
+                if context is None and (late or rejected):
+                    context = SessionRunContext(original_args=SessionRunArgs(fetches, feed_dict), session=self._sess)
+                    options, metadata = RunOptions(), RunMetadata()
+                for watching, value in rejected:
+                    if watching is hook:
+                        hook.after_run(context, SessionRunValues(results=value, options=options, run_metadata=metadata))
+                if late:
+                    self.call_late(hook, context, options, metadata)
+        except BaseException:
+            self.dispatch.failed_at(hook, hooks)
+            raise
         self._should_stop = self._should_stop or (context is not None and context.stop_requested)
 
     cdef int call_late(self, object hook, object run_context, object options, object metadata) except -1:
@@ -302,16 +308,23 @@ cdef class Hooked(Wrapped):
         if dispatch is not None:
             dispatch.run_ended(called, values[len(values) - 1] if dispatch.step_fetched else None)
         i = 0
-        for hook in list(self._hooks):
-            # The hooks that are called come in the order of all of them.
-            if i < len(called) and hook is called[i]:
-                i += 1
-                hook.after_run(
-                    context,
-                    new_tuple(SessionRunValues, (results.get(id(hook)), options, run_metadata)),
-                )
-            elif dispatch is not None and dispatch.wanted_late(hook) and not dispatch.act(<ScheduledHook> hook):
-                self.call_late(hook, context, options, run_metadata)
+        hooks = list(self._hooks)
+        hook = None
+        try:
+            for hook in hooks:
+                # The hooks that are called come in the order of all of them.
+                if i < len(called) and hook is called[i]:
+                    i += 1
+                    hook.after_run(
+                        context,
+                        new_tuple(SessionRunValues, (results.get(id(hook)), options, run_metadata)),
+                    )
+                elif dispatch is not None and dispatch.wanted_late(hook) and not dispatch.act(<ScheduledHook> hook):
+                    self.call_late(hook, context, options, run_metadata)
+        except BaseException:
+            if dispatch is not None:
+                dispatch.failed_at(hook, hooks)
+            raise
         self._should_stop = self._should_stop or context.stop_requested
         self.context = None
         return values[0]

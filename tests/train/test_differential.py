@@ -359,6 +359,10 @@ def tools(counting_step: Any, raw_session: Any, raw_events: Any, files: Any, clo
 @given(program=PROGRAMS)
 @example(Program("MonitoredSession", (0, 0, 1), (("profiler", {"steps": 3}),),
                  (("train", 2), ("nothing", 0), ("train", 0)), 1, (0.0,)))  # fmt: skip
+@example(Program("MonitoredSession", (0, 0, 0),
+                 (("python", {"fetch": None, "feed": False, "stop": None, "error": ("after_run", 1, "aborted")}),
+                  ("logging", {"every_n_iter": 3, "at_end": False})),
+                 (("train", 0), ("train", 0), ("train", 0)), 2, (0.0,)))  # fmt: skip
 @pytest.mark.timeout(36_000 if LONG else 180)
 def test_random_programs(both: Any, tools: Any, tmp_path_factory: pytest.TempPathFactory, program: Program) -> None:
     results = []

@@ -221,3 +221,40 @@ def test_feeds_are_for_every_fetch_of_the_run(impl: Any, hooked: Any, graph: Any
     assert results(hooks[0]) == [3.0]
     assert results(hooks[1]) == [[6.0]]
     session.close()
+
+
+@pytest.mark.parametrize("failing", ["a Python hook", "a listener", "a watched value"])
+def test_hooks_behind_one_that_fails_do_not_hear_of_the_run(
+    impl: Any, hooked: Any, step: Any, trace: Any, tmp_path: Any, failing: str
+) -> None:
+    """Those before it count the run, those behind it don't: the program may go on, or recover with the same hooks."""
+    loss = v1.placeholder_with_default(1.0, [])
+    run, logged = 0, []
+
+    def fail(number: int, *_: Any) -> None:
+        if run == 1:
+            raise ValueError("planned")
+
+    def logs(name: str) -> Any:
+        return impl.train.LoggingTensorHook(
+            [step.read], every_n_iter=3, formatter=lambda _: logged.append((name, run)) or "."
+        )
+
+    hooks = {
+        "a Python hook": lambda: trace.hook("a", after_run=fail),
+        "a listener": lambda: impl.train.CheckpointSaverHook(
+            str(tmp_path), save_steps=1, saver=v1.train.Saver([step.global_step]), save_graph_def=False,
+            listeners=[trace.listener("l", after_save=fail)],
+        ),
+        "a watched value": lambda: impl.train.NanTensorHook(loss),
+    }  # fmt: skip
+    session, outer = hooked(logs("before"), hooks[failing](), logs("behind"))
+    for run in range(8):
+        if run == 1:
+            with pytest.raises((ValueError, impl.train.NanLossDuringTrainingError)):
+                outer.run(step.op, {loss: float("nan")} if failing == "a watched value" else None)
+        else:
+            outer.run(step.op)
+    session.close()
+    assert [n for name, n in logged if name == "before"] == [0, 3, 6]
+    assert [n for name, n in logged if name == "behind"] == [0, 4, 7]
