@@ -27,16 +27,17 @@ if COVERAGE:
 
 # The C files hold no state, so each extension that needs them links its own copy.
 c_sources = sorted(str(path) for path in Path("csrc").glob("*.c"))
+headers = sorted(str(path) for folder in ("csrc", "fastsup/include") for path in Path(folder).rglob("*.h"))
 
 extensions = [
     Extension(
         ".".join(path.with_suffix("").parts),
         [str(path), *c_sources],
-        include_dirs=["csrc"],
+        include_dirs=["csrc", "fastsup/include"],
         define_macros=macros,
         extra_compile_args=compile_args,
         extra_link_args=link_args,
-        depends=[str(header) for header in Path("csrc").glob("*.h")],
+        depends=headers,
     )
     for path in sorted(Path("fastsup").rglob("*.pyx"))
 ]

@@ -1,13 +1,14 @@
-"""The compiled core: the timer, the native hook, the schedule table and the step loop. Knows nothing of TensorFlow.
+"""The compiled core: the timer, the hooks of a loop, the schedule table and the step loop. Knows nothing of TensorFlow.
 
 Each class is a thin Python subclass of a compiled one, so that it takes attributes, weak references and
 `mock.patch`, and `inspect.signature` works, at no cost per call.
 """
 
-from fastsup.core.loop import Loop, LoopHook
+from fastsup.core.hook import FunctionHook, LoopHook
+from fastsup.core.loop import Loop
 from fastsup.core.timer import Timer
 
-__all__ = ["Hook", "SecondOrStepTimer", "StepLoop"]
+__all__ = ["Hook", "NativeHook", "SecondOrStepTimer", "StepLoop"]
 
 
 class SecondOrStepTimer(Timer):
@@ -16,6 +17,10 @@ class SecondOrStepTimer(Timer):
 
 class Hook(LoopHook):
     __doc__ = LoopHook.__doc__
+
+
+class NativeHook(FunctionHook):
+    __doc__ = FunctionHook.__doc__
 
 
 class StepLoop(Loop):
