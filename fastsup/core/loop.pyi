@@ -1,6 +1,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from fastsup.core.hook import STEP_SIGNATURE as STEP_SIGNATURE
 from fastsup.core.hook import LoopHook
 
 class Loop:
