@@ -1,7 +1,7 @@
 """Compiles the step loop. What the package is stands in pyproject.toml.
 
 Switches, as environment variables set to 1: DEBUG (assertions, no optimisation), SANITIZE (address and undefined
-behaviour), COVERAGE (line tracing in the Cython code, gcov in the C code).
+behaviour), COVERAGE (line tracing in the Cython code, gcov in the C code), CORE_ONLY (nothing that needs TensorFlow).
 """
 
 import os
@@ -10,7 +10,8 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-DEBUG, SANITIZE, COVERAGE = (os.environ.get(name) == "1" for name in ("DEBUG", "SANITIZE", "COVERAGE"))
+SWITCHES = ("DEBUG", "SANITIZE", "COVERAGE", "CORE_ONLY")
+DEBUG, SANITIZE, COVERAGE, CORE_ONLY = (os.environ.get(name) == "1" for name in SWITCHES)
 
 compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers"]
 compile_args += ["-O0", "-g"] if DEBUG else ["-O3", "-g0"]
@@ -39,7 +40,7 @@ extensions = [
         extra_link_args=link_args,
         depends=headers,
     )
-    for path in sorted(Path("fastsup").rglob("*.pyx"))
+    for path in sorted(Path("fastsup/core" if CORE_ONLY else "fastsup").rglob("*.pyx"))
 ]
 
 setup(

@@ -1,8 +1,8 @@
 """TensorFlow's training-session layer at the speed of the TensorFlow runtime.
 
 `fastsup.train` has the session-layer names of `tf.compat.v1.train`, `fastsup.Session` is a `tf.compat.v1.Session`,
-`fastsup.core` is the compiled step loop by itself, and `fastsup.loop` are hooks for it. TensorFlow is imported when a name that needs it is first
-used, not by `import fastsup`.
+`fastsup.core` is the compiled step loop by itself, and `fastsup.loop` has hooks for it. TensorFlow is imported when a
+name that needs it is first used, not by `import fastsup`.
 """
 
 from __future__ import annotations
