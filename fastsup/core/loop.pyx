@@ -106,6 +106,7 @@ cdef class Loop:
             drive.step = <fs_step_fn> function_in(step, "a step function", STEP_SIGNATURE)
             drive.step_context = PyCapsule_GetContext(step)
         self.step_function = step
+        self.last_result = None
         drive.max_steps = INT64_MAX if max_steps is None else max_steps
         drive.loop.global_step = initial_step
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,3 +23,26 @@ def test_says_what_to_install_where_there_is_no_tensorflow(tmp_path: Path) -> No
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
     )
     assert "pip install 'fastsup[cpu]'" in result.stdout
+
+
+def test_a_second_interpreter_is_refused() -> None:
+    script = """
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+import fastsup.core
+program = "import fastsup.core"
+other = interpreters.create()
+try:
+    error = getattr(interpreters, "exec", interpreters.run_string)(other, program)
+    print(getattr(error, "formatted", error))
+except Exception as error:
+    print(error)
+interpreters.destroy(other)
+print("still counts:", fastsup.core.StepLoop(int, max_steps=3).run())
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr
+    assert re.search("only be loaded into one interpreter|does not support loading in subinterpreters", result.stdout)
+    assert "still counts: 0" in result.stdout
