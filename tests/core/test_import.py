@@ -25,7 +25,7 @@ def test_says_what_to_install_where_there_is_no_tensorflow(tmp_path: Path) -> No
     assert "pip install 'fastsup[cpu]'" in result.stdout
 
 
-def test_a_second_interpreter_is_refused() -> None:
+def test_a_second_interpreter_is_refused(tmp_path: Path) -> None:
     script = """
 try:
     import _interpreters as interpreters
@@ -42,7 +42,9 @@ except Exception as error:
 interpreters.destroy(other)
 print("still counts:", fastsup.core.StepLoop(int, max_steps=3).run())
 """
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
     assert result.returncode == 0, result.stderr
     assert re.search("only be loaded into one interpreter|does not support loading in subinterpreters", result.stdout)
     assert "still counts: 0" in result.stdout
