@@ -1,7 +1,7 @@
 """Compiles the step loop. What the package is stands in pyproject.toml.
 
 Switches, as environment variables set to 1: DEBUG (assertions, no optimisation), SANITIZE (address and undefined
-behaviour), COVERAGE (line tracing in the Cython code, gcov in the C code).
+behaviour), COVERAGE (line tracing in the Cython code, gcov in the C code), CORE_ONLY (nothing that needs TensorFlow).
 """
 
 import os
@@ -10,7 +10,8 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-DEBUG, SANITIZE, COVERAGE = (os.environ.get(name) == "1" for name in ("DEBUG", "SANITIZE", "COVERAGE"))
+SWITCHES = ("DEBUG", "SANITIZE", "COVERAGE", "CORE_ONLY")
+DEBUG, SANITIZE, COVERAGE, CORE_ONLY = (os.environ.get(name) == "1" for name in SWITCHES)
 
 compile_args = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers"]
 compile_args += ["-O0", "-g"] if DEBUG else ["-O3", "-g0"]
@@ -27,18 +28,19 @@ if COVERAGE:
 
 # The C files hold no state, so each extension that needs them links its own copy.
 c_sources = sorted(str(path) for path in Path("csrc").glob("*.c"))
+headers = sorted(str(path) for folder in ("csrc", "fastsup/include") for path in Path(folder).rglob("*.h"))
 
 extensions = [
     Extension(
         ".".join(path.with_suffix("").parts),
         [str(path), *c_sources],
-        include_dirs=["csrc"],
+        include_dirs=["csrc", "fastsup/include"],
         define_macros=macros,
         extra_compile_args=compile_args,
         extra_link_args=link_args,
-        depends=[str(header) for header in Path("csrc").glob("*.h")],
+        depends=headers,
     )
-    for path in sorted(Path("fastsup").rglob("*.pyx"))
+    for path in sorted(Path("fastsup/core" if CORE_ONLY else "fastsup").rglob("*.pyx"))
 ]
 
 setup(

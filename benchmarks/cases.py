@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from benchmarks import contenders, programs
+from benchmarks import contenders, loops, programs
 from benchmarks.contenders import Program
 from benchmarks.measure import Contender
 
@@ -35,6 +35,8 @@ CLASSES: dict[str, Callable[[Program], Contender]] = {
 }
 FLOORS = (POOL, INLINE, SINGLE)
 ONE_HOOK, MANY_HOOKS = "1 idle hook", "1,024 idle hooks"
+BARE, NO_HOOKS, SIX_HOOKS = "bare loop in C", "StepLoop without hooks", "StepLoop, 6 idle hooks"
+DUE_HOOK, ONE_C_HOOK, MANY_C_HOOKS = "StepLoop, C hook due every step", "1 idle C hook", "1,024 idle C hooks"
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Row:
       floors: the bare callables it is held against; the fastest of them counts.
       at_most: the target against the floor, as a multiple of its time, or None.
       at_least: the target against the peer, as a multiple of its speed, or None.
+      extra_ns: the target against the floor, as nanoseconds on top of its time, or None.
     """
 
     title: str
@@ -56,6 +59,7 @@ class Row:
     floors: tuple[str, ...]
     at_most: float | None = None
     at_least: float | None = None
+    extra_ns: float | None = None
 
 
 @dataclass(frozen=True)
@@ -164,6 +168,37 @@ CASES: tuple[Case, ...] = (
         "dispatch",
         {ONE_HOOK: partial(contenders.IdleHooks, 1), MANY_HOOKS: partial(contenders.IdleHooks, 1024)},
         (Row("dispatch: 1,024 idle native hooks against 1", MANY_HOOKS, None, (ONE_HOOK,), 1.05),),
+        patience=3,
+    ),
+    Case(
+        "loop_python",
+        {BARE: loops.BarePythonStep, SIX_HOOKS: partial(loops.PythonStep, 6)},
+        (
+            Row(
+                "StepLoop, a step in Python, 6 idle hooks, against a bare loop in C",
+                SIX_HOOKS,
+                None,
+                (BARE,),
+                extra_ns=60,
+            ),
+        ),
+        patience=3,
+    ),
+    Case(
+        "loop_c",
+        {
+            BARE: loops.BareStep,
+            NO_HOOKS: loops.CStep,
+            SIX_HOOKS: partial(loops.CStep, python_hooks=6),
+            DUE_HOOK: partial(loops.CStep, due_hooks=1),
+            ONE_C_HOOK: partial(loops.CStep, idle_hooks=1),
+            MANY_C_HOOKS: partial(loops.CStep, idle_hooks=1024),
+        },
+        (
+            Row("StepLoop, a step in C, 6 idle hooks, against a bare loop in C", SIX_HOOKS, None, (BARE,), extra_ns=60),
+            Row("same, a C hook due every step, against none", DUE_HOOK, None, (NO_HOOKS,), extra_ns=5),
+            Row("same, 1,024 idle C hooks against 1", MANY_C_HOOKS, None, (ONE_C_HOOK,), 1.05),
+        ),
         patience=3,
     ),
     unharmed("chains", programs.four_chains, "4 chains of 256x256 matmuls", patience=3),

@@ -23,3 +23,11 @@ int fs_clock_reached(double time) {
 #endif
     return fs_clock_seconds() >= time;
 }
+
+double fs_clock_ticking(void) {
+#ifdef CLOCK_MONOTONIC_COARSE
+    return read_clock(CLOCK_MONOTONIC_COARSE);
+#else
+    return read_clock(CLOCK_MONOTONIC);
+#endif
+}

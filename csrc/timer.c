@@ -1,4 +1,4 @@
-#include "timer.h"
+#include "fastsup/timer.h"
 
 fs_timer_answer fs_timer_ask_step(const fs_timer *timer, int64_t step) {
     if (!timer->triggered) return FS_TIMER_YES;

@@ -1,31 +1,42 @@
 """TensorFlow's training-session layer at the speed of the TensorFlow runtime.
 
 `fastsup.train` has the session-layer names of `tf.compat.v1.train`, `fastsup.Session` is a `tf.compat.v1.Session`,
-and `fastsup.core` is the compiled step loop by itself. TensorFlow is imported when a name that needs it is first
-used, not by `import fastsup`.
+`fastsup.core` is the compiled step loop by itself, and `fastsup.loop` has hooks for it. TensorFlow is imported when a
+name that needs it is first used, not by `import fastsup`.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Session", "core", "train"]
+__all__ = ["Session", "core", "get_include", "loop", "train"]
 
 if TYPE_CHECKING:
     from fastsup import core as core
+    from fastsup import loop as loop
     from fastsup import train as train
     from fastsup.runtime.session import Session as Session
 
 
+def get_include() -> str:
+    """The folder of `fastsup.h`, for a compiler's `-I`."""
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "include")
+
+
 def __getattr__(name: str) -> Any:
-    if name in ("core", "train"):
+    if name in ("core", "loop", "train"):
         return importlib.import_module(f"fastsup.{name}")
     if name == "Session":
         from fastsup.runtime.session import Session
 
         return Session
+    if name == "_C_API":  # What PyCapsule_Import looks for.
+        from fastsup.core.capi import C_API
+
+        return C_API
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

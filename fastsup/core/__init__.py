@@ -1,13 +1,14 @@
-"""The compiled core: the timer, the native hook, the schedule table and the step loop. Knows nothing of TensorFlow.
+"""The compiled core: the timer, the hooks of a loop, the schedule table and the step loop. Knows nothing of TensorFlow.
 
 Each class is a thin Python subclass of a compiled one, so that it takes attributes, weak references and
 `mock.patch`, and `inspect.signature` works, at no cost per call.
 """
 
 try:
-    from fastsup.core.loop import Loop, LoopHook
+    from fastsup.core.hook import FunctionHook, LoopHook
+    from fastsup.core.loop import Loop
 except ModuleNotFoundError as _error:
-    if _error.name != "fastsup.core.loop":
+    if _error.name != "fastsup.core.hook":
         raise
     _folder = __path__[0].removesuffix("/fastsup/core")
     raise ModuleNotFoundError(
@@ -17,7 +18,7 @@ except ModuleNotFoundError as _error:
     ) from None
 from fastsup.core.timer import Timer
 
-__all__ = ["Hook", "SecondOrStepTimer", "StepLoop"]
+__all__ = ["Hook", "NativeHook", "SecondOrStepTimer", "StepLoop"]
 
 
 class SecondOrStepTimer(Timer):
@@ -26,6 +27,10 @@ class SecondOrStepTimer(Timer):
 
 class Hook(LoopHook):
     __doc__ = LoopHook.__doc__
+
+
+class NativeHook(FunctionHook):
+    __doc__ = FunctionHook.__doc__
 
 
 class StepLoop(Loop):

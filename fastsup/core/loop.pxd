@@ -1,18 +1,18 @@
-from libc.stdint cimport int64_t
-
-from fastsup.core.schedule cimport Scheduled, ScheduleTable
-
-
-cdef class LoopHook(Scheduled):
-    pass
+from fastsup.core.hook cimport fs_loop
 
 
 cdef class Loop:
-    cdef object step_function
-    cdef ScheduleTable table
-    cdef int64_t steps_done
-    cdef int64_t first_step
-    cdef int64_t max_steps
-    cdef bint stop_requested
+    # The step and what else a function in C sees. Lives as long as the loop.
+    cdef const fs_loop* state
 
-    cdef int call_due(self, int64_t run, object value) except -1
+    cdef readonly tuple hooks
+    cdef object step_function
+    cdef object last_result
+    cdef object owner
+    cdef bint running
+
+    cdef int allocate(self, tuple hooks) except -1
+    cdef int run_python(self) except -1
+    cdef int run_native(self) except -1
+    cdef int handle(self, int event) except -1
+    cdef int call_due(self) except -1

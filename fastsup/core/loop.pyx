@@ -1,126 +1,271 @@
 """A loop over any step function, with hooks that are called when they are due and cost nothing when they are not."""
 
-from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport INT64_MAX, int64_t
+import logging
 
-from fastsup.core.schedule cimport Scheduled, ScheduleTable
+from cpython.exc cimport PyErr_CheckSignals, PyErr_Occurred
+from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
+from cpython.pycapsule cimport PyCapsule_CheckExact, PyCapsule_GetContext
+from libc.math cimport HUGE_VAL, NAN
+from libc.stdint cimport INT64_MAX, int64_t, uint64_t
+
+from fastsup.core.capsule cimport function_in
+from fastsup.core.clock cimport is_replaced, seconds
+from fastsup.core.hook cimport FunctionHook, LoopHook, fs_hook_fn, fs_loop, fs_schedule, fs_step_fn
+from fastsup.core.hook import STEP_SIGNATURE
+from fastsup.core.schedule cimport changes, fs_due
+
+cdef extern from "fastsup/due.h":
+    bint fs_due_reached(const fs_due* due, int64_t run, int64_t global_step, double now) nogil
+
+cdef extern from "drive.h":
+    ctypedef enum fs_event:
+        FS_QUIET
+        FS_HOOKS_DUE
+        FS_SERVICE
+        FS_ENDED
+        FS_STEP_FAILED
+        FS_HOOK_FAILED
+    ctypedef struct fs_slot:
+        fs_hook_fn function
+        void* context
+        fs_schedule schedule
+        fs_due* due
+    ctypedef struct fs_drive:
+        fs_loop loop
+        int64_t max_steps
+        fs_step_fn step
+        void* step_context
+        fs_slot* slots
+        fs_due earliest
+        bint asks_clock
+        const uint64_t* changes
+        uint64_t changes_seen
+        int code
+        char* message
+    fs_drive* fs_drive_new(size_t n)
+    void fs_drive_free(fs_drive* drive)
+    void fs_drive_reload(fs_drive* drive)
+    bint fs_drive_is_done(const fs_drive* drive) nogil
+    void fs_drive_request_stop(const fs_loop* loop) nogil
+    void fs_slot_advance(fs_slot* slot, int64_t global_step, double now) nogil
+    fs_event fs_drive_call(fs_drive* drive, const fs_slot* slot)
+    fs_event fs_drive_step_done(fs_drive* drive)
+    fs_event fs_drive_run(fs_drive* drive) nogil
 
 # How many steps another thread may have to wait for the interpreter.
 cdef int64_t YIELD_STEPS = 64
 
+cdef object logger = logging.getLogger("fastsup")
 
-cdef class LoopHook(Scheduled):
-    """Something to do in a `StepLoop`, on the steps on which it says that it is due.
 
-    A subclass overrides the callbacks, and says when it is next due with `due_at_run`, `due_at_step`, `due_at_time`
-    or `due_every_run`, in `begin` for the first time and in `after_step` for each next one. It stays due until it
-    says otherwise.
-    """
+cdef fs_drive* drive_of(Loop loop) noexcept:
+    return <fs_drive*> loop.state
 
-    def begin(self, loop):
-        """Called once before the first step."""
 
-    def after_step(self, loop, value):
-        """Called after each step on which the hook is due.
-
-        Args:
-          loop: the `StepLoop`.
-          value: what the step function returned.
-        """
-
-    def end(self, loop):
-        """Called once after the last step; not when the step function or a hook raised."""
+cdef LoopHook as_hook(object hook):
+    """The hook, or a hook that calls the function in a capsule after every step."""
+    if PyCapsule_CheckExact(hook):
+        return FunctionHook(hook)
+    if not isinstance(hook, LoopHook):
+        raise TypeError(f"hooks must be fastsup.core.Hook objects, got {hook!r}")
+    return hook
 
 
 cdef class Loop:
     """Calls a step function until it is told to stop.
 
     Args:
-      step: a callable without arguments.
-      hooks: iterable of `Hook`.
+      step: a callable without arguments; or a capsule with a function in C, named by the function's signature
+        (`int (fs_loop *, void *)`), which is called without the GIL.
+      hooks: iterable of `Hook`; or capsules with functions in C (`int (fs_loop const *, void *)`), which are called
+        after every step.
       max_steps: steps after which the loop ends, or None.
       initial_step: value of the global step before the first step.
 
     Raises:
-      TypeError: `step` can't be called, or a hook isn't a `Hook`.
+      TypeError: `step` can't be called, a hook isn't a `Hook`, or a capsule has another signature.
       ValueError: `max_steps` is negative.
     """
 
+    def __cinit__(self, *args, **kwargs):
+        self.allocate(())
+
+    def __dealloc__(self):
+        fs_drive_free(drive_of(self))
+
     def __init__(self, step, hooks=(), max_steps=None, initial_step=0):
-        if not callable(step):
+        if self.running:
+            raise RuntimeError("The loop is running: it can't be made anew.")
+        if not PyCapsule_CheckExact(step) and not callable(step):
             raise TypeError(f"step must be callable, got {step!r}")
         if max_steps is not None and max_steps < 0:
             raise ValueError(f"max_steps must not be negative, got {max_steps!r}. Pass None for a loop without limit.")
-        hooks = tuple(hooks)
-        for hook in hooks:
-            if not isinstance(hook, LoopHook):
-                raise TypeError(f"hooks must be fastsup.core.Hook objects, got {hook!r}")
+        self.allocate(tuple([as_hook(hook) for hook in hooks]))
+        cdef fs_drive* drive = drive_of(self)
+        if PyCapsule_CheckExact(step):
+            drive.step = <fs_step_fn> function_in(step, "a step function", STEP_SIGNATURE)
+            drive.step_context = PyCapsule_GetContext(step)
         self.step_function = step
-        self.table = ScheduleTable(hooks)
-        self.max_steps = INT64_MAX if max_steps is None else max_steps
-        self.first_step = initial_step
-        self.steps_done = 0
-        self.stop_requested = False
+        self.last_result = None
+        drive.max_steps = INT64_MAX if max_steps is None else max_steps
+        drive.loop.global_step = initial_step
 
-    @property
-    def hooks(self):
-        """The hooks, in the order in which they are called."""
-        return self.table.entries
+    cdef int allocate(self, tuple hooks) except -1:
+        """Makes the loop's state, with a place for each hook, in place of what there was."""
+        cdef fs_drive* drive = fs_drive_new(len(hooks))
+        cdef LoopHook hook
+        cdef Py_ssize_t i
+        if drive is NULL:
+            raise MemoryError()
+        drive.changes = changes()
+        for i in range(len(hooks)):
+            hook = hooks[i]
+            drive.slots[i].function = hook.function
+            drive.slots[i].context = hook.context
+            drive.slots[i].schedule = hook.schedule
+            drive.slots[i].due = &hook.due
+        fs_drive_free(drive_of(self))
+        self.state = &drive.loop
+        self.hooks = hooks
+        return 0
 
     @property
     def steps(self):
         """Steps done by this loop."""
-        return self.steps_done
+        return self.state.steps
 
     @property
     def global_step(self):
         """`initial_step` and the steps done since."""
-        return self.first_step + self.steps_done
+        return self.state.global_step
+
+    @property
+    def max_steps(self):
+        """Steps after which the loop ends, or None."""
+        return None if drive_of(self).max_steps == INT64_MAX else drive_of(self).max_steps
+
+    @property
+    def result(self):
+        """What the last step returned; of a step in C, the number that it left. None before the first step."""
+        if drive_of(self).step is not NULL and self.state.steps > 0:
+            return self.state.result
+        return self.last_result
 
     def request_stop(self):
-        """Ends the loop after the step that is under way."""
-        self.stop_requested = True
+        """Ends the loop after the step that is under way. Any thread may call it."""
+        fs_drive_request_stop(self.state)
 
     def should_stop(self):
         """Whether the loop was asked to stop, or has done its steps."""
-        return self.stop_requested or self.steps_done >= self.max_steps
+        return fs_drive_is_done(drive_of(self))
 
     def run(self):
         """Runs to the end: `max_steps` done, a stop requested, or StopIteration raised by the step function.
 
         Returns:
-          What the last step returned; None if there was none.
+          What the last step returned, as `result`; None if there was none.
 
         Raises:
+          RuntimeError: a function in C has failed, or the loop is running already.
           Whatever the step function or a hook raises, but for the step function's StopIteration.
         """
-        cdef object value = None
+        if self.running:
+            raise RuntimeError("The loop is running already. A step or a hook can't run the loop that it is run by.")
+        self.running = True
+        begun = []
+        try:
+            for hook in self.hooks:
+                begun.append(hook)
+                hook.begin(self)
+            fs_drive_reload(drive_of(self))
+            if drive_of(self).step is NULL:
+                self.run_python()
+            else:
+                self.run_native()
+            for hook in self.hooks:
+                hook.end(self)
+        except BaseException as error:
+            for hook in begun:
+                try:
+                    hook.on_error(self, error)
+                except Exception:
+                    logger.exception("on_error of the hook %r has failed", hook)
+            raise
+        finally:
+            self.running = False
+        return self.result
+
+    cdef int run_python(self) except -1:
+        cdef fs_drive* drive = drive_of(self)
         cdef object step = self.step_function
-        cdef int64_t run
-        for hook in self.table.entries:
-            hook.begin(self)
-        while not self.stop_requested and self.steps_done < self.max_steps:
+        cdef bint hooks_in_c = False
+        cdef fs_event event
+        cdef Py_ssize_t i
+        for i in range(len(self.hooks)):
+            hooks_in_c |= drive.slots[i].function is not NULL
+        while not fs_drive_is_done(drive):
             try:
-                value = step()
+                self.last_result = step()
             except StopIteration:
                 break
-            run = self.steps_done
-            self.steps_done = run + 1
-            if self.table.is_due(run, self.first_step + run + 1):
-                self.call_due(run, value)
+            if hooks_in_c:
+                drive.loop.result = PyFloat_AS_DOUBLE(self.last_result) if PyFloat_Check(self.last_result) else NAN
+            if drive.earliest.time != HUGE_VAL:
+                drive.asks_clock = is_replaced()
+            event = fs_drive_step_done(drive)
+            if event != FS_QUIET or hooks_in_c:
+                self.handle(event)
             # A loop in C otherwise never lets a signal handler run, nor, around a step in C, another thread.
             PyErr_CheckSignals()
-            if run % YIELD_STEPS == 0:
+            if drive.loop.steps % YIELD_STEPS == 1:
                 with nogil:
                     pass
-        for hook in self.table.entries:
-            hook.end(self)
-        return value
+        return 0
 
-    cdef int call_due(self, int64_t run, object value) except -1:
+    cdef int run_native(self) except -1:
+        cdef fs_drive* drive = drive_of(self)
+        cdef fs_event event = FS_QUIET
+        while event != FS_ENDED:
+            drive.asks_clock = is_replaced()
+            with nogil:
+                event = fs_drive_run(drive)
+            self.handle(event)
+            PyErr_CheckSignals()
+        return 0
+
+    cdef int handle(self, int event) except -1:
+        """Does what needs Python after a step."""
+        cdef fs_drive* drive = drive_of(self)
+        # A function in C may take the GIL and leave an exception, as functions of Python's own interface do.
+        if PyErr_Occurred() is not NULL:
+            return -1
+        if event == FS_HOOKS_DUE:
+            return self.call_due()
+        if event == FS_STEP_FAILED or event == FS_HOOK_FAILED:
+            what = "The step function" if event == FS_STEP_FAILED else "A hook"
+            said = drive.message.decode("utf-8", "replace") or f"it returned {drive.code}"
+            raise RuntimeError(f"{what} in C has failed at global step {drive.loop.global_step}: {said}")
+        return 0
+
+    cdef int call_due(self) except -1:
+        """Calls all that is due, in order, in C or in Python."""
+        cdef fs_drive* drive = drive_of(self)
+        cdef int64_t run = drive.loop.steps - 1
+        cdef int64_t step = drive.loop.global_step
+        cdef double now
+        cdef fs_slot* slot
         cdef Py_ssize_t i
-        for i in range(len(self.table.entries)):
-            if self.table.entry_is_due(i, run, self.first_step + run + 1):
-                self.table.entries[i].after_step(self, value)
-        self.table.reload()
+        if drive.changes[0] != drive.changes_seen:
+            fs_drive_reload(drive)
+        now = 0.0 if drive.earliest.time == HUGE_VAL else seconds()
+        for i in range(len(self.hooks)):
+            slot = &drive.slots[i]
+            if not fs_due_reached(slot.due, run, step, now):
+                continue
+            if slot.function is NULL:
+                (<LoopHook> self.hooks[i]).on_due(self, self.state)
+            else:
+                fs_slot_advance(slot, step, seconds() if slot.schedule.every_secs > 0.0 else 0.0)
+                self.handle(fs_drive_call(drive, slot))
+        fs_drive_reload(drive)
         return 0

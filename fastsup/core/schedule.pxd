@@ -1,15 +1,12 @@
 from cython cimport final
 from libc.stdint cimport int64_t, uint64_t
 
-cdef extern from "due.h":
+cdef extern from "fastsup/due.h":
     const int64_t FS_DUE_NEVER
     ctypedef struct fs_due:
         int64_t run
         int64_t global_step
         double time
-    void fs_due_clear(fs_due* due) nogil
-    bint fs_due_reached(const fs_due* due, int64_t run, int64_t global_step, double now) nogil
-    fs_due fs_due_earliest(const fs_due* entries, size_t n) nogil
 
 
 cdef uint64_t* changes() noexcept
@@ -17,6 +14,12 @@ cdef uint64_t* changes() noexcept
 
 cdef class Scheduled:
     cdef fs_due due
+
+    cpdef due_at_run(self, int64_t run)
+    cpdef due_at_step(self, int64_t global_step)
+    cpdef due_at_time(self, double time)
+    cpdef due_every_run(self)
+    cpdef never_due(self)
 
 
 @final

@@ -6,6 +6,11 @@ from libc.stdlib cimport free, malloc
 
 from fastsup.core.clock cimport reached, seconds
 
+cdef extern from "fastsup/due.h":
+    void fs_due_clear(fs_due* due) nogil
+    bint fs_due_reached(const fs_due* due, int64_t run, int64_t global_step, double now) nogil
+    fs_due fs_due_earliest(const fs_due* entries, size_t n) nogil
+
 # Moves whenever something that a schedule was computed from may have changed: a due position, a timer, a method
 # replaced on one hook. A loop compares it with the value it saw last; only when it moved are schedules read again.
 cdef uint64_t change_count = 0
@@ -36,29 +41,29 @@ cdef class Scheduled:
         """Time it is due at, in seconds since the epoch, or None."""
         return None if self.due.time == HUGE_VAL else self.due.time
 
-    def due_at_run(self, int64_t run):
+    cpdef due_at_run(self, int64_t run):
         """Makes it due in the run with this number, counted from 0, and in every later one until this is changed."""
         global change_count
         self.due.run = run
         change_count += 1
 
-    def due_at_step(self, int64_t global_step):
+    cpdef due_at_step(self, int64_t global_step):
         """Makes it due in the run that takes the global step to this value, and in every later one."""
         global change_count
         self.due.global_step = global_step
         change_count += 1
 
-    def due_at_time(self, double time):
+    cpdef due_at_time(self, double time):
         """Makes it due once the clock reads `time` (seconds since the epoch)."""
         global change_count
         self.due.time = time
         change_count += 1
 
-    def due_every_run(self):
+    cpdef due_every_run(self):
         """Makes it due in every run."""
         self.due_at_run(0)
 
-    def never_due(self):
+    cpdef never_due(self):
         """Takes every due position back."""
         global change_count
         fs_due_clear(&self.due)

@@ -1,18 +1,12 @@
 from libc.stdint cimport int64_t, uint64_t
 
-cdef extern from "timer.h":
+cdef extern from "fastsup/timer.h":
     ctypedef struct fs_timer:
         int64_t every_steps
         double every_secs
         int64_t last_step
         double last_time
         bint triggered
-    ctypedef enum fs_timer_answer:
-        FS_TIMER_NO
-        FS_TIMER_YES
-        FS_TIMER_ASK_CLOCK
-    fs_timer_answer fs_timer_ask_step(const fs_timer* timer, int64_t step) nogil
-    bint fs_timer_time_due(const fs_timer* timer, double now) nogil
 
 
 cdef class Timer:

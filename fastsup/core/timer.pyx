@@ -7,6 +7,14 @@ from fastsup.core.clock cimport seconds
 from fastsup.core.schedule cimport changes
 
 
+cdef extern from "fastsup/timer.h":
+    ctypedef enum fs_timer_answer:
+        FS_TIMER_NO
+        FS_TIMER_YES
+        FS_TIMER_ASK_CLOCK
+    fs_timer_answer fs_timer_ask_step(const fs_timer* timer, int64_t step) nogil
+    bint fs_timer_time_due(const fs_timer* timer, double now) nogil
+
 cdef extern from "Python.h":
     int PyObject_GenericSetAttr(object instance, object name, object value) except -1
 

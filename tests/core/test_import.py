@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -42,3 +43,28 @@ def test_sources_that_are_not_compiled_say_so(tmp_path: Path) -> None:
     )
     assert f"fastsup isn't compiled in {tmp_path}, where Python found it." in result.stderr
     assert f"pip install -e {tmp_path}" in result.stderr
+
+
+def test_a_second_interpreter_is_refused(tmp_path: Path) -> None:
+    script = """
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+import fastsup.core
+program = "import fastsup.core"
+other = interpreters.create()
+try:
+    error = getattr(interpreters, "exec", interpreters.run_string)(other, program)
+    print(getattr(error, "formatted", error))
+except Exception as error:
+    print(error)
+interpreters.destroy(other)
+print("still counts:", fastsup.core.StepLoop(int, max_steps=3).run())
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert re.search("only be loaded into one interpreter|does not support loading in subinterpreters", result.stdout)
+    assert "still counts: 0" in result.stdout

@@ -194,3 +194,117 @@ def test_positions_can_be_read() -> None:
     assert (hook.next_run, hook.next_step, hook.next_time) == (3, -5, 1.5)
     hook.never_due()
     assert (hook.next_run, hook.next_step, hook.next_time) == (None, None, None)
+
+
+def test_result_and_limits_can_be_read() -> None:
+    loop = StepLoop(counter(), max_steps=4, initial_step=10)
+    assert (loop.result, loop.max_steps) == (None, 4)
+    loop.run()
+    assert loop.result == 3
+    assert StepLoop(int).max_steps is None
+
+
+def test_hooks_are_told_of_an_error() -> None:
+    told: list[Any] = []
+
+    class Told(Hook):
+        def on_error(self, loop: StepLoop, error: BaseException) -> None:
+            told.append((loop.global_step, str(error)))
+
+    class Fails(Told):
+        def begin(self, loop: StepLoop) -> None:
+            self.due_at_step(3)
+
+        def after_step(self, loop: StepLoop, value: Any) -> None:
+            raise RuntimeError("three")
+
+    with pytest.raises(RuntimeError, match="three"):
+        StepLoop(int, [Told(), Fails(), Told()]).run()
+    assert told == [(3, "three")] * 3
+
+
+def test_hooks_that_have_not_begun_are_told_nothing() -> None:
+    told: list[str] = []
+
+    class Told(Hook):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def begin(self, loop: StepLoop) -> None:
+            if self.name == "second":
+                raise RuntimeError
+
+        def on_error(self, loop: StepLoop, error: BaseException) -> None:
+            told.append(self.name)
+
+    with pytest.raises(RuntimeError):
+        StepLoop(int, [Told("first"), Told("second"), Told("third")]).run()
+    assert told == ["first", "second"]
+
+
+def test_an_error_of_on_error_hides_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    class Fails(Hook):
+        def on_error(self, loop: StepLoop, error: BaseException) -> None:
+            raise ValueError("another")
+
+    def step() -> None:
+        raise RuntimeError("first")
+
+    later = Every(1)
+    later.on_error = lambda loop, error: later.calls.append("told")  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="first"):
+        StepLoop(step, [Fails(), later]).run()
+    assert later.calls == ["begin", "told"]
+    (record,) = caplog.records
+    assert "on_error of the hook" in record.getMessage()
+    assert record.exc_info is not None
+    assert str(record.exc_info[1]) == "another"
+
+
+def test_a_loop_does_not_run_itself() -> None:
+    loop = StepLoop(lambda: loop.run())
+    with pytest.raises(RuntimeError, match="running already"):
+        loop.run()
+    loop = StepLoop(lambda: loop.__init__(int))  # type: ignore[misc]
+    with pytest.raises(RuntimeError, match="can't be made anew"):
+        loop.run()
+
+
+def test_a_loop_can_run_after_an_error() -> None:
+    results: Any = iter([1, None, 2])
+
+    def step() -> int:
+        result = next(results)
+        if result is None:
+            raise RuntimeError
+        return int(result)
+
+    loop = StepLoop(step)
+    with pytest.raises(RuntimeError):
+        loop.run()
+    assert loop.run() == 2
+    assert loop.steps == 2
+
+
+def test_subclasses_have_arguments_of_their_own() -> None:
+    class Counting(StepLoop):
+        def __init__(self, last: int) -> None:
+            super().__init__(counter(), max_steps=last + 1)
+
+    assert Counting(5).run() == 5
+
+
+def test_a_loop_that_was_not_initialised_does_nothing() -> None:
+    assert StepLoop.__new__(StepLoop).steps == 0
+    with pytest.raises(TypeError):
+        StepLoop.__new__(StepLoop).run()
+
+
+def test_a_thousand_idle_hooks_are_not_called() -> None:
+    class Idle(Hook):
+        def after_step(self, loop: StepLoop, value: Any) -> None:
+            raise AssertionError
+
+    two = Every(2)
+    StepLoop(int, [*(Idle() for _ in range(1024)), two], max_steps=4).run()
+    assert two.calls == ["begin", (2, 0), (4, 0), "end"]

@@ -20,6 +20,9 @@ typedef struct {
 void fs_due_clear(fs_due *due);
 int fs_due_reached(const fs_due *due, int64_t run, int64_t global_step, double now);
 
+/* The earlier of two positions, axis by axis. */
+fs_due fs_due_earlier(fs_due one, fs_due other);
+
 /* The earliest position of n entries, axis by axis. */
 fs_due fs_due_earliest(const fs_due *entries, size_t n);
 

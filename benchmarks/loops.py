@@ -1,0 +1,100 @@
+"""Loops around a step function, without TensorFlow: ours, and the least that a loop in C can be."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sysconfig
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import fastsup
+from benchmarks.programs import NEVER
+from fastsup.core import Hook, NativeHook, StepLoop
+from fastsup.core.hook import HOOK_SIGNATURE, STEP_SIGNATURE
+
+# A capsule keeps a pointer to its name.
+STEP_NAME, HOOK_NAME, COUNT_NAME = STEP_SIGNATURE.encode(), HOOK_SIGNATURE.encode(), b"count"
+
+
+@cache
+def library() -> Any:
+    """bare.c, compiled."""
+    includes = [f"-I{fastsup.get_include()}", f"-I{sysconfig.get_path('include')}"]
+    with tempfile.TemporaryDirectory(prefix="fastsup-benchmark-") as folder:
+        output = f"{folder}/bare.so"
+        source = str(Path(__file__).with_name("bare.c"))
+        subprocess.run(["cc", "-std=c11", "-O3", "-shared", "-fPIC", *includes, "-o", output, source], check=True)
+        # Called with the GIL, as one of its functions needs it.
+        loaded = ctypes.PyDLL(output)
+    loaded.bare_c.argtypes = [ctypes.c_void_p, ctypes.c_int64]
+    loaded.bare_python.argtypes = [ctypes.py_object, ctypes.c_int64]
+    return loaded
+
+
+def address(name: str) -> int:
+    """Of a function of the library."""
+    return ctypes.cast(getattr(library(), name), ctypes.c_void_p).value or 0
+
+
+def capsule(pointer: int, name: bytes) -> Any:
+    """A capsule around a pointer. The name must live as long."""
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    return new(pointer, name, None)
+
+
+class Idle(Hook):
+    def begin(self, loop: Any) -> None:
+        self.due_at_step(NEVER)
+
+
+class BareStep:
+    """A step in C in a loop in C."""
+
+    def steps(self, n: int) -> None:
+        library().bare_c(address("bench_step"), n)
+
+    def close(self) -> None:
+        pass
+
+
+class BarePythonStep(BareStep):
+    """A callable of Python's in a loop in C."""
+
+    def steps(self, n: int) -> None:
+        library().bare_python(int, n)
+
+
+class CStep(BareStep):
+    """The same step in C in a StepLoop.
+
+    Args:
+      due_hooks: how many hooks in C are due after every step.
+      idle_hooks: how many hooks in C never are.
+      python_hooks: how many hooks in Python never are.
+    """
+
+    def __init__(self, due_hooks: int = 0, idle_hooks: int = 0, python_hooks: int = 0) -> None:
+        self._count = ctypes.c_int64()
+        context = capsule(ctypes.addressof(self._count), COUNT_NAME)
+        hook = capsule(address("bench_hook"), HOOK_NAME)
+        self._step: Any = capsule(address("bench_step"), STEP_NAME)
+        self._hooks: list[Any] = [NativeHook(hook, context=context) for _ in range(due_hooks)]
+        self._hooks += [NativeHook(hook, every_steps=NEVER, context=context) for _ in range(idle_hooks)]
+        self._hooks += [Idle() for _ in range(python_hooks)]
+
+    def steps(self, n: int) -> None:
+        StepLoop(self._step, self._hooks, max_steps=n).run()
+
+
+class PythonStep(BareStep):
+    """The same callable of Python's in a StepLoop with hooks that are never due."""
+
+    def __init__(self, count: int) -> None:
+        self._hooks = [Idle() for _ in range(count)]
+
+    def steps(self, n: int) -> None:
+        StepLoop(int, self._hooks, max_steps=n).run()

@@ -1,0 +1,94 @@
+"""What fastsup.h offers to C, and the capsule that it comes in."""
+
+from cpython.pycapsule cimport PyCapsule_New, PyCapsule_SetContext
+from libc.stdint cimport int64_t
+
+from fastsup.core.hook cimport FunctionHook, LoopHook, fs_hook_fn, fs_loop, fs_schedule, fs_step_fn
+from fastsup.core.loop cimport Loop
+
+from fastsup import __version__
+from fastsup.core import NativeHook, StepLoop
+
+cdef extern from "fastsup.h":
+    const char* FASTSUP_STEP_SIGNATURE
+    const char* FASTSUP_HOOK_SIGNATURE
+    const char* FASTSUP_CAPSULE_NAME
+    int FASTSUP_ABI_VERSION
+    int FASTSUP_ABI_REVISION
+    ctypedef struct fs_api:
+        int abi_version
+        int abi_revision
+        const char* package_version
+        double (*clock)() noexcept nogil
+        void (*request_stop)(const fs_loop* loop) noexcept nogil
+        int (*fail)(const fs_loop* loop, const char* message) noexcept nogil
+        object (*hook_new)(fs_hook_fn, void*, const fs_schedule*, PyObject*)
+        object (*loop_new)(fs_step_fn, void*, PyObject*, int64_t, int64_t, PyObject*)
+        int (*loop_run)(object) except -1
+        const fs_loop* (*loop_state)(object) except NULL
+
+cdef extern from "clock.h":
+    double fs_clock_seconds() noexcept nogil
+
+cdef extern from "drive.h":
+    void fs_drive_request_stop(const fs_loop* loop) noexcept nogil
+    int fs_drive_fail(const fs_loop* loop, const char* message) noexcept nogil
+
+
+cdef object capsule_of(void* function, const char* signature, void* context, str what):
+    if function is NULL:
+        raise TypeError(f"{what} in C must be a function {signature.decode()!r}, got NULL")
+    capsule = PyCapsule_New(function, signature, NULL)
+    PyCapsule_SetContext(capsule, context)
+    return capsule
+
+
+cdef object hook_new(fs_hook_fn function, void* context, const fs_schedule* schedule, PyObject* owner):
+    """A hook in C. A schedule of NULL: after every step."""
+    capsule = capsule_of(<void*> function, FASTSUP_HOOK_SIGNATURE, context, "a hook")
+    steps, secs = (None, None) if schedule is NULL else (schedule.every_steps or None, schedule.every_secs or None)
+    cdef FunctionHook hook = NativeHook(capsule, every_steps=steps, every_secs=secs)
+    hook.owner = None if owner is NULL else <object> owner
+    return hook
+
+
+cdef object loop_new(
+    fs_step_fn step, void* context, PyObject* hooks, int64_t max_steps, int64_t initial_step, PyObject* owner
+):
+    """A loop around a step function in C. Hooks of NULL: none; negative max_steps: without limit."""
+    capsule = capsule_of(<void*> step, FASTSUP_STEP_SIGNATURE, context, "a step function")
+    given = () if hooks is NULL else <object> hooks
+    cdef Loop loop = StepLoop(capsule, given, None if max_steps < 0 else max_steps, initial_step)
+    loop.owner = None if owner is NULL else <object> owner
+    return loop
+
+
+cdef Loop checked(object loop):
+    if not isinstance(loop, Loop):
+        raise TypeError(f"loop must be a fastsup.core.StepLoop, got {loop!r}")
+    return loop
+
+
+cdef int loop_run(object loop) except -1:
+    checked(loop).run()
+    return 0
+
+
+cdef const fs_loop* loop_state(object loop) except NULL:
+    return checked(loop).state
+
+
+cdef bytes version = __version__.encode()
+cdef fs_api api
+api.abi_version = FASTSUP_ABI_VERSION
+api.abi_revision = FASTSUP_ABI_REVISION
+api.package_version = version
+api.clock = fs_clock_seconds
+api.request_stop = fs_drive_request_stop
+api.fail = fs_drive_fail
+api.hook_new = hook_new
+api.loop_new = loop_new
+api.loop_run = loop_run
+api.loop_state = loop_state
+
+C_API = PyCapsule_New(&api, FASTSUP_CAPSULE_NAME, NULL)

@@ -1,0 +1,28 @@
+"""Hooks for `StepLoop`, around any step function: of TensorFlow, JAX, PyTorch, NumPy or your own.
+
+None of them needs TensorFlow. They are called in the order in which they are given: put a `NanGuardHook` before a
+`CheckpointHook`, and no checkpoint has NaN in it.
+"""
+
+from fastsup.core import Hook, NativeHook, StepLoop
+from fastsup.loop.checkpoint import CheckpointHook
+from fastsup.loop.nan_guard import NanGuardHook, NanResultError
+from fastsup.loop.periodic import PeriodicHook
+from fastsup.loop.progress import ProgressHook
+from fastsup.loop.stop import StopAtStepHook, StopWhenHook, TimeLimitHook
+from fastsup.loop.summary import SummaryHook
+
+__all__ = [
+    "CheckpointHook",
+    "Hook",
+    "NanGuardHook",
+    "NanResultError",
+    "NativeHook",
+    "PeriodicHook",
+    "ProgressHook",
+    "StepLoop",
+    "StopAtStepHook",
+    "StopWhenHook",
+    "SummaryHook",
+    "TimeLimitHook",
+]

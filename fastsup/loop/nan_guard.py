@@ -1,0 +1,53 @@
+"""The end of a run that has diverged."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+from fastsup.loop.numbers import Values, check_values, named_numbers
+from fastsup.loop.periodic import PeriodicHook
+
+_logger = logging.getLogger("fastsup")
+
+
+class NanResultError(RuntimeError):
+    """A step's result was NaN."""
+
+
+class NanGuardHook(PeriodicHook):
+    """Ends the loop when a step's result is NaN.
+
+    Reading a result that is still being computed on a device waits for it: `every_steps` says how often.
+
+    Args:
+      fail_on_nan: whether the end is a `NanResultError`; else the loop stops as if asked to, and that is logged.
+      every_steps: steps between two looks.
+      values: a function that takes the result and returns what to look at, a number or a mapping of names to
+        numbers. None: the result is such.
+
+    Raises:
+      ValueError: `every_steps` isn't positive.
+      TypeError: `every_steps` isn't a number, or `values` can't be called.
+    """
+
+    def __init__(self, fail_on_nan: bool = True, every_steps: int = 1, values: Values | None = None) -> None:
+        super().__init__(every_steps)
+        self._fail_on_nan = fail_on_nan
+        self._values = check_values(values)
+
+    def act(self, loop: Any) -> None:
+        result = loop.result
+        # Most often a plain float, and most often not NaN.
+        if type(result) is float and result == result:
+            return
+        numbers = named_numbers(self._values(result))
+        bad = [name for name, number in numbers.items() if math.isnan(number)]
+        if not bad:
+            return
+        message = f"NaN in the result of step {loop.global_step}: {', '.join(bad)}"
+        if self._fail_on_nan:
+            raise NanResultError(message)
+        _logger.warning(message)
+        loop.request_stop()

@@ -1,0 +1,46 @@
+"""The numbers in what a step returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Values = Callable[[Any], Any]
+
+
+def named_numbers(result: Any, default_name: str = "loss") -> dict[str, float]:
+    """The numbers in a result, by name.
+
+    Args:
+      result: a number, or a mapping of names to numbers. A number is whatever `float` takes: a Python or NumPy number,
+        a tensor or array of one element.
+      default_name: the name of a number that has none.
+
+    Raises:
+      TypeError: it is something else.
+    """
+    items = result.items() if isinstance(result, Mapping) else [(default_name, result)]
+    return {str(name): _number(name, value) for name, value in items}
+
+
+def _number(name: Any, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            "The step must return a number or a mapping of names to numbers, or values= must say what to take of "
+            f"it. {name}: {value!r}"
+        ) from error
+
+
+def check_values(values: Values | None) -> Values:
+    """The function that takes numbers out of a result; as given, or the result itself.
+
+    Raises:
+      TypeError: it can't be called.
+    """
+    if values is None:
+        return lambda result: result
+    if not callable(values):
+        raise TypeError(f"values must be a function of the step's result, or None, got {values!r}")
+    return values

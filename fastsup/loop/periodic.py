@@ -1,0 +1,55 @@
+"""A hook that acts at intervals."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fastsup.core import Hook
+from fastsup.core.clock import now
+from fastsup.core.timer import check_interval
+
+
+class PeriodicHook(Hook):
+    """Calls `act` at intervals, counted from the loop's begin and then from the call before.
+
+    Args:
+      every_steps: steps between two calls, or None.
+      every_secs: seconds between two calls, or None. With both, the first that comes counts.
+
+    Raises:
+      ValueError: an interval isn't positive, or neither is given.
+      TypeError: an interval isn't a number.
+    """
+
+    def __init__(self, every_steps: int | None = None, every_secs: float | None = None) -> None:
+        if every_steps is None and every_secs is None:
+            raise ValueError("Either every_secs or every_steps should be provided.")
+        if every_steps is not None:
+            check_interval("every_steps", every_steps)
+        if every_secs is not None:
+            check_interval("every_secs", every_secs)
+        self.every_steps = every_steps
+        self.every_secs = every_secs
+
+    def act(self, loop: Any) -> None:
+        """What is done at intervals.
+
+        Args:
+          loop: the `StepLoop`; `loop.global_step`, `loop.result` and `loop.request_stop()` are what it is for.
+        """
+
+    def begin(self, loop: Any) -> None:
+        self._wait(loop)
+
+    def after_step(self, loop: Any, value: Any) -> None:
+        self.act(loop)
+        self._wait(loop)
+
+    def _wait(self, loop: Any) -> None:
+        if self.every_steps == 1:
+            self.due_every_run()
+        elif self.every_steps is not None and self.every_steps < math.inf:
+            self.due_at_step(loop.global_step + math.ceil(self.every_steps))
+        if self.every_secs is not None:
+            self.due_at_time(now() + self.every_secs)

@@ -1,0 +1,73 @@
+"""Summaries, by whatever writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fastsup.loop.numbers import Values, check_values, named_numbers
+from fastsup.loop.periodic import PeriodicHook
+
+Write = Callable[[str, float, int], Any]
+
+
+class SummaryHook(PeriodicHook):
+    """Writes the numbers of a step's result at intervals.
+
+    Args:
+      writer: a writer of `tf.summary.create_file_writer`; one with `add_scalar(name, value, step)`, as PyTorch's; or
+        a function of name, value and step.
+      every_steps: steps between two summaries, or None.
+      every_secs: seconds between two summaries, or None. With both, the first that comes counts; with neither, every
+        100 steps.
+      values: a function that takes the result and returns a number, which is called "loss", or a mapping of names to
+        numbers. None: the result is such.
+
+    Raises:
+      TypeError: `writer` is none of these, `values` can't be called, or an interval isn't a number.
+      ValueError: an interval isn't positive.
+    """
+
+    def __init__(
+        self,
+        writer: Any,
+        every_steps: int | None = None,
+        every_secs: float | None = None,
+        values: Values | None = None,
+    ) -> None:
+        super().__init__(100 if every_steps is None and every_secs is None else every_steps, every_secs)
+        self._write = _writing(writer)
+        self._flush = getattr(writer, "flush", None)
+        self._values = check_values(values)
+
+    def act(self, loop: Any) -> None:
+        for name, number in named_numbers(self._values(loop.result)).items():
+            self._write(name, number, loop.global_step)
+
+    def end(self, loop: Any) -> None:
+        if self._flush is not None:
+            self._flush()
+
+    def on_error(self, loop: Any, error: BaseException) -> None:
+        # What was written until then says most about the error.
+        self.end(loop)
+
+
+def _writing(writer: Any) -> Write:
+    """The function that writes one number."""
+    if callable(getattr(writer, "add_scalar", None)):
+        return lambda name, value, step: writer.add_scalar(name, value, step)
+    if callable(getattr(writer, "as_default", None)):
+        from tensorflow import summary
+
+        def write(name: str, value: float, step: int) -> None:
+            with writer.as_default():
+                summary.scalar(name, value, step)
+
+        return write
+    if not callable(writer):
+        raise TypeError(
+            "writer must be a writer of tf.summary, have a method add_scalar(name, value, step), or be a function of "
+            f"these, got {writer!r}"
+        )
+    return lambda name, value, step: writer(name, value, step)

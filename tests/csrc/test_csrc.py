@@ -1,0 +1,28 @@
+"""What is in csrc/, compiled by itself with every warning an error, and run under ASan and UBSan."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FLAGS = ["-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
+
+
+@pytest.mark.parametrize("program", sorted(path.stem for path in Path(__file__).parent.glob("check_*.c")))
+def test_under_sanitizers(program: str, tmp_path: Path) -> None:
+    sources = [str(Path(__file__).with_name(f"{program}.c")), *map(str, sorted((ROOT / "csrc").glob("*.c")))]
+    includes = [f"-I{ROOT / 'csrc'}", f"-I{ROOT / 'fastsup' / 'include'}"]
+    command = ["gcc", *FLAGS, *SANITIZERS, *includes, "-o", str(tmp_path / program), *sources, "-lm"]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert built.returncode == 0, built.stderr
+    # The compiled program brings its own sanitizer; one that is preloaded for Python would be in its way.
+    environment = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "ASAN_OPTIONS")}
+    ran = subprocess.run(
+        [str(tmp_path / program)], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")

@@ -1,0 +1,106 @@
+"""Hooks, steps and loops in Cython, by way of the .pxd files. Each program runs in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Run = Callable[[str], str]
+
+
+def test_a_cdef_hook_is_called_without_a_python_call(in_fresh_process: Run) -> None:
+    in_fresh_process("""
+import sys
+from embed_cython import Counter
+from fastsup.core import StepLoop
+calls = []
+sys.setprofile(lambda frame, event, what: calls.append((event, what)))
+counter = Counter(3)
+loop = StepLoop(int, [counter], max_steps=20)
+calls.clear()
+loop.run()
+sys.setprofile(None)
+assert (counter.calls, counter.last_step) == (6, 18)
+names = {getattr(what, "__name__", what) for event, what in calls}
+assert "after_step" not in names and "on_due" not in names and "due_at_step" not in names, names
+assert "tensorflow" not in sys.modules
+""")
+
+
+def test_a_cdef_hook_around_a_step_in_c(in_fresh_process: Run) -> None:
+    in_fresh_process("""
+from embed_cython import Counter, Quiet, __pyx_capi__
+from fastsup.core import StepLoop
+counter, quiet = Counter(4), Quiet()
+loop = StepLoop(__pyx_capi__["halve"], [counter, quiet, __pyx_capi__["stop_at_10"]], max_steps=100)
+assert loop.run() == 0.1
+assert (counter.calls, counter.last_step, quiet.calls, loop.steps) == (2, 8, 10, 10)
+""")
+
+
+def test_an_exception_in_a_cdef_hook_surfaces(in_fresh_process: Run) -> None:
+    in_fresh_process("""
+from embed_cython import Fails, __pyx_capi__
+from fastsup.core import StepLoop
+for step in (int, __pyx_capi__["halve"]):
+    loop = StepLoop(step, [Fails(3)], max_steps=100)
+    try:
+        loop.run()
+    except ArithmeticError as error:
+        assert str(error) == "at step 3" and loop.steps == 3
+    else:
+        raise AssertionError
+""")
+
+
+def test_a_subclass_in_python_of_a_cdef_hook(in_fresh_process: Run) -> None:
+    in_fresh_process("""
+from embed_cython import Counter
+from fastsup.core import StepLoop
+class Noted(Counter):
+    def begin(self, loop):
+        self.note = "begun"
+        super().begin(loop)
+noted = Noted(2)
+StepLoop(int, [noted], max_steps=5).run()
+assert (noted.note, noted.calls) == ("begun", 2)
+""")
+
+
+def test_a_loop_keeps_the_owner_of_its_context(in_fresh_process: Run) -> None:
+    in_fresh_process("""
+import gc
+from embed_cython import Sum
+from fastsup.core import StepLoop
+loop = Sum().loop([], 101)
+gc.collect()
+assert isinstance(loop, StepLoop)
+assert loop.run() == 5050.0
+""")
+
+
+def test_hooks_made_by_the_c_interface(in_fresh_process: Run) -> None:
+    in_fresh_process("""
+from embed_cython import every_three_steps
+from fastsup.core import NativeHook, StepLoop
+hook = every_three_steps()
+assert isinstance(hook, NativeHook)
+loop = StepLoop(int, [hook], max_steps=100)
+loop.run()
+assert loop.steps == 12  # the first multiple of three beyond 10
+""")
+
+
+def test_the_clock_the_timer_and_the_schedule(in_fresh_process: Run) -> None:
+    in_fresh_process("""
+import time
+import embed_cython
+from fastsup.core import Hook, SecondOrStepTimer
+assert abs(embed_cython.now() - time.time()) < 1
+timer = SecondOrStepTimer(every_steps=5)
+timer.update_last_triggered_step(20)
+assert embed_cython.timer_says(timer) == 25
+hook = Hook()
+assert embed_cython.is_idle(hook)
+hook.due_at_step(3)
+assert not embed_cython.is_idle(hook)
+""")

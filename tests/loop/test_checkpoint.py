@@ -1,0 +1,91 @@
+"""Checkpoints by a function, and by TensorFlow's manager around a tf.function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastsup.loop import CheckpointHook, StepLoop
+
+Stepping = Callable[..., Callable[[], Any]]
+
+
+def test_saves_at_intervals_and_at_the_end() -> None:
+    saved: list[int] = []
+    StepLoop(int, [CheckpointHook(saved.append, every_steps=4)], max_steps=10, initial_step=20).run()
+    assert saved == [24, 28, 30]
+
+
+def test_saves_by_time(stepping: Stepping) -> None:
+    saved: list[int] = []
+    StepLoop(stepping(secs=2.0), [CheckpointHook(saved.append, every_secs=5)], max_steps=7).run()
+    assert saved == [3, 6, 7]
+
+
+def test_saves_no_step_twice() -> None:
+    saved: list[int] = []
+    hook = CheckpointHook(saved.append, every_steps=5)
+    StepLoop(int, [hook], max_steps=10).run()
+    assert saved == [5, 10]
+    assert hook.last_saved_step == 10
+
+
+def test_the_last_save_can_be_left_out() -> None:
+    saved: list[int] = []
+    StepLoop(int, [CheckpointHook(saved.append, every_steps=4, save_at_end=False)], max_steps=10).run()
+    assert saved == [4, 8]
+
+
+def test_saves_nothing_after_an_error() -> None:
+    saved: list[int] = []
+
+    def step() -> None:
+        if saved:
+            raise ArithmeticError
+
+    with pytest.raises(ArithmeticError):
+        StepLoop(step, [CheckpointHook(saved.append, every_steps=2)]).run()
+    assert saved == [2]
+
+
+def test_an_error_of_the_save_ends_the_loop() -> None:
+    def save(step: int) -> None:
+        raise OSError(f"no room at {step}")
+
+    with pytest.raises(OSError, match="no room at 3"):
+        StepLoop(int, [CheckpointHook(save, every_steps=3)]).run()
+
+
+def test_tensorflows_manager_around_a_tf_function(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    weights = tf.Variable([5.0, -3.0])
+
+    @tf.function  # type: ignore[untyped-decorator, unused-ignore]
+    def step() -> Any:
+        weights.assign(weights * 0.5)
+        return tf.reduce_sum(weights * weights)
+
+    checkpoint = tf.train.Checkpoint(weights=weights)
+    manager = tf.train.CheckpointManager(checkpoint, str(tmp_path), max_to_keep=2)
+    StepLoop(step, [CheckpointHook(manager, every_steps=3)], max_steps=8).run()
+    assert [Path(path).name for path in manager.checkpoints] == ["ckpt-6", "ckpt-8"]
+    restored = tf.Variable([0.0, 0.0])
+    tf.train.Checkpoint(weights=restored).restore(manager.latest_checkpoint).assert_consumed()
+    assert restored.numpy().tolist() == [5 / 256, -3 / 256]
+
+
+def test_a_manager_saves_whatever_its_own_interval() -> None:
+    calls: list[Any] = []
+
+    class Manager:
+        checkpoint_interval = 1000
+
+        def save(self, checkpoint_number: int, check_interval: bool = True) -> None:
+            calls.append((checkpoint_number, check_interval))
+
+    StepLoop(int, [CheckpointHook(Manager(), every_steps=2)], max_steps=4).run()
+    assert calls == [(2, False), (4, False)]
