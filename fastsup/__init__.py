@@ -11,16 +11,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Session", "core", "train"]
+__all__ = ["Session", "core", "estimator", "experiment", "train"]
 
 if TYPE_CHECKING:
     from fastsup import core as core
+    from fastsup import estimator as estimator
+    from fastsup import experiment as experiment
     from fastsup import train as train
     from fastsup.runtime.session import Session as Session
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("core", "train"):
+    if name in ("core", "estimator", "experiment", "train"):
         return importlib.import_module(f"fastsup.{name}")
     if name == "Session":
         from fastsup.runtime.session import Session
