@@ -1,8 +1,8 @@
 """TensorFlow's training-session layer at the speed of the TensorFlow runtime.
 
 `fastsup.train` has the session-layer names of `tf.compat.v1.train`, `fastsup.Session` is a `tf.compat.v1.Session`,
-and `fastsup.core` is the compiled step loop by itself. TensorFlow is imported when a name that needs it is first
-used, not by `import fastsup`.
+`fastsup.estimator` has the names of `tf.estimator`, and `fastsup.core` is the compiled step loop by itself. TensorFlow
+is imported when a name that needs it is first used, not by `import fastsup`.
 """
 
 from __future__ import annotations
