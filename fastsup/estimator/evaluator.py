@@ -74,9 +74,13 @@ class Evaluator:
             self._estimator.latest_checkpoint,
             lambda path: self._evaluate_and_export(path, throttle_steps),
         )
+        if isinstance(outcome, Exception):
+            raise outcome
         return outcome
 
-    def _evaluate_and_export(self, path: Any, throttle_steps: int | None) -> tuple[EvalResult, list[Any]]:
+    def _evaluate_and_export(
+        self, path: Any, throttle_steps: int | None
+    ) -> tuple[EvalResult, list[Any]] | Exception:
         if not path:
             self._log_skipped(_NOT_TRAINED, _SAVE_MORE)
             return EvalResult(status=EvalStatus.MISSING_CHECKPOINT), []
@@ -92,7 +96,10 @@ class Evaluator:
             checkpoint_path=path,
             hooks=self._eval_spec.hooks,
         )
-        result = EvalResult(status=EvalStatus.EVALUATED, metrics=metrics, checkpoint_path=path)
+        try:
+            result = EvalResult(status=EvalStatus.EVALUATED, metrics=metrics, checkpoint_path=path)
+        except (TypeError, ValueError) as error:
+            return error  # Raised by the caller: another checkpoint wouldn't help.
         is_final = bool(
             self._max_training_steps and result.metrics[ops.GraphKeys.GLOBAL_STEP] >= self._max_training_steps
         )

@@ -64,7 +64,7 @@ class TrainingExecutor:
         if continuous_eval_listener and not isinstance(continuous_eval_listener, ContinuousEvalListener):
             raise TypeError("`continuous_eval_listener` must have type `_ContinuousEvalListener`.")
         self._continuous_eval_listener = continuous_eval_listener or ContinuousEvalListener()
-        # When an evaluator began to find nothing to evaluate, in seconds of time.time; None while it finds something.
+        # When an evaluator has last found a new checkpoint, or began to look for one, in seconds of time.time.
         self._idle_since: float | None = None
 
     @property
@@ -244,9 +244,8 @@ class TrainingExecutor:
             logging.info("Exiting evaluation, as requested by _ContinuousEvalListener.after_eval.")
             return result, True
         now = time.time()
-        waits_for_checkpoint = result.status in (EvalStatus.MISSING_CHECKPOINT, EvalStatus.NO_NEW_CHECKPOINT)
-        if not waits_for_checkpoint:
-            self._idle_since = None
+        if result.status not in (EvalStatus.MISSING_CHECKPOINT, EvalStatus.NO_NEW_CHECKPOINT):
+            self._idle_since = now
         elif self._is_idle_too_long(start, now):
             return result, True
         wait_secs = throttle_secs - (now - start)
