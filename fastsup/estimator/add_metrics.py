@@ -20,8 +20,8 @@ def add_metrics(estimator: Any, metric_fn: Callable[..., dict[str, Any]]) -> Est
 
     Args:
       estimator: the other `Estimator`.
-      metric_fn: function of any of `features`, `labels`, `predictions` and `config` that returns a dictionary from names
-        to metric objects or (value, update) pairs. A name that there is already stands for the new metric.
+      metric_fn: function of any of `features`, `labels`, `predictions` and `config` that returns a dictionary from
+        names to metric objects or (value, update) pairs. A name that there is already stands for the new metric.
 
     Raises:
       ValueError: `metric_fn` has other arguments.

@@ -34,11 +34,11 @@ def check_hooks(hooks: Any) -> list[Any]:
     Raises:
       TypeError: one of them isn't a `SessionRunHook`.
     """
-    hooks = list(hooks or [])
-    for hook in hooks:
+    checked = list(hooks or [])
+    for hook in checked:
         if not isinstance(hook, session_run_hook.SessionRunHook):
             raise TypeError(f"Hooks must be a SessionRunHook, given: {hook}")
-    return hooks
+    return checked
 
 
 def check_listeners(saving_listeners: Any) -> list[Any]:

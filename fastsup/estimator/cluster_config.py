@@ -153,7 +153,8 @@ def _task(tf_config: dict[str, Any]) -> dict[str, Any]:
         )
     if "type" in task and task["type"] is not None and not isinstance(task["type"], str):
         raise ClusterConfigTypeError(
-            f'TF_CONFIG["task"]["type"] must be a string, one of the roles; got {task["type"]!r}. {_described(tf_config)}'
+            f'TF_CONFIG["task"]["type"] must be a string, one of the roles; got {task["type"]!r}. '
+            f"{_described(tf_config)}"
         )
     return task
 

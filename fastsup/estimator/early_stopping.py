@@ -151,7 +151,7 @@ def _events(eval_dir: str) -> Iterator[Any]:
     for path in file_io.get_matching_files(os.path.join(eval_dir, "events.out.tfevents.*")):
         try:
             yield from summary_iterator.summary_iterator(path)
-        except errors.DataLossError as error:
+        except errors.DataLossError as error:  # noqa: PERF203
             logging.warning(
                 "Skipping rest of the file due to encountering data corruption error; file path: %s; original error "
                 "raised by `tf.train.summary_iterator`: %s",
@@ -199,7 +199,8 @@ def _threshold_hook(
         for step, value in _values_of(metric_name, directory, min_steps):
             if crossed(value, threshold):
                 logging.info(
-                    'At step %s, metric "%s" has value %s which is %s the configured threshold (%s) for early stopping.',
+                    'At step %s, metric "%s" has value %s which is %s the configured threshold (%s) for early '
+                    "stopping.",
                     step, metric_name, value, "greater than" if higher_is_better else "less than", threshold,
                 )  # fmt: skip
                 return True

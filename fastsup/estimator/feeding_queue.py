@@ -94,7 +94,7 @@ class FeedingQueueRunner(queue_runner.QueueRunner):  # type: ignore[misc]
             if self._runs_per_session.get(sess, 0) > 0:
                 return []
             self._runs_per_session[sess] = len(self._enqueue_ops)
-            self._exceptions_raised = []
+            self._exceptions_raised: list[Exception] = []
         threads = [
             threading.Thread(target=self._run_fed, args=(sess, enqueue_op, feed_fn, coord))
             for enqueue_op, feed_fn in zip(self._enqueue_ops, self._feed_fns, strict=True)

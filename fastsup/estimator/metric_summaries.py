@@ -15,7 +15,8 @@ __all__ = ["write_checkpoint_path", "write_metrics"]
 
 
 def _as_text(metrics: dict[str, Any]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in sorted(metrics.items()) if not isinstance(value, bytes))
+    # str(): a format would give NumPy's numbers more digits than they have.
+    return ", ".join(f"{name} = {value!s}" for name, value in sorted(metrics.items()) if not isinstance(value, bytes))
 
 
 def _write(directory: str, summary: Any, global_step: int) -> None:

@@ -79,11 +79,11 @@ def _checked_predictions(predictions: Any, mode: str) -> Any:
 
 
 def _checked_hooks(hooks: Any) -> tuple[Any, ...]:
-    hooks = tuple(hooks or [])
-    for hook in hooks:
+    checked = tuple(hooks or [])
+    for hook in checked:
         if not isinstance(hook, session_run_hook.SessionRunHook):
             raise TypeError(f"All hooks must be SessionRunHook instances, given: {hook}")
-    return hooks
+    return checked
 
 
 def _checked_scaffold(scaffold: Any) -> Any:
@@ -93,8 +93,8 @@ def _checked_scaffold(scaffold: Any) -> Any:
     return scaffold
 
 
-_Fields: Any = namedtuple(
-    "EstimatorSpec",
+_Fields = namedtuple(
+    "_Fields",
     [
         "mode", "predictions", "loss", "train_op", "eval_metric_ops", "export_outputs", "training_chief_hooks",
         "training_hooks", "scaffold", "evaluation_hooks", "prediction_hooks",
@@ -102,7 +102,7 @@ _Fields: Any = namedtuple(
 )  # fmt: skip
 
 
-class EstimatorSpec(_Fields):  # type: ignore[misc]
+class EstimatorSpec(_Fields):
     """What a model_fn returns: the operations of a model, and what belongs to them.
 
     Training needs `loss` and `train_op`, evaluation `loss`, prediction `predictions`. What a mode doesn't need may be

@@ -112,7 +112,7 @@ def _validate(config: RunConfig) -> None:
     check_executor(config.executor)
 
 
-def _settle_intervals(config: RunConfig, replaced: Iterable[str]) -> None:
+def _settle_intervals(config: Any, replaced: Iterable[str]) -> None:
     """One way of saying when to save drops the other. Both at once are refused."""
     steps, secs = config.save_checkpoints_steps, config.save_checkpoints_secs
     if "save_checkpoints_steps" in replaced and "save_checkpoints_secs" in replaced:

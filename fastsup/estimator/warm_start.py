@@ -15,13 +15,13 @@ __all__ = ["VocabInfo", "WarmStartSettings", "settings_from", "warm_start"]
 
 VocabInfo: Any = warm_starting_util.VocabInfo
 
-_Fields: Any = namedtuple(
-    "WarmStartSettings",
+_Fields = namedtuple(
+    "_Fields",
     ["ckpt_to_initialize_from", "vars_to_warm_start", "var_name_to_vocab_info", "var_name_to_prev_var_name"],
 )
 
 
-class WarmStartSettings(_Fields):  # type: ignore[misc]
+class WarmStartSettings(_Fields):
     """What an Estimator without a checkpoint of its own takes from another model's.
 
     Args:
@@ -85,5 +85,5 @@ def settings_from(warm_start_from: Any) -> Any:
 
 def warm_start(settings: WarmStartSettings) -> None:
     """Makes the variables of the default graph start with values of another model."""
-    logging.info("Warm-starting with WarmStartSettings: %s", (settings,))
+    logging.info("Warm-starting with WarmStartSettings: %s", str(settings))
     warm_starting_util.warm_start(*settings)

@@ -59,28 +59,25 @@ def _as_dictionary(tensors: Any, kind: str, allow_int_keys: bool = False) -> dic
     """Tensors by name, checked; a single one gets the default name of its kind."""
     if tensors is None:
         raise ValueError(f"{kind}s must be defined.")
-    if not isinstance(tensors, dict):
-        tensors = {_SINGLE_NAMES[kind]: tensors}
-    for name, tensor in tensors.items():
+    named: dict[Any, Any] = tensors if isinstance(tensors, dict) else {_SINGLE_NAMES[kind]: tensors}
+    for name, tensor in named.items():
         if not isinstance(name, str):
             if not allow_int_keys:
                 raise ValueError(f"{kind} keys must be strings: {name}.")
             if not isinstance(name, int):
                 raise ValueError(f"{kind} keys must be strings or ints: {name}.")
         _check_tensor(tensor, name, kind)
-    return tensors
+    return named
 
 
-_ServingFields: Any = namedtuple(
-    "ServingInputReceiver", ["features", "receiver_tensors", "receiver_tensors_alternatives"]
+_ServingFields = namedtuple("_ServingFields", ["features", "receiver_tensors", "receiver_tensors_alternatives"])
+_TensorServingFields = namedtuple(
+    "_TensorServingFields", ["features", "receiver_tensors", "receiver_tensors_alternatives"]
 )
-_TensorServingFields: Any = namedtuple(
-    "TensorServingInputReceiver", ["features", "receiver_tensors", "receiver_tensors_alternatives"]
-)
-_SupervisedFields: Any = namedtuple("SupervisedInputReceiver", ["features", "labels", "receiver_tensors"])
+_SupervisedFields = namedtuple("_SupervisedFields", ["features", "labels", "receiver_tensors"])
 
 
-class ServingInputReceiver(_ServingFields):  # type: ignore[misc]
+class ServingInputReceiver(_ServingFields):
     """What a serving_input_receiver_fn returns, for a model whose features are a dictionary.
 
     Args:
@@ -108,7 +105,7 @@ class ServingInputReceiver(_ServingFields):  # type: ignore[misc]
         return super().__new__(cls, features, receiver_tensors, receiver_tensors_alternatives)
 
 
-class TensorServingInputReceiver(_TensorServingFields):  # type: ignore[misc]
+class TensorServingInputReceiver(_TensorServingFields):
     """What a serving_input_receiver_fn returns, for a model whose features are a single tensor.
 
     Args:
@@ -149,7 +146,7 @@ class UnsupervisedInputReceiver(ServingInputReceiver):
         return super().__new__(cls, features, receiver_tensors, None)
 
 
-class SupervisedInputReceiver(_SupervisedFields):  # type: ignore[misc]
+class SupervisedInputReceiver(_SupervisedFields):
     """What an input_receiver_fn for training or evaluation with labels returns.
 
     Args:
@@ -186,7 +183,7 @@ def _placeholders_like(tensors: dict[str, Any], batch_size: int | None) -> dict[
 
 def build_parsing_serving_input_receiver_fn(
     feature_spec: dict[str, Any], default_batch_size: int | None = None
-) -> Callable[[], ServingInputReceiver]:
+) -> Callable[[], Any]:
     """A serving_input_receiver_fn that is fed serialised `tf.train.Example`s, under the name "examples".
 
     Args:
@@ -194,7 +191,7 @@ def build_parsing_serving_input_receiver_fn(
       default_batch_size: examples in a batch. None: any number.
     """
 
-    def serving_input_receiver_fn() -> ServingInputReceiver:
+    def serving_input_receiver_fn() -> Any:
         examples = array_ops.placeholder(dtypes.string, shape=[default_batch_size], name="input_example_tensor")
         return ServingInputReceiver(parsing_ops.parse_example(examples, feature_spec), {"examples": examples})
 
@@ -203,7 +200,7 @@ def build_parsing_serving_input_receiver_fn(
 
 def build_raw_serving_input_receiver_fn(
     features: dict[str, Any], default_batch_size: int | None = None
-) -> Callable[[], ServingInputReceiver]:
+) -> Callable[[], Any]:
     """A serving_input_receiver_fn that is fed the features themselves.
 
     Args:
@@ -211,7 +208,7 @@ def build_raw_serving_input_receiver_fn(
       default_batch_size: examples in a batch. None: any number.
     """
 
-    def serving_input_receiver_fn() -> ServingInputReceiver:
+    def serving_input_receiver_fn() -> Any:
         placeholders = _placeholders_like(features, default_batch_size)
         return ServingInputReceiver(placeholders, placeholders)
 
@@ -220,7 +217,7 @@ def build_raw_serving_input_receiver_fn(
 
 def build_raw_supervised_input_receiver_fn(
     features: Any, labels: Any, default_batch_size: int | None = None
-) -> Callable[[], SupervisedInputReceiver]:
+) -> Callable[[], Any]:
     """A function that makes placeholders for features and labels, for an export in training or evaluation mode.
 
     Args:
@@ -244,7 +241,7 @@ def build_raw_supervised_input_receiver_fn(
         placeholder = _placeholder_like(tensors, default_batch_size)
         return placeholder, {single_name: placeholder}
 
-    def supervised_input_receiver_fn() -> SupervisedInputReceiver:
+    def supervised_input_receiver_fn() -> Any:
         model_features, fed_features = placeholders_for(features, SINGLE_RECEIVER_DEFAULT_NAME)
         model_labels, fed_labels = placeholders_for(labels, SINGLE_LABEL_DEFAULT_NAME)
         return SupervisedInputReceiver(model_features, model_labels, {**fed_features, **fed_labels})
@@ -254,7 +251,7 @@ def build_raw_supervised_input_receiver_fn(
 
 def build_supervised_input_receiver_fn_from_input_fn(
     input_fn: Callable[..., Any], **input_fn_args: Any
-) -> Callable[[], SupervisedInputReceiver]:
+) -> Callable[[], Any]:
     """The same, with types and shapes of what an input_fn makes.
 
     Args:

@@ -57,7 +57,7 @@ class SavedModelExport(EstimatorBase):
     def export_saved_model(
         self,
         export_dir_base: Any,
-        serving_input_receiver_fn: Callable[[], Any],
+        serving_input_receiver_fn: Any,
         assets_extra: Any = None,
         as_text: bool = False,
         checkpoint_path: Any = None,
