@@ -10,7 +10,9 @@ from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import checkpoint_management
 
-__all__ = ["with_newer_if_deleted"]
+from fastsup.train.checkpoints import step_of
+
+__all__ = ["step_in_name", "with_newer_if_deleted"]
 
 _Result = TypeVar("_Result")
 
@@ -41,7 +43,7 @@ def with_newer_if_deleted(
             return path, evaluate(path)
         except (errors.OpError, ValueError) as error:
             newer = latest() if attempts_left and _is_gone(path) else None
-            if not newer or newer == path:
+            if not newer or newer == path or _is_older(newer, path):
                 raise
             logging.warning(
                 "The checkpoint %s was deleted while it was being evaluated (%s). Evaluating %s in its place. A larger "
@@ -51,6 +53,16 @@ def with_newer_if_deleted(
                 newer,
             )
             path = newer
+
+
+def step_in_name(path: Any) -> int | None:
+    """The global step in a checkpoint's name, or None if there is none."""
+    return step_of(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else None
+
+
+def _is_older(path: Any, other: Any) -> bool:
+    step, other_step = step_in_name(path), step_in_name(other)
+    return step is not None and other_step is not None and step < other_step
 
 
 def _is_gone(path: Any) -> bool:

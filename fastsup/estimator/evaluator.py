@@ -9,12 +9,11 @@ from typing import Any
 from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.estimator.deleted_checkpoint import with_newer_if_deleted
+from fastsup.estimator.deleted_checkpoint import step_in_name, with_newer_if_deleted
 from fastsup.estimator.eval_result import EvalResult, EvalStatus
 from fastsup.estimator.specs import assert_eval_spec
-from fastsup.train.checkpoints import step_of
 
-__all__ = ["Evaluator", "step_in_name"]
+__all__ = ["Evaluator"]
 
 _WARNING_SECS = 600
 _NOT_TRAINED = "Estimator is not trained yet. Will start an evaluation when a checkpoint is ready."
@@ -23,11 +22,6 @@ _NOTHING_NEW = (
     "same for the same checkpoint."
 )
 _SAVE_MORE = "RunConfig's save_checkpoints_steps and save_checkpoints_secs say how often there is one."
-
-
-def step_in_name(path: Any) -> int | None:
-    """The global step in a checkpoint's name, or None if there is none."""
-    return step_of(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else None
 
 
 class Evaluator:
@@ -78,9 +72,7 @@ class Evaluator:
             raise outcome
         return outcome
 
-    def _evaluate_and_export(
-        self, path: Any, throttle_steps: int | None
-    ) -> tuple[EvalResult, list[Any]] | Exception:
+    def _evaluate_and_export(self, path: Any, throttle_steps: int | None) -> tuple[EvalResult, list[Any]] | Exception:
         if not path:
             self._log_skipped(_NOT_TRAINED, _SAVE_MORE)
             return EvalResult(status=EvalStatus.MISSING_CHECKPOINT), []

@@ -10,9 +10,10 @@ from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.estimator import estimator as estimator_lib
 from fastsup.estimator import server as server_of_task
+from fastsup.estimator.deleted_checkpoint import step_in_name
 from fastsup.estimator.eval_listener import ContinuousEvalListener, NewCheckpointListenerForEvaluate
 from fastsup.estimator.eval_result import EvalResult, EvalStatus
-from fastsup.estimator.evaluator import Evaluator, step_in_name
+from fastsup.estimator.evaluator import Evaluator
 from fastsup.estimator.job_end import JobWatch, note_end, note_start
 from fastsup.estimator.run_config import TaskType
 from fastsup.estimator.specs import EvalSpec, TrainSpec, assert_eval_spec, validate_hooks

@@ -122,7 +122,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
     # What `SessionRunner` calls.
 
     def _names_to_fetch(self, tensors: list[Any]) -> list[str]:
-        """The tensors' names, or those of cheaper reads of the same, but none twice: a cluster's runtime can't do it."""
+        """The names of tensors or of cheaper reads of them. None twice: a runtime of several tasks can't do that."""
         names = [tensor.name for tensor in tensors]
         for i, name in enumerate(names):
             cheaper = self._cheaper_reads.get(name, name)
