@@ -20,7 +20,7 @@ from tensorflow.python.training import (
 )
 from tensorflow.python.util import function_utils
 
-from fastsup.estimator import trained_model, warm_start
+from fastsup.estimator import distribution, trained_model, warm_start
 from fastsup.estimator.input_fn import parse_input_fn_result
 from fastsup.estimator.model_fn import EstimatorSpec, verify_model_fn_args
 from fastsup.estimator.run_config import settled_config
@@ -94,7 +94,9 @@ class EstimatorBase:
         self._train_distribution = self._config.train_distribute
         self._eval_distribution = self._config.eval_distribute
         self._model_dir = self._config.model_dir
-        self._session_config = self._config.session_config
+        self._session_config = distribution.session_config_for(
+            self._config.session_config, self._train_distribution, self._eval_distribution
+        )
         logging.info("Using config: %s", str(vars(self._config)))
         self._device_fn = self._config.device_fn or _replica_device_setter(self._config)
         if model_fn is None:

@@ -78,7 +78,7 @@ class DistributedModel(Training, Evaluation):
     def _train_model_distributed(self, input_fn: Any, hooks: list[Any], saving_listeners: list[Any]) -> Any:
         """Trains with the strategy of the configuration."""
         strategy = self._train_distribution
-        strategy.configure(self._config.session_config)
+        strategy.configure(self._session_config)
         return self._actual_train_model_distributed(strategy, input_fn, hooks, saving_listeners)
 
     def _actual_train_model_distributed(

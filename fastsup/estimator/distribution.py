@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.distribute import parameter_server_strategy_v2
+from tensorflow.python.framework import device
 
-__all__ = ["is_multi_worker", "refuse_unsupported", "settle_strategies"]
+__all__ = ["is_multi_worker", "refuse_unsupported", "session_config_for", "settle_strategies"]
 
 _MULTI_WORKER = ("CollectiveAllReduceStrategy", "CollectiveAllReduceStrategyV1", "MultiWorkerMirroredStrategy")
 
@@ -28,6 +30,26 @@ def refuse_unsupported(train_distribute: Any, eval_distribute: Any) -> None:
                 "Please use `tf.compat.v1.distribute.experimental.ParameterServerStrategy` for parameter server "
                 "strategy with estimator."
             )
+
+
+def session_config_for(session_config: Any, *strategies: Any) -> Any:
+    """A ConfigProto with as many CPU devices as the strategies use.
+
+    With fewer, several replicas would be put on one device, and wait there for each other without end.
+
+    Args:
+      session_config: ConfigProto. One that says how many CPU devices there are stays as it is.
+      *strategies: `tf.distribute` strategies, or None.
+    """
+    names = [name for strategy in strategies if strategy for name in strategy.extended.worker_devices]
+    specs = [device.DeviceSpec.from_string(name) for name in names]
+    cpus = max((1 + (spec.device_index or 0) for spec in specs if spec.device_type == "CPU"), default=1)
+    if cpus == 1 or "CPU" in session_config.device_count:
+        return session_config
+    with_devices = config_pb2.ConfigProto()
+    with_devices.CopyFrom(session_config)
+    with_devices.device_count["CPU"] = cpus
+    return with_devices
 
 
 def settle_strategies(config: Any, tf_config: dict[str, Any]) -> None:
