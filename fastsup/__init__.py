@@ -1,8 +1,8 @@
 """TensorFlow's training-session layer at the speed of the TensorFlow runtime.
 
 `fastsup.train` has the session-layer names of `tf.compat.v1.train`, `fastsup.Session` is a `tf.compat.v1.Session`,
-`fastsup.core` is the compiled step loop by itself, and `fastsup.loop` has hooks for it. TensorFlow is imported when a
-name that needs it is first used, not by `import fastsup`.
+`fastsup.estimator` has the names of `tf.estimator`; `fastsup.core` is the compiled step loop by itself, and
+`fastsup.loop` has hooks for it. TensorFlow is imported when a name that needs it is first used, not by `import fastsup`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import os
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Session", "core", "get_include", "loop", "train"]
+__all__ = ["Session", "core", "estimator", "experiment", "get_include", "loop", "train"]
 
 if TYPE_CHECKING:
     from fastsup import core as core
+    from fastsup import estimator as estimator
+    from fastsup import experiment as experiment
     from fastsup import loop as loop
     from fastsup import train as train
     from fastsup.runtime.session import Session as Session
@@ -27,7 +29,7 @@ def get_include() -> str:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("core", "loop", "train"):
+    if name in ("core", "estimator", "experiment", "loop", "train"):
         return importlib.import_module(f"fastsup.{name}")
     if name == "Session":
         from fastsup.runtime.session import Session

@@ -149,12 +149,14 @@ def track_global_step(session: Any) -> Any:
       session: a `fastsup.Session`.
 
     Returns:
-      The variable; None where it can't be counted. There is none, others write it too (in a remote session), or the
-      graph may get another writer.
+      The variable; None where it can't be counted. There is none, others write it too (in a remote session), it is a
+      strategy's, or the graph may get another writer.
     """
     variable = training_util.get_global_step(session.graph)
     if variable is None or session.sess_str or not session.graph.finalized:
         return None
+    if not isinstance(variable.op, ops.Operation):
+        return None  # One variable on several devices, which a strategy keeps equal.
     if not session._tracks_global_step:
         session._track_global_step(GlobalStepWrites(session.graph, variable))
     return variable

@@ -183,3 +183,20 @@ def test_custom_hook(tmp_path: Path) -> None:
     assert "loss below 0.001 after 260 steps" in output
     assert re.findall(r"step +([\d,]+)   error", output) == ["250", "500", "750", "1,000"]
     assert "weights [ 1. -2.  3.]" in output
+
+
+@pytest.mark.slow
+def test_cluster_trains_and_every_task_ends_well(tmp_path: Path) -> None:
+    logdir = tmp_path / "logs"
+    output = run(tmp_path, "cluster.py", "--logdir", logdir, "--steps", 600, "--save-steps", 200, "--timeout-secs", 100)
+    ended = re.findall(r"(\S+) ended with exit code (\d+)", output)
+    assert sorted(ended) == [(task, "0") for task in ("chief-0", "evaluator-0", "ps-0", "worker-0", "worker-1")]
+    accuracy = re.search(r"Last evaluation, global step (\d+): accuracy = ([\d.]+)", output)
+    assert accuracy, output
+    assert int(accuracy[1]) >= 600
+    assert float(accuracy[2]) > 0.8
+
+
+def test_cluster_ends_what_it_started_when_time_is_up(tmp_path: Path) -> None:
+    output = run(tmp_path, "cluster.py", "--logdir", tmp_path / "logs", "--timeout-secs", 0.5, exit_code=1)
+    assert re.search(r"Still running after 0.5 s: ps-0, chief-0, worker-0, worker-1, evaluator-0", output)

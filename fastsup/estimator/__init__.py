@@ -1,0 +1,102 @@
+"""Estimator: the names of `tf.estimator`, which TensorFlow has no more since 2.16.
+
+A model is given by a function; an `Estimator` trains, evaluates, predicts with and exports it, all in fastsup's
+sessions. The session-run hooks that `tf.estimator` names are those of `fastsup.train`.
+"""
+
+import fastsup.runtime as _runtime  # isort: skip  # noqa: F401  (says what to install if there is no TensorFlow)
+
+from fastsup.estimator import experimental, export, inputs
+from fastsup.estimator.add_metrics import add_metrics
+from fastsup.estimator.best_exporter import BestExporter
+from fastsup.estimator.early_stopping import (
+    make_early_stopping_hook,
+    read_eval_metrics,
+    stop_if_higher_hook,
+    stop_if_lower_hook,
+    stop_if_no_decrease_hook,
+    stop_if_no_increase_hook,
+)
+from fastsup.estimator.estimator import Estimator
+from fastsup.estimator.eval_listener import ContinuousEvalListener, NewCheckpointListenerForEvaluate, StopAtSecsHook
+from fastsup.estimator.eval_result import EvalResult, EvalStatus
+from fastsup.estimator.executor import TrainingExecutor
+from fastsup.estimator.exporters import Exporter, FinalExporter, LatestExporter
+from fastsup.estimator.hooks import InMemoryEvaluatorHook, make_stop_at_checkpoint_step_hook
+from fastsup.estimator.model_fn import EstimatorSpec, ModeKeys, call_logit_fn
+from fastsup.estimator.run_config import RunConfig, TaskType
+from fastsup.estimator.specs import EvalSpec, TrainSpec
+from fastsup.estimator.train_and_evaluate import train_and_evaluate
+from fastsup.estimator.warm_start import VocabInfo, WarmStartSettings
+from fastsup.train import (
+    CheckpointSaverHook,
+    CheckpointSaverListener,
+    FeedFnHook,
+    FinalOpsHook,
+    GlobalStepWaiterHook,
+    LoggingTensorHook,
+    NanLossDuringTrainingError,
+    NanTensorHook,
+    ProfilerHook,
+    SecondOrStepTimer,
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+    StepCounterHook,
+    StopAtStepHook,
+    SummarySaverHook,
+)
+
+__all__ = [
+    "BestExporter",
+    "CheckpointSaverHook",
+    "CheckpointSaverListener",
+    "ContinuousEvalListener",
+    "Estimator",
+    "EstimatorSpec",
+    "EvalResult",
+    "EvalSpec",
+    "EvalStatus",
+    "Exporter",
+    "FeedFnHook",
+    "FinalExporter",
+    "FinalOpsHook",
+    "GlobalStepWaiterHook",
+    "InMemoryEvaluatorHook",
+    "LatestExporter",
+    "LoggingTensorHook",
+    "ModeKeys",
+    "NanLossDuringTrainingError",
+    "NanTensorHook",
+    "NewCheckpointListenerForEvaluate",
+    "ProfilerHook",
+    "RunConfig",
+    "SecondOrStepTimer",
+    "SessionRunArgs",
+    "SessionRunContext",
+    "SessionRunHook",
+    "SessionRunValues",
+    "StepCounterHook",
+    "StopAtSecsHook",
+    "StopAtStepHook",
+    "SummarySaverHook",
+    "TaskType",
+    "TrainSpec",
+    "TrainingExecutor",
+    "VocabInfo",
+    "WarmStartSettings",
+    "add_metrics",
+    "call_logit_fn",
+    "experimental",
+    "export",
+    "inputs",
+    "make_early_stopping_hook",
+    "make_stop_at_checkpoint_step_hook",
+    "read_eval_metrics",
+    "stop_if_higher_hook",
+    "stop_if_lower_hook",
+    "stop_if_no_decrease_hook",
+    "stop_if_no_increase_hook",
+    "train_and_evaluate",
+]

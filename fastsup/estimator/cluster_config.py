@@ -1,0 +1,346 @@
+"""What TF_CONFIG says about this process: the cluster, and the task in it."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, NamedTuple
+
+from tensorflow.python.training import server_lib
+
+__all__ = ["ClusterConfigTypeError", "TaskSettings", "TaskType", "read_tf_config", "task_settings"]
+
+TF_CONFIG = "TF_CONFIG"
+_EXAMPLE = '{"cluster": {"chief": ["host0:2222"], "worker": ["host1:2222"]}, "task": {"type": "worker", "index": 0}}'
+
+
+class ClusterConfigTypeError(ValueError, TypeError):
+    """A part of TF_CONFIG is of the wrong type. A TypeError too, which is what TensorFlow raises for some of them."""
+
+
+class TaskType:
+    """The roles of the tasks of a cluster."""
+
+    MASTER = "master"
+    PS = "ps"
+    WORKER = "worker"
+    CHIEF = "chief"
+    EVALUATOR = "evaluator"
+
+
+class TaskSettings(NamedTuple):
+    """What this process is in its cluster.
+
+    Args:
+      service: the "service" dictionary of TF_CONFIG, or None.
+      cluster_spec: `tf.train.ClusterSpec`, an empty one for a process by itself and for an evaluator.
+      task_type: role, one of `TaskType` or a name of the cluster's own.
+      task_id: index among the tasks of this role.
+      global_id_in_cluster: index among all tasks: the chief first, the parameter servers last; None for an evaluator.
+      master: the execution engine to train on.
+      evaluation_master: the execution engine to evaluate on.
+      is_chief: whether this process initialises and saves the model.
+      num_ps_replicas: number of parameter servers.
+      num_worker_replicas: number of tasks that train, the chief included.
+    """
+
+    service: dict[str, Any] | None
+    cluster_spec: Any
+    task_type: str
+    task_id: int
+    global_id_in_cluster: int | None
+    master: str
+    evaluation_master: str
+    is_chief: bool
+    num_ps_replicas: int
+    num_worker_replicas: int
+
+
+def read_tf_config() -> dict[str, Any]:
+    """The environment variable TF_CONFIG as a dictionary, an empty one if it isn't set.
+
+    Raises:
+      ValueError: it isn't JSON, or no JSON object.
+    """
+    text = os.environ.get(TF_CONFIG, "{}")
+    try:
+        config = json.loads(text)
+    except ValueError as error:
+        raise ValueError(
+            f"The environment variable TF_CONFIG isn't JSON ({error}). It is {text!r}. "
+            f"It should be a JSON object such as {_EXAMPLE}."
+        ) from error
+    if config is None:
+        return {}
+    if not isinstance(config, dict):
+        raise ClusterConfigTypeError(
+            f"The environment variable TF_CONFIG must be a JSON object, such as {_EXAMPLE}; got {text!r}."
+        )
+    return config
+
+
+def _described(tf_config: dict[str, Any]) -> str:
+    """The roles and the task that TF_CONFIG has, for an error message."""
+    cluster = tf_config.get("cluster")
+    if isinstance(cluster, dict) and cluster:
+        roles = ", ".join(
+            f"{role} ({len(tasks)})" if isinstance(tasks, list | tuple | dict) else f"{role} ({tasks!r})"
+            for role, tasks in cluster.items()
+        )
+    else:
+        roles = "none"
+    return f'TF_CONFIG["cluster"] has the roles: {roles}; TF_CONFIG["task"] is {tf_config.get("task")!r}.'
+
+
+def _check_address(job: str, place: Any, address: Any, with_port: bool) -> None:
+    where = f'TF_CONFIG["cluster"]["{job}"][{place}]'
+    if not isinstance(address, str):
+        raise ClusterConfigTypeError(f'{where} must be a string such as "host0:2222", got {address!r}.')
+    host, colon, port = address.rpartition(":")
+    if with_port and not (colon and host and port.isdecimal() and int(port) < 65536):
+        raise ValueError(f'{where} must be an address with a port, such as "host0:2222"; got {address!r}.')
+
+
+def _cluster_spec(tf_config: dict[str, Any]) -> Any:
+    cluster = tf_config.get("cluster") or {}
+    if not isinstance(cluster, dict):
+        raise ClusterConfigTypeError(
+            'TF_CONFIG["cluster"] must be a JSON object from roles to lists of addresses, such as '
+            f'{{"chief": ["host0:2222"]}}; got {cluster!r}.'
+        )
+    seen: dict[str, str] = {}
+    for job, tasks in cluster.items():
+        if not isinstance(tasks, list | tuple | dict):
+            raise ClusterConfigTypeError(
+                f"The tasks for job {job!r} must be a list or a dictionary from integers to strings. "
+                f'TF_CONFIG["cluster"]["{job}"] is {tasks!r}; it should be a list such as ["host0:2222"]. '
+                f"{_described(tf_config)}"
+            )
+        if not tasks:
+            raise ValueError(
+                f'TF_CONFIG["cluster"]["{job}"] is empty. Give the addresses of its tasks, or leave "{job}" out. '
+                f"{_described(tf_config)}"
+            )
+        if isinstance(tasks, dict):
+            cluster = {**cluster, job: _numbered(job, tasks)}
+            tasks = cluster[job]
+        for place, address in tasks.items() if isinstance(tasks, dict) else enumerate(tasks):
+            _check_address(job, place, address, with_port=tf_config.get("environment") != "google")
+            where = f'TF_CONFIG["cluster"]["{job}"][{place}]'
+            if address in seen:
+                raise ValueError(
+                    f"{where} and {seen[address]} are the same address, {address!r}. Each task needs its own."
+                )
+            seen[address] = where
+    return server_lib.ClusterSpec(cluster)
+
+
+def _numbered(job: str, tasks: dict[Any, Any]) -> dict[int, Any]:
+    """A job as a dictionary from indices to addresses, whose keys JSON has made strings."""
+    try:
+        return {int(index): address for index, address in tasks.items()}
+    except ValueError:
+        raise ValueError(
+            f'TF_CONFIG["cluster"]["{job}"] is an object, so its keys must be task indices; got {list(tasks)}.'
+        ) from None
+
+
+def _task(tf_config: dict[str, Any]) -> dict[str, Any]:
+    task = tf_config.get("task") or {}
+    if not isinstance(task, dict):
+        raise ClusterConfigTypeError(
+            f'TF_CONFIG["task"] must be a JSON object such as {{"type": "worker", "index": 0}}; got {task!r}.'
+        )
+    if "type" in task and task["type"] is not None and not isinstance(task["type"], str):
+        raise ClusterConfigTypeError(
+            f'TF_CONFIG["task"]["type"] must be a string, one of the roles; got {task["type"]!r}. '
+            f"{_described(tf_config)}"
+        )
+    return task
+
+
+def _index(index: Any, tf_config: dict[str, Any]) -> int:
+    """The task index as an integer. As in TensorFlow, an integer in a string will do."""
+    number = None
+    if isinstance(index, str):
+        try:
+            number = int(index)
+        except ValueError:
+            number = None
+    elif isinstance(index, int | float) and not isinstance(index, bool) and index == int(index):
+        number = int(index)
+    if number is None:
+        raise ClusterConfigTypeError(
+            f'TF_CONFIG["task"]["index"] must be an integer, got {index!r}. {_described(tf_config)}'
+        )
+    return number
+
+
+def _string(tf_config: dict[str, Any], key: str, default: str) -> str:
+    value = tf_config.get(key, default)
+    if not isinstance(value, str):
+        raise ClusterConfigTypeError(f'TF_CONFIG["{key}"] must be a string such as "grpc://host0:2222", got {value!r}.')
+    return value
+
+
+def _task_in_cluster(tf_config: dict[str, Any], cluster_spec: Any, chief: str) -> tuple[str, int]:
+    """The task's role and index, checked against the cluster."""
+    described = _described(tf_config)
+    if chief not in cluster_spec.jobs:
+        raise ValueError(
+            f'If "cluster" is set in TF_CONFIG, it must have one "{chief}" node. {described} '
+            f'Add "{chief}": ["host:port"] to TF_CONFIG["cluster"].'
+        )
+    if len(cluster_spec.job_tasks(chief)) > 1:
+        raise ValueError(
+            f'The "cluster" in TF_CONFIG must have only one "{chief}" node. {described} Make the others "worker" nodes.'
+        )
+    task = _task(tf_config)
+    task_type, task_id = task.get("type"), task.get("index")
+    if not task_type:
+        raise ValueError(
+            f'If "cluster" is set in TF_CONFIG, task type must be set. {described} '
+            f'Set TF_CONFIG["task"]["type"] to one of {[*cluster_spec.jobs, TaskType.EVALUATOR]}.'
+        )
+    if task_id is None:
+        raise ValueError(
+            f'If "cluster" is set in TF_CONFIG, task index must be set. {described} '
+            'Set TF_CONFIG["task"]["index"] to the task\'s place, counted from 0, among those of its role.'
+        )
+    task_id = _index(task_id, tf_config)
+    if task_id < 0:
+        raise ValueError(
+            f'Task index must be non-negative number. TF_CONFIG["task"]["index"] is {task_id}. {described}'
+        )
+    if task_type == TaskType.EVALUATOR:
+        return task_type, task_id
+    if task_type not in cluster_spec.jobs:
+        raise ValueError(
+            f"{task_type} is not a valid task_type in the cluster_spec:\n{cluster_spec}\n\n"
+            "Note that these values may be coming from the TF_CONFIG environment variable.\n"
+            f'{described} TF_CONFIG["task"]["type"] should be one of {[*cluster_spec.jobs, TaskType.EVALUATOR]}.'
+        )
+    indices = cluster_spec.task_indices(task_type)
+    if task_id not in indices:
+        raise ValueError(
+            f"{task_id} is not a valid task_id for task_type {task_type} in the cluster_spec:\n{cluster_spec}\n\n"
+            "Note that these values may be coming from the TF_CONFIG environment variable.\n"
+            f'{described} TF_CONFIG["task"]["index"] should be one of {indices}.'
+        )
+    return task_type, task_id
+
+
+def _global_id(cluster_spec: Any, task_type: str, task_id: int, chief: str) -> int:
+    others = [job for job in sorted(cluster_spec.jobs) if job not in (chief, TaskType.PS)]
+    before = 0
+    for job in (chief, *others, TaskType.PS):
+        if job == task_type:
+            break
+        before += cluster_spec.num_tasks(job)
+    return before + task_id
+
+
+def _is_single_node(cluster_spec: Any) -> bool:
+    jobs = cluster_spec.jobs
+    return len(jobs) == 1 and cluster_spec.num_tasks(jobs[0]) == 1
+
+
+def _count(cluster_spec: Any, *jobs: str) -> int:
+    return sum(cluster_spec.num_tasks(job) for job in jobs if job in cluster_spec.jobs)
+
+
+def _alone(tf_config: dict[str, Any], service: Any) -> TaskSettings:
+    task = _task(tf_config)
+    task_type = task.get("type", TaskType.WORKER)
+    task_id = _index(task.get("index", 0), tf_config)
+    if task_type != TaskType.WORKER:
+        raise ValueError(
+            f'If "cluster" is not set in TF_CONFIG, task type must be WORKER. {_described(tf_config)} '
+            'Add the addresses of the tasks as TF_CONFIG["cluster"], or leave "task" out to run in this process alone.'
+        )
+    if task_id != 0:
+        raise ValueError(
+            f'If "cluster" is not set in TF_CONFIG, task index must be 0. {_described(tf_config)} '
+            'Add the addresses of the tasks as TF_CONFIG["cluster"].'
+        )
+    return TaskSettings(
+        service=service,
+        cluster_spec=server_lib.ClusterSpec({}),
+        task_type=task_type,
+        task_id=task_id,
+        global_id_in_cluster=0,
+        master=_string(tf_config, "session_master", ""),
+        evaluation_master=_string(tf_config, "eval_session_master", ""),
+        is_chief=True,
+        num_ps_replicas=0,
+        num_worker_replicas=1,
+    )
+
+
+def task_settings(tf_config: dict[str, Any]) -> TaskSettings:
+    """Works out what this process is in its cluster.
+
+    Args:
+      tf_config: what `read_tf_config` has returned.
+
+    Returns:
+      The task's settings: those of a process by itself if there is no cluster.
+
+    Raises:
+      ValueError: cluster and task don't go together. The message shows both.
+      ClusterConfigTypeError: a part of it is of the wrong type.
+    """
+    service = tf_config.get("service")
+    if service is not None and not isinstance(service, dict):
+        raise ClusterConfigTypeError(
+            f'If "service" is set in TF_CONFIG, it must be a dict. Given {type(service)}: {service!r}.'
+        )
+    cluster_spec = _cluster_spec(tf_config)
+    if not cluster_spec:
+        return _alone(tf_config, service)
+    chief = TaskType.CHIEF
+    if TaskType.MASTER in cluster_spec.jobs:
+        chief = TaskType.MASTER
+        if TaskType.CHIEF in cluster_spec.jobs:
+            raise ValueError(
+                "If `master` node exists in `cluster`, job `chief` is not supported. "
+                f'{_described(tf_config)} Leave one of the two out of TF_CONFIG["cluster"].'
+            )
+    task_type, task_id = _task_in_cluster(tf_config, cluster_spec, chief)
+    if task_type == TaskType.EVALUATOR:
+        if chief == TaskType.MASTER:
+            raise ValueError(
+                "If `master` node exists in `cluster`, task_type `evaluator` is not supported. "
+                f"{_described(tf_config)} The master evaluates; with an evaluator, name it `chief`."
+            )
+        # It isn't part of the cluster that trains.
+        return TaskSettings(
+            service=service,
+            cluster_spec=server_lib.ClusterSpec({}),
+            task_type=task_type,
+            task_id=task_id,
+            global_id_in_cluster=None,
+            master="",
+            evaluation_master=_string(tf_config, "eval_session_master", ""),
+            is_chief=False,
+            num_ps_replicas=0,
+            num_worker_replicas=0,
+        )
+    if "session_master" in tf_config:
+        master = _string(tf_config, "session_master", "")
+    elif _is_single_node(cluster_spec):
+        master = ""
+    else:
+        master = "grpc://" + cluster_spec.task_address(task_type, task_id)
+    return TaskSettings(
+        service=service,
+        cluster_spec=cluster_spec,
+        task_type=task_type,
+        task_id=task_id,
+        global_id_in_cluster=_global_id(cluster_spec, task_type, task_id, chief),
+        master=master,
+        evaluation_master="",
+        is_chief=task_type == chief,
+        num_ps_replicas=_count(cluster_spec, TaskType.PS),
+        num_worker_replicas=_count(cluster_spec, TaskType.WORKER, chief),
+    )

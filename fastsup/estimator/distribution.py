@@ -1,0 +1,90 @@
+"""Which `tf.distribute` strategies an Estimator can run with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.distribute import parameter_server_strategy_v2
+from tensorflow.python.framework import device
+
+__all__ = ["is_multi_worker", "refuse_unsupported", "session_config_for", "settle_strategies"]
+
+_MULTI_WORKER = ("CollectiveAllReduceStrategy", "CollectiveAllReduceStrategyV1", "MultiWorkerMirroredStrategy")
+
+
+def is_multi_worker(strategy: Any) -> bool:
+    """Whether a strategy trains in several processes by itself."""
+    return any(kind.__name__ in _MULTI_WORKER for kind in type(strategy).__mro__)
+
+
+def refuse_unsupported(train_distribute: Any, eval_distribute: Any) -> None:
+    """Refuses strategies that no Estimator can run with.
+
+    Raises:
+      ValueError: one of the two is the parameter server strategy of TF 2.
+    """
+    for strategy in (train_distribute, eval_distribute):
+        if strategy is not None and type(strategy) is parameter_server_strategy_v2.ParameterServerStrategyV2:
+            raise ValueError(
+                "Please use `tf.compat.v1.distribute.experimental.ParameterServerStrategy` for parameter server "
+                "strategy with estimator."
+            )
+
+
+def session_config_for(session_config: Any, *strategies: Any) -> Any:
+    """A ConfigProto with as many CPU devices as the strategies use.
+
+    With fewer, several replicas would be put on one device, and wait there for each other without end.
+
+    Args:
+      session_config: ConfigProto. One that says how many CPU devices there are stays as it is.
+      *strategies: `tf.distribute` strategies, or None.
+    """
+    names = [name for strategy in strategies if strategy for name in strategy.extended.worker_devices]
+    specs = [device.DeviceSpec.from_string(name) for name in names]
+    cpus = max((1 + (spec.device_index or 0) for spec in specs if spec.device_type == "CPU"), default=1)
+    if cpus == 1 or "CPU" in session_config.device_count:
+        return session_config
+    with_devices = config_pb2.ConfigProto()
+    with_devices.CopyFrom(session_config)
+    with_devices.device_count["CPU"] = cpus
+    return with_devices
+
+
+def settle_strategies(config: Any, tf_config: dict[str, Any]) -> None:
+    """Takes the strategies of a RunConfig from where they were given.
+
+    Args:
+      config: the RunConfig; `_train_distribute` and `_eval_distribute` are set.
+      tf_config: TF_CONFIG as a dictionary.
+
+    Raises:
+      ValueError: a strategy was given twice.
+      NotImplementedError: a strategy that spans the processes of a cluster.
+    """
+    config._distribute_coordinator_mode = None
+    given = config._experimental_distribute
+    if given is not None:
+        for name in ("train_distribute", "eval_distribute"):
+            strategy = getattr(given, name)
+            if strategy is None:
+                continue
+            if getattr(config, "_" + name):
+                raise ValueError(f"Either `{name}` or`experimental_distribute.{name}` can be set.")
+            setattr(config, "_" + name, strategy)
+        if given.remote_cluster:
+            raise NotImplementedError(
+                "`experimental_distribute.remote_cluster` isn't supported. Start the same program in each task of the "
+                "cluster, with TF_CONFIG set, and without `train_distribute`."
+            )
+    refuse_unsupported(config._train_distribute, config._eval_distribute)
+    cluster = tf_config.get("cluster")
+    if is_multi_worker(config._train_distribute) or (
+        cluster and config._train_distribute and not (isinstance(cluster, dict) and "master" in cluster)
+    ):
+        raise NotImplementedError(
+            f"train_distribute={config._train_distribute!r} would span the processes of a cluster, which isn't "
+            "supported. Leave `train_distribute` out: the tasks of TF_CONFIG then train by between-graph replication, "
+            "with their variables on the parameter servers. MirroredStrategy trains on the devices of one process."
+        )

@@ -1,0 +1,142 @@
+"""The metrics of a model: what a model_fn may give as `eval_metric_ops`, and what is run for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorflow.python.framework import ops
+from tensorflow.python.ops import control_flow_ops, metrics_impl
+from tensorflow.python.util import nest
+
+__all__ = ["LOSS_METRIC_KEY", "OTHER_GRAPH", "split_updates", "validated_metrics", "with_loss"]
+
+LOSS_METRIC_KEY = "loss"
+OTHER_GRAPH = (
+    '{0} with "{1}" must be from the default graph. '
+    "Possible causes of this error include: \n\n"
+    "1) {0} was created outside the context of the default graph."
+    "\n\n"
+    "2) The object passed through to EstimatorSpec was not created "
+    'in the most recent call to "model_fn".'
+)
+
+_ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "Assign", "AssignAdd", "AssignSub")
+
+
+def _is_metric(value: Any) -> bool:
+    """Whether a value is a metric of some Keras: of TensorFlow's own, or of Keras 3."""
+    return any(
+        kind.__name__ == "Metric" and kind.__module__.split(".")[0] in ("keras", "tf_keras", "tensorflow")
+        for kind in type(value).__mro__
+    )
+
+
+def _backend_variables(metric: Any) -> list[Any]:
+    """TensorFlow's variables of a metric. Keras 3 has variables of its own around them."""
+    return [getattr(variable, "value", variable) if _is_keras3(metric) else variable for variable in metric.variables]
+
+
+def _is_keras3(metric: Any) -> bool:
+    return not hasattr(metric, "updates")
+
+
+def _updates_of(metric: Any) -> list[Any]:
+    """What was done in the graph by `update_state`. Keras 3 doesn't keep it: the assignments are looked for."""
+    if not _is_keras3(metric):
+        return list(metric.updates)
+    updates = []
+    for variable in _backend_variables(metric):
+        target = variable.handle if hasattr(variable, "handle") else variable._variable
+        updates += [op for op in target.consumers() if op.type in _ASSIGNMENTS and op is not variable.initializer]
+    return updates
+
+
+def _as_pair(metric: Any) -> tuple[Any, Any]:
+    """A metric object as (value, update), its variables made local ones."""
+    updates = _updates_of(metric)
+    variables = _backend_variables(metric)
+    graph = ops.get_default_graph()
+    if _is_keras3(metric):
+        # It has made variables of the model of them, which a checkpoint would have to hold.
+        model_variables = graph.get_collection_ref(ops.GraphKeys.GLOBAL_VARIABLES)
+        ours = {id(variable) for variable in variables}
+        model_variables[:] = [variable for variable in model_variables if id(variable) not in ours]
+    for name in (ops.GraphKeys.LOCAL_VARIABLES, ops.GraphKeys.METRIC_VARIABLES):
+        collection = graph.get_collection_ref(name)
+        known = {id(variable) for variable in collection}
+        collection += [variable for variable in variables if id(variable) not in known]
+    result = metric.result()
+    return result, updates[0] if len(updates) == 1 else control_flow_ops.group(*updates)
+
+
+def validated_metrics(eval_metric_ops: Any) -> dict[str, Any]:
+    """The metrics of an EstimatorSpec, each as a pair of its value and its update.
+
+    Args:
+      eval_metric_ops: dictionary from names to (value, update) pairs or metric objects; or None. Metric objects are
+        replaced in it.
+
+    Raises:
+      TypeError: it is no dictionary, or a value is neither a pair nor a metric.
+      ValueError: a metric was never updated, or something isn't of the default graph.
+    """
+    if eval_metric_ops is None:
+        return {}
+    if not isinstance(eval_metric_ops, dict):
+        raise TypeError(f"eval_metric_ops must be a dict, given: {eval_metric_ops}")
+    graph = ops.get_default_graph()
+    for key, value in eval_metric_ops.items():
+        if _is_metric(value):
+            if not _updates_of(value):
+                raise ValueError(f'Please call update_state(...) on the "{value.name}" metric')
+            parts = _updates_of(value)
+        elif not isinstance(value, tuple) or len(value) != 2:
+            raise TypeError(
+                f"Values of eval_metric_ops must be (metric_value, update_op) tuples, given: {value} for key: {key}"
+            )
+        else:
+            parts = nest.flatten(value)
+        for part in parts:
+            if not hasattr(part, "graph"):
+                raise TypeError(
+                    "Values of eval_metric_ops must be (metric_value, update_op) tuples of tensors or operations, "
+                    f"given: {value} for key: {key}"
+                )
+            if part.graph is not graph:
+                raise ValueError(OTHER_GRAPH.format("eval_metric_ops", f"{key}: {part.name}"))
+    for key, value in eval_metric_ops.items():
+        if _is_metric(value):
+            eval_metric_ops[key] = _as_pair(value)
+    return eval_metric_ops
+
+
+def with_loss(eval_metric_ops: dict[str, Any], loss: Any, distribution: Any = None) -> dict[str, Any]:
+    """Adds the mean of the loss to the metrics.
+
+    Args:
+      eval_metric_ops: the metrics; the loss is added to this dictionary.
+      loss: the loss of a batch.
+      distribution: the strategy that evaluates, or None.
+
+    Raises:
+      ValueError: there is a metric of that name.
+    """
+    if LOSS_METRIC_KEY in eval_metric_ops:
+        raise ValueError(
+            f'Metric with name "{LOSS_METRIC_KEY}" is not allowed, because Estimator already defines a default '
+            "metric with the same name."
+        )
+    if distribution is None:
+        eval_metric_ops[LOSS_METRIC_KEY] = metrics_impl.mean(loss)
+    else:
+        eval_metric_ops[LOSS_METRIC_KEY] = distribution.extended.call_for_each_replica(metrics_impl.mean, args=(loss,))
+    return eval_metric_ops
+
+
+def split_updates(eval_metric_ops: dict[str, Any], distribution: Any = None) -> tuple[Any, dict[str, Any]]:
+    """The one operation that updates all metrics, or None; and the value of each, by name."""
+    # In the order of their names, so that the graph is the same every time.
+    named = sorted(eval_metric_ops.items())
+    updates = [distribution.group(value[1]) if distribution else value[1] for _, value in named]
+    values = {name: value[0] for name, value in named}
+    return (control_flow_ops.group(*updates) if updates else None), values

@@ -1,0 +1,24 @@
+"""The names of `tf.estimator.experimental`."""
+
+from fastsup.estimator.early_stopping import (
+    make_early_stopping_hook,
+    stop_if_higher_hook,
+    stop_if_lower_hook,
+    stop_if_no_decrease_hook,
+    stop_if_no_increase_hook,
+)
+from fastsup.estimator.export.receivers import build_raw_supervised_input_receiver_fn
+from fastsup.estimator.hooks import InMemoryEvaluatorHook, make_stop_at_checkpoint_step_hook
+from fastsup.estimator.model_fn import call_logit_fn
+
+__all__ = [
+    "InMemoryEvaluatorHook",
+    "build_raw_supervised_input_receiver_fn",
+    "call_logit_fn",
+    "make_early_stopping_hook",
+    "make_stop_at_checkpoint_step_hook",
+    "stop_if_higher_hook",
+    "stop_if_lower_hook",
+    "stop_if_no_decrease_hook",
+    "stop_if_no_increase_hook",
+]

@@ -1,0 +1,77 @@
+"""What a model directory holds: the newest checkpoint, its step, and a description for error messages."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from tensorflow.python.checkpoint import checkpoint_management
+from tensorflow.python.framework import errors, ops
+from tensorflow.python.lib.io import file_io
+from tensorflow.python.training import py_checkpoint_reader
+
+from fastsup.train.checkpoints import is_unfinished, list_checkpoints
+
+__all__ = ["contents_of", "global_step_of", "newest_checkpoint", "require_checkpoint"]
+
+_LISTED = 20
+
+
+def newest_checkpoint(model_dir: Any) -> str | None:
+    """The checkpoint that an evaluation takes: what the state file names, else the newest that lies there.
+
+    Args:
+      model_dir: path of the directory. It needn't exist.
+
+    Returns:
+      The checkpoint's path, as `Saver.restore` takes it; None if there is none.
+    """
+    path = checkpoint_management.latest_checkpoint(model_dir)
+    if path:
+        return str(path)
+    # Training would go on from one that no state file names (any more): so does an evaluation.
+    listing = list_checkpoints(model_dir)
+    for candidate in listing.paths:
+        if file_io.file_exists(candidate + ".index") and not is_unfinished(candidate):
+            return candidate
+    return None
+
+
+def global_step_of(model_dir: Any) -> int:
+    """The global step of the newest checkpoint; 0 if there is none, or none that can be read."""
+    try:
+        path = newest_checkpoint(model_dir)
+        if path is None:
+            return 0
+        return int(py_checkpoint_reader.NewCheckpointReader(path).get_tensor(ops.GraphKeys.GLOBAL_STEP))
+    except (errors.OpError, RuntimeError, IndexError, ValueError, TypeError):
+        return 0
+
+
+def contents_of(model_dir: Any) -> str:
+    """What is in a directory, in one sentence."""
+    path = os.fspath(model_dir)
+    try:
+        if not file_io.file_exists(path):
+            return f"There is no directory {path}."
+        if not file_io.is_directory(path):
+            return f"{path} is a file, not a directory."
+        names = sorted(file_io.list_directory_v2(path))
+    except errors.OpError as error:
+        return f"{path} can't be read: {error.message}."
+    if not names:
+        return f"{path} is empty."
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"{path} holds: {', '.join(names[:_LISTED])}{more}."
+
+
+def require_checkpoint(model_dir: Any) -> str:
+    """The newest checkpoint of a directory.
+
+    Raises:
+      ValueError: there is none. The message says what there is.
+    """
+    path = newest_checkpoint(model_dir)
+    if path is None:
+        raise ValueError(f"Could not find trained model in model_dir: {model_dir}. {contents_of(model_dir)}")
+    return path

@@ -1,0 +1,108 @@
+"""What evaluates while an Experiment trains: at intervals, or after each checkpoint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.training import basic_session_run_hooks, checkpoint_management, session_run_hook, training_util
+
+from fastsup.train.dispatch import remember_callbacks
+from fastsup.train.scheduled import ScheduledHook
+
+__all__ = ["EvalAndExportListener", "EvaluateNewCheckpointHook"]
+
+
+@remember_callbacks
+class EvaluateNewCheckpointHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ignore[misc]
+    """Evaluates when there is a new checkpoint and enough steps have passed.
+
+    Args:
+      evaluate: function without arguments that evaluates the newest checkpoint and returns its metrics.
+      model_dir: directory of the checkpoints.
+      every_n_steps: global steps at least from one evaluation, or the start, to the next.
+      check_interval_secs: seconds at least between two looks for a new checkpoint.
+    """
+
+    def __init__(
+        self, evaluate: Callable[[], Any], model_dir: Any, every_n_steps: int, check_interval_secs: float | None
+    ) -> None:
+        self._evaluate = evaluate
+        self._model_dir = model_dir
+        self._every_n_steps = every_n_steps
+        self._check_interval_secs = check_interval_secs or 0
+        self._global_step_tensor: Any = None
+        self._last_step: Any = None
+        self._last_path: Any = None
+        self._next_look: float | None = None
+
+    def begin(self) -> None:
+        """Finds the global step."""
+        self._global_step_tensor = training_util.get_global_step()
+        if self._global_step_tensor is None:
+            raise RuntimeError("Global step should be created to evaluate while training.")
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        """Takes the step that training starts from."""
+        self._last_step = session.run(self._global_step_tensor)
+
+    def _schedule(self, run: int, step_read: Any) -> bool:
+        if self._next_look is None:
+            self.due_every_run()
+        else:
+            self.due_at_time(self._next_look)
+        return True
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Evaluates if it is time, there is a new checkpoint, and enough steps have passed."""
+        now = time.time()
+        if self._next_look is not None and now < self._next_look:
+            return
+        self._next_look = now + self._check_interval_secs
+        path = checkpoint_management.latest_checkpoint(self._model_dir)
+        if not path or path == self._last_path:
+            return
+        step = run_context.session.run(self._global_step_tensor)
+        if step - self._last_step < self._every_n_steps:
+            logging.debug(
+                "Skipping the evaluation of %s: fewer than min_eval_frequency=%s steps have passed since the last one.",
+                path,
+                self._every_n_steps,
+            )
+            return
+        self._last_path, self._last_step = path, step
+        metrics = self._evaluate()
+        logging.info("Validation (step %d): %s", step, ", ".join(f"{name} = {metrics[name]}" for name in metrics))
+
+
+class EvalAndExportListener(basic_session_run_hooks.CheckpointSaverListener):  # type: ignore[misc]
+    """Evaluates and exports each checkpoint that is saved.
+
+    Args:
+      eval_fn: function of `name` and `checkpoint_path` that evaluates a checkpoint and returns its metrics.
+      export_fn: function of these metrics and `checkpoint_path` that exports it.
+      model_dir: directory of the checkpoints.
+    """
+
+    def __init__(self, eval_fn: Callable[..., Any], export_fn: Callable[..., Any], model_dir: Any) -> None:
+        self._eval_fn = eval_fn
+        self._export_fn = export_fn
+        self._model_dir = model_dir
+        self._latest_path: Any = None
+        self.eval_result: Any = None
+        self.export_results: Any = None
+
+    def after_save(self, session: Any, global_step_value: Any) -> None:
+        """Evaluates and exports the checkpoint."""
+        logging.info("Checking for checkpoint in %s", self._model_dir)
+        path = checkpoint_management.latest_checkpoint(self._model_dir)
+        if not path:
+            logging.warning("Skipping evaluation and export since model has not been saved yet.")
+        elif path == self._latest_path:
+            logging.warning("Skipping evaluation due to same latest checkpoint %s.", path)
+        else:
+            self._latest_path = path
+            self.eval_result = self._eval_fn(name="intermediate_export", checkpoint_path=path)
+            self.export_results = self._export_fn(self.eval_result, checkpoint_path=path)

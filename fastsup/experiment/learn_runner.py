@@ -1,0 +1,85 @@
+"""learn_runner.run: makes an Experiment and does what this task has to do in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tensorflow.python.platform import tf_logging as logging
+
+from fastsup.estimator.run_config import TaskType
+from fastsup.experiment.experiment import Experiment
+
+__all__ = ["run"]
+
+_SCHEDULES = {
+    TaskType.MASTER: "train_and_evaluate",
+    TaskType.CHIEF: "train",
+    TaskType.WORKER: "train",
+    TaskType.PS: "run_std_server",
+    TaskType.EVALUATOR: "continuous_eval",
+}
+
+
+def _default_schedule(config: Any) -> str:
+    """The method that a task calls, from its role. One task, or none, trains and evaluates."""
+    cluster = config.cluster_spec if config else None
+    tasks = sum(cluster.num_tasks(job) for job in cluster.jobs) if cluster else 0
+    role = config.task_type if config else None
+    if tasks <= 1 and role not in (TaskType.EVALUATOR, TaskType.PS):
+        return "train_and_evaluate"
+    if not role:
+        raise ValueError("Must specify a schedule")
+    if role not in _SCHEDULES:
+        raise ValueError(f"No default schedule for task type: {role}. There are some for {sorted(_SCHEDULES)}.")
+    return _SCHEDULES[role]
+
+
+def run(
+    experiment_fn: Callable[..., Any],
+    output_dir: str | None = None,
+    schedule: str | None = None,
+    run_config: Any = None,
+    hparams: Any = None,
+) -> Any:
+    """Makes an Experiment, and calls the method that this task's role asks for.
+
+    Args:
+      experiment_fn: function that returns the `Experiment`. Called as experiment_fn(output_dir=…), or with a run_config
+        as experiment_fn(run_config=…, hparams=…).
+      output_dir: directory that experiment_fn gets. Not with run_config.
+      schedule: name of the method of the Experiment to call. None: chosen by the task's role.
+      run_config: `RunConfig` that experiment_fn gets.
+      hparams: hyperparameters that experiment_fn gets. Only with run_config.
+
+    Returns:
+      What the method returns.
+
+    Raises:
+      ValueError: output_dir and run_config are both given, hparams without run_config, there is no such method, or no
+        default for this role.
+      TypeError: experiment_fn isn't callable or returns something else, or what schedule names isn't a method.
+    """
+    if output_dir is not None and run_config is not None:
+        raise ValueError("Cannot provide both `output_dir` and `run_config`")
+    if hparams is not None and run_config is None:
+        raise ValueError("Must set value for `run_config` if `hparams` is provided")
+    if not callable(experiment_fn):
+        raise TypeError(f'Experiment builder "{experiment_fn}" is not callable.')
+    if run_config is not None:
+        experiment = experiment_fn(run_config=run_config, hparams=hparams)
+    else:
+        experiment = experiment_fn(output_dir=output_dir)
+    if not isinstance(experiment, Experiment):
+        raise TypeError(f'Experiment builder "{experiment_fn}" did not return an Experiment, but {experiment!r}.')
+    schedule = schedule or _default_schedule(experiment.estimator.config)
+    if not hasattr(experiment, schedule):
+        names = [name for name in dir(experiment) if not name.startswith("_") and callable(getattr(experiment, name))]
+        logging.error("Schedule references non-existent task %s", schedule)
+        logging.error("Allowed values for this experiment are: %s", names)
+        raise ValueError(f"Schedule references non-existent task {schedule}. There are {names}.")
+    task = getattr(experiment, schedule)
+    if not callable(task):
+        logging.error("Schedule references non-callable member %s", schedule)
+        raise TypeError(f"Schedule references non-callable member {schedule}")
+    return task()

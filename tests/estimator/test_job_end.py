@@ -1,0 +1,162 @@
+"""How tasks learn that their job has ended: whom they believe, when, and for how long they wait."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import tensorflow as tf
+from tensorflow.python.training import server_lib
+
+from fastsup import estimator
+from fastsup.estimator import job_end, server
+from fastsup.estimator.job_end import JobWatch, note_end, note_start
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The clock of the watches, in seconds."""
+    clock = [100.0]
+    monkeypatch.setattr(job_end.time, "monotonic", lambda: clock[0])
+    return clock
+
+
+def test_a_chief_that_ends(tmp_path: Path) -> None:
+    watch = JobWatch(tmp_path)
+    assert not watch.chief_has_ended()
+    note_start(tmp_path, "chief", 0)
+    assert not watch.chief_has_ended()
+    note_end(str(tmp_path).encode(), "chief", 0)
+    assert watch.chief_has_ended()
+    note_start(tmp_path, "chief", 0)
+    assert not watch.chief_has_ended()
+    note_end(tmp_path, "master", 0)
+    assert watch.chief_has_ended()
+
+
+def test_what_an_earlier_run_left_counts_when_it_stays(tmp_path: Path, now: list[float]) -> None:
+    note_end(tmp_path, "chief", 0)
+    watch = JobWatch(tmp_path)
+    assert not watch.chief_has_ended()
+    now[0] += job_end.STALE_SECS - 1
+    assert not watch.chief_has_ended()
+    now[0] += 1
+    assert watch.chief_has_ended()
+
+
+def test_what_an_earlier_run_left_and_this_one_writes_anew_counts_at_once(tmp_path: Path, now: list[float]) -> None:
+    note_end(tmp_path, "chief", 0)
+    watch = JobWatch(tmp_path)
+    note_start(tmp_path, "chief", 0)
+    note_end(tmp_path, "chief", 0)
+    assert watch.chief_has_ended()
+
+
+def test_a_parameter_server_waits_for_the_workers(tmp_path: Path, now: list[float]) -> None:
+    watch = JobWatch(tmp_path)
+    note_end(tmp_path, "worker", 1)
+    assert not watch.job_has_ended(2)
+    note_end(tmp_path, "chief", 0)
+    assert not watch.job_has_ended(2)
+    note_end(tmp_path, "worker", 0)
+    assert watch.job_has_ended(2)
+
+
+def test_a_parameter_server_waits_for_the_workers_ten_minutes_at_most(tmp_path: Path, now: list[float]) -> None:
+    watch = JobWatch(tmp_path)
+    now[0] += 5000
+    note_end(tmp_path, "chief", 0)
+    assert not watch.job_has_ended(1)
+    now[0] += job_end.WORKERS_SECS - 1
+    assert not watch.job_has_ended(1)
+    now[0] += 1
+    assert watch.job_has_ended(1)
+
+
+def test_a_chief_that_starts_again_starts_the_ten_minutes_anew(tmp_path: Path, now: list[float]) -> None:
+    watch = JobWatch(tmp_path)
+    note_end(tmp_path, "chief", 0)
+    assert not watch.job_has_ended(1)
+    now[0] += job_end.WORKERS_SECS
+    note_start(tmp_path, "chief", 0)
+    assert not watch.job_has_ended(1)
+    note_end(tmp_path, "chief", 0)
+    assert not watch.job_has_ended(1)
+
+
+@pytest.mark.parametrize("model_dir", [None, mock.Mock(), "/nowhere/at/all"])
+def test_a_model_dir_that_isn_t_there(model_dir: Any) -> None:
+    note_start(model_dir, "chief", 0)
+    note_end(model_dir, "chief", 0)
+    assert not JobWatch(model_dir).chief_has_ended()
+
+
+def test_a_model_dir_that_can_t_be_written_to_is_reported(tmp_path: Path, tf_log: Any) -> None:
+    (tmp_path / "ended_tasks").write_text("")
+    note_end(tmp_path, "chief", 0)
+    assert any("Other tasks won't learn that this one has ended" in message for message in tf_log.messages)
+
+
+def test_a_parameter_server_ends_with_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tf_log: Any) -> None:
+    monkeypatch.setattr(server, "_LOOK_SECS", 0.02)
+    cluster = {"chief": ["localhost:1"], "ps": ["localhost:0"]}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "ps", "index": 0}}))
+    forever = threading.Event()
+    monkeypatch.setattr(server_lib, "Server", mock.Mock(return_value=mock.Mock(join=forever.wait)))
+    config = estimator.RunConfig(model_dir=str(tmp_path))
+    est = mock.Mock(spec=estimator.Estimator, config=config, model_dir=str(tmp_path))
+    executor = estimator.TrainingExecutor(est, estimator.TrainSpec(lambda: None), None)
+    ran = threading.Thread(target=executor.run, daemon=True)
+    ran.start()
+    time.sleep(0.2)
+    assert ran.is_alive()
+    note_end(tmp_path, "chief", 0)
+    ran.join(10)
+    assert not ran.is_alive()
+    forever.set()
+    assert "The job has ended: its parameter server 0 ends too." in tf_log.messages
+
+
+def test_a_task_that_fails_hasn_t_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = {"chief": ["localhost:1"]}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "chief", "index": 0}}))
+    est = mock.Mock(spec=estimator.Estimator, config=estimator.RunConfig(), model_dir=str(tmp_path))
+    est.train.side_effect = tf.errors.AbortedError(None, None, "gone")
+    watch = JobWatch(tmp_path)
+    executor = estimator.TrainingExecutor(est, estimator.TrainSpec(lambda: None), None)
+    with pytest.raises(tf.errors.AbortedError):
+        executor.run()
+    assert not watch.chief_has_ended()
+    est.train.side_effect = None
+    executor.run()
+    assert watch.chief_has_ended()
+
+
+def test_an_evaluator_ends_when_training_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tf_log: Any) -> None:
+    cluster = {"chief": ["localhost:1"]}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "evaluator", "index": 0}}))
+    est = mock.Mock(spec=estimator.Estimator, config=estimator.RunConfig(), model_dir=str(tmp_path))
+    paths = iter(["model.ckpt-10", "model.ckpt-20", "model.ckpt-25"])
+
+    def latest() -> str:
+        path = next(paths)
+        if path == "model.ckpt-25":
+            return path
+        if path == "model.ckpt-20":
+            note_end(tmp_path, "chief", 0)
+        return path
+
+    est.latest_checkpoint.side_effect = latest
+    est.evaluate.side_effect = lambda checkpoint_path, **rest: {"global_step": int(checkpoint_path[-2:])}
+    spec = estimator.EvalSpec(lambda: None, start_delay_secs=0, throttle_secs=0, throttle_steps=10)
+    # The training ended after 25 of 100 steps. The throttle doesn't apply to the last checkpoint.
+    executor = estimator.TrainingExecutor(est, estimator.TrainSpec(lambda: None, max_steps=100), spec)
+    executor.run()
+    evaluated = [call[1]["checkpoint_path"] for call in est.evaluate.call_args_list]
+    assert evaluated == ["model.ckpt-10", "model.ckpt-20", "model.ckpt-25"]
+    assert tf_log.messages[-1] == "Exiting evaluation, training has ended before max_steps=100."

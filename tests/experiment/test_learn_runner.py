@@ -1,0 +1,82 @@
+"""learn_runner.run: which role calls which method, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from unittest import mock
+
+import pytest
+import tensorflow as tf
+
+from fastsup import estimator
+from fastsup.experiment import Experiment, learn_runner
+
+
+class Recorded(Experiment):
+    """An Experiment whose methods only say that they were called."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("train", "train_and_evaluate", "continuous_eval", "run_std_server", "test"):
+            return lambda: name
+        return super().__getattribute__(name)
+
+    not_a_method = 5
+
+
+def experiment(config: Any) -> Recorded:
+    return Recorded(mock.Mock(spec=estimator.Estimator, config=config, model_dir="dir"), "t", "e")
+
+
+@pytest.mark.parametrize(
+    ("role", "cluster", "method"),
+    [
+        (None, None, "train_and_evaluate"),
+        ("chief", {"chief": ["a:1"]}, "train_and_evaluate"),
+        ("chief", {"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}, "train"),
+        ("worker", {"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}, "train"),
+        ("ps", {"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}, "run_std_server"),
+        ("master", {"master": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}, "train_and_evaluate"),
+        ("evaluator", {"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}, "continuous_eval"),
+    ],
+)
+def test_the_method_of_a_role(monkeypatch: pytest.MonkeyPatch, role: Any, cluster: Any, method: str) -> None:
+    tf_config = {"cluster": cluster, "task": {"type": role, "index": 0}} if role else {}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(tf_config))
+    config = estimator.RunConfig()
+    assert learn_runner.run(lambda run_config, hparams: experiment(run_config), run_config=config) == method
+
+
+def test_what_the_function_gets() -> None:
+    config, hparams = estimator.RunConfig(), {"rate": 1}
+    function = mock.Mock(return_value=experiment(config))
+    learn_runner.run(function, run_config=config, hparams=hparams)
+    function.assert_called_once_with(run_config=config, hparams=hparams)
+    function.reset_mock()
+    assert learn_runner.run(function, "dir", "test") == "test"
+    function.assert_called_once_with(output_dir="dir")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"experiment_fn": "none"}, TypeError, 'Experiment builder "none" is not callable.'),
+        ({"experiment_fn": lambda output_dir: 5}, TypeError, "did not return an Experiment, but 5."),
+        ({"output_dir": "a", "run_config": "b"}, ValueError, "Cannot provide both `output_dir` and `run_config`"),
+        ({"hparams": {}}, ValueError, "Must set value for `run_config` if `hparams` is provided"),
+        ({"schedule": "nonsense"}, ValueError, "Schedule references non-existent task nonsense"),
+        ({"schedule": "not_a_method"}, TypeError, "Schedule references non-callable member not_a_method"),
+    ],
+)
+def test_what_it_refuses(arguments: dict[str, Any], error: Any, message: str) -> None:
+    function = lambda output_dir: experiment(estimator.RunConfig())  # noqa: E731
+    with pytest.raises(error) as raised:
+        learn_runner.run(**{"experiment_fn": function, **arguments})
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(("role", "message"), [("", "Must specify a schedule"), ("foo", "No default schedule for")])
+def test_a_role_without_a_method(role: str, message: str) -> None:
+    config = mock.Mock(cluster_spec=tf.train.ClusterSpec({"worker": ["a:1", "b:1"]}), task_type=role)
+    with pytest.raises(ValueError, match=message):
+        learn_runner.run(lambda output_dir: experiment(config))
