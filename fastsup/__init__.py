@@ -2,7 +2,7 @@
 
 `fastsup.train` has the session-layer names of `tf.compat.v1.train`, `fastsup.Session` is a `tf.compat.v1.Session`,
 `fastsup.estimator` has the names of `tf.estimator`; `fastsup.core` is the compiled step loop by itself, and
-`fastsup.loop` has hooks for it. TensorFlow is imported when a name that needs it is first used, not by `import fastsup`.
+`fastsup.loop` has hooks for it. TensorFlow is imported when a name that needs it is first used, not before.
 """
 
 from __future__ import annotations
