@@ -222,6 +222,6 @@ class Training(EstimatorBase):
             while not session.should_stop():
                 # By hand, not in run_loop: where the input ends, the loss of the step before is what is wanted.
                 _, loss = session.run(fetches)
-            if loss is None:
-                logging.warning("Training with estimator made no steps. Perhaps input is empty or misspecified.")
+        if loss is None:
+            logging.warning("Training with estimator made no steps. Perhaps input is empty or misspecified.")
         return loss

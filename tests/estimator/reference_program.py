@@ -2,8 +2,8 @@
 
 `reference_2_15.json` is what tensorflow-estimator 2.15.0 found, on TensorFlow 2.15.1, in both worlds. To make it anew,
 in an environment with that: `python tests/estimator/reference_program.py v2 v1 > tests/estimator/reference_2_15.json`.
-In the world of v1 the reference reads the step while it is incremented: now and then it then warns that the step doesn't
-move, or writes a summary more (of step 25). A run without that is what counts.
+In the world of v1 the reference reads the step while it is incremented: now and then it warns that the step doesn't
+move, or writes a summary more (of step 20 or 25). A run without that is what counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The same program as under tensorflow-estimator 2.15: the same losses, metrics, log lines, events, files, signatures."""
+"""The same program as under tensorflow-estimator 2.15: the same losses, metrics, log, events, files, signatures."""
 
 from __future__ import annotations
 

@@ -1,0 +1,161 @@
+"""RunConfig in a cluster: what TF_CONFIG makes of a task, and which TF_CONFIG is refused, and how."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from fastsup import estimator as est
+
+HOSTS = {"chief": ["h0:1"], "worker": ["h1:1", "h2:1", "h3:1"], "ps": ["h4:1", "h5:1"]}
+MASTER_HOSTS = {"master": ["h0:1"], "worker": ["h1:1"], "ps": ["h4:1"]}
+
+
+def config_of(task_type: Any, index: Any, cluster: Any = HOSTS, **more: Any) -> dict[str, Any]:
+    return {"cluster": cluster, "task": {"type": task_type, "index": index}, **more}
+
+
+# Each row is what the reference's RunConfig says of that task.
+# fmt: off
+TASKS = [
+    ("chief", 0, HOSTS, "grpc://h0:1", True, 2, 4, 0, ["/job:ps", "/job:chief"]),
+    ("worker", 1, HOSTS, "grpc://h2:1", False, 2, 4, 2, ["/job:ps", "/job:worker/task:1"]),
+    ("ps", 1, HOSTS, "grpc://h5:1", False, 2, 4, 5, ["/job:ps", "/job:worker", "/job:chief", "/job:master"]),
+    ("master", 0, MASTER_HOSTS, "grpc://h0:1", True, 1, 2, 0, ["/job:ps", "/job:master"]),
+    ("worker", 0, MASTER_HOSTS, "grpc://h1:1", False, 1, 2, 1, ["/job:ps", "/job:worker/task:0"]),
+    ("chief", 0, {"chief": ["h0:1"]}, "", True, 0, 1, 0, ["/job:ps", "/job:chief"]),
+    ("other", 0, {"chief": ["h0:1"], "other": ["h9:1"]}, "grpc://h9:1", False, 0, 1, 1, None),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(
+    ("role", "index", "cluster", "master", "chief", "ps", "workers", "global_id", "filters"), TASKS
+)
+def test_a_task_of_a_cluster(
+    set_tf_config: Any, role: Any, index: Any, cluster: Any, master: Any, chief: Any, ps: Any, workers: Any,
+    global_id: Any, filters: Any,
+) -> None:  # fmt: skip
+    set_tf_config(config_of(role, index, cluster))
+    config = est.RunConfig()
+    assert (config.task_type, config.task_id, config.master, config.is_chief) == (role, index, master, chief)
+    assert (config.num_ps_replicas, config.num_worker_replicas) == (ps, workers)
+    assert config.global_id_in_cluster == global_id
+    assert config.cluster_spec == tf.train.ClusterSpec(cluster)
+    assert config.evaluation_master == ""
+    assert (config.session_config and list(config.session_config.device_filters)) == filters
+
+
+def test_an_evaluator_is_no_part_of_the_cluster(set_tf_config: Any) -> None:
+    set_tf_config(config_of("evaluator", 0, eval_session_master="grpc://h8:1"))
+    config = est.RunConfig()
+    assert config.cluster_spec.as_dict() == {}
+    assert (config.master, config.evaluation_master, config.is_chief) == ("", "grpc://h8:1", False)
+    assert (config.num_ps_replicas, config.num_worker_replicas, config.global_id_in_cluster) == (0, 0, None)
+    assert config.session_config is None
+
+
+@pytest.mark.parametrize("value", [None, "{}", "null", {"task": {}}, {"task": {"type": "worker", "index": 0}}])
+def test_a_process_by_itself(set_tf_config: Any, value: Any) -> None:
+    if value is not None:
+        set_tf_config(value)
+    config = est.RunConfig()
+    assert (config.task_type, config.task_id, config.is_chief, config.master) == ("worker", 0, True, "")
+    assert (config.num_ps_replicas, config.num_worker_replicas, config.global_id_in_cluster) == (0, 1, 0)
+    assert config.cluster_spec.as_dict() == {}
+    assert config.session_config is None
+
+
+def test_masters_of_the_platform(set_tf_config: Any) -> None:
+    set_tf_config(config_of("worker", 0, session_master="grpc://proxy:1", service={"a": 1}, environment="cloud"))
+    config = est.RunConfig()
+    assert (config.master, config.service) == ("grpc://proxy:1", {"a": 1})
+    set_tf_config({"session_master": "grpc://x:1", "eval_session_master": "grpc://y:1"})
+    config = est.RunConfig()
+    assert (config.master, config.evaluation_master) == ("grpc://x:1", "grpc://y:1")
+
+
+def test_an_index_in_a_string_is_taken_as_the_reference_takes_it(set_tf_config: Any) -> None:
+    set_tf_config(config_of("worker", "1"))
+    assert est.RunConfig().task_id == 1
+
+
+def test_model_dir(set_tf_config: Any) -> None:
+    set_tf_config({"model_dir": "/a"})
+    assert est.RunConfig().model_dir == "/a"
+    assert est.RunConfig(model_dir="/a").model_dir == "/a"
+    with pytest.raises(ValueError, match="must have the same value as the model_dir in TF_CONFIG"):
+        est.RunConfig(model_dir="/b")
+    set_tf_config({"model_dir": ""})
+    with pytest.raises(ValueError, match="model_dir in TF_CONFIG should be non-empty"):
+        est.RunConfig()
+
+
+TWO_CHIEFS = {"chief": ["h0:1", "h1:1"]}
+BOTH = {"chief": ["h0:1"], "master": ["h1:1"], "ps": ["h2:1"]}
+
+# What is wrong, TF_CONFIG, and what the message must have: the reference's text, the key, the value, the roles.
+# fmt: off
+REFUSED = [
+    ("not JSON", "{'cluster'", ["TF_CONFIG isn't JSON", "{'cluster'"]),
+    ("no text", "", ["TF_CONFIG isn't JSON", "''"]),
+    ("a list", [1], ["TF_CONFIG must be a JSON object", "[1]"]),
+    ("cluster no object", {"cluster": ["h:1"]}, ['TF_CONFIG["cluster"] must be a JSON object', "['h:1']"]),
+    ("tasks no list", config_of("chief", 0, {"chief": "h:1"}),
+     ["The tasks for job 'chief' must be a list", "'h:1'", 'TF_CONFIG["cluster"]["chief"]']),
+    ("a role without tasks", config_of("chief", 0, {"chief": ["h:1"], "ps": []}),
+     ['TF_CONFIG["cluster"]["ps"] is empty']),
+    ("an address that is a number", config_of("chief", 0, {"chief": [1]}), ['["chief"][0] must be a string', "got 1"]),
+    ("an address without port", config_of("chief", 0, {"chief": ["h"]}), ["an address with a port", "'h'"]),
+    ("a port too large", config_of("chief", 0, {"chief": ["h:65536"]}), ["an address with a port", "'h:65536'"]),
+    ("an address twice", config_of("chief", 0, {"chief": ["h:1"], "ps": ["h:1"]}), ["are the same address", "'h:1'"]),
+    ("names as indices", config_of("chief", 0, {"chief": {"a": "h:1"}}), ["keys must be task indices", "['a']"]),
+    ("no chief", config_of("worker", 0, {"worker": ["h:1"], "ps": ["h:2"]}),
+     ['it must have one "chief" node', "worker (1), ps (1)"]),
+    ("two chiefs", config_of("chief", 0, TWO_CHIEFS), ['must have only one "chief" node', "chief (2)"]),
+    ("chief and master", config_of("chief", 0, BOTH),
+     ["If `master` node exists in `cluster`, job `chief` is not supported", "chief (1), master (1)"]),
+    ("master and evaluator", config_of("evaluator", 0, MASTER_HOSTS), ["task_type `evaluator` is not supported"]),
+    ("no task", {"cluster": HOSTS}, ["task type must be set", "chief (1), worker (3), ps (2)"]),
+    ("no type", {"cluster": HOSTS, "task": {"index": 0}}, ["task type must be set", "{'index': 0}"]),
+    ("no index", {"cluster": HOSTS, "task": {"type": "ps"}}, ["task index must be set", "{'type': 'ps'}"]),
+    ("task no object", {"cluster": HOSTS, "task": "chief"}, ['TF_CONFIG["task"] must be a JSON object', "'chief'"]),
+    ("type a number", config_of(3, 0), ['TF_CONFIG["task"]["type"] must be a string', "got 3"]),
+    ("unknown type", config_of("boss", 0), ["boss is not a valid task_type", "chief (1), worker (3), ps (2)"]),
+    ("local", config_of("local", 0),
+     ["local is not a valid task_type", "one of ['chief', 'worker', 'ps', 'evaluator']"]),
+    ("ps missing in the cluster", config_of("ps", 0, {"chief": ["h:1"], "worker": ["h:2"]}),
+     ["ps is not a valid task_type", "chief (1), worker (1)"]),
+    ("task outside the cluster", config_of("worker", 3),
+     ["3 is not a valid task_id for task_type worker", "[0, 1, 2]"]),
+    ("negative index", config_of("worker", -1), ["Task index must be non-negative number", "-1"]),
+    ("index a word", config_of("worker", "one"), ['TF_CONFIG["task"]["index"] must be an integer', "'one'"]),
+    ("index a fraction", config_of("worker", 0.5), ["must be an integer, got 0.5"]),
+    ("index true", config_of("worker", True), ["must be an integer, got True"]),
+    ("index a list", config_of("worker", [0]), ["must be an integer, got [0]"]),
+    ("alone, as a ps", {"task": {"type": "ps", "index": 0}},
+     ['If "cluster" is not set in TF_CONFIG, task type must be WORKER', "'ps'", "the roles: none"]),
+    ("alone, as the second", {"task": {"type": "worker", "index": 1}}, ["task index must be 0", "'index': 1"]),
+    ("service no object", {"service": "x"}, ['"service" is set in TF_CONFIG, it must be a dict', "'x'"]),
+    ("session_master a number", config_of("chief", 0, session_master=1), ['TF_CONFIG["session_master"]', "got 1"]),
+    ("model_dir a number", {"model_dir": 1}, ['TF_CONFIG["model_dir"] must be a string', "got 1"]),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("value", "texts"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_a_wrong_tf_config(set_tf_config: Any, value: Any, texts: list[str]) -> None:
+    set_tf_config(value)
+    with pytest.raises(ValueError) as caught:
+        est.RunConfig()
+    for text in texts:
+        assert text in str(caught.value)
+
+
+def test_what_is_a_type_error_in_the_reference_is_one_here(set_tf_config: Any) -> None:
+    for value in ({"service": "x"}, config_of("chief", 0, {"chief": "h:1"})):
+        set_tf_config(value)
+        with pytest.raises(TypeError):
+            est.RunConfig()

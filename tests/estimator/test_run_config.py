@@ -1,0 +1,129 @@
+"""RunConfig: defaults, replace, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from fastsup import estimator as est
+
+v1 = tf.compat.v1
+
+
+def test_defaults() -> None:
+    config = est.RunConfig()
+    found = {name: getattr(config, name) for name in dir(config) if not name.startswith("_") and name != "replace"}
+    assert found.pop("cluster_spec").as_dict() == {}
+    assert found == {
+        "model_dir": None,
+        "tf_random_seed": None,
+        "save_summary_steps": 100,
+        "save_checkpoints_steps": None,
+        "save_checkpoints_secs": 600,
+        "session_config": None,
+        "keep_checkpoint_max": 5,
+        "keep_checkpoint_every_n_hours": 10000,
+        "log_step_count_steps": 100,
+        "train_distribute": None,
+        "device_fn": None,
+        "protocol": None,
+        "eval_distribute": None,
+        "experimental_max_worker_delay_secs": None,
+        "session_creation_timeout_secs": 7200,
+        "checkpoint_save_graph_def": True,
+        "executor": "auto",
+        "async_save": False,
+        "service": None,
+        "task_type": "worker",
+        "task_id": 0,
+        "global_id_in_cluster": 0,
+        "master": "",
+        "evaluation_master": "",
+        "is_chief": True,
+        "num_ps_replicas": 0,
+        "num_worker_replicas": 1,
+    }
+
+
+def test_intervals_of_checkpoints() -> None:
+    def intervals(config: Any) -> tuple[Any, Any]:
+        return config.save_checkpoints_steps, config.save_checkpoints_secs
+
+    assert intervals(est.RunConfig(save_checkpoints_steps=5)) == (5, None)
+    assert intervals(est.RunConfig(save_checkpoints_secs=5)) == (None, 5)
+    assert intervals(est.RunConfig(save_checkpoints_secs=None)) == (None, None)
+    assert intervals(est.RunConfig(save_checkpoints_steps=None, save_checkpoints_secs=None)) == (None, None)
+    assert intervals(est.RunConfig().replace(save_checkpoints_steps=3)) == (3, None)
+    assert intervals(est.RunConfig(save_checkpoints_steps=3).replace(save_checkpoints_secs=4)) == (None, 4)
+    for make in (est.RunConfig, est.RunConfig().replace):
+        with pytest.raises(ValueError, match="cannot be both set"):
+            make(save_checkpoints_steps=1, save_checkpoints_secs=1)
+
+
+def test_replace_leaves_the_original_alone() -> None:
+    config = est.RunConfig(model_dir="/a", tf_random_seed=1)
+    other = config.replace(model_dir="/b", executor="inline", async_save=True)
+    assert (config.model_dir, config.executor, config.async_save) == ("/a", "auto", False)
+    assert (other.model_dir, other.tf_random_seed, other.executor, other.async_save) == ("/b", 1, "inline", True)
+    with pytest.raises(ValueError, match=r"Replacing master is not supported\. Allowed properties are"):
+        config.replace(master="x")
+
+
+def test_a_path_is_a_model_dir() -> None:
+    assert est.RunConfig(model_dir=Path("/a/b")).model_dir == "/a/b"
+
+
+REFUSED = [
+    ("model_dir", "", "model_dir should be non-empty"),
+    ("save_summary_steps", -1, "save_summary_steps should be >= 0"),
+    ("save_checkpoints_steps", -1, "save_checkpoints_steps should be >= 0"),
+    ("save_checkpoints_secs", -1, "save_checkpoints_secs should be >= 0"),
+    ("save_checkpoints_secs", "60", "save_checkpoints_secs should be >= 0; got '60'"),
+    ("session_config", {}, "session_config must be instance of ConfigProto"),
+    ("keep_checkpoint_max", -1, "keep_checkpoint_max should be >= 0"),
+    ("keep_checkpoint_every_n_hours", 0, "keep_checkpoint_every_n_hours should be > 0"),
+    ("log_step_count_steps", 0, "log_step_count_steps should be > 0"),
+    ("tf_random_seed", 1.0, "tf_random_seed must be integer."),
+    ("experimental_max_worker_delay_secs", 1.5, "experimental_max_worker_delay_secs must be an integer"),
+    ("session_creation_timeout_secs", 0, "session_creation_timeout_secs should be > 0"),
+    ("device_fn", lambda x: x, 'device_fn must be callable with exactly one argument "op".'),
+    ("device_fn", "cpu", 'device_fn must be callable with exactly one argument "op".'),
+    ("protocol", "http", r"protocol should be grpc or grpc\+verbs"),
+    ("executor", "fast", "executor must be one of"),
+    ("async_save", 1, "async_save must be True or False"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "message"), REFUSED)
+def test_what_is_refused(name: str, value: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        est.RunConfig(**{name: value})
+    with pytest.raises(ValueError, match=message):
+        est.RunConfig().replace(**{name: value})
+
+
+def test_a_subclass_may_override_properties(make: Any) -> None:
+    class Chiefless(est.RunConfig):  # type: ignore[misc]
+        @property
+        def is_chief(self) -> bool:
+            return False
+
+    config = Chiefless(model_dir="/nowhere")
+    assert not copy.deepcopy(config).replace(tf_random_seed=2).is_chief
+
+
+def test_the_session_of_an_estimator(make: Any) -> None:
+    session_config = make().config.session_config
+    assert session_config.allow_soft_placement
+    own = v1.ConfigProto(intra_op_parallelism_threads=3, gpu_options=v1.GPUOptions(allow_growth=True))
+    assert make(session_config=own).config.session_config == own
+
+
+def test_parameter_server_strategy_of_tf2_is_refused() -> None:
+    strategy = tf.compat.v2.distribute.experimental.ParameterServerStrategy
+    with pytest.raises(ValueError, match=r"Please use `tf.compat.v1.distribute.experimental.ParameterServerStrategy`"):
+        est.RunConfig(train_distribute=strategy.__new__(strategy))
