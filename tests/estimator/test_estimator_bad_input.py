@@ -1,0 +1,216 @@
+"""What an Estimator is given wrong: the reference's error, where it has one, before anything is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from fastsup import estimator as est
+from fastsup import train
+
+v1 = tf.compat.v1
+
+
+def model_with(**fields: Any) -> Any:
+    """A model_fn whose spec has these fields, each made by a function in the model's graph."""
+
+    def model_fn(features: Any, labels: Any, mode: str) -> Any:
+        step = v1.assign_add(v1.train.get_global_step(), 1)
+        given = {"loss": lambda: tf.constant(1.0), "train_op": lambda: step, **fields}
+        return est.EstimatorSpec(mode, **{name: make() for name, make in given.items()})
+
+    return model_fn
+
+
+ELSEWHERE = tf.Graph()
+with ELSEWHERE.as_default():
+    FOREIGN = tf.constant(1.0, name="foreign")
+
+SPECS = [
+    ({"loss": lambda: None}, ValueError, "Missing loss."),
+    ({"loss": lambda: 1.0}, TypeError, "loss must be Tensor, given: 1.0"),
+    ({"loss": lambda: tf.constant([1.0, 2.0])}, ValueError, "Loss must be scalar, given:"),
+    ({"loss": lambda: FOREIGN}, ValueError, 'loss with "foreign:0" must be from the default graph.'),
+    ({"train_op": lambda: None}, ValueError, "Missing train_op."),
+    ({"train_op": lambda: "op"}, TypeError, "train_op must be Operation or Tensor, given: op"),
+    ({"train_op": lambda: FOREIGN}, ValueError, 'train_op with "foreign:0" must be from the default graph.'),
+    ({"predictions": lambda: 1}, TypeError, "predictions must be Tensor, given: 1"),
+    ({"predictions": lambda: {"a": 1}}, TypeError, "predictions\\[a\\] must be Tensor, given: 1"),
+    ({"predictions": lambda: {"a": FOREIGN}}, ValueError, 'prediction values with "a: foreign:0" must be from'),
+    ({"training_hooks": lambda: [1]}, TypeError, "All hooks must be SessionRunHook instances, given: 1"),
+    ({"scaffold": lambda: 1}, TypeError, "scaffold must be tf.train.Scaffold. Given: 1"),
+    ({"eval_metric_ops": lambda: 1}, TypeError, "eval_metric_ops must be a dict, given: 1"),
+    (
+        {"eval_metric_ops": lambda: {"a": tf.constant(1)}},
+        TypeError,
+        "Values of eval_metric_ops must be \\(metric_value, update_op\\) tuples, given:",
+    ),
+    ({"eval_metric_ops": lambda: {"a": (1, 2)}}, TypeError, "Values of eval_metric_ops must be"),
+    ({"eval_metric_ops": lambda: {"a": (FOREIGN, FOREIGN)}}, ValueError, 'eval_metric_ops with "a: foreign:0" must'),
+]
+
+
+@pytest.mark.parametrize(("fields", "error", "message"), SPECS)
+def test_specs(make: Any, input_fn: Any, fields: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        make(model_with(**fields)).train(input_fn, steps=1)
+
+
+def test_a_loss_of_one_element_will_do(make: Any, input_fn: Any, tf_log: Any) -> None:
+    make(model_with(loss=lambda: tf.constant([2.5]))).train(input_fn, steps=1)
+    assert "Loss for final step: 2.5." in tf_log.messages
+
+
+def test_predictions_are_needed_to_predict(make: Any, input_fn: Any) -> None:
+    with pytest.raises(ValueError, match="Missing predictions"):
+        next(make(model_with()).predict(input_fn))
+
+
+def test_fields_of_a_spec(graph: Any) -> None:
+    spec = est.EstimatorSpec("eval", loss=tf.constant(1.0))
+    assert spec._replace(loss=tf.constant(2.0)).mode == "eval"
+    with pytest.raises(ValueError, match="mode of EstimatorSpec cannot be changed"):
+        spec._replace(mode="train")
+    with pytest.raises(ValueError, match=r"Got unexpected field names: \['nothing'\]"):
+        spec._replace(nothing=1)
+
+
+def test_a_nan_loss_ends_the_training(make: Any, input_fn: Any) -> None:
+    model = make(model_with(loss=lambda: tf.constant(float("nan"))))
+    with pytest.raises(train.NanLossDuringTrainingError, match="NaN loss during training"):
+        model.train(input_fn)
+
+
+# fmt: off
+MODEL_FNS = [
+    (lambda labels, mode: None, None, "must include features argument."),
+    (lambda features: None, {"a": 1}, "does not include params argument, but params .* is passed to Estimator."),
+    (lambda features, wrong: None, None, "has following not expected args: \\['wrong'\\]"),
+    (None, None, "model_fn must be provided to Estimator."),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("model_fn", "params", "message"), MODEL_FNS)
+def test_model_fns(make: Any, model_fn: Any, params: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(model_fn, params)
+
+
+def test_params_that_nobody_gives(make: Any, tf_log: Any) -> None:
+    make(lambda features, params: None)
+    assert "includes params argument, but params are not passed to Estimator." in tf_log.text
+
+
+def test_what_a_model_fn_returns(make: Any, input_fn: Any) -> None:
+    with pytest.raises(
+        ValueError, match=r"model_fn should return an EstimatorSpec\. It returned None of type NoneType"
+    ):
+        make(lambda features, labels: None).train(input_fn)
+    with pytest.raises(ValueError, match="model_fn does not take labels, but input_fn returns labels"):
+        make(lambda features: None).train(input_fn)
+
+
+def test_what_an_input_fn_returns(make: Any) -> None:
+    with pytest.raises(ValueError, match=r"input_fn should return \(features, labels\) as a len 2 tuple"):
+        make().train(lambda: (1, 2, 3))
+    with pytest.raises(TypeError, match="`input_fn` must be callable, given: 3"):
+        make().train(3)
+
+
+def test_features_that_change_their_shape(make: Any) -> None:
+    def input_fn() -> Any:
+        def rows() -> Any:
+            yield {"x": np.zeros([4, 2], np.float32)}, np.zeros([4, 1], np.float32)
+            yield {"x": np.zeros([4, 3], np.float32)}, np.zeros([4, 1], np.float32)
+
+        shapes = ({"x": [None, None]}, [None, 1])
+        return v1.data.Dataset.from_generator(rows, ({"x": tf.float32}, tf.float32), shapes)
+
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        make().train(input_fn)
+
+
+STEPS = [
+    ({"steps": 1, "max_steps": 1}, ValueError, "Can not provide both steps and max_steps."),
+    ({"steps": 0}, ValueError, "Must specify steps > 0, given: 0"),
+    ({"max_steps": -1}, ValueError, "Must specify max_steps > 0, given: -1"),
+    ({"steps": "1"}, TypeError, "steps must be an integer or None, given: '1'"),
+    ({"hooks": [1]}, TypeError, "Hooks must be a SessionRunHook, given: 1"),
+    ({"saving_listeners": [1]}, TypeError, "saving_listeners must be a list of CheckpointSaverListener, given: 1"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), STEPS)
+def test_arguments_of_train(make: Any, input_fn: Any, tmp_path: Any, arguments: Any, error: Any, message: str) -> None:
+    model = make()
+    with pytest.raises(error, match=message):
+        model.train(input_fn, **arguments)
+    assert not (tmp_path / "model").exists()
+
+
+def test_arguments_of_evaluate_and_predict(make: Any, input_fn: Any) -> None:
+    model = make()
+    with pytest.raises(ValueError, match="Must specify steps > 0, given: 0"):
+        model.evaluate(input_fn, steps=0)
+    with pytest.raises(TypeError, match="Hooks must be a SessionRunHook"):
+        model.evaluate(input_fn, hooks=[1])
+    with pytest.raises(TypeError, match="Hooks must be a SessionRunHook"):
+        next(model.predict(input_fn, hooks=[1]))
+    with pytest.raises(ValueError, match="The passed save_path is not a valid checkpoint: /nowhere"):
+        model.evaluate(input_fn, checkpoint_path="/nowhere")
+    with pytest.raises(ValueError, match="predict_keys argument is not valid in case of non-dict predictions"):
+        tensor = make(model_with(predictions=lambda: tf.constant([1.0])))
+        next(tensor.predict(input_fn, predict_keys=["a"]))
+
+
+@pytest.mark.parametrize("name", ["loss", "global_step"])
+def test_metrics_of_names_that_are_taken(make: Any, input_fn: Any, name: str) -> None:
+    model = make(model_with(eval_metric_ops=lambda: {name: (tf.constant(1.0), tf.no_op())}))
+    with pytest.raises(ValueError, match=f"Metric with name .{name}. is not allowed, because Estimator already"):
+        model.evaluate(input_fn)
+
+
+def test_configurations(model_fn: Any, tmp_path: Any) -> None:
+    with pytest.raises(ValueError, match=r"config must be an instance of `RunConfig`, but provided {}"):
+        est.Estimator(model_fn, config={}, params={})
+    config = est.RunConfig(model_dir=str(tmp_path / "a"))
+    with pytest.raises(ValueError, match="`model_dir` are set both in constructor and `RunConfig`, but with different"):
+        est.Estimator(model_fn, str(tmp_path / "b"), config, {})
+    assert est.Estimator(model_fn, tmp_path / "a", config, {}).model_dir == str(tmp_path / "a")
+
+
+@pytest.mark.parametrize("role", ["ps", "evaluator"])
+def test_tasks_that_do_not_train(make: Any, input_fn: Any, set_tf_config: Any, role: str) -> None:
+    set_tf_config({"cluster": {"chief": ["h:1"], "ps": ["h:2"]}, "task": {"type": role, "index": 0}})
+    with pytest.raises(
+        ValueError, match=r"Train has been called wrong configuration\. Please use tf\.estimator\.train_and"
+    ):
+        make().train(input_fn)
+
+
+def test_receivers(graph: Any) -> None:
+    x = v1.placeholder(tf.float32, [None, 2])
+    receiver = est.export.ServingInputReceiver
+    with pytest.raises(ValueError, match=r"features must be defined\."):
+        receiver(None, x)
+    with pytest.raises(ValueError, match=r"receiver_tensors must be defined\."):
+        receiver(x, None)
+    with pytest.raises(ValueError, match=r"feature a must be a Tensor, SparseTensor, or RaggedTensor\."):
+        receiver({"a": 1}, x)
+    with pytest.raises(ValueError, match=r"feature keys must be strings or ints: 1\.5\."):
+        receiver({1.5: x}, x)
+    with pytest.raises(ValueError, match=r"receiver_tensor keys must be strings: 1\."):
+        receiver(x, {1: x})
+    with pytest.raises(ValueError, match=r"receiver_tensors_alternatives must be a dict: 1\."):
+        receiver(x, x, 1)
+    assert receiver(x, x, {"b": x}) == ({"feature": x}, {"input": x}, {"b": {"input": x}})
+    assert est.export.TensorServingInputReceiver(x, x) == (x, {"input": x}, None)
+    assert est.export.SupervisedInputReceiver(x, x, x) == (x, x, {"input": x})
+    with pytest.raises(
+        ValueError, match=r"Features and labels must have distinct keys\. Found overlapping keys: {'a'}"
+    ):
+        est.experimental.build_raw_supervised_input_receiver_fn({"a": x}, {"a": x})

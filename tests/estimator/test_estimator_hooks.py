@@ -1,0 +1,147 @@
+"""Early stopping, evaluation in memory, the stop at a checkpoint's step."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from tensorflow.python.training import training_util
+
+from fastsup import estimator as est
+from fastsup import train
+
+v1 = tf.compat.v1
+
+
+def write_metrics(directory: str, values: dict[int, dict[str, float]]) -> None:
+    writer = v1.summary.FileWriterCache.get(directory)
+    for step, metrics in values.items():
+        summary = v1.Summary(value=[v1.Summary.Value(tag=tag, simple_value=value) for tag, value in metrics.items()])
+        writer.add_summary(summary, step)
+    v1.summary.FileWriterCache.clear()
+
+
+def test_reads_what_evaluations_have_written(tmp_path: Any, tf_log: Any) -> None:
+    assert est.read_eval_metrics(str(tmp_path / "none")) == {}
+    with tf.Graph().as_default():
+        write_metrics(str(tmp_path), {20: {"a": 2.0}, 10: {"a": 1.0, "b": 5.0}})
+    assert list(est.read_eval_metrics(str(tmp_path)).items()) == [(10, {"a": 1.0, "b": 5.0}), (20, {"a": 2.0})]
+    (tmp_path / "events.out.tfevents.9.damaged").write_bytes(b"nonsense nonsense nonsense")
+    assert len(est.read_eval_metrics(str(tmp_path))) == 2
+    assert "Skipping rest of the file due to encountering data corruption error" in tf_log.text
+
+
+METRICS = {10: {"m": 1.0}, 20: {"m": 3.0}, 30: {"m": 2.0}, 40: {"m": 2.5}}
+
+# Which hook, with which arguments, stops by these metrics, and what it says.
+STOPS = [
+    ("stop_if_higher_hook", (2.9,), {}, 'At step 20, metric "m" has value 3.0 which is greater than'),
+    ("stop_if_higher_hook", (3.0,), {}, None),
+    ("stop_if_higher_hook", (2.2,), {"min_steps": 31}, "At step 40"),
+    ("stop_if_lower_hook", (1.5,), {}, 'At step 10, metric "m" has value 1.0 which is less than the configured'),
+    ("stop_if_lower_hook", (1.5,), {"min_steps": 11}, None),
+    ("stop_if_no_increase_hook", (20,), {}, 'No increase in metric "m" for 20 steps, which is greater than or equal'),
+    ("stop_if_no_increase_hook", (21,), {}, None),
+    ("stop_if_no_decrease_hook", (30,), {}, 'No decrease in metric "m" for 30 steps'),
+    ("stop_if_no_decrease_hook", (20,), {"min_steps": 20}, None),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "more", "line"), STOPS)
+def test_stops_by_a_metric(
+    make: Any, input_fn: Any, tf_log: Any, name: str, arguments: Any, more: Any, line: Any
+) -> None:
+    model = make()
+    with tf.Graph().as_default():
+        write_metrics(model.eval_dir(), METRICS)
+    hook = getattr(est, name)(model, "m", *arguments, run_every_secs=None, run_every_steps=2, **more)
+    assert getattr(est.experimental, name) is getattr(est, name)
+    model.train(lambda: input_fn().repeat(), steps=8, hooks=[hook])
+    assert model.get_variable_value("global_step") == (8 if line is None else 1)
+    assert bool(model.get_variable_value("signal_early_stopping/STOP")) == (line is not None)
+    if line is not None:
+        assert line in tf_log.text
+        assert "Requesting early stopping at global step 1" in tf_log.messages
+
+
+def test_asks_as_often_as_told(make: Any, input_fn: Any) -> None:
+    asked = []
+    model = make()
+    hook = est.make_early_stopping_hook(model, lambda: asked.append(1) or len(asked) == 4, None, run_every_steps=3)
+    model.train(lambda: input_fn().repeat(), steps=50, hooks=[hook])
+    assert model.get_variable_value("global_step") == 10
+
+
+def test_early_stopping_refuses(make: Any, tmp_path: Any) -> None:
+    model = make()
+    with pytest.raises(TypeError, match=r"`estimator` must have type `tf\.estimator\.Estimator`"):
+        est.make_early_stopping_hook(1, lambda: True)
+    with pytest.raises(ValueError, match="Only one of `run_every_secs` and `run_every_steps` must be set"):
+        est.make_early_stopping_hook(model, lambda: True, 60, 5)
+    with pytest.raises(TypeError, match="`should_stop_fn` must be callable"):
+        est.make_early_stopping_hook(model, 1)
+    with tf.Graph().as_default():
+        write_metrics(str(tmp_path / "e"), METRICS)
+    hook = est.stop_if_higher_hook(model, "typo", 1, str(tmp_path / "e"))
+    with pytest.raises(KeyError, match=r"'typo' isn't among the metrics in .*: \['m'\]"):
+        hook._should_stop_fn()
+
+
+def test_a_worker_stops_with_the_chief(make: Any, set_tf_config: Any, graph: Any) -> None:
+    set_tf_config({"cluster": {"chief": ["h:1"], "worker": ["h:2"]}, "task": {"type": "worker", "index": 0}})
+    hook = est.make_early_stopping_hook(make(), lambda: True)
+    step = v1.assign_add(v1.train.get_or_create_global_step(), 1)
+    with train.MonitoredSession(hooks=[hook]) as session:
+        session.run(step)
+        assert not session.should_stop()
+        session.raw_session().run(hook._stop_var.initializer, {hook._stop_var.initializer.inputs[1]: True})
+        session.run(step)
+        assert session.should_stop()
+
+
+def test_evaluates_in_memory(make: Any, input_fn: Any) -> None:
+    model = make(save_checkpoints_secs=None)
+    hook = est.InMemoryEvaluatorHook(model, input_fn, name="memory", every_n_iter=4)
+    model.train(lambda: input_fn().repeat(), steps=10, hooks=[hook])
+    found = est.read_eval_metrics(model.eval_dir("memory"))
+    assert list(found) == [0, 4, 8, 10]
+    # The last evaluation sees what a checkpoint would have held.
+    other = make(model_dir=model.model_dir + "-saved")
+    other.train(lambda: input_fn().repeat(), steps=10)
+    assert found[10]["mae"] == pytest.approx(other.evaluate(input_fn)["mae"], rel=1e-5)
+    assert not [name for name in os.listdir(model.model_dir) if name.startswith("model.ckpt")]
+
+
+def test_evaluation_in_memory_refuses(make: Any, input_fn: Any, set_tf_config: Any) -> None:
+    for n in (None, 0):
+        with pytest.raises(ValueError, match=f"invalid every_n_iter={n}"):
+            est.InMemoryEvaluatorHook(make(), input_fn, every_n_iter=n)
+    set_tf_config({"cluster": {"chief": ["h:1"], "ps": ["h:2"]}, "task": {"type": "chief", "index": 0}})
+    with pytest.raises(ValueError, match="InMemoryEvaluator supports only single machine"):
+        est.InMemoryEvaluatorHook(make(), input_fn)
+
+
+def test_stops_at_the_step_of_a_checkpoint(make: Any, input_fn: Any, set_tf_config: Any, monkeypatch: Any) -> None:
+    model = make()
+    chief = est.make_stop_at_checkpoint_step_hook(model, 5)
+    assert isinstance(chief, train.StopAtStepHook)
+    model.train(lambda: input_fn().repeat(), hooks=[chief])
+    set_tf_config({"cluster": {"chief": ["h:1"], "worker": ["h:2"]}, "task": {"type": "worker", "index": 0}})
+    waited: list[float] = []
+    monkeypatch.setattr("time.sleep", waited.append)
+    with tf.Graph().as_default():
+        variable = v1.train.get_or_create_global_step()
+        # The order is given: else a run may read the step before or after it adds to it.
+        with tf.control_dependencies([training_util._get_or_create_global_step_read()]):
+            step = v1.assign_add(variable, 1).op
+        hooks = [est.make_stop_at_checkpoint_step_hook(make(), last, 7) for last in (3, 6)]
+        with train.MonitoredSession(hooks=hooks[:1]) as session:
+            session.run_loop(step, steps=9)
+            assert session.should_stop()
+            assert session.raw_session().run(variable) == 3
+        with train.MonitoredSession(hooks=hooks[1:]) as session:
+            session.run_loop(step, steps=7)
+            assert not session.should_stop()
+    assert waited == [7, 7]
