@@ -1,4 +1,4 @@
-"""What a run does to the variables of its graph: reads them, writes them, or writes them to a checkpoint."""
+"""What a run does to the variables of its graph: reads them, writes them, or saves them or copies of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tensorflow.python.framework import dtypes, ops
 from fastsup.runtime.global_step import PASSES_ON, READS, takes_reference
 
 # The values of `Plan.access`.
-READS_ONLY, WRITES, SAVES = 0, 1, 2
+READS_ONLY, WRITES, SAVES, SAVES_COPIES = 0, 1, 2, 3
 
 _SAVES = frozenset({"SaveV2", "Save", "SaveSlices"})
 _VARIABLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
@@ -20,10 +20,10 @@ _WAITS_FOR_OTHERS = ("AccumulatorTakeGradient", "SparseAccumulatorTakeGradient",
 
 
 def access_of(operations: Iterable[ops.Operation]) -> int:
-    """What running these operations does to variables: READS_ONLY, WRITES or SAVES."""
+    """What running these operations does to variables: one of the values above."""
     types = {op.type for op in operations}
-    if types & _SAVES and types & _VARIABLES:
-        return SAVES
+    if types & _SAVES:
+        return SAVES if types & _VARIABLES else SAVES_COPIES
     if any(kind.startswith(_WAITS_FOR_OTHERS) for kind in types):
         return READS_ONLY
     return WRITES if any(_writes_variable(op) for op in operations) else READS_ONLY

@@ -48,7 +48,7 @@ def test_arguments() -> None:
             ("async_save", False),
             ("stray_threads", "warn"),
             ("handle_signals", True),
-        ]  # fmt: skip
+        ]
     ]
 
 
