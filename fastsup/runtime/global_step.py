@@ -7,6 +7,7 @@ unconditional AssignAdd of a constant adds that constant. Whatever else a run re
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tensorflow.python.framework import dtypes, op_def_registry, ops, tensor_util
@@ -87,7 +88,7 @@ class GlobalStepWrites:
                 elif op.type in READS or not takes_reference(op, tensor):
                     pass
                 elif op.type in FUNCTION_CALLS:
-                    if any(self._function_writes(name, set()) for name in _called(op)):
+                    if any(function_writes(name, self._functions.get, set()) for name in called_functions(op)):
                         writers.append(op)
                 elif op.type.startswith(_DIRECT_WRITERS):
                     writers.append(op)
@@ -118,28 +119,35 @@ class GlobalStepWrites:
             for node in self._functions[name].node_def
         )
 
-    def _function_writes(self, name: str, seen: set[str]) -> bool:
-        """Whether a function, or one that it calls, may write something."""
-        if name in seen:
-            return False
-        seen.add(name)
-        function = self._functions.get(name)
-        if function is None:
-            return True
-        for node in function.node_def:
-            if node.op in READS or node.op in PASSES_ON:
-                continue
-            if node.op in FUNCTION_CALLS:
-                if any(self._function_writes(called, seen) for called in _functions_in(node.attr)):
-                    return True
-            elif node.op in self._functions:
-                if self._function_writes(node.op, seen):
-                    return True
-            else:
-                definition = op_def_registry.get(node.op)
-                if definition is None or definition.is_stateful:
-                    return True
+
+def function_writes(name: str, find: Callable[[str], Any], seen: set[str]) -> bool:
+    """Whether a function, or one that it calls, may write something.
+
+    Args:
+      name: the function's name.
+      find: gives the definition of a function, or None if there is none of that name.
+      seen: names of functions that needn't be looked at; those that are looked at are added.
+    """
+    if name in seen:
         return False
+    seen.add(name)
+    function = find(name)
+    if function is None:
+        return True
+    for node in function.node_def:
+        if node.op in READS or node.op in PASSES_ON:
+            continue
+        if node.op in FUNCTION_CALLS:
+            if any(function_writes(called, find, seen) for called in _functions_in(node.attr)):
+                return True
+            continue
+        definition = op_def_registry.get(node.op)
+        if definition is None and find(node.op) is not None:
+            if function_writes(node.op, find, seen):
+                return True
+        elif definition is None or definition.is_stateful:
+            return True
+    return False
 
 
 def track_global_step(session: Any) -> Any:
@@ -179,7 +187,8 @@ def takes_reference(op: ops.Operation, tensor: Any) -> bool:
     return any(arguments[i].is_ref for i in position)
 
 
-def _called(op: ops.Operation) -> list[str]:
+def called_functions(op: ops.Operation) -> list[str]:
+    """The names of the functions that an operation calls."""
     return _functions_in(op.node_def.attr)
 
 

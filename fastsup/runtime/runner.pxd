@@ -35,6 +35,10 @@ cdef class SessionRunner:
     cdef readonly StepGate gate
     # Runs that have ended well: what tells that a session gets on.
     cdef readonly uint64_t runs_ended
+    # Those of them that hooks stand around: the steps of a training loop.
+    cdef readonly uint64_t steps_ended
+    # What a session that somebody has given up raises from then on; or None.
+    cdef object given_up_for
 
     cdef Py_ssize_t rules(self)
     cdef Plan find_plan(self, object fetches, object feed_dict)
@@ -42,5 +46,6 @@ cdef class SessionRunner:
     cdef bint is_last(self, object fetches, object feed_dict) except -1
     cdef Plan make_plan(self, object key, object fetches, object feed_dict)
     cdef list execute(self, Plan plan, tuple feeds)
+    cdef int raise_given_up(self, object error) except -1
     cdef list execute_save(self, Plan plan, tuple feeds)
     cdef int64_t delta_of(self, Plan plan) except? -2

@@ -128,7 +128,25 @@ cdef class SessionRunner:
                     return plan.structure.build(self.execute(plan, feeds))
         if options is not None:
             self._check_traceable(options)
-        return super().run(fetches, feed_dict, options, run_metadata)
+        try:
+            return super().run(fetches, feed_dict, options, run_metadata)
+        except (OpError, RuntimeError) as error:
+            self.raise_given_up(error)
+            raise
+
+    def _give_up(self, reason):
+        """Closes the session, also in the middle of a run: that one, and all that are tried later, raise `reason`.
+
+        Args:
+          reason: the exception.
+        """
+        self.given_up_for = reason
+        self.close()
+
+    cdef int raise_given_up(self, object error) except -1:
+        if self.given_up_for is not None and error is not self.given_up_for and isinstance(error, Exception):
+            raise self.given_up_for from error
+        return 0
 
     cdef Plan find_plan(self, object fetches, object feed_dict):
         """The plan for this combination, made if need be; None if only `Session.run` can handle it."""
@@ -247,7 +265,7 @@ cdef class SessionRunner:
         """Runs a plan, keeps count of the global step, and raises what `Session.run` would."""
         cdef int64_t delta = 0 if self.step_writes is None else self.delta_of(plan)
         cdef list values
-        if plan.access == 2:
+        if plan.access >= 2:
             return self.execute_save(plan, feeds)
         if plan.access == 1:
             self.gate.enter()
@@ -262,6 +280,7 @@ cdef class SessionRunner:
                 self.disturbances += 1
             if plan.access == 1:
                 self.gate.leave()
+            self.raise_given_up(error)
             if isinstance(error, OpError):
                 self._raise_as_run_does(error, plan.elements)
             raise
@@ -277,12 +296,17 @@ cdef class SessionRunner:
         return values
 
     cdef list execute_save(self, Plan plan, tuple feeds):
-        """Runs a plan that writes variables to a checkpoint: between two steps. Then sees that it is on the disk."""
+        """Runs a plan that writes a checkpoint, of variables between two steps. Then sees that it is on the disk."""
         cdef list values
         try:
-            with self.gate:
+            if plan.access == 3:
+                # Of values that it is fed, which no step changes.
                 values = plan.call(feeds)
+            else:
+                with self.gate:
+                    values = plan.call(feeds)
         except OpError as error:
+            self.raise_given_up(error)
             self._raise_as_run_does(error, plan.elements)
         for value in values or feeds or ():
             # What is fetched, or else fed: the checkpoint's path.
@@ -296,6 +320,8 @@ cdef class SessionRunner:
         try:
             return plan.structure.build(self.execute(plan, None))
         except OpError as error:
+            if error is self.given_up_for:
+                raise
             raise error.__context__ or error from None
 
     def _copy_values(self, tensors, buffers):

@@ -85,6 +85,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         self._cheaper_reads: dict[str, str] = {}
         self._trace_warned = False
         self._kept_callables: list[CompiledCallable] = []
+        self._checkpoint: tuple[str, int] | None = None
 
     @property
     def executor(self) -> str:
@@ -118,6 +119,21 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             return self._execute_plan(plan) if self.liveness.open else function()
 
         return run_plan
+
+    def _note_checkpoint(self, path: str, passed: int) -> None:
+        """Takes note that a checkpoint holds what the variables held at some time.
+
+        Args:
+          path: path of the checkpoint.
+          passed: how many steps had passed `gate` by then, none of them under way.
+        """
+        self._checkpoint = (path, passed)
+
+    def _unchanged_checkpoint(self) -> str | None:
+        """Path of the checkpoint noted last. None if anything that may write variables has run here since."""
+        if self._checkpoint is None or self.gate.running > 0 or self._checkpoint[1] != self.gate.passed:
+            return None
+        return self._checkpoint[0]
 
     # What `SessionRunner` calls.
 

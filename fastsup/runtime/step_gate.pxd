@@ -1,4 +1,5 @@
 from cython cimport final
+from libc.stdint cimport uint64_t
 
 
 @final
@@ -6,6 +7,8 @@ cdef class StepGate:
     # Steps under way, and those that wait for the gate to open.
     cdef readonly Py_ssize_t running
     cdef Py_ssize_t held_back
+    # Steps that have ended, well or not: as long as it stands, nothing has written a variable.
+    cdef readonly uint64_t passed
     cdef bint closed
     cdef object closed_by
     # Wakes up who waits for one of the above to change.

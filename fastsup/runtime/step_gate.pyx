@@ -40,6 +40,7 @@ cdef class StepGate:
     cdef int leave(self) except -1:
         """A step has ended, well or not."""
         self.running -= 1
+        self.passed += 1
         if self.closed:
             with self.changed:
                 self.changed.notify_all()
@@ -56,8 +57,12 @@ cdef class StepGate:
         return self
 
     def __exit__(self, *error):
-        self._open()
-        self.saving.release()
+        # A signal handler may raise in the middle of this, and nobody else could let the others go on.
+        try:
+            self._open()
+        finally:
+            self.closed = False
+            self.saving.release()
 
     def _close(self):
         """Closes the gate and waits for the steps under way."""

@@ -1,16 +1,18 @@
-"""What a run does to the variables of its graph: reads them, writes them, or writes them to a checkpoint."""
+"""What a run does to the variables of its graph: reads them, writes them, or saves them or copies of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from tensorflow.python.framework import dtypes, ops
 
-from fastsup.runtime.global_step import PASSES_ON, READS, takes_reference
+from fastsup.runtime.executor import FUNCTION_CALLS
+from fastsup.runtime.global_step import PASSES_ON, READS, called_functions, function_writes, takes_reference
 
 # The values of `Plan.access`.
-READS_ONLY, WRITES, SAVES = 0, 1, 2
+READS_ONLY, WRITES, SAVES, SAVES_COPIES = 0, 1, 2, 3
 
 _SAVES = frozenset({"SaveV2", "Save", "SaveSlices"})
 _VARIABLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
@@ -20,10 +22,10 @@ _WAITS_FOR_OTHERS = ("AccumulatorTakeGradient", "SparseAccumulatorTakeGradient",
 
 
 def access_of(operations: Iterable[ops.Operation]) -> int:
-    """What running these operations does to variables: READS_ONLY, WRITES or SAVES."""
+    """What running these operations does to variables: one of the values above."""
     types = {op.type for op in operations}
-    if types & _SAVES and types & _VARIABLES:
-        return SAVES
+    if types & _SAVES:
+        return SAVES if types & _VARIABLES else SAVES_COPIES
     if any(kind.startswith(_WAITS_FOR_OTHERS) for kind in types):
         return READS_ONLY
     return WRITES if any(_writes_variable(op) for op in operations) else READS_ONLY
@@ -34,6 +36,11 @@ def _writes_variable(op: ops.Operation) -> bool:
         return False
     if op.type.startswith(_TABLE_WRITERS):
         return True
+    if op.type in FUNCTION_CALLS:
+        # A conditional that reads the global step, for example.
+        find = partial(_definition, op.graph)
+        if not any(function_writes(name, find, set()) for name in called_functions(op)):
+            return False
     for tensor in op.inputs:
         if tensor.dtype == dtypes.resource:
             if _source(tensor).type in _VARIABLES:
@@ -41,6 +48,11 @@ def _writes_variable(op: ops.Operation) -> bool:
         elif tensor.dtype._is_ref_dtype and takes_reference(op, tensor):
             return True
     return False
+
+
+def _definition(graph: Any, name: str) -> Any:
+    function = graph._get_function(name)
+    return getattr(function, "cached_definition", None) or getattr(function, "definition", None)
 
 
 def _source(tensor: Any) -> ops.Operation:

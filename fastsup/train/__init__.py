@@ -45,6 +45,7 @@ from fastsup.train.monitored_session import (
 from fastsup.train.recovery import NoIntactCheckpointError
 from fastsup.train.session_manager import SessionManager
 from fastsup.train.supervisor import Supervisor
+from fastsup.train.watchdog import WatchdogHook
 
 # TensorFlow's own.
 CheckpointSaverListener = _tf_hooks.CheckpointSaverListener
@@ -110,6 +111,7 @@ __all__ = [
     "StopAtStepHook",
     "SummarySaverHook",
     "Supervisor",
+    "WatchdogHook",
     "WorkerSessionCreator",
     "WrappedSession",
     "latest_intact_checkpoint",

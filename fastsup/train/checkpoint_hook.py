@@ -13,6 +13,7 @@ from fastsup.train.background_save import BackgroundSaver
 from fastsup.train.dispatch import remember_callbacks
 from fastsup.train.event_buffer import hand_over
 from fastsup.train.global_step_hook import GlobalStepHook, check_one_interval, own_timer
+from fastsup.train.saved_already import checkpoint_of_now
 
 __all__ = ["CheckpointSaverHook"]
 
@@ -90,18 +91,23 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
 
     def _save(self, session: Any, step: Any) -> bool:
         hand_over(self._summary_writer)
-        if not self._async_save or not isinstance(session, Session):
+        if not isinstance(session, Session):
             return bool(tf_hooks.CheckpointSaverHook._save(self, session, step))
         should_stop = self._finish_write(session)
         logging.info("Calling checkpoint listeners before saving checkpoint %d...", step)
         for listener in self._listeners:
             listener.before_save(session, step)
         logging.info("Saving checkpoints for %d into %s.", step, self._save_path)
-        if self._background is None:
-            self._background = BackgroundSaver(self._get_saver())
-        self._background.save(session, self._save_path, step, self._save_graph_def, self._note_written)
-        self._step_being_written = step
-        return should_stop
+        saver = self._get_saver()
+        if checkpoint_of_now(session, saver, self._save_path, step, self._save_graph_def) is None:
+            if self._async_save:
+                if self._background is None:
+                    self._background = BackgroundSaver(saver)
+                self._background.save(session, self._save_path, step, self._save_graph_def, self._note_written)
+                self._step_being_written = step
+                return should_stop
+            saver.save(session, self._save_path, global_step=step, write_meta_graph=self._save_graph_def)
+        return self._tell_of_checkpoint(session, step) or should_stop
 
     def _note_written(self) -> None:
         # Called in the thread that writes. Setting it makes a session ask for the schedule again.
@@ -112,8 +118,14 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         step, self._step_being_written = self._step_being_written, None
         if step is None or self._background is None:
             return False
-        self._background.wait()
-        self._written = False
+        try:
+            self._background.wait()
+        finally:
+            self._written = False
+        return self._tell_of_checkpoint(session, step)
+
+    def _tell_of_checkpoint(self, session: Any, step: Any) -> bool:
+        """Notes a checkpoint in the event file and tells the listeners. Returns whether one of them wants to stop."""
         self._summary_writer.add_session_log(
             SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=self._save_path), step
         )

@@ -186,6 +186,10 @@ def flush_writers(hooks: Iterable[Any]) -> None:
             writer.flush()
 
 
+def _is_of_signal(exception_type: Any) -> bool:
+    return stop_signals.has_come() and issubclass(exception_type, (KeyboardInterrupt, SystemExit))
+
+
 class _MonitoredSession(Monitored):
     """See `MonitoredSession` and `SingularMonitoredSession`."""
 
@@ -309,26 +313,19 @@ class _MonitoredSession(Monitored):
     def __exit__(self, exception_type: Any, exception_value: Any, traceback: Any) -> bool:
         if exception_type in (errors.OutOfRangeError, StopIteration):
             exception_type = None
-        if exception_type and self._was_stopped_by_signal(exception_type):
+        by_signal = exception_type and _is_of_signal(exception_type)
+        # If it came while a session was being made anew, there is nothing that could be saved.
+        if by_signal and self._sess is not None and self._sess.raw_session() is not None:
             # What it raised goes on from here, to end the program.
             try:
                 self._end_and_close(None)
             finally:
                 self._stop_watching_signals()
             return False
-        if exception_type:
+        if exception_type and not by_signal:
             tell_hooks(self._hooks, None, exception_value)
         self._close_internal(exception_type)
         return exception_type is None
-
-    def _was_stopped_by_signal(self, exception_type: Any) -> bool:
-        return (
-            stop_signals.has_come()
-            and issubclass(exception_type, (KeyboardInterrupt, SystemExit))
-            # If it came while a session was being made anew, there is nothing that could be saved.
-            and self._sess is not None
-            and self._sess.raw_session() is not None
-        )
 
     def _stop_watching_signals(self) -> None:
         if self._watches_signals:

@@ -151,8 +151,8 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         max_wait_secs: float = 7200,
         config: Any = None,
         initialize: Callable[[Any], None] | None = None,
-    ) -> tuple[Session, bool]:
-        """A new session, and whether a checkpoint was restored into it.
+    ) -> tuple[Session, str | None]:
+        """A new session, and the path of the checkpoint that was restored into it, if any was.
 
         Args:
           initialize: function that initialises the model of a session, for a partial restore; None: nothing does.
@@ -166,11 +166,11 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
             if checkpoint_dir and checkpoint_filename_with_path:
                 raise ValueError("Can not provide both checkpoint_dir and checkpoint_filename_with_path.")
             if not saver or not (checkpoint_dir or checkpoint_filename_with_path):
-                return session, False
+                return session, None
             recovery = self._recovery_into(session, saver, initialize)
             if checkpoint_filename_with_path:
                 recovery.from_file(checkpoint_filename_with_path)
-                return session, True
+                return session, str(checkpoint_filename_with_path)
             return session, self._recover_from(recovery, saver, checkpoint_dir, wait_for_checkpoint, max_wait_secs)
         except BaseException:
             self._safe_close(session)
@@ -197,8 +197,8 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
 
     def _recover_from(
         self, recovery: Recovery, saver: Any, directory: Any, wait_for_checkpoint: bool, max_wait_secs: float
-    ) -> bool:
-        """Restores from a directory, if need be after a wait; whether there was something."""
+    ) -> str | None:
+        """Restores from a directory, if need be after a wait; the path of what was restored, if there was something."""
         waited = 0.0
         log = _WaitLog(self._recovery_wait_secs)
         while True:
@@ -206,9 +206,9 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
             restored = recovery.from_directory(directory, none_named_yet=may_wait)
             if restored is not None:
                 saver.recover_last_checkpoints(restored[1])
-                return True
+                return restored[0]
             if not may_wait:
-                return False
+                return None
             log.info(
                 "Waiting for checkpoint to be available. In %s, for %d s so far, %s.",
                 directory,
@@ -217,6 +217,11 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
             )
             time.sleep(self._recovery_wait_secs)
             waited += self._recovery_wait_secs
+
+    def _note_restored(self, session: Session, path: str | None) -> None:
+        """Takes note of what the model is now. `local_init_op` has run by then: after a restart it will run again."""
+        if path is not None and self._restore == "strict":
+            session._note_checkpoint(path, session.gate.passed)
 
     def prepare_session(
         self,
@@ -290,6 +295,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
                     f"Init operations did not make model ready.  Init op: {_name_of(init_op)}, init fn: {init_fn}, "
                     f"local_init_op: {self._local_init_op}, error: {reason}"
                 )
+            self._note_restored(session, restored)
         except BaseException:
             self._safe_close(session)
             raise
@@ -348,6 +354,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         if not ready:
             logging.info("Restoring model from %s did not make model ready: %s", source, reason)
             return session, False
+        self._note_restored(session, restored)
         logging.info("Restored model from %s", source)
         return session, True
 

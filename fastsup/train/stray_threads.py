@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from tensorflow.python.platform import tf_logging as logging
 
-__all__ = ["stack_of", "warn_of_stray_threads"]
+__all__ = ["describe", "stack_of", "warn_of_stray_threads"]
 
 
 def stack_of(thread: threading.Thread) -> list[str]:
@@ -26,7 +26,12 @@ def stack_of(thread: threading.Thread) -> list[str]:
     return [f"{entry.filename}:{entry.lineno} in {entry.name}" for entry in reversed(stack)]
 
 
-def _describe(thread: threading.Thread) -> str:
+def describe(thread: threading.Thread) -> str:
+    """A thread's name and where it stands, in a line for each frame.
+
+    Args:
+      thread: a thread of this process.
+    """
     kind = "" if thread.daemon else " (not a daemon: the process waits for it)"
     places = stack_of(thread) or ["somewhere outside Python"]
     return "\n".join([f"  {thread.name}{kind}, standing at", *(f"    {place}" for place in places)])
@@ -45,5 +50,5 @@ def warn_of_stray_threads(threads: Iterable[threading.Thread], grace_secs: float
             "%d thread(s) still running %g seconds after the stop was requested; the run ends without them.\n%s",
             len(stray),
             grace_secs,
-            "\n".join(map(_describe, stray)),
+            "\n".join(map(describe, stray)),
         )

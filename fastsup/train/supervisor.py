@@ -20,6 +20,7 @@ from fastsup.runtime.session import Session
 from fastsup.train import session_manager as session_manager_mod
 from fastsup.train import stop_signals
 from fastsup.train.background_save import BackgroundSaver
+from fastsup.train.saved_already import checkpoint_of_now
 from fastsup.train.stray_threads import warn_of_stray_threads
 from fastsup.train.supervisor_arguments import check_choice, check_seconds
 from fastsup.train.supervisor_elements import SupervisorElements
@@ -236,15 +237,27 @@ class Supervisor(SupervisorElements):
             self._summary_writer.add_meta_graph(self._meta_graph_def)
             self._graph_added_to_summary = True
 
+    def _value_of(self, sess: Any, global_step: Any) -> int:
+        # A variable's tensor: what is fetched of it then is known to write nothing.
+        tensor = self._graph.as_graph_element(global_step)
+        return training_util.global_step(sess, tensor)  # type: ignore[no-any-return]
+
     def _save(self, sess: Any, saver: Any, save_path: Any, global_step: Any = None) -> Any:
         """Saves a checkpoint, named by the step that its variables are of. Every one that the services save."""
         if not isinstance(sess, Session):
             return saver.save(sess, save_path, global_step=global_step)
         # Between two steps from here on, so that the name is right too.
         with sess.gate:
-            step = None if global_step is None else training_util.global_step(sess, global_step)
+            step = None if global_step is None else self._value_of(sess, global_step)
+            saved_already = checkpoint_of_now(sess, saver, save_path, step, write_meta_graph=True)
+            if saved_already is not None:
+                return saved_already
             if not self._async_save:
-                return saver.save(sess, save_path, global_step=step)
+                # Counted before, in case that the gate loses its patience with a step.
+                passed = sess.gate.passed
+                path = saver.save(sess, save_path, global_step=step)
+                sess._note_checkpoint(path, passed)
+                return path
             if self._background_saver is None:
                 self._background_saver = BackgroundSaver(saver)
             self._background_saver.save(sess, save_path, step)
@@ -271,7 +284,7 @@ class Supervisor(SupervisorElements):
             return None
         if self._global_step is not None and self._summary_writer:
             # It tells readers to forget what an earlier run wrote of later steps; without a step it can't.
-            step = training_util.global_step(sess, self._global_step)
+            step = self._value_of(sess, self._global_step)
             self._summary_writer.add_session_log(_SessionLog(status=_SessionLog.START), step)
         threads: list[threading.Thread] = []
         if self._save_summaries_secs and self._summary_writer:

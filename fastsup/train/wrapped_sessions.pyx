@@ -13,6 +13,8 @@ from threading import Event
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import coordinator as tf_coordinator
 
+from fastsup.train.stop_signals import raise_if_come
+
 cdef object Coordinator = tf_coordinator.Coordinator
 
 ADVICE = (
@@ -318,6 +320,8 @@ cdef class Recoverable(Wrapped):
 
     cdef int note_failure(self, str occasion, object error) except -1:
         """Warns of a failure and waits, or raises the error when there were too many."""
+        # One that came while hooks were called, which it doesn't interrupt.
+        raise_if_come()
         self.failures += 1
         limit = self._max_recoveries
         if limit is not None and self.failures > limit:

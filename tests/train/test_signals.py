@@ -1,0 +1,334 @@
+"""SIGTERM and SIGINT: the table of docs/signals.md, compared with what happens; and what is left of it afterwards."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from fastsup import train
+from fastsup.train import stop_signals
+
+v1 = tf.compat.v1
+
+_SPEC = importlib.util.spec_from_file_location(
+    "signal_table", os.path.join(os.path.dirname(__file__), "signal_table.py")
+)
+assert _SPEC is not None
+assert _SPEC.loader is not None
+signal_table = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(signal_table)
+
+
+@pytest.mark.parametrize("name", list(signal_table.STATES))
+def test_a_training_ends_as_the_page_says(name: str) -> None:
+    measured = signal_table.measure(name)
+    assert signal_table.as_expected(name, measured), measured
+    # Of what it waits for, nothing but the step takes time.
+    assert measured.seconds < 60
+    assert signal_table.row(name) in signal_table.rows_of_the_page()
+
+
+def test_the_page_has_no_other_rows() -> None:
+    assert signal_table.rows_of_the_page() == [signal_table.row(name) for name in signal_table.STATES]
+
+
+# In this process, where nobody is killed.
+
+
+def handlers() -> list[Any]:
+    return [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+
+
+@pytest.fixture(autouse=True)
+def before() -> Iterator[list[Any]]:
+    """The handlers before the test, which they are after it too, whatever happened."""
+    found = handlers()
+    assert found == [signal.SIG_DFL, signal.default_int_handler]
+    yield found
+    assert handlers() == found
+    assert not stop_signals.has_come()
+
+
+@pytest.fixture
+def step(graph: Any, counting_step: Any) -> Any:
+    return counting_step().op
+
+
+def send(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+def session(folder: Any, **arguments: Any) -> Any:
+    options = {"save_checkpoint_secs": 1000, "log_step_count_steps": None, **arguments}
+    return train.MonitoredTrainingSession(checkpoint_dir=str(folder), **options)
+
+
+def saved(folder: Any) -> str:
+    return os.path.basename(v1.train.latest_checkpoint(str(folder)))
+
+
+def test_they_are_put_back_after_a_normal_end(step: Any, tmp_path: Any, before: list[Any]) -> None:
+    with session(tmp_path) as training:
+        assert handlers() == [stop_signals.on_signal] * 2
+        training.run(step)
+    assert handlers() == before
+
+
+def test_they_are_put_back_after_an_error(step: Any, tmp_path: Any, before: list[Any]) -> None:
+    with pytest.raises(KeyError):
+        with session(tmp_path):
+            raise KeyError("an error")
+    assert handlers() == before
+
+
+def test_they_are_put_back_where_no_session_could_be_made(step: Any, tmp_path: Any, before: list[Any]) -> None:
+    class Broken(v1.train.SessionRunHook):
+        def after_create_session(self, session: Any, coord: Any) -> None:
+            raise KeyError("an error")
+
+    with pytest.raises(KeyError):
+        session(tmp_path, hooks=[Broken()])
+    assert handlers() == before
+
+
+def test_they_are_put_back_after_a_signal(step: Any, tmp_path: Any, before: list[Any]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        with session(tmp_path) as training:
+            training.run(step)
+            send(signal.SIGTERM)
+    assert raised.value.code == 143
+    assert handlers() == before
+    assert saved(tmp_path) == "model.ckpt-1"
+
+
+def test_a_session_after_one_that_was_ended(step: Any, tmp_path: Any) -> None:
+    for steps in (1, 2):
+        with pytest.raises(KeyboardInterrupt):
+            with session(tmp_path) as training:
+                training.run(step)
+                send(signal.SIGINT)
+        assert saved(tmp_path) == f"model.ckpt-{steps}"
+    with session(tmp_path) as training:
+        assert not training.should_stop()
+        training.run(step)
+    assert saved(tmp_path) == "model.ckpt-3"
+
+
+def test_a_loop_that_asks_just_ends(step: Any, tmp_path: Any) -> None:
+    """The exception comes where the block ends, once the checkpoint is there."""
+    seen: list[str] = []
+
+    class Send(v1.train.SessionRunHook):
+        def after_run(self, run_context: Any, run_values: Any) -> None:
+            send(signal.SIGTERM)
+            seen.append("after_run goes on")
+
+        def end(self, session: Any) -> None:
+            seen.append("end")
+
+    with pytest.raises(SystemExit):
+        with session(tmp_path, hooks=[Send()]) as training:
+            while not training.should_stop():
+                training.run(step)
+            seen.append("after the loop")
+    assert seen == ["after_run goes on", "after the loop", "end"]
+    assert saved(tmp_path) == "model.ckpt-1"
+
+
+def test_a_loop_that_doesnt_ask_is_ended_by_run(step: Any, tmp_path: Any) -> None:
+    class Send(v1.train.SessionRunHook):
+        def after_run(self, run_context: Any, run_values: Any) -> None:
+            send(signal.SIGTERM)
+
+    runs = 0
+    with pytest.raises(SystemExit):
+        with session(tmp_path, hooks=[Send()]) as training:
+            while True:
+                training.run(step)
+                runs += 1
+    assert runs == 1
+    assert saved(tmp_path) == "model.ckpt-1"
+
+
+def test_without_a_with_block_close_raises(step: Any, tmp_path: Any) -> None:
+    class Send(v1.train.SessionRunHook):
+        def after_run(self, run_context: Any, run_values: Any) -> None:
+            send(signal.SIGINT)
+
+    training = session(tmp_path, hooks=[Send()])
+    while not training.should_stop():
+        training.run(step)
+    with pytest.raises(KeyboardInterrupt):
+        training.close()
+    assert saved(tmp_path) == "model.ckpt-1"
+
+
+def test_hooks_are_not_told_of_an_error(step: Any, tmp_path: Any) -> None:
+    told = []
+
+    class Told(v1.train.SessionRunHook):
+        def on_error(self, run_context: Any, exception: BaseException) -> None:
+            told.append(exception)
+
+    with pytest.raises(SystemExit):
+        with session(tmp_path, hooks=[Told()]) as training:
+            training.run(step)
+            send(signal.SIGTERM)
+    assert told == []
+
+
+def test_another_exit_of_the_program_saves_nothing(step: Any, tmp_path: Any) -> None:
+    """Only the signal's own exception does: sys.exit() in a loop is as it is in TensorFlow."""
+    with pytest.raises(SystemExit):
+        with session(tmp_path) as training:
+            training.run(step)
+            sys.exit(3)
+    assert saved(tmp_path) == "model.ckpt-0"
+
+
+def test_somebody_elses_handlers_are_left_alone(step: Any, tmp_path: Any) -> None:
+    def handler(number: int, frame: Any) -> None:
+        pass
+
+    signal.signal(signal.SIGTERM, handler)
+    try:
+        with session(tmp_path) as training:
+            assert handlers() == [handler, stop_signals.on_signal]
+            training.run(step)
+            send(signal.SIGTERM)
+            training.run(step)
+        assert handlers() == [handler, signal.default_int_handler]
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    assert saved(tmp_path) == "model.ckpt-2"
+
+
+def test_a_handler_that_comes_later_stays(step: Any, tmp_path: Any) -> None:
+    def handler(number: int, frame: Any) -> None:
+        pass
+
+    try:
+        with session(tmp_path) as training:
+            signal.signal(signal.SIGTERM, handler)
+            training.run(step)
+        assert handlers() == [handler, signal.default_int_handler]
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"handle_signals": False}, {"checkpoint_dir": None}], ids=["turned off", "nowhere to save to"]
+)
+def test_nothing_is_watched(step: Any, tmp_path: Any, before: list[Any], arguments: Any) -> None:
+    with train.MonitoredTrainingSession(**{"checkpoint_dir": str(tmp_path), **arguments}) as training:
+        assert handlers() == before
+        training.run(step)
+
+
+def test_nothing_is_watched_in_another_thread(graph: Any, step: Any, tmp_path: Any, before: list[Any]) -> None:
+    seen = []
+
+    def body() -> None:
+        with graph.as_default(), session(tmp_path) as training:
+            training.run(step)
+            seen.append(handlers())
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    assert seen == [before]
+
+
+def test_a_monitored_session_watches_if_it_is_asked(step: Any, before: list[Any]) -> None:
+    with train.MonitoredSession():
+        assert handlers() == before
+    with pytest.raises(SystemExit):
+        with train.MonitoredSession(handle_signals=True) as training:
+            training.run(step)
+            send(signal.SIGTERM)
+
+
+def test_sessions_in_one_another(step: Any, tmp_path: Any) -> None:
+    """The inner one ends too, and the signals are watched until the outer one has."""
+    with pytest.raises(SystemExit):
+        with session(tmp_path / "outer") as training:
+            training.run(step)
+            with tf.Graph().as_default():
+                add = v1.assign_add(v1.train.get_or_create_global_step(), tf.constant(1, tf.int64)).op
+                try:
+                    with session(tmp_path / "inner") as evaluation:
+                        evaluation.run(add)
+                        evaluation.run(add)
+                        send(signal.SIGTERM)
+                finally:
+                    assert handlers()[1] is stop_signals.on_signal
+                    assert stop_signals.has_come()
+    assert saved(tmp_path / "outer") == "model.ckpt-1"
+    assert saved(tmp_path / "inner") == "model.ckpt-2"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("async_save", [False, True])
+def test_a_supervisors_session(step: Any, tmp_path: Any, number: int, async_save: bool) -> None:
+    sv = train.Supervisor(logdir=str(tmp_path), save_model_secs=1000, save_summaries_secs=0, async_save=async_save)
+    with pytest.raises(SystemExit if number == signal.SIGTERM else KeyboardInterrupt):
+        with sv.managed_session() as managed:
+            while not sv.should_stop():
+                managed.run(step)
+                if v1.train.global_step(managed, v1.train.get_global_step()) == 4:
+                    send(number)
+    assert saved(tmp_path) == "model.ckpt-4"
+    assert sv.should_stop()
+
+
+@pytest.mark.parametrize("where", [{"logdir": None}, {"handle_signals": False}])
+def test_a_supervisor_that_watches_nothing(step: Any, tmp_path: Any, before: list[Any], where: Any) -> None:
+    sv = train.Supervisor(**{"logdir": str(tmp_path), "save_summaries_secs": 0, **where})
+    with sv.managed_session() as managed:
+        assert handlers() == before
+        managed.run(step)
+
+
+def test_a_signal_while_the_session_is_being_made(graph: Any, step: Any, tmp_path: Any) -> None:
+    """There is nothing to be saved yet, and nothing of it is left."""
+
+    class Send(v1.train.SessionRunHook):
+        def begin(self) -> None:
+            send(signal.SIGTERM)
+
+    with pytest.raises(SystemExit):
+        session(tmp_path, hooks=[Send()])
+    assert v1.train.latest_checkpoint(str(tmp_path)) is None
+
+
+def test_while_it_recovers(step: Any, tmp_path: Any) -> None:
+    """Between two tries there is no session, so nothing to save, but what was saved before."""
+    fail = [False]
+    tries: list[Any] = []
+
+    class Fail(v1.train.SessionRunHook):
+        def after_create_session(self, session: Any, coord: Any) -> None:
+            if fail[0]:
+                tries.append(session)
+                send(signal.SIGTERM)
+                raise tf.errors.UnavailableError(None, None, "away")
+
+        def before_run(self, run_context: Any) -> None:
+            if fail[0]:
+                raise tf.errors.AbortedError(None, None, "preempted")
+
+    with pytest.raises(SystemExit):
+        with session(tmp_path, hooks=[Fail()], save_checkpoint_steps=1, save_checkpoint_secs=None) as training:
+            training.run(step)
+            fail[0] = True
+            training.run(step)
+    assert len(tries) == 1
+    assert saved(tmp_path) == "model.ckpt-1"
