@@ -232,7 +232,7 @@ cdef class Dispatch:
     cdef int64_t idle_runs(self, Plan plan) except -1:
         """How many runs of this plan come before one in which a hook may be due: by its number or its global step."""
         cdef int64_t runs
-        if not self.nothing_due(plan) or self.step_fetched or len(self.watched_fetches) > 0:
+        if not self.nothing_due(plan) or self.step_fetched:
             return 0
         runs = self.table.earliest.run - self.runs
         if self.table.earliest.global_step != FS_DUE_NEVER and self.delta > 0:

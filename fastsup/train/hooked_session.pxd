@@ -12,6 +12,10 @@ cdef class Hooked(Wrapped):
     cdef SessionRunner runner
     cdef Dispatch dispatch
 
+    # A plan, and that of the same run with what hooks want of it besides.
+    cdef Plan smaller_plan
+    cdef Plan larger_plan
+    cdef list extra_fetches
     # Of the run under way, for hooks that are told of an error.
     cdef object context
 
@@ -19,6 +23,8 @@ cdef class Hooked(Wrapped):
     cdef object run_unstopped(self, object fetches, object feed_dict, object options, object run_metadata)
     cdef object run_leaving_out(self, Plan plan, object fetches, object feed_dict)
     cdef object run_leaving_out_held(self, Plan plan, object fetches, object feed_dict)
+    cdef Plan plan_with(self, Plan plan, object fetches, list extra, object feed_dict)
+    cdef list rejected_by_hooks(self, list values)
     cdef object run_calling(self, list called, object fetches, object feed_dict, object options, object run_metadata)
     cdef object run_calling_held(
         self, list called, object fetches, object feed_dict, object options, object run_metadata

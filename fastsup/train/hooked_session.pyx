@@ -137,35 +137,57 @@ cdef class Hooked(Wrapped):
         cdef tuple feeds = None
         cdef list rejected = None
         cdef object step = None
-        cdef Py_ssize_t i
         if dispatch.step_fetched:
             extra = [*extra, dispatch.step_read]
         if extra:
-            fetches = [fetches, *extra]
-            plan = self.runner.find_plan(fetches, feed_dict)
+            plan = self.plan_with(plan, fetches, extra, feed_dict)
         if plan is not None and plan.feeds:
             feeds = plan.convert_feeds(feed_dict)
         if plan is None or (feeds is None and plan.feeds):
-            values = self._sess.run(fetches, feed_dict)
+            values = self._sess.run([fetches, *extra] if extra else fetches, feed_dict)
         else:
             values = plan.structure.build(self.runner.execute(plan, feeds))
         if extra:
             if dispatch.step_fetched:
                 step = values[len(extra)]
-            for i in range(len(dispatch.watching)):
-                if not (<ScheduledHook> dispatch.watching[i]).accepts(values[i + 1]):
-                    rejected = rejected or []
-                    rejected.append((dispatch.watching[i], values[i + 1]))
-            fetches, values = fetches[0], values[0]
+            rejected = self.rejected_by_hooks(values)
+            values = values[0]
         dispatch.run_ended(None, step)
         if rejected is not None or dispatch.left_out_too_much():
             self._call_left_out(fetches, feed_dict, rejected or ())
         return values
 
+    cdef Plan plan_with(self, Plan plan, object fetches, list extra, object feed_dict):
+        """The plan of a run that fetches more than the caller asks for. Kept, as it is the same in the next run."""
+        cdef Py_ssize_t i
+        if plan is self.smaller_plan and len(extra) == len(self.extra_fetches):
+            for i in range(len(extra)):
+                if extra[i] is not self.extra_fetches[i]:
+                    break
+            else:
+                return self.larger_plan
+        self.larger_plan = self.runner.find_plan([fetches, *extra], feed_dict)
+        self.smaller_plan = plan if self.larger_plan is not None else None
+        self.extra_fetches = extra
+        return self.larger_plan
+
+    cdef list rejected_by_hooks(self, list values):
+        """The hooks that have to see what they watch, each with its value; None if they accept it unseen."""
+        cdef list watching = self.dispatch.watching
+        cdef list rejected = None
+        cdef Py_ssize_t i
+        for i in range(len(watching)):
+            if not (<ScheduledHook> watching[i]).accepts(values[i + 1]):
+                rejected = rejected or []
+                rejected.append((watching[i], values[i + 1]))
+        return rejected
+
     cdef object loop_native(self, object fetches, int64_t* left, object stop_event):
         """Steps until a hook is due, or anything else comes between."""
         cdef Dispatch dispatch
         cdef Plan plan
+        cdef bint watched = False
+        cdef list rejected = None
         cdef int64_t steps = 0
         cdef object result
         if self.stop_native():
@@ -175,6 +197,10 @@ cdef class Hooked(Wrapped):
             plan = self.runner.find_plan(fetches, None)
             if plan is not None and not plan.feeds:
                 steps = min(dispatch.idle_runs(plan), left[0])
+                watched = steps > 0 and len(dispatch.watched_fetches) > 0
+            if watched:
+                plan = self.plan_with(plan, fetches, dispatch.watched_fetches, None)
+                steps = 0 if plan is None else steps
         if steps < 1:
             result = self.run_unstopped(fetches, None, None, None)
             left[0] -= 1
@@ -183,8 +209,11 @@ cdef class Hooked(Wrapped):
             values = self.runner.execute(plan, None)
             left[0] -= 1
             steps -= 1
-            if dispatch.idle_run_ended():
-                self._call_left_out(fetches, None, ())
+            if watched:
+                values = plan.structure.build(values)
+                rejected = self.rejected_by_hooks(values)
+            if dispatch.idle_run_ended() or rejected is not None:
+                self._call_left_out(fetches, None, rejected or ())
                 break
             # A loop in C otherwise never lets a signal handler run.
             PyErr_CheckSignals()
@@ -193,7 +222,7 @@ cdef class Hooked(Wrapped):
             if dispatch.comes_due_by_time():
                 break
             dispatch.begin_next_run()
-        return plan.structure.build(values)
+        return values[0] if watched else plan.structure.build(values)
 
     def _call_left_out(self, fetches, feed_dict, rejected):
         """Calls the hooks that turn out to be needed after a run without them."""

@@ -50,6 +50,30 @@ def loop(request: pytest.FixtureRequest) -> Callable[..., Any]:
 # run_loop.
 
 
+@pytest.mark.parametrize("with_loss", [False, True], ids=["op alone", "op and loss"])
+@pytest.mark.parametrize("fails", [False, True], ids=["stops", "fails"])
+def test_the_loss_is_watched(open_session: Any, step: Any, loop: Any, trace: Any, fails: bool, with_loss: bool) -> None:
+    loss = tf.where(step.read < 5, 1.0, float("nan"))
+    nan_hook = train.NanTensorHook(loss, fail_on_nan_loss=fails)
+    hooks = [nan_hook, train.LoggingTensorHook([loss], every_n_iter=3), trace.hook("python")][: 2 if with_loss else 3]
+    with open_session(hooks=hooks) as session:
+        if fails:
+            with pytest.raises(train.NanLossDuringTrainingError):
+                loop(session, step.op)
+        elif with_loss:
+            assert np.isnan(loop(session, [step.op, loss])[1])
+        else:
+            assert loop(session, step.op) is None
+        # The step at which the loss is no number is the sixth: before it, the variable is 5.
+        assert session.raw_session().run(step.global_step) == 6
+
+
+def test_a_watched_loss_costs_no_result(open_session: Any, step: Any, loop: Any) -> None:
+    hooks = [train.NanTensorHook(tf.constant(1.0)), train.StopAtStepHook(last_step=7)]
+    with open_session(hooks=hooks) as session:
+        assert loop(session, {"step": step.read, "op": step.op}) == {"step": 6, "op": None}
+
+
 def test_runs_until_a_hook_stops_it(open_session: Any, step: Any, loop: Any) -> None:
     with open_session(hooks=[train.StopAtStepHook(last_step=7)]) as session:
         assert loop(session, [step.read, step.op]) == [6, None]
