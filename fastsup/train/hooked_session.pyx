@@ -47,6 +47,9 @@ cdef class Hooked(Wrapped):
     def close(self):
         """Closes the session."""
         self._settle_hooks()
+        for hook in list(self._hooks):
+            if isinstance(hook, ScheduledHook):
+                hook._before_close()
         Wrapped.close(self)
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
