@@ -120,6 +120,7 @@ cdef class Hooked(Wrapped):
                 values = self.runner.execute(plan, None)
                 if self.dispatch.idle_run_ended():
                     self._call_left_out(fetches, None, ())
+                self.runner.steps_ended += 1
                 return plan.structure.build(values)
         if self.dispatch.is_outdated():
             self.dispatch.refresh()
@@ -163,6 +164,7 @@ cdef class Hooked(Wrapped):
         dispatch.run_ended(None, step)
         if rejected is not None or dispatch.left_out_too_much():
             self._call_left_out(fetches, feed_dict, rejected or ())
+        self.runner.steps_ended += 1
         return values
 
     cdef object loop_native(self, object fetches, int64_t* left, object stop_event):
@@ -170,6 +172,7 @@ cdef class Hooked(Wrapped):
         cdef Dispatch dispatch
         cdef Plan plan
         cdef int64_t steps = 0
+        cdef bint late
         cdef object result
         if self.stop_native():
             raise RuntimeError("Run called even after should_stop requested.")
@@ -186,8 +189,11 @@ cdef class Hooked(Wrapped):
             values = self.runner.execute(plan, None)
             left[0] -= 1
             steps -= 1
-            if dispatch.idle_run_ended():
+            late = dispatch.idle_run_ended()
+            if late:
                 self._call_left_out(fetches, None, ())
+            self.runner.steps_ended += 1
+            if late:
                 break
             # A loop in C otherwise never lets a signal handler run.
             PyErr_CheckSignals()
@@ -317,6 +323,8 @@ cdef class Hooked(Wrapped):
                 self.call_late(hook, context, options, run_metadata)
         self._should_stop = self._should_stop or context.stop_requested
         self.context = None
+        if self.runner is not None:
+            self.runner.steps_ended += 1
         return values[0]
 
 
