@@ -33,9 +33,9 @@ cdef class SessionRunner:
 
     # Where a checkpoint is taken: between two steps.
     cdef readonly StepGate gate
-    # Runs that have ended well: what tells that a session gets on.
+    # Runs that have ended well.
     cdef readonly uint64_t runs_ended
-    # Those of them that hooks stand around: the steps of a training loop.
+    # Steps of a training loop that have ended well, all that hooks do around them included.
     cdef readonly uint64_t steps_ended
     # What a session that somebody has given up raises from then on; or None.
     cdef object given_up_for

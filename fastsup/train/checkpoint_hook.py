@@ -73,7 +73,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         tf_hooks.CheckpointSaverHook.begin(self)
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        self._leave()
+        self._before_close()
         tf_hooks.CheckpointSaverHook.after_create_session(self, session, coord)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
@@ -137,7 +137,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
                 should_stop = True
         return should_stop
 
-    def _leave(self) -> None:
+    def _before_close(self) -> None:
         """Has the last checkpoint written before the session is closed, also where training has failed."""
         if self._background is None:
             return

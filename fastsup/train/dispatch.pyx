@@ -407,7 +407,6 @@ cdef class Dispatch:
 
     cdef void note_run(self) noexcept:
         self.runs += 1
-        self.count.session.steps_ended += 1
         self.stale_step_before = self.stale_step
         self.stale_step = self.counted_before + self.count.base if self.step_known else NO_STEP
 

@@ -47,6 +47,9 @@ cdef class Hooked(Wrapped):
     def close(self):
         """Closes the session."""
         self._settle_hooks()
+        for hook in list(self._hooks):
+            if isinstance(hook, ScheduledHook):
+                hook._before_close()
         Wrapped.close(self)
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
@@ -117,6 +120,7 @@ cdef class Hooked(Wrapped):
                 values = self.runner.execute(plan, None)
                 if self.dispatch.idle_run_ended():
                     self._call_left_out(fetches, None, ())
+                self.runner.steps_ended += 1
                 return plan.structure.build(values)
         if self.dispatch.is_outdated():
             self.dispatch.refresh()
@@ -155,6 +159,7 @@ cdef class Hooked(Wrapped):
         dispatch.run_ended(None, step)
         if rejected is not None or dispatch.left_out_too_much():
             self._call_left_out(fetches, feed_dict, rejected or ())
+        self.runner.steps_ended += 1
         return values
 
     cdef Plan plan_with(self, Plan plan, object fetches, list extra, object feed_dict):
@@ -189,6 +194,7 @@ cdef class Hooked(Wrapped):
         cdef bint watched = False
         cdef list rejected = None
         cdef int64_t steps = 0
+        cdef bint late
         cdef object result
         if self.stop_native():
             raise RuntimeError("Run called even after should_stop requested.")
@@ -212,8 +218,11 @@ cdef class Hooked(Wrapped):
             if watched:
                 values = plan.structure.build(values)
                 rejected = self.rejected_by_hooks(values)
-            if dispatch.idle_run_ended() or rejected is not None:
+            late = dispatch.idle_run_ended() or rejected is not None
+            if late:
                 self._call_left_out(fetches, None, rejected or ())
+            self.runner.steps_ended += 1
+            if late:
                 break
             # A loop in C otherwise never lets a signal handler run.
             PyErr_CheckSignals()
@@ -356,6 +365,8 @@ cdef class Hooked(Wrapped):
             raise
         self._should_stop = self._should_stop or context.stop_requested
         self.context = None
+        if self.runner is not None:
+            self.runner.steps_ended += 1
         return values[0]
 
 

@@ -49,7 +49,10 @@ cdef class ScheduledHook(Scheduled):
         """
 
     def _leave(self):
-        """Called when the session is closed, on every way out."""
+        """Called when the loop has ended, on every way out, before any hook's `end`. Not in all sessions."""
+
+    def _before_close(self):
+        """Called right before the session is closed, on every way out: after `end`, if that is called."""
 
     def _watch(self, fetch):
         """Has `fetch` fetched in every run, and the hook called after those in which it is NaN, or no number."""

@@ -28,7 +28,9 @@ cdef class Recoverable(Wrapped):
     cdef public object _max_recoveries
     # Failures since something last ran well, and what had run by then.
     cdef int failures
-    cdef object runs_ended
+    cdef object steps_ended
+    # The error that was the last one of too many.
+    cdef object given_up_with
 
     cdef int give_up_session(self, object error) except -1
     cdef int note_failure(self, str occasion, object error) except -1

@@ -27,11 +27,11 @@ ADVICE = (
 LONGEST_DELAY_SECS = 30.0
 
 
-cdef object runs_ended(object session):
-    """How many runs have ended well in the innermost session; None where it doesn't count them."""
+cdef object steps_ended(object session):
+    """How many steps have ended well in the innermost session; None where it doesn't count them."""
     while isinstance(session, Wrapped):
         session = session._sess
-    return getattr(session, "runs_ended", None)
+    return getattr(session, "steps_ended", None)
 
 
 cdef object monitored_session():
@@ -308,13 +308,16 @@ cdef class Recoverable(Wrapped):
                     error,
                 )
             else:
-                self.runs_ended = runs_ended(session)
+                self.steps_ended = steps_ended(session)
                 return session
 
     cdef int note_runs(self) except -1:
-        """Something ran well if more runs have ended than there had when the session was made."""
-        ended = runs_ended(self._sess)
-        if ended is not None and ended != self.runs_ended:
+        """Something ran well if more steps have ended than there had when the session was made.
+
+        Steps alone: a session that is made anew and read a little, before it fails again, has got nowhere.
+        """
+        ended = steps_ended(self._sess)
+        if ended is not None and ended != self.steps_ended:
             self.failures = 0
         return 0
 
@@ -322,6 +325,8 @@ cdef class Recoverable(Wrapped):
         """Warns of a failure and waits, or raises the error when there were too many."""
         # One that came while hooks were called, which it doesn't interrupt.
         raise_if_come()
+        if error is self.given_up_with:
+            raise error  # It comes here again from the run that wanted a session.
         self.failures += 1
         limit = self._max_recoveries
         if limit is not None and self.failures > limit:
@@ -329,6 +334,7 @@ cdef class Recoverable(Wrapped):
                 "Not recovering any more: %d failures in a row, with nothing that ran well in between. max_recoveries "
                 "says how many there may be.", self.failures,
             )
+            self.given_up_with = error
             raise error
         delay = 0.0 if self.failures == 1 else min(LONGEST_DELAY_SECS, 0.1 * 2.0 ** (self.failures - 2))
         logging.warning(

@@ -1,0 +1,93 @@
+"""Opening, running and closing sessions again and again leaves nothing behind: no memory, thread or file descriptor.
+
+`FASTSUP_STORM=long` does it 500 times.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import threading
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from fastsup import train
+
+v1 = tf.compat.v1
+COUNT = 500 if os.environ.get("FASTSUP_STORM") == "long" else 60
+# What has to be made once, in the process or in its allocator, is made in these.
+WARM_UP = 100 if COUNT > 100 else 25
+STEPS = 10
+# Resident memory that one session may leave: TensorFlow's own leave about as much, its allocators never being still.
+BYTES_EACH = 16_384
+
+
+def monitored(folder: str) -> None:
+    step = v1.train.get_or_create_global_step()
+    op = v1.assign_add(step, tf.constant(1, tf.int64)).op
+    v1.summary.scalar("loss", tf.constant(1.5))
+    with train.MonitoredTrainingSession(
+        checkpoint_dir=folder,
+        hooks=[train.WatchdogHook(1000), train.StopAtStepHook(num_steps=STEPS)],
+        save_checkpoint_steps=5,
+        save_checkpoint_secs=None,
+        save_summaries_steps=5,
+        log_step_count_steps=5,
+    ) as session:
+        while not session.should_stop():
+            session.run(op)
+
+
+def in_background(folder: str) -> None:
+    step = v1.train.get_or_create_global_step()
+    op = v1.assign_add(step, tf.constant(1, tf.int64)).op
+    with train.MonitoredTrainingSession(
+        checkpoint_dir=folder, save_checkpoint_steps=5, save_checkpoint_secs=None, async_save=True
+    ) as session:
+        for _ in range(STEPS):
+            session.run(op)
+
+
+def supervised(folder: str) -> None:
+    step = v1.train.get_or_create_global_step()
+    op = v1.assign_add(step, tf.constant(1, tf.int64)).op
+    v1.summary.scalar("loss", tf.constant(1.5))
+    sv = train.Supervisor(logdir=folder, save_model_secs=1000, save_summaries_secs=1000)
+    with sv.managed_session() as session:
+        for _ in range(STEPS):
+            session.run(op)
+
+
+def used() -> tuple[int, int, int]:
+    """Bytes of resident memory, threads, and open file descriptors."""
+    v1.summary.FileWriterCache.clear()
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    with open("/proc/self/statm", encoding="ascii") as file:
+        resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return resident, threading.active_count(), len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("use", [monitored, in_background, supervised])
+def test_nothing_is_left(use: Any, tmp_path: Any) -> None:
+    def use_often(count: int) -> None:
+        for number in range(count):
+            folder = tmp_path / str(number % 3)
+            for path in folder.glob("*"):
+                path.unlink()
+            with tf.Graph().as_default():
+                use(str(folder))
+
+    use_often(WARM_UP)
+    memory, threads, descriptors = used()
+    kernel_threads = len(os.listdir("/proc/self/task"))
+    use_often(COUNT)
+    after = used()
+    assert after[1:] == (threads, descriptors)
+    assert len(os.listdir("/proc/self/task")) <= kernel_threads
+    assert after[0] - memory < max(COUNT * BYTES_EACH, 2_000_000)
