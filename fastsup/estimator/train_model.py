@@ -217,11 +217,9 @@ class Training(EstimatorBase):
             save_graph_def=config.checkpoint_save_graph_def,
             executor=config.executor,
         ) as session:
-            loss = None
-            fetches = [spec.train_op, spec.loss]
-            while not session.should_stop():
-                # By hand, not in run_loop: where the input ends, the loss of the step before is what is wanted.
-                _, loss = session.run(fetches)
+            session.run_loop([spec.train_op, spec.loss])
+        # Also where the input has ended the loop.
+        loss = None if session.last_result is None else session.last_result[1]
         if loss is None:
             logging.warning("Training with estimator made no steps. Perhaps input is empty or misspecified.")
         return loss

@@ -1,3 +1,5 @@
+from libc.stdint cimport int64_t
+
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.dispatch cimport Dispatch
@@ -16,6 +18,8 @@ cdef class Hooked(Wrapped):
     cdef Plan smaller_plan
     cdef Plan larger_plan
     cdef list extra_fetches
+    # (result,) of the last step of a loop that has raised.
+    cdef tuple loop_result
     # Of the run under way, for hooks that are told of an error.
     cdef object context
 
@@ -25,6 +29,9 @@ cdef class Hooked(Wrapped):
     cdef object run_leaving_out_held(self, Plan plan, object fetches, object feed_dict)
     cdef Plan plan_with(self, Plan plan, object fetches, list extra, object feed_dict)
     cdef list rejected_by_hooks(self, list values)
+    cdef object loop_while_idle(
+        self, Plan plan, bint watched, object fetches, int64_t steps, int64_t* left, object stop_event
+    )
     cdef object run_calling(self, list called, object fetches, object feed_dict, object options, object run_metadata)
     cdef object run_calling_held(
         self, list called, object fetches, object feed_dict, object options, object run_metadata

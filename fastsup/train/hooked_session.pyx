@@ -189,49 +189,64 @@ cdef class Hooked(Wrapped):
 
     cdef object loop_native(self, object fetches, int64_t* left, object stop_event):
         """Steps until a hook is due, or anything else comes between."""
-        cdef Dispatch dispatch
         cdef Plan plan
         cdef bint watched = False
-        cdef list rejected = None
         cdef int64_t steps = 0
-        cdef bint late
         cdef object result
+        self.loop_result = None
         if self.stop_native():
             raise RuntimeError("Run called even after should_stop requested.")
         if stop_event is not None and self.has_schedules():
-            dispatch = self.dispatch
             plan = self.runner.find_plan(fetches, None)
             if plan is not None and not plan.feeds:
-                steps = min(dispatch.idle_runs(plan), left[0])
-                watched = steps > 0 and len(dispatch.watched_fetches) > 0
+                steps = min(self.dispatch.idle_runs(plan), left[0])
+                watched = steps > 0 and len(self.dispatch.watched_fetches) > 0
             if watched:
-                plan = self.plan_with(plan, fetches, dispatch.watched_fetches, None)
+                plan = self.plan_with(plan, fetches, self.dispatch.watched_fetches, None)
                 steps = 0 if plan is None else steps
         if steps < 1:
             result = self.run_unstopped(fetches, None, None, None)
             left[0] -= 1
             return result
-        while True:
-            values = self.runner.execute(plan, None)
-            left[0] -= 1
-            steps -= 1
-            if watched:
-                values = plan.structure.build(values)
-                rejected = self.rejected_by_hooks(values)
-            late = dispatch.idle_run_ended() or rejected is not None
-            if late:
-                self._call_left_out(fetches, None, rejected or ())
-            self.runner.steps_ended += 1
-            if late:
-                break
-            # A loop in C otherwise never lets a signal handler run.
-            PyErr_CheckSignals()
-            if steps == 0 or stop_event._flag or self._should_stop or dispatch.is_outdated():
-                break
-            if dispatch.comes_due_by_time():
-                break
-            dispatch.begin_next_run()
+        return self.loop_while_idle(plan, watched, fetches, steps, left, stop_event)
+
+    cdef object loop_while_idle(
+        self, Plan plan, bint watched, object fetches, int64_t steps, int64_t* left, object stop_event
+    ):
+        """So many steps, or fewer if something comes between that wasn't foreseen."""
+        cdef Dispatch dispatch = self.dispatch
+        cdef list values = None
+        cdef list rejected = None
+        cdef bint late
+        try:
+            while True:
+                values = self.runner.execute(plan, None)
+                left[0] -= 1
+                steps -= 1
+                if watched:
+                    values = plan.structure.build(values)
+                    rejected = self.rejected_by_hooks(values)
+                late = dispatch.idle_run_ended() or rejected is not None
+                if late:
+                    self._call_left_out(fetches, None, rejected or ())
+                self.runner.steps_ended += 1
+                if late:
+                    break
+                # A loop in C otherwise never lets a signal handler run.
+                PyErr_CheckSignals()
+                if steps == 0 or stop_event._flag or self._should_stop or dispatch.is_outdated():
+                    break
+                if dispatch.comes_due_by_time():
+                    break
+                dispatch.begin_next_run()
+        except BaseException:
+            if values is not None:
+                self.loop_result = (values[0] if watched else plan.structure.build(values),)
+            raise
         return values[0] if watched else plan.structure.build(values)
+
+    cdef tuple last_of_loop(self):
+        return self.loop_result
 
     def _call_left_out(self, fetches, feed_dict, rejected):
         """Calls the hooks that turn out to be needed after a run without them."""

@@ -4,6 +4,8 @@ from fastsup.train.wrapped_sessions cimport Wrapped
 
 cdef class Monitored:
     cdef public object _sess
+    # What the last step of run_loop returned, also where it then has raised; None before.
+    cdef readonly object last_result
     cdef object inner_seen
     cdef Wrapped inner
     cdef Wrapped middle

@@ -95,10 +95,12 @@ cdef class Monitored:
         Raises:
           ValueError: `steps` is negative.
           TypeError: `steps` is no integer, or `feed_fn` can't be called.
-          Whatever `run` raises; OutOfRangeError too, which ends a `with` block normally.
+          Whatever `run` raises; OutOfRangeError too, which ends a `with` block normally. `last_result` then is what the
+            last step that ended well returned.
         """
         cdef int64_t left = INT64_MAX
-        cdef Wrapped inner
+        cdef Wrapped inner = None
+        cdef tuple last
         cdef object result = None
         if steps is not None:
             if not hasattr(steps, "__index__"):
@@ -109,13 +111,20 @@ cdef class Monitored:
         if feed_fn is not None and not callable(feed_fn):
             raise TypeError(f"feed_fn must be callable or None, got {feed_fn!r}.")
         cdef bint runs_itself = type(self).run is Monitored.run and "run" not in self.__dict__
-        while left > 0 and not self.should_stop():
-            inner = self.native_inner()
-            if feed_fn is None and runs_itself and inner is not None:
-                result = inner.loop_native(fetches, &left, None)
-                continue
-            feed_dict = None if feed_fn is None else feed_fn()
-            result = self.run_native(fetches, feed_dict, True) if runs_itself else self.run(fetches, feed_dict)
-            left -= 1
-            PyErr_CheckSignals()
+        self.last_result = None
+        try:
+            while left > 0 and not self.should_stop():
+                inner = self.native_inner()
+                if feed_fn is None and runs_itself and inner is not None:
+                    result = inner.loop_native(fetches, &left, None)
+                    continue
+                feed_dict = None if feed_fn is None else feed_fn()
+                result = self.run_native(fetches, feed_dict, True) if runs_itself else self.run(fetches, feed_dict)
+                left -= 1
+                PyErr_CheckSignals()
+        except BaseException:
+            last = inner.last_of_loop() if inner is not None else None
+            self.last_result = result if last is None else last[0]
+            raise
+        self.last_result = result
         return result

@@ -12,6 +12,7 @@ cdef class Wrapped:
     cdef object run_native(self, object fetches, object feed_dict, bint hooks)
     cdef object run_failed(self, object error, object fetches, object feed_dict)
     cdef object loop_native(self, object fetches, int64_t* left, object stop_event)
+    cdef tuple last_of_loop(self)
     cdef bint stop_native(self) except -1
     cdef int tell_hooks(self, object error) except -1
 

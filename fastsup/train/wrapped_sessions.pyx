@@ -178,6 +178,11 @@ cdef class Wrapped:
             inner.tell_hooks(error)
         return 0
 
+    cdef tuple last_of_loop(self):
+        """(result,) of the last step that ended well in a `loop_native` that has raised; None if there was none."""
+        cdef Wrapped inner = self.native_inner()
+        return None if inner is None else inner.last_of_loop()
+
     cdef bint stop_native(self) except -1:
         cdef Wrapped inner
         if self._sess is None:

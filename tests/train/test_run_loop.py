@@ -74,6 +74,30 @@ def test_a_watched_loss_costs_no_result(open_session: Any, step: Any, loop: Any)
         assert loop(session, {"step": step.read, "op": step.op}) == {"step": 6, "op": None}
 
 
+@pytest.mark.parametrize("every", [1, 3, 100])
+def test_the_last_result_outlives_the_end_of_the_input(open_session: Any, step: Any, every: int) -> None:
+    element = v1.data.make_one_shot_iterator(tf.data.Dataset.range(7)).get_next()
+    with tf.control_dependencies([element]):
+        counted = tf.identity(step.read)
+    hooks = [train.LoggingTensorHook([element], every_n_iter=every)]
+    with open_session(hooks=hooks) as session:
+        assert session.last_result is None
+        session.run_loop({"element": element, "step": counted, "op": step.op})
+        raise AssertionError("the input has no end")
+    assert session.last_result == {"element": 6, "step": 6, "op": None}
+
+
+def test_the_last_result(open_session: Any, step: Any) -> None:
+    with open_session() as session:
+        assert session.run_loop(step.read, 0) is None
+        assert session.last_result is None
+        result = session.run_loop([step.read, step.op], 4)
+        assert session.last_result is result
+        with pytest.raises(TypeError):
+            session.run_loop(step.read, 1, lambda: 1)
+        assert session.last_result is None
+
+
 def test_runs_until_a_hook_stops_it(open_session: Any, step: Any, loop: Any) -> None:
     with open_session(hooks=[train.StopAtStepHook(last_step=7)]) as session:
         assert loop(session, [step.read, step.op]) == [6, None]
