@@ -23,7 +23,7 @@ PROGRAMS = [
 
 
 def test_there_are_programs() -> None:
-    assert {"README.md-0", "hooks.md-0"} <= {program.id for program in PROGRAMS}
+    assert {"loop.md-0", "hooks.md-0"} <= {program.id for program in PROGRAMS}
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
