@@ -63,7 +63,11 @@ def measure(options: argparse.Namespace, console: Console) -> tuple[list[report.
     for number, case in enumerate(chosen, 1):
         with console.status(f"{number} of {len(chosen)}: {case.name}"):
             try:
-                samples[case.name] = alternate(case.contenders, options.rounds * case.patience, slice_secs)
+                rounds = options.rounds * case.patience
+                if case.measured is not None:
+                    samples[case.name] = case.measured(rounds)
+                else:
+                    samples[case.name] = alternate(case.contenders, rounds, slice_secs)
             except Exception as error:
                 console.print_exception()
                 errors[case.name] = f"{type(error).__name__}: {error}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from benchmarks import contenders, loops, programs
+from benchmarks import contenders, loops, pauses, programs
 from benchmarks.contenders import Program
 from benchmarks.measure import Contender
 
@@ -71,12 +71,15 @@ class Case:
       contenders: what makes each contender, by name.
       rows: the lines of the table.
       patience: how many times as many rounds it gets: more where a slice holds few steps.
+      measured: for what is no number of steps in a slice: function that measures all contenders in so many rounds,
+        and gives the seconds of each, by name.
     """
 
     name: str
     contenders: Mapping[str, Callable[[], Contender]]
     rows: tuple[Row, ...]
     patience: int = 1
+    measured: Callable[[int], dict[str, list[float]]] | None = None
 
 
 Build = Callable[[], programs.Step]
@@ -205,4 +208,18 @@ CASES: tuple[Case, ...] = (
     unharmed("big_matmul", programs.one_big_matmul, "one 2048x2048 matmul", patience=3),
     unharmed("control_flow", programs.cond_and_while, "tf.cond and tf.while_loop", FLOORS),
     unharmed("queues", programs.queue_runners, "queue runners", patience=2),
+    Case(
+        "async_save",
+        {},
+        (
+            Row(
+                f"longest pause, saving {pauses.MEGABYTES} MB in the background (floor: waiting for it)",
+                pauses.BACKGROUND,
+                None,  # Its steps are no part of the mean.
+                (pauses.WAITING,),
+                0.25,
+            ),
+        ),
+        measured=pauses.alternate_pauses,
+    ),
 )

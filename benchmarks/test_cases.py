@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import pauses
 from benchmarks.cases import CASES, Case
 from benchmarks.measure import alternate
 
@@ -59,3 +60,10 @@ def test_step(benchmark: Any, case: Case, contender: str) -> None:
     samples = measured(case.name)[contender]
     to_play = iter(samples)
     benchmark.pedantic(clock.advance, setup=lambda: ((next(to_play),), {}), rounds=len(samples))
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_pause_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pauses, "SAVE_SECS", 0.1)
+    for train, arguments in pauses.ARGUMENTS.values():
+        assert 0 < pauses.longest_pause(train, arguments, megabytes=1) < 60
