@@ -11,6 +11,7 @@ from typing import Any
 
 from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.lib.io import file_io
+from tensorflow.python.training.saver import Saver
 
 from fastsup.runtime.session import Session
 
@@ -30,6 +31,8 @@ def checkpoint_of_now(session: Session, saver: Any, save_path: str, step: Any, w
     Returns:
       Its path; None if it has to be saved.
     """
+    if getattr(type(saver), "save", None) is not Saver.save or "save" in vars(saver):
+        return None  # Somebody's own, which may do more than to write these files.
     path = session._unchanged_checkpoint()
     newest = saver.last_checkpoints[-1:]
     if path is None or step is None or newest != [path]:

@@ -107,6 +107,21 @@ def test_another_saver_saves(program: Program) -> None:
     assert rewritten(program, save_checkpoint_steps=None, hooks=[saver]) != set()
 
 
+def test_a_saver_of_somebodys_own_saves(program: Program) -> None:
+    saved = []
+
+    class Uploads(v1.train.Saver):
+        def save(self, *args: Any, **kwargs: Any) -> Any:
+            saved.append(args)
+            return super().save(*args, **kwargs)
+
+    scaffold = v1.train.Scaffold(saver=Uploads())
+    program.train(2, scaffold=scaffold)
+    del saved[:]
+    assert rewritten(program, scaffold=scaffold) != set()
+    assert len(saved) == 1
+
+
 def test_what_a_partial_restore_has_added_is_saved(program: Program, counting_step: Any) -> None:
     program.train(2)
     with tf.Graph().as_default():
