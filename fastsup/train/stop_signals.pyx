@@ -14,6 +14,9 @@ import threading
 
 from tensorflow.python.platform import tf_logging as logging
 
+cdef extern from "Python.h":
+    unsigned long PyThread_get_thread_ident() noexcept
+
 cdef extern from "signal.h":
     ctypedef struct sigaction_t "struct sigaction":
         int sa_flags
@@ -23,8 +26,9 @@ cdef extern from "signal.h":
 # The signals that are watched, each with what somebody who doesn't handle it has.
 cdef dict defaults = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
 
-# How many sessions watch; what is to be put back after the last of them.
+# How many sessions watch, and in which thread; what is to be put back after the last of them.
 cdef int watching = 0
+cdef unsigned long main_thread = 0
 cdef dict replaced = {}
 # The signal that has come; how many scopes of the main thread it must not interrupt.
 cdef int pending = 0
@@ -37,13 +41,13 @@ cdef int pending_signal() noexcept:
 
 
 cdef bint in_main_thread() except -1:
-    return threading.current_thread() is threading.main_thread()
+    return PyThread_get_thread_ident() == <unsigned long> threading.main_thread().ident
 
 
 cdef bint hold_signals() except -1:
     """Begins a scope that is not interrupted: a run with its hooks. Returns what `release_signals` is to be told."""
     global held
-    if watching == 0 or not in_main_thread():
+    if watching == 0 or PyThread_get_thread_ident() != main_thread:
         return False
     held += 1
     return True
@@ -107,10 +111,11 @@ def watch():
     Returns:
       Whether `unwatch` is to be called: not outside the main thread, in which nothing can be watched.
     """
-    global watching
+    global watching, main_thread
     cdef sigaction_t action
     if not in_main_thread():
         return False
+    main_thread = PyThread_get_thread_ident()
     watching += 1
     if watching == 1:
         for number, default in defaults.items():

@@ -16,12 +16,12 @@ from fastsup import train
 v1 = tf.compat.v1
 
 
-def test_import_of_the_package_leaves_tensorflow_out() -> None:
+def test_import_of_the_package_leaves_tensorflow_out(tmp_path: Path) -> None:
     import subprocess
     import sys
 
     program = "import sys, fastsup; assert 'tensorflow' not in sys.modules; fastsup.estimator.Estimator"
-    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, cwd=tmp_path)
 
 
 @pytest.mark.parametrize("arguments", [("features",), ("features", "labels"), ("features", "labels", "mode", "config")])
@@ -413,5 +413,7 @@ result = model.evaluate(input_fn)
 np.testing.assert_allclose([result["loss"], result["mae"]], [0.16042504, 0.3295353], rtol=1e-4)
 assert model.get_variable_names() == ["global_step", "w", "w/Momentum"]
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr[-3000:]
