@@ -23,3 +23,10 @@ int fs_clock_reached(double time) {
 #endif
     return fs_clock_seconds() >= time;
 }
+
+int64_t fs_clock_monotonic_ns(void *unused) {
+    struct timespec ts;
+    (void)unused;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}

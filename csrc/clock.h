@@ -4,10 +4,16 @@
 #ifndef FASTSUP_CLOCK_H
 #define FASTSUP_CLOCK_H
 
+#include <stdint.h>
+
 double fs_clock_seconds(void);
 
 /* Whether the clock has reached a time. A time that is clearly ahead is told from the kernel's coarse clock, which the
  * processor reads four times as fast. */
 int fs_clock_reached(double time);
+
+/* Nanoseconds since some moment in the past, by a clock that is never set: for durations. Takes what any clock of spans
+ * takes (see spans.h), and ignores it. */
+int64_t fs_clock_monotonic_ns(void *unused);
 
 #endif

@@ -1,5 +1,6 @@
 from libc.stdint cimport int64_t
 
+from fastsup.core.recorder cimport Recorder, fs_track
 from fastsup.core.schedule cimport Scheduled, ScheduleTable
 
 
@@ -8,6 +9,9 @@ cdef class LoopHook(Scheduled):
 
 
 cdef class Loop:
+    # What records the loop, as it was given, and as it is for the run under way.
+    cdef Recorder recorder
+    cdef Recorder recording
     cdef object step_function
     cdef ScheduleTable table
     cdef int64_t steps_done
@@ -15,4 +19,8 @@ cdef class Loop:
     cdef int64_t max_steps
     cdef bint stop_requested
 
-    cdef int call_due(self, int64_t run, object value) except -1
+    cdef int call_due(self, int64_t run, object value, fs_track* track) except -1
+    cdef int begin_recording(self) except -1
+    cdef int end_recording(self) except -1
+    cdef object run_steps(self)
+    cdef object recorded_step(self, object step)

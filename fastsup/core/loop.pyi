@@ -1,6 +1,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from fastsup.core.recorder import Recorder
 from fastsup.core.schedule import Scheduled
 
 class LoopHook(Scheduled):
@@ -15,6 +16,7 @@ class Loop:
         hooks: Iterable[LoopHook] = (),
         max_steps: int | None = None,
         initial_step: int = 0,
+        profiler: Recorder | None = None,
     ) -> None: ...
     @property
     def hooks(self) -> tuple[LoopHook, ...]: ...

@@ -3,6 +3,8 @@
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport INT64_MAX, int64_t
 
+from fastsup.core.recorder cimport Recorder, end_scope, fs_scope, fs_span_enter, fs_span_leave, fs_track, program_wide
+from fastsup.core.recorder import recorder_of
 from fastsup.core.schedule cimport Scheduled, ScheduleTable
 
 # How many steps another thread may have to wait for the interpreter.
@@ -40,13 +42,15 @@ cdef class Loop:
       hooks: iterable of `Hook`.
       max_steps: steps after which the loop ends, or None.
       initial_step: value of the global step before the first step.
+      profiler: `fastsup.HookProfiler` that records what hooks and steps cost; None for the one that is on for the whole
+        program, if there is one.
 
     Raises:
-      TypeError: `step` can't be called, or a hook isn't a `Hook`.
+      TypeError: `step` can't be called, a hook isn't a `Hook`, or `profiler` no profiler.
       ValueError: `max_steps` is negative.
     """
 
-    def __init__(self, step, hooks=(), max_steps=None, initial_step=0):
+    def __init__(self, step, hooks=(), max_steps=None, initial_step=0, profiler=None):
         if not callable(step):
             raise TypeError(f"step must be callable, got {step!r}")
         if max_steps is not None and max_steps < 0:
@@ -55,6 +59,7 @@ cdef class Loop:
         for hook in hooks:
             if not isinstance(hook, LoopHook):
                 raise TypeError(f"hooks must be fastsup.core.Hook objects, got {hook!r}")
+        self.recorder = recorder_of(profiler)
         self.step_function = step
         self.table = ScheduleTable(hooks)
         self.max_steps = INT64_MAX if max_steps is None else max_steps
@@ -94,33 +99,88 @@ cdef class Loop:
         Raises:
           Whatever the step function or a hook raises, but for the step function's StopIteration.
         """
+        self.begin_recording()
+        try:
+            return self.run_steps()
+        finally:
+            self.end_recording()
+
+    cdef object run_steps(self):
         cdef object value = None
         cdef object step = self.step_function
         cdef int64_t run
         for hook in self.table.entries:
             hook.begin(self)
         while not self.stop_requested and self.steps_done < self.max_steps:
-            try:
-                value = step()
-            except StopIteration:
-                break
-            run = self.steps_done
-            self.steps_done = run + 1
-            if self.table.is_due(run, self.first_step + run + 1):
-                self.call_due(run, value)
+            if self.recording is not None:
+                try:
+                    value = self.recorded_step(step)
+                except StopIteration:
+                    break
+            else:
+                try:
+                    value = step()
+                except StopIteration:
+                    break
+                run = self.steps_done
+                self.steps_done = run + 1
+                if self.table.is_due(run, self.first_step + run + 1):
+                    self.call_due(run, value, NULL)
             # A loop in C otherwise never lets a signal handler run, nor, around a step in C, another thread.
             PyErr_CheckSignals()
-            if run % YIELD_STEPS == 0:
+            if self.steps_done % YIELD_STEPS == 1:
                 with nogil:
                     pass
         for hook in self.table.entries:
             hook.end(self)
         return value
 
-    cdef int call_due(self, int64_t run, object value) except -1:
+    cdef int begin_recording(self) except -1:
+        self.recording = self.recorder
+        if self.recording is None and program_wide()[0] is not NULL:
+            self.recording = <Recorder> program_wide()[0]
+        if self.recording is not None:
+            self.recording.interrupt()
+            for hook in self.table.entries:
+                self.recording.register(hook)
+        return 0
+
+    cdef int end_recording(self) except -1:
+        if self.recording is not None:
+            self.recording.forget(self.table.entries)
+            self.recording.interrupt()
+            self.recording = None
+        return 0
+
+    cdef object recorded_step(self, object step):
+        """A step, with the hooks that are due after it, as one of the profile."""
+        cdef fs_scope scope
+        cdef Recorder recorder = self.recording
+        cdef int64_t run = self.steps_done
+        recorder.begin(&scope, True)
+        try:
+            fs_span_enter(scope.track, &recorder.runtime_alone(None).c)
+            try:
+                value = step()
+            except StopIteration:
+                scope.track.counts = False
+                raise
+            fs_span_leave(scope.track)
+            self.steps_done = run + 1
+            if self.table.is_due(run, self.first_step + run + 1):
+                self.call_due(run, value, scope.track)
+        finally:
+            end_scope(&scope)
+        return value
+
+    cdef int call_due(self, int64_t run, object value, fs_track* track) except -1:
         cdef Py_ssize_t i
         for i in range(len(self.table.entries)):
             if self.table.entry_is_due(i, run, self.first_step + run + 1):
+                if track is not NULL:
+                    fs_span_enter(track, &self.recording.cell_of_step(self.table.entries[i]).c)
                 self.table.entries[i].after_step(self, value)
+                if track is not NULL:
+                    fs_span_leave(track)
         self.table.reload()
         return 0

@@ -1,5 +1,6 @@
 from libc.stdint cimport int64_t, uint64_t
 
+from fastsup.core.recorder cimport Cell, Recorder, fs_track
 from fastsup.runtime.plan cimport Liveness, Plan
 from fastsup.runtime.step_gate cimport StepGate
 
@@ -36,11 +37,18 @@ cdef class SessionRunner:
     # Runs that have ended well: what tells that a session gets on.
     cdef readonly uint64_t runs_ended
 
+    # What records every run made in a thread, and which thread that is; None: nothing.
+    cdef Recorder recorder
+    cdef object recorded_thread
+
     cdef Py_ssize_t rules(self)
     cdef Plan find_plan(self, object fetches, object feed_dict)
     cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1
     cdef bint is_last(self, object fetches, object feed_dict) except -1
     cdef Plan make_plan(self, object key, object fetches, object feed_dict)
     cdef list execute(self, Plan plan, tuple feeds)
+    cdef object run_recorded(self, object fetches, object feed_dict)
+    cdef object run_in_spans(self, fs_track* track, Cell runtime, object fetches, object feed_dict)
+    cdef object build_in_span(self, fs_track* track, Plan plan, list values)
     cdef list execute_save(self, Plan plan, tuple feeds)
     cdef int64_t delta_of(self, Plan plan) except? -2

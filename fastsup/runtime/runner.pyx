@@ -3,6 +3,7 @@
 Whatever a plan can't express is handed to TensorFlow's own `Session.run`: slower, never different.
 """
 
+import threading
 from collections import namedtuple
 
 from cpython.object cimport PyObject
@@ -15,6 +16,12 @@ from tensorflow.python.framework import errors
 
 from fastsup.runtime.elements import ELEMENT_TYPES
 from fastsup.runtime.durable import make_durable
+from fastsup.core.recorder cimport (
+    Cell, Recorder, active_recorder, active_track, end_scope, fs_scope, fs_span_enter, fs_span_leave, fs_track
+)
+from fastsup.core.recorder import session_span_here
+from fastsup.runtime.fetches cimport Fetch
+from fastsup.runtime.fetches import FetchOne
 from fastsup.runtime.plan cimport Liveness, Plan
 from fastsup.runtime.step_gate cimport StepGate
 
@@ -120,6 +127,9 @@ cdef class SessionRunner:
         cdef Plan plan
         cdef tuple feeds = None
         if options is None and run_metadata is None and self.liveness is not None and self.liveness.open:
+            if self.recorder is not None and active_track() is NULL:
+                if threading.get_ident() == self.recorded_thread:
+                    return self.run_recorded(fetches, feed_dict)
             plan = self.find_plan(fetches, feed_dict)
             if plan is not None:
                 if plan.feeds:
@@ -129,6 +139,53 @@ cdef class SessionRunner:
         if options is not None:
             self._check_traceable(options)
         return super().run(fetches, feed_dict, options, run_metadata)
+
+    def _record_runs(self, recorder):
+        """Records every run that is made in this thread, but for those made within a recorded step.
+
+        Args:
+          recorder: the `Recorder`, or None to end that.
+        """
+        self.recorder = recorder
+        self.recorded_thread = threading.get_ident()
+
+    cdef object run_recorded(self, object fetches, object feed_dict):
+        """A run as a step of its own in the profile."""
+        cdef fs_scope scope
+        cdef Recorder recorder = self.recorder
+        recorder.begin(&scope, True)
+        try:
+            return self.run_in_spans(scope.track, recorder.runtime_alone(fetches), fetches, feed_dict)
+        finally:
+            end_scope(&scope)
+
+    cdef object run_in_spans(self, fs_track* track, Cell runtime, object fetches, object feed_dict):
+        """`run`, with its parts told apart in a profile. An error leaves spans open, which its step's end closes."""
+        cdef Recorder recorder = active_recorder()
+        cdef Plan plan = self.find_plan(fetches, feed_dict) if self.liveness.open else None
+        cdef tuple feeds = None
+        if plan is not None and plan.feeds:
+            fs_span_enter(track, &recorder.feed_cell.c)
+            feeds = plan.convert_feeds(feed_dict)
+            fs_span_leave(track)
+        fs_span_enter(track, &runtime.c)
+        if plan is None or (feeds is None and plan.feeds):
+            # Within a step that is recorded, so as what it is without a profile.
+            values = self.run(fetches, feed_dict)
+            fs_span_leave(track)
+            return values
+        values = self.execute(plan, feeds)
+        fs_span_leave(track)
+        return self.build_in_span(track, plan, values)
+
+    cdef object build_in_span(self, fs_track* track, Plan plan, list values):
+        """The result of a run; making it of more than one value is told apart in a profile."""
+        if type(plan.structure) is Fetch or type(plan.structure) is FetchOne:
+            return plan.structure.build(values)
+        fs_span_enter(track, &active_recorder().fetch_cell.c)
+        built = plan.structure.build(values)
+        fs_span_leave(track)
+        return built
 
     cdef Plan find_plan(self, object fetches, object feed_dict):
         """The plan for this combination, made if need be; None if only `Session.run` can handle it."""
@@ -217,7 +274,8 @@ cdef class SessionRunner:
     cdef Plan make_plan(self, object key, object fetches, object feed_dict):
         cdef Plan plan, oldest
         self.misses += 1
-        plan = self._make_plan(fetches, () if not feed_dict else tuple(feed_dict))
+        with session_span_here("plan making"):
+            plan = self._make_plan(fetches, () if not feed_dict else tuple(feed_dict))
         if plan is None:
             return None
         self.plans[key] = plan

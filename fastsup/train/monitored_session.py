@@ -13,12 +13,14 @@ from tensorflow.python.training import coordinator, queue_runner
 from tensorflow.python.training import monitored_session as tf_monitored_session
 from tensorflow.python.util import function_utils
 
+from fastsup.core.recorder import recorder_of
 from fastsup.runtime.executor import keep_traceable
 from fastsup.train import session_manager, stop_signals
 from fastsup.train.hook_errors import tell_hooks
 from fastsup.train.hooked_session import Hooked
 from fastsup.train.hooks import CheckpointSaverHook, StepCounterHook, SummarySaverHook
 from fastsup.train.monitored import Monitored
+from fastsup.train.recorded_hooks import hook_span
 from fastsup.train.wrapped_sessions import Coordinated, Recoverable, Wrapped
 
 __all__ = [
@@ -197,7 +199,9 @@ class _MonitoredSession(Monitored):
         stop_grace_period_secs: float = 120,
         max_recoveries: int | None = 10,
         handle_signals: bool = False,
+        profiler: Any = None,
     ) -> None:
+        self._profiler = recorder_of(profiler)
         self._watches_signals = handle_signals and stop_signals.watch()
         try:
             self._open(session_creator, hooks, should_recover, stop_grace_period_secs, max_recoveries)
@@ -227,6 +231,7 @@ class _MonitoredSession(Monitored):
             hooks=self._hooks,
             stop_grace_period_secs=stop_grace_period_secs,
         )
+        self._coordinated_creator.profiler = self._profiler
         if should_recover:
             # Programs replace its constructor by one with TensorFlow's one argument.
             limit = () if max_recoveries == 10 else (max_recoveries,)
@@ -342,6 +347,7 @@ class _MonitoredSession(Monitored):
             self._session_creator = session_creator
             self._hooks = hooks
             self._stop_grace_period_secs = stop_grace_period_secs
+            self.profiler: Any = None
             self.coord: Any = None
             self.tf_sess: Any = None
 
@@ -357,9 +363,10 @@ class _MonitoredSession(Monitored):
                     hook.after_create_session(self.tf_sess, self.coord)
             finally:
                 stop_signals.release(held)
-            return CoordinatedSession(
-                HookedSession(self.tf_sess, self._hooks), self.coord, self._stop_grace_period_secs
-            )
+            hooked = HookedSession(self.tf_sess, self._hooks)
+            if self.profiler is not None:
+                hooked._record(self.profiler)
+            return CoordinatedSession(hooked, self.coord, self._stop_grace_period_secs)
 
     def _close_internal(self, exception_type: Any = None) -> None:
         try:
@@ -383,7 +390,8 @@ class _MonitoredSession(Monitored):
                 self._sess._settle_hooks()
             if not exception_type:
                 for hook in in_order_of_end(self._hooks):
-                    hook.end(self._coordinated_creator.tf_sess)
+                    with hook_span(self._profiler, hook, "end"):
+                        hook.end(self._coordinated_creator.tf_sess)
             else:
                 flush_writers(self._hooks)
         finally:
@@ -426,6 +434,8 @@ class MonitoredSession(_MonitoredSession):
       handle_signals: whether SIGTERM and SIGINT, where nobody else handles them, end the session between two steps
         and the program after it, with exit code 143 or KeyboardInterrupt. The hooks' `end` is called, so a checkpoint
         is saved. A second signal ends the program at once.
+      profiler: `fastsup.HookProfiler` that records what hooks and steps cost; None for the one that is on for the
+        whole program, if there is one.
     """
 
     def __init__(
@@ -435,6 +445,7 @@ class MonitoredSession(_MonitoredSession):
         stop_grace_period_secs: float = 120,
         max_recoveries: int | None = 10,
         handle_signals: bool = False,
+        profiler: Any = None,
     ) -> None:
         super().__init__(
             session_creator,
@@ -443,6 +454,7 @@ class MonitoredSession(_MonitoredSession):
             stop_grace_period_secs=stop_grace_period_secs,
             max_recoveries=max_recoveries,
             handle_signals=handle_signals,
+            profiler=profiler,
         )
 
 
@@ -460,6 +472,7 @@ class SingularMonitoredSession(_MonitoredSession):
       executor: executor mode, as for `fastsup.Session`.
       recovery_wait_secs: seconds between two looks at a checkpoint that is waited for.
       restore: "strict" or "partial", as for `SessionManager`: whether the checkpoint must hold the whole model.
+      profiler: `fastsup.HookProfiler`, as for `MonitoredSession`.
     """
 
     def __init__(
@@ -474,6 +487,7 @@ class SingularMonitoredSession(_MonitoredSession):
         executor: str = "auto",
         recovery_wait_secs: float = 30,
         restore: str = "strict",
+        profiler: Any = None,
     ) -> None:
         creator = ChiefSessionCreator(
             scaffold=scaffold,
@@ -485,7 +499,9 @@ class SingularMonitoredSession(_MonitoredSession):
             recovery_wait_secs=recovery_wait_secs,
             restore=restore,
         )
-        super().__init__(creator, hooks, should_recover=False, stop_grace_period_secs=stop_grace_period_secs)
+        super().__init__(
+            creator, hooks, should_recover=False, stop_grace_period_secs=stop_grace_period_secs, profiler=profiler
+        )
 
 
 def _one_of(steps: Any, secs: Any, default_steps: Any, default_secs: Any) -> tuple[Any, Any]:
@@ -522,6 +538,7 @@ def MonitoredTrainingSession(
     restore: str = "strict",
     max_recoveries: int | None = 10,
     handle_signals: bool = True,
+    profiler: Any = None,
 ) -> MonitoredSession:
     """A `MonitoredSession` with the hooks that training wants: checkpoints, summaries, and the rate of steps.
 
@@ -549,6 +566,7 @@ def MonitoredTrainingSession(
       max_recoveries: preemptions in a row that are recovered from, as for `MonitoredSession`.
       handle_signals: whether SIGTERM and SIGINT end the session between two steps, with a checkpoint, as for
         `MonitoredSession`. Only with a `checkpoint_dir`.
+      profiler: `fastsup.HookProfiler`, as for `MonitoredSession`.
     """
     handle_signals = handle_signals and bool(checkpoint_dir)
     save_summaries_steps, save_summaries_secs = _one_of(save_summaries_steps, save_summaries_secs, 100, None)
@@ -576,7 +594,7 @@ def MonitoredTrainingSession(
         )
     if not is_chief:
         worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs, executor, recovery_wait_secs)
-        return MonitoredSession(worker, hooks or [], stop_grace_period_secs, max_recoveries, handle_signals)
+        return MonitoredSession(worker, hooks or [], stop_grace_period_secs, max_recoveries, handle_signals, profiler)
 
     all_hooks: list[Any] = list(chief_only_hooks or [])
     chief = ChiefSessionCreator(
@@ -612,4 +630,4 @@ def MonitoredTrainingSession(
         saver._ends_last = True
         all_hooks.append(saver)
     all_hooks.extend(hooks or [])
-    return MonitoredSession(chief, all_hooks, stop_grace_period_secs, max_recoveries, handle_signals)
+    return MonitoredSession(chief, all_hooks, stop_grace_period_secs, max_recoveries, handle_signals, profiler)
