@@ -17,18 +17,13 @@ __all__ = ["as_html"]
 _WIDTH = 900
 _LABELS = 230
 _BARS = 60
-_COLOURS = (
-    "#4c78a8",
-    "#f58518",
-    "#54a24b",
-    "#e45756",
-    "#72b7b2",
-    "#b279a2",
-    "#ff9da6",
-    "#9d755d",
-    "#bab0ac",
-    "#eeca3b",
-)
+_COLOURS = {
+    "before_run": "#f58518", "after_run": "#4c78a8", "after_step": "#4c78a8", "fetches": "#e45756", "save": "#72b7b2",
+    "listener": "#54a24b", "summary": "#b279a2", "end": "#9d755d", "runtime": "#439894", "feed conversion": "#d6a5c9",
+    "fetch conversion": "#d67195", "plan making": "#ff9da6", "global step": "#b79a20", "between steps": "#79706e",
+    "profiler": "#bab0ac", "unaccounted": "#c9c2b2",
+}  # fmt: skip
+_OTHER = "#888"
 _SLOW_STEPS = 8
 
 _STYLE = """
@@ -37,6 +32,8 @@ body { font: 15px/1.45 system-ui, sans-serif; max-width: 940px; margin: 2em auto
 h1 { font-size: 1.4em; } h2 { font-size: 1.1em; margin-top: 2em; }
 svg { width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: currentColor; }
 pre { overflow-x: auto; font-size: 12.5px; } .advice { background: #fff4d6; padding: .6em 1em; }
+.phase { white-space: nowrap; margin-right: 1em; } .phase i { display: inline-block; width: .9em; height: .9em;
+  margin-right: .4em; }
 @media (prefers-color-scheme: dark) { body { background: #16181c; color: #ddd; } .advice { background: #3a3218; } }
 """
 
@@ -48,7 +45,6 @@ def as_html(recorder: Recorder) -> str:
       recorder: what has recorded the profile.
     """
     report = report_of(recorder)
-    colours = _Colours()
     # "<" would end the block that holds the numbers for programs.
     data = json.dumps(as_dict(report)).replace("<", "\\u003c")
     median = f": a step takes {duration(report.step_time.p50_ns)}" if report.step_time.p50_ns else ""
@@ -64,13 +60,14 @@ def as_html(recorder: Recorder) -> str:
 <h1>{report.steps} steps in {duration(report.wall_ns)}{median}</h1>
 <p class="advice">{escape(report.advice())}</p>
 <h2>Where the time goes</h2>
-{_costs(report, colours)}
+<p>{_legend(report)}</p>
+{_costs(report)}
 <h2>How long steps take</h2>
 <p>Duration from left to right, in powers of ten; how many steps took it, upwards, also in powers of ten.</p>
 {_histogram(report)}
 <h2>The slowest steps</h2>
 <p>Each on its own scale. What no colour covers is the session layer itself.</p>
-{_timelines(recorder, colours)}
+{_timelines(recorder)}
 <h2>Numbers</h2>
 <pre>{escape(as_text(report))}</pre>
 <script type="application/json" id="profile">{data}</script>
@@ -79,14 +76,15 @@ def as_html(recorder: Recorder) -> str:
 """
 
 
-class _Colours:
-    """A colour for each owner and phase, the same all over the page."""
+def _colour(phase: str) -> str:
+    return _COLOURS.get(phase, _OTHER)
 
-    def __init__(self) -> None:
-        self._given: dict[str, str] = {}
 
-    def of(self, name: str) -> str:
-        return self._given.setdefault(name, _COLOURS[len(self._given) % len(_COLOURS)])
+def _legend(report: Report) -> str:
+    phases = dict.fromkeys(row.phase for row in report.rows)
+    return "".join(
+        f'<span class="phase"><i style="background: {_colour(phase)}"></i>{escape(phase)}</span> ' for phase in phases
+    )
 
 
 def _svg(height: float, parts: list[str], label: str) -> str:
@@ -105,7 +103,7 @@ def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
     return f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def _costs(report: Report, colours: _Colours) -> str:
+def _costs(report: Report) -> str:
     """A bar a hook, made of its phases, and one for each of the session's."""
     bars: list[tuple[str, int, list[tuple[str, int]]]] = [
         (name, total, [(row.phase, row.times.total_ns) for row in rows]) for name, total, rows in report.hooks
@@ -120,7 +118,7 @@ def _costs(report: Report, colours: _Colours) -> str:
         parts.append(_text(_LABELS - 8, y + 15, _short(name), "end"))
         for phase, ns in phases:
             width = max(ns, 0) / longest * (_WIDTH - _LABELS - 130)
-            parts.append(_rect(x, y + 2, width, 18, colours.of(phase), f"{name}, {phase}: {duration(max(ns, 0))}"))
+            parts.append(_rect(x, y + 2, width, 18, _colour(phase), f"{name}, {phase}: {duration(max(ns, 0))}"))
             x += width
         parts.append(_text(x + 6, y + 15, f"{duration(max(total, 0))} {percent(report.share(max(total, 0)))}"))
     return _svg(24 * len(bars), parts, "cost of each hook")
@@ -144,29 +142,29 @@ def _histogram(report: Report) -> str:
     for number, count in enumerate(counts):
         if count:
             height = (log10(count) + 0.3) / tallest * 160
-            start, end = (10 ** (low + (high - low) * (number + i) / _BARS) for i in (0, 1))
-            title = f"{count} steps of {duration(start)} to {duration(end)}"
-            parts.append(_rect(number * width, 170 - height, width - 1, height, _COLOURS[0], title))
+            shortest, longest = (10 ** (low + (high - low) * (number + i) / _BARS) for i in (0, 1))
+            title = f"{count} steps of {duration(shortest)} to {duration(longest)}"
+            parts.append(_rect(number * width, 170 - height, width - 1, height, _COLOURS["after_run"], title))
     for number in range(5):
         anchor = ("start", "middle", "middle", "middle", "end")[number]
         parts.append(_text(_WIDTH * number / 4, 188, duration(10 ** (low + (high - low) * number / 4)), anchor))
     return _svg(195, parts, "histogram of step times")
 
 
-def _timelines(recorder: Recorder, colours: _Colours) -> str:
+def _timelines(recorder: Recorder) -> str:
     parts: list[str] = []
     shown = recorder.slow_steps()[:_SLOW_STEPS]
     for number, slow in enumerate(shown):
         y = 40.0 * number
         parts.append(_text(0, y + 14, f"step {slow['step']}: {duration(slow['duration_ns'])}"))
         parts.append(_rect(_LABELS, y + 2, _WIDTH - _LABELS, 30, "#8884", f"step {slow['step']}"))
-        parts += _timeline(slow, y, colours)
+        parts += _timeline(slow, y)
     if not shown:
         return "<p>No steps.</p>"
     return _svg(40 * len(shown), parts, "timelines of the slowest steps")
 
 
-def _timeline(slow: dict[str, Any], y: float, colours: _Colours) -> list[str]:
+def _timeline(slow: dict[str, Any], y: float) -> list[str]:
     start, length = slow["spans"][0]["start_ns"], max(slow["duration_ns"], 1)
     parts = []
     # What is nested in another span was left before it: it is drawn after it, and lower.
@@ -180,5 +178,5 @@ def _timeline(slow: dict[str, Any], y: float, colours: _Colours) -> list[str]:
         x = _LABELS + (span["start_ns"] - start) / length * (_WIDTH - _LABELS)
         width = span["duration_ns"] / length * (_WIDTH - _LABELS)
         title = f"{span['owner']}, {span['phase']}: {duration(span['duration_ns'])}"
-        parts.append(_rect(x, y + 2 + 7 * depth, width, 30 - 7 * depth, colours.of(span["phase"]), title))
+        parts.append(_rect(x, y + 2 + 7 * depth, width, 30 - 7 * depth, _colour(span["phase"]), title))
     return parts

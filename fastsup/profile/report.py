@@ -11,6 +11,8 @@ from fastsup.core.recorder import RUNTIME, SESSION, Recorder
 __all__ = ["Report", "Row", "Times", "duration", "report_of"]
 
 FETCHES = "fetches"
+# The session's own: for hooks that are left out of a run and count by it.
+STEP_FETCH = "global step"
 BETWEEN = "between steps"
 # What hooks may cost before it is worth saying where to look.
 _WORTH_A_LOOK = 0.05
@@ -141,7 +143,7 @@ def duration(ns: float) -> str:
 def _three_digits(number: float) -> str:
     if number >= 99.95 or number == 0:
         return f"{number:.0f}"
-    return f"{number:.1f}" if number >= 9.995 else f"{number:.3g}"
+    return f"{number:.1f}" if number >= 9.995 else f"{number:.2f}"
 
 
 def percent(share: float) -> str:
@@ -198,7 +200,8 @@ def _share_runtime(runtime: Row, fetches: list[dict[str, Any]], wall: int) -> tu
     for fetch in fetches:
         total = int(fetch["total_ns"] * scale)
         times = Times(fetch["calls"], total, total / fetch["calls"], None, None, None, None, None)
-        rows.append(Row(fetch["owner"], FETCHES, times, total / wall if wall else 0.0, fetch["basis"]))
+        phase = STEP_FETCH if fetch["owner"] == SESSION else FETCHES
+        rows.append(Row(fetch["owner"], phase, times, total / wall if wall else 0.0, fetch["basis"]))
     rest = runtime.times.total_ns - sum(row.times.total_ns for row in rows)
     whole = runtime.times
     times = Times(

@@ -82,9 +82,9 @@ def _lines(report: Report) -> list[tuple[str, str]]:
         lines.append((_line("wall", "", duration(report.wall_ns), percent(1.0)), "bold"))
         bases = {row.basis for row in report.rows}
         if "compared" in bases or "counted" in bases:
-            lines.append(("~ fetches: an estimate, from runs with and without them", "dim"))
+            lines.append(("~ is an estimate: what a run with these fetches takes more than one without", "dim"))
         if "counted" in bases:
-            lines.append(("  where there are none without, from the number of values: not what computes them", "dim"))
+            lines.append(("  (where all runs have them: what so many values take, not what computes them)", "dim"))
         lines.append(("", ""))
     return lines + [(line, "yellow") for line in _wrapped(report.advice())]
 

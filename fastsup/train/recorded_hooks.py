@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 
 from fastsup.core.recorder import Recorder, program_recorder_now, span_here
+from fastsup.runtime.session import Session
 
 __all__ = ["RecordedListener", "count_values", "hook_span", "marked", "watch"]
 
@@ -54,7 +54,6 @@ class _RecordedMethod:
 
     def __init__(self, hook: Any, name: str) -> None:
         self._hook, self._name = hook, name
-        self._method = getattr(hook, name)
         setattr(hook, name, self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -63,7 +62,8 @@ class _RecordedMethod:
         with span_here("save"):
             hook._listeners = [RecordedListener(listener) for listener in listeners]
             try:
-                return self._method(*args, **kwargs)
+                # Looked up when it is called: a program may have replaced it on the class meanwhile.
+                return getattr(type(hook), self._name)(hook, *args, **kwargs)
             finally:
                 hook._listeners = listeners
 
@@ -108,26 +108,29 @@ def count_values(fetches: Any) -> int:
     return 0 if isinstance(fetches, tf.Operation) else 1
 
 
-@cache
+# Measured once in a process.
+_value_cost_ns: list[float] = []
+
+
 def value_cost_ns() -> float:
-    """What fetching one small value more costs in a run, in nanoseconds: measured, once, on a graph of constants."""
-    with tf.Graph().as_default():
-        values = [tf.constant(float(i)) for i in range(_MEASURED_VALUES)]
-        config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=1, intra_op_parallelism_threads=1)
-        with tf.compat.v1.Session(config=config) as session:
-            one, all_of_them = session.make_callable(values[:1]), session.make_callable(values)
-            more = _best_ns(all_of_them) - _best_ns(one)
-    return max(0.0, more / (_MEASURED_VALUES - 1))
+    """What fetching one small value more costs in a run, in nanoseconds: measured, on a graph of constants."""
+    if not _value_cost_ns:
+        with tf.Graph().as_default():
+            values = [tf.constant(float(i)) for i in range(_MEASURED_VALUES)]
+            # In one thread: what is wanted is the making of the arrays, not the handing over of the work.
+            with Session(executor="single_threaded") as session:
+                all_of_them, one = (_best_ns(session, fetches) for fetches in (values, values[:1]))
+        _value_cost_ns.append(max(0.0, (all_of_them - one) / (_MEASURED_VALUES - 1)))
+    return _value_cost_ns[0]
 
 
-def _best_ns(run: Callable[[], Any]) -> int:
-    best = None
+def _best_ns(session: Session, fetches: list[Any]) -> int:
+    times = []
     for _ in range(_MEASURED_RUNS):
         started = time.perf_counter_ns()
-        run()
-        took = time.perf_counter_ns() - started
-        best = took if best is None else min(best, took)
-    return best or 0
+        session.run(fetches)
+        times.append(time.perf_counter_ns() - started)
+    return min(times)
 
 
 def hook_span(recorder: Recorder | None, hook: Any, phase: str) -> AbstractContextManager[Any]:
