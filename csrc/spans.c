@@ -35,6 +35,7 @@ static int64_t add(fs_span_log *log, fs_cell *cell, int64_t ns, int64_t cost, in
 static void begin_step(fs_track *track, int64_t at) {
     track->depth = 0;
     track->too_deep = 0;
+    track->at_rest = 0;
     track->n_events = 0;
     track->step = track->log->begun;
     track->started = at;
@@ -119,6 +120,7 @@ static void end_step(fs_track *track, int64_t at) {
 }
 
 static void enter(fs_track *track, fs_cell *cell, int64_t at) {
+    track->at_rest = 0;
     if (track->depth > 0) track->frames[track->depth - 1].own += at - track->last;
     fs_frame *frame = &track->frames[track->depth++];
     frame->cell = cell;
@@ -135,7 +137,7 @@ void fs_step_end(fs_track *track) {
     }
     while (track->depth > 0) fs_span_leave(track);
     track->open = 0;
-    if (!track->muted) end_step(track, now(track->log));
+    if (!track->muted) end_step(track, track->at_rest ? track->last : now(track->log));
 }
 
 void fs_step_next(fs_track *track, fs_cell *cell) {
@@ -183,6 +185,11 @@ void fs_span_leave(fs_track *track) {
         event->cell = frame->cell->id;
         event->thread = track->thread;
     }
+}
+
+void fs_span_leave_last(fs_track *track) {
+    fs_span_leave(track);
+    track->at_rest = track->depth == 0 && track->nested == 0;
 }
 
 void fs_span_drop(fs_track *track) {

@@ -42,12 +42,10 @@ typedef struct {
     fs_span_event events[FS_STEP_EVENTS + 1];
 } fs_slow_step;
 
-/* What the threads of a recorder share. */
+/* What the threads of a recorder share. What every step touches comes first: it is in few lines of the cache. */
 typedef struct {
     fs_span_clock clock;
     void *clock_context;
-    fs_cell steps;   /* from the begin of a step to its end */
-    fs_cell between; /* from the end of a step to the begin of the next one */
     int64_t skip;    /* steps to leave out at the start */
     int64_t begun;   /* steps begun, with those */
     int64_t wall;    /* nanoseconds in steps and between them */
@@ -59,9 +57,11 @@ typedef struct {
     /* A sample of all steps: every one whose number is a multiple of `stride`, which doubles when the trace is full. */
     int64_t stride;
     int32_t n_events;
-    fs_span_event events[FS_TRACE_EVENTS];
     int32_t n_slow;
     int64_t slow_threshold; /* steps no longer than this are no candidates */
+    fs_cell steps;          /* from the begin of a step to its end */
+    fs_cell between;        /* from the end of a step to the begin of the next one */
+    fs_span_event events[FS_TRACE_EVENTS];
     fs_slow_step slow[FS_SLOW_STEPS];
 } fs_span_log;
 
@@ -83,6 +83,7 @@ typedef struct fs_track {
     int32_t open;   /* in a step */
     int32_t depth;
     int32_t too_deep;
+    int32_t at_rest;  /* the step is over, but for telling so */
     int64_t step;
     int64_t started;
     int64_t last;      /* when the clock was read last */
@@ -91,6 +92,12 @@ typedef struct fs_track {
     fs_frame frames[FS_SPAN_DEPTH];
     fs_span_event events[FS_STEP_EVENTS];
 } fs_track;
+
+/* What a thread is in the middle of: a track, and the recorder that it is of. */
+typedef struct {
+    fs_track *track;
+    void *recorder;
+} fs_active;
 
 void fs_log_init(fs_span_log *log, fs_span_clock clock, void *context, int64_t skip);
 void fs_track_init(fs_track *track, fs_span_log *log, int32_t thread);
@@ -106,6 +113,8 @@ void fs_step_next(fs_track *track, fs_cell *cell);
 /* Nothing happens here outside a step. */
 void fs_span_enter(fs_track *track, fs_cell *cell);
 void fs_span_leave(fs_track *track);
+/* Leaves the step's last span: should the step end next, it ends at the same reading of the clock. */
+void fs_span_leave_last(fs_track *track);
 /* Leaves a span that turns out to be none: its time is that of the span around it. */
 void fs_span_drop(fs_track *track);
 

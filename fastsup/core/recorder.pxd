@@ -59,6 +59,9 @@ cdef extern from "spans.h":
         int32_t depth
         int64_t last_span
         fs_frame* frames
+    ctypedef struct fs_active:
+        fs_track* track
+        void* recorder
     void fs_log_init(fs_span_log* log, fs_span_clock clock, void* context, int64_t skip) noexcept
     void fs_track_init(fs_track* track, fs_span_log* log, int32_t thread) noexcept
     void fs_step_begin(fs_track* track, bint counts) noexcept
@@ -66,6 +69,7 @@ cdef extern from "spans.h":
     void fs_step_end(fs_track* track) noexcept
     void fs_span_enter(fs_track* track, fs_cell* cell) noexcept
     void fs_span_leave(fs_track* track) noexcept
+    void fs_span_leave_last(fs_track* track) noexcept
     void fs_span_drop(fs_track* track) noexcept
     void fs_track_unwind(fs_track* track, int32_t depth, int32_t nested) noexcept
 
@@ -87,8 +91,8 @@ cdef class HookCells:
 # How a step was begun, for its end.
 ctypedef struct fs_scope:
     fs_track* track
-    fs_track* outer_track
-    void* outer_recorder
+    fs_active* here
+    fs_active outer
     int32_t depth
     int32_t nested
 

@@ -19,12 +19,10 @@ cdef extern from "spans.h":
 
 cdef extern from *:
     """
-    /* What this thread is in the middle of; none outside a step. */
-    static _Thread_local fs_track *fs_active_track;
-    static _Thread_local void *fs_active_recorder;
+    /* What this thread is in the middle of; nothing outside a step. */
+    static _Thread_local fs_active fs_thread_is_in;
     """
-    fs_track* fs_active_track
-    void* fs_active_recorder
+    fs_active fs_thread_is_in
 
 # The recorder of the whole program: borrowed here for sessions to look at, held there.
 cdef void* program_recorder = NULL
@@ -38,12 +36,17 @@ SESSION = "session"
 RUNTIME = "runtime"
 
 
+cdef fs_active* thread_is_in() noexcept:
+    return &fs_thread_is_in
+
+
 cdef fs_track* active_track() noexcept:
-    return fs_active_track
+    return fs_thread_is_in.track
 
 
 cdef Recorder active_recorder():
-    return None if fs_active_recorder is NULL else <Recorder> <PyObject*> fs_active_recorder
+    cdef void* recorder = fs_thread_is_in.recorder
+    return None if recorder is NULL else <Recorder> <PyObject*> recorder
 
 
 cdef void** program_wide() noexcept:
@@ -54,9 +57,7 @@ cdef void end_scope(fs_scope* scope) noexcept:
     """Ends a step that `Recorder.begin` has begun, and leaves the spans that an error has left open."""
     fs_track_unwind(scope.track, scope.depth, scope.nested)
     fs_step_end(scope.track)
-    global fs_active_track, fs_active_recorder
-    fs_active_track = scope.outer_track
-    fs_active_recorder = scope.outer_recorder
+    scope.here[0] = scope.outer
 
 
 cdef class ManualClock:
@@ -303,16 +304,16 @@ cdef class Recorder:
 
     cdef int begin(self, fs_scope* scope, bint counts) except -1:
         """Begins a step in this thread. Whoever does ends it with `end_scope`, on every way out."""
-        global fs_active_track, fs_active_recorder
         cdef fs_track* track = self.track_here()
         scope.track = track
-        scope.outer_track = fs_active_track
-        scope.outer_recorder = fs_active_recorder
+        # Where that is for this thread takes a while to find: once a step.
+        scope.here = thread_is_in()
+        scope.outer = scope.here[0]
         fs_step_begin(track, counts)
         scope.depth = track.depth
         scope.nested = track.nested
-        fs_active_track = track
-        fs_active_recorder = <PyObject*> self
+        scope.here.track = track
+        scope.here.recorder = <PyObject*> self
         return 0
 
     # For what is written in Python: seldom called, or by tests.
@@ -551,7 +552,7 @@ def span_here(str phase):
     Args:
       phase: the phase's name.
     """
-    cdef fs_track* track = fs_active_track
+    cdef fs_track* track = active_track()
     cdef Recorder recorder
     cdef Cell cell
     if track is NULL or track.muted or track.depth == 0:
@@ -569,7 +570,7 @@ def session_span_here(str phase):
     Args:
       phase: the phase's name.
     """
-    cdef fs_track* track = fs_active_track
+    cdef fs_track* track = active_track()
     if track is NULL or track.muted or track.depth > 0:
         return no_span
     return active_recorder().session_span(phase)

@@ -16,6 +16,7 @@ from fastsup.core.recorder cimport (
     fs_span_drop,
     fs_span_enter,
     fs_span_leave,
+    fs_span_leave_last,
     fs_step_next,
     fs_track,
     program_wide,
@@ -193,7 +194,7 @@ cdef class Hooked(Wrapped):
                     fs_span_enter(track, &self.known_to.runtime_alone(fetches).c)
                 values = self.runner.execute(plan, None)
                 if track is not NULL:
-                    fs_span_leave(track)
+                    fs_span_leave_last(track)
                 if self.dispatch.idle_run_ended():
                     self._call_left_out(fetches, None, ())
                 if track is NULL:
@@ -484,12 +485,10 @@ cdef class Hooked(Wrapped):
             # The hooks that are called come in the order of all of them.
             if i < len(called) and hook is called[i]:
                 i += 1
+                run_values = new_tuple(SessionRunValues, (results.get(id(hook)), options, run_metadata))
                 if track is not NULL:
                     fs_span_enter(track, &self.known_to.cells_of(hook).after_run.c)
-                hook.after_run(
-                    context,
-                    new_tuple(SessionRunValues, (results.get(id(hook)), options, run_metadata)),
-                )
+                hook.after_run(context, run_values)
                 if track is not NULL:
                     fs_span_leave(track)
             elif dispatch is not None and dispatch.wanted_late(hook) and not self.act(track, hook):
