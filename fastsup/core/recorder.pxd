@@ -112,6 +112,8 @@ cdef class Recorder:
     cdef fs_track* tracks
     # What the runtime took for the same fetches of a caller, by the hooks that had fetches of their own in the run.
     cdef dict runtime_cells
+    # Moves when fetches are let go: others may then be of the same identity.
+    cdef int64_t generation
     cdef dict values_fetched
     cdef object last_fetches
     cdef Cell last_runtime

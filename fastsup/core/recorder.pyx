@@ -236,6 +236,11 @@ cdef class Recorder:
             known = self.hooks.pop(id(hook), None)
             if known is not None:
                 self.names.discard(known.name)
+        # With the fetches, and the graph that they are of.
+        self.generation += 1
+        self.last_fetches = self.last_runtime = None
+        for key, (cell, _) in self.runtime_cells.items():
+            self.runtime_cells[key] = (cell, None)
 
     def interrupt(self):
         """Says that what comes until the next step is none of the time between two steps: of any thread."""
@@ -250,12 +255,12 @@ cdef class Recorder:
 
     cdef Cell runtime_cell(self, object fetches, tuple names):
         """Where the runtime's time goes for these fetches of the caller's, with fetches of these hooks beside them."""
-        key = (identity(fetches), names)
+        key = ((self.generation, identity(fetches)), names)
         known = self.runtime_cells.get(key)
         if known is None:
             if len(self.runtime_cells) >= MAX_RUNTIME_CELLS:
                 return self.other_runtime
-            # With the fetches, which would else make room for others of the same identity.
+            # With the fetches, which else might make room for others of the same identity.
             known = self.runtime_cells[key] = (self.new_cell(SESSION, RUNTIME), fetches)
         return known[0]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -259,6 +261,23 @@ def test_a_session_made_anew_goes_on_in_the_same_rows(program: Any) -> None:
     assert {row.owner for row in profiler.report().rows} == {"FailsOnce", "session"}
     assert calls(profiler, "FailsOnce", "before_run") == 4
     assert_adds_up(profiler)
+
+
+def test_a_profile_keeps_no_graph_alive() -> None:
+    profiler = HookProfiler()
+
+    def train() -> Any:
+        with tf.Graph().as_default() as graph:
+            x = tf.constant(1.0)
+            with fastsup.train.SingularMonitoredSession(hooks=[Fetching(x, every=2)], profiler=profiler) as session:
+                for _ in range(4):
+                    session.run([x])
+        return weakref.ref(graph)
+
+    graphs = [train() for _ in range(2)]
+    gc.collect()
+    assert [graph() for graph in graphs] == [None, None]
+    assert calls(profiler, "Fetching", "fetches") == 4
 
 
 def test_on_for_the_whole_program_and_off_again(program: Any) -> None:
