@@ -33,8 +33,6 @@ cdef class SessionRunner:
 
     # Where a checkpoint is taken: between two steps.
     cdef readonly StepGate gate
-    # Runs that have ended well.
-    cdef readonly uint64_t runs_ended
     # Steps of a training loop that have ended well, all that hooks do around them included.
     cdef readonly uint64_t steps_ended
     # What a session that somebody has given up raises from then on; or None.

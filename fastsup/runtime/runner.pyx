@@ -300,7 +300,6 @@ cdef class SessionRunner:
                 # The same, without the call.
                 self.gate.running -= 1
                 self.gate.passed += 1
-        self.runs_ended += 1
         return values
 
     cdef list execute_save(self, Plan plan, tuple feeds):
