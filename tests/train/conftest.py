@@ -297,3 +297,19 @@ def _no_thread_left() -> Iterator[None]:
             continue  # One of the runtime's pool, in which a py_func has run. It stays.
         thread.join(5)
         assert not thread.is_alive(), f"{thread} outlived its test"
+
+
+@pytest.fixture
+def open_files(tmp_path: Any) -> Callable[[], list[str]]:
+    """Lists the files under the test's folder that this process holds open. On Linux alone."""
+
+    def under_the_folder() -> list[str]:
+        found = []
+        for number in os.listdir("/proc/self/fd"):
+            path = os.path.join("/proc/self/fd", number)
+            target = os.readlink(path) if os.path.lexists(path) else ""
+            if target.startswith(str(tmp_path)):
+                found.append(target)
+        return found
+
+    return under_the_folder

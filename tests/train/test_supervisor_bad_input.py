@@ -110,26 +110,15 @@ def test_what_is_said(impl: Any, graph: Any, tmp_path: Any, mistake: str) -> Non
             thread._queue.put(thread._close_sentinel)  # type: ignore[attr-defined]
 
 
-def open_files(folder: Any) -> list[str]:
-    """The files under a folder that this process holds open."""
-    found = []
-    for number in os.listdir("/proc/self/fd"):
-        path = os.path.join("/proc/self/fd", number)
-        target = os.readlink(path) if os.path.lexists(path) else ""
-        if target.startswith(str(folder)):
-            found.append(target)
-    return found
-
-
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files are listed on Linux alone")
 @pytest.mark.parametrize("mistake", list(MISTAKES))
-def test_nothing_is_left_behind(graph: Any, tmp_path: Any, mistake: str) -> None:
+def test_nothing_is_left_behind(graph: Any, tmp_path: Any, open_files: Any, mistake: str) -> None:
     make, error, _ = MISTAKES[mistake]
     threads = set(threading.enumerate())
     with pytest.raises(error):
         make(train, str(tmp_path))
     assert set(threading.enumerate()) <= threads
-    assert open_files(tmp_path) == []
+    assert open_files() == []
     if mistake in BEFORE_ANYTHING_IS_MADE:
         assert [name for name in os.listdir(tmp_path) if os.path.isdir(tmp_path / name)] == []
 
