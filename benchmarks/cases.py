@@ -166,6 +166,7 @@ CASES: tuple[Case, ...] = (
         programs.one_feed,
         monitored("one feed, in-process gRPC server: run(train_op)", 1.15, 1.5, (POOL, INLINE)),
         remote=True,
+        patience=2,
     ),
     Case(
         "dispatch",

@@ -189,7 +189,8 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             if executor == "auto" and self._has_one_device() and may_run_inline(operations):
                 options.run_options.inter_op_thread_pool = CALLING_THREAD
                 # Without a reference to this session, which would keep itself alive by it.
-                trial = Trial(callable_, partial(_compile, self._session, self.liveness, options, kept))
+                make_inline = partial(_compile, self._session, self.liveness, options, kept)
+                trial = Trial(callable_, make_inline, remote=bool(self._target))
         except Exception:
             return None
         return Plan(structure, feeds, elements, (*leaves, *feed_keys), callable_, trial, access_of(operations))
