@@ -7,14 +7,13 @@ from typing import Any
 
 from tensorflow.python.distribute import distribute_coordinator_context
 from tensorflow.python.framework import errors, ops
-from tensorflow.python.summary.writer import writer as tf_writer
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 from tensorflow.python.training import coordinator, queue_runner
 from tensorflow.python.training import monitored_session as tf_monitored_session
 from tensorflow.python.util import function_utils
 
 from fastsup.runtime.executor import keep_traceable
-from fastsup.train import session_manager, stop_signals
+from fastsup.train import event_files, session_manager, stop_signals
 from fastsup.train.hook_errors import tell_hooks
 from fastsup.train.hooked_session import Hooked
 from fastsup.train.hooks import CheckpointSaverHook, StepCounterHook, SummarySaverHook
@@ -178,14 +177,6 @@ def in_order_of_end(hooks: Iterable[Any]) -> list[Any]:
     return sorted(hooks, key=lambda hook: getattr(hook, "_ends_last", False) is True)
 
 
-def flush_writers(hooks: Iterable[Any]) -> None:
-    """Has what hooks wrote to their event files reach the files, where an error keeps `end` from being called."""
-    for hook in hooks:
-        writer = getattr(hook, "_summary_writer", None)
-        if isinstance(writer, tf_writer.FileWriter):
-            writer.flush()
-
-
 def _is_of_signal(exception_type: Any) -> bool:
     return stop_signals.has_come() and issubclass(exception_type, (KeyboardInterrupt, SystemExit))
 
@@ -206,6 +197,7 @@ class _MonitoredSession(Monitored):
         try:
             self._open(session_creator, hooks, should_recover, stop_grace_period_secs, max_recoveries)
         except BaseException:
+            event_files.session_closed(self)
             self._stop_watching_signals()
             raise
 
@@ -217,8 +209,9 @@ class _MonitoredSession(Monitored):
         stop_grace_period_secs: float,
         max_recoveries: int | None,
     ) -> None:
-        self._graph_was_finalized = ops.get_default_graph().finalized
         self._hooks = hooks or []
+        self._graph_was_finalized = ops.get_default_graph().finalized
+        event_files.session_opens(self)
         for hook in self._hooks:
             hook.begin()
             if isinstance(hook, tf_hooks.ProfilerHook):
@@ -381,9 +374,9 @@ class _MonitoredSession(Monitored):
             if not exception_type:
                 for hook in in_order_of_end(self._hooks):
                     hook.end(self._coordinated_creator.tf_sess)
-            else:
-                flush_writers(self._hooks)
         finally:
+            # Before the session's threads are waited for, and again after them: they may have written.
+            event_files.session_closed(self)
             try:
                 if self._sess is None:
                     raise RuntimeError("Session is already closed.")
@@ -392,6 +385,7 @@ class _MonitoredSession(Monitored):
                 self._sess = None
                 self._coordinated_creator.tf_sess = None
                 self._coordinated_creator.coord = None
+                event_files.session_closed(self)
                 if not self._graph_was_finalized:
                     ops.get_default_graph()._unsafe_unfinalize()
 
