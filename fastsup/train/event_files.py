@@ -32,7 +32,7 @@ class ClosedEventFile:
     """
 
     def __init__(self, writer: Any, closing: Any) -> None:
-        self._writer = weakref.ref(writer)
+        self._writer = writer
         self._logdir = closing.get_logdir()
         self._how = (closing._max_queue, closing._flush_secs)
 
@@ -42,11 +42,12 @@ class ClosedEventFile:
 
     def add_event(self, event: Any) -> None:
         """Writes an event to a new file."""
-        writer = self._writer()
+        writer = self._writer
         with _opening:
             if writer.event_writer is self:
-                # Files are named by the second, and one of the same name would be overwritten.
-                suffix = f".{next(_reopened)}"
+                # Files are named by the second, and one of the same name would be overwritten. TensorBoard reads them
+                # in the order of their names.
+                suffix = f".{next(_reopened):06}"
                 writer.event_writer = event_file_writer.EventFileWriter(self._logdir, *self._how, suffix)
         writer.event_writer.add_event(event)
 
@@ -77,12 +78,16 @@ def session_closed(session: Any) -> None:
     _open_sessions.discard(session)
     others = {id(writer) for other in list(_open_sessions) for writer in _writers(other._hooks)}
     for writer in {id(writer): writer for writer in _writers(session._hooks)}.values():
-        try:
-            hand_over(writer)
-            if id(writer) in others or not _is_shared(writer) or not _close_file(writer):
-                writer.flush()
-        except Exception as error:
-            logging.error("The event file in %s could not be completed: %r", writer.get_logdir(), error)
+        _complete(writer, used_by_others=id(writer) in others)
+
+
+def _complete(writer: Any, used_by_others: bool) -> None:
+    try:
+        hand_over(writer)
+        if used_by_others or not _is_shared(writer) or not _close_file(writer):
+            writer.flush()
+    except Exception as error:
+        logging.error("The event file in %s could not be completed: %r", writer.get_logdir(), error)
 
 
 def _writers(hooks: Iterable[Any]) -> list[Any]:

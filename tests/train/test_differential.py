@@ -295,7 +295,7 @@ class Run:
         return {
             "seen": self.seen,
             "log": [self.text(message) for message in log.messages],
-            "files": self.tools.files(self.folder),
+            "files": sorted(set(self.tools.files(self.folder))),
             "events": events,
             "checkpoints": self.checkpoints(),
         }
@@ -304,6 +304,8 @@ class Run:
         found = []
         for event in self.tools.raw_events(self.folder):
             what = event.WhichOneof("what")
+            if what == "file_version" and found:
+                continue  # Ours begins another file with a session that resumes.
             detail: Any = None
             if what == "summary":
                 detail = [(value.tag, f"{value.simple_value:.4f}") for value in event.summary.value]
