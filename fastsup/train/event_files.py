@@ -33,7 +33,7 @@ class ClosedEventFile:
 
     def __init__(self, writer: Any, closing: Any) -> None:
         self._writer = writer
-        self._logdir = closing.get_logdir()
+        self._logdir: str = closing.get_logdir()
         self._how = (closing._max_queue, closing._flush_secs)
 
     def get_logdir(self) -> str:

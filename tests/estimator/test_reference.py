@@ -45,7 +45,7 @@ def close(expected: Any, actual: Any) -> None:
 
 
 def as_one_file(found: list[str]) -> list[str]:
-    """Leaves out the later ones of several event files: each session here closes its file, and the next begins another."""
+    """Leaves out the later ones of several event files: a session here closes its own, and the next begins another."""
     kept: list[str] = []
     for item in found:
         if item not in kept or not (item == "events" or "file_version" in item):
