@@ -15,6 +15,7 @@ cdef class CompiledCallable:
     cdef object handle
     cdef Liveness liveness
     cdef tuple arguments
+    cdef object __weakref__
 
     cdef list call(self, tuple feeds)
     cdef list call_for_views(self, tuple feeds)

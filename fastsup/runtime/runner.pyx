@@ -257,6 +257,20 @@ cdef class SessionRunner:
         self.last_fetch = None
         self.plans = {}
 
+    def _drop_plans_with(self, tensor):
+        """The same for the plans that compute a tensor."""
+        cdef Plan plan
+        cdef dict kept = {}
+        for key, plan in self.plans.items():
+            for element in plan.elements:
+                if element is tensor:
+                    break
+            else:
+                kept[key] = plan
+        self.last_plan = None
+        self.last_fetch = None
+        self.plans = kept
+
     def plan_cache_info(self):
         """How the plan cache fares: (hits, misses, maxsize, currsize), as functools.lru_cache has it."""
         return PlanCacheInfo(self.hits, self.misses, self.max_plans, len(self.plans))

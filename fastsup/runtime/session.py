@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -35,11 +36,38 @@ def _raise(error: BaseException) -> None:
     raise error
 
 
-def _compile(session_handle: Any, liveness: Liveness, options: Any, kept: list[Any] | None) -> CompiledCallable:
-    callable_ = CompiledCallable(session_handle, liveness, options)
-    if kept is not None:
-        kept.append(callable_)
-    return callable_
+class _Callables:
+    """The callables of a session in use. Plans that differ in their results' structure alone share one.
+
+    Args:
+      session_handle: the C++ session.
+      liveness: whether the session is open.
+    """
+
+    def __init__(self, session_handle: Any, liveness: Liveness) -> None:
+        self._session_handle = session_handle
+        self._liveness = liveness
+        self._in_use: weakref.WeakValueDictionary[bytes, CompiledCallable] = weakref.WeakValueDictionary()
+        self._kept: list[CompiledCallable] = []
+
+    def compiled(self, options: Any, keep: bool) -> CompiledCallable:
+        """The callable for these options, compiled if need be.
+
+        Args:
+          options: CallableOptions.
+          keep: whether to keep it as long as the session is open.
+        """
+        key = options.SerializeToString(deterministic=True)
+        found = self._in_use.get(key)
+        if found is None:
+            found = self._in_use[key] = CompiledCallable(self._session_handle, self._liveness, options)
+            if keep:
+                self._kept.append(found)
+        return found
+
+    def let_go(self) -> None:
+        """Lets go of those that were kept."""
+        self._kept = []
 
 
 class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
@@ -84,7 +112,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         self._device_count: int | None = None
         self._cheaper_reads: dict[str, str] = {}
         self._trace_warned = False
-        self._kept_callables: list[CompiledCallable] = []
+        self._callables = _Callables(self._session, self.liveness)
         self._checkpoint: tuple[str, int] | None = None
 
     @property
@@ -100,7 +128,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         """
         if self.liveness is not None and self.liveness.open:
             self._drop_plans()
-            self._kept_callables = []
+            self._callables.let_go()
             self.liveness.open = False
         super().close()
 
@@ -181,15 +209,15 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         operations = operations_behind(elements, feeds)
         # Kernels that run functions know them by the address of the callable's function library, for as long as the
         # session lives. A callable that was released would leave the address to the next one, and its functions.
-        kept = self._kept_callables if calls_functions(operations) else None
+        keep = calls_functions(operations)
         trial = None
         try:
             self._extend_graph()
-            callable_ = _compile(self._session, self.liveness, options, kept)
+            callable_ = self._callables.compiled(options, keep)
             if executor == "auto" and self._has_one_device() and may_run_inline(operations):
                 options.run_options.inter_op_thread_pool = CALLING_THREAD
                 # Without a reference to this session, which would keep itself alive by it.
-                make_inline = partial(_compile, self._session, self.liveness, options, kept)
+                make_inline = partial(self._callables.compiled, options, keep)
                 trial = Trial(callable_, make_inline, remote=bool(self._target))
         except Exception:
             return None
@@ -217,7 +245,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         if direct.dtype._is_ref_dtype:
             return
         self._cheaper_reads = {guarded.name: direct.name}
-        self._drop_plans()
+        self._drop_plans_with(guarded)
 
     def _raise_as_run_does(self, error: Any, elements: tuple[Any, ...]) -> None:
         """Raises a runtime error with the operation, and the place in the program, that it names."""

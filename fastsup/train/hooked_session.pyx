@@ -108,7 +108,8 @@ cdef class Hooked(Wrapped):
         cdef list called
         if not self.has_schedules():
             return self.run_calling(list(self._hooks), fetches, feed_dict, options, run_metadata)
-        if options is None and run_metadata is None:
+        # In the first run every hook is called. What it would fetch without them isn't compiled before it is needed.
+        if options is None and run_metadata is None and (self.dispatch.runs > 0 or not self._hooks):
             plan = self.runner.find_plan(fetches, feed_dict)
             if plan is not None:
                 if not self.dispatch.nothing_due(plan):

@@ -1,0 +1,167 @@
+"""One side of `python -m benchmarks.estimator`: measures one implementation of Estimator, as it is told to.
+
+Runs under any TensorFlow that has an Estimator of its own (up to 2.15), without fastsup, and under today's with it.
+Reads orders from the standard input, one JSON object a line, `{"case": ..., "steps": ...}`, and answers each with
+`{"seconds": ...}`.
+"""
+
+import json
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+import tensorflow as tf
+
+tf1 = tf.compat.v1
+
+LARGE = 1024
+PAIRS = 20
+
+
+class Clock(tf1.train.SessionRunHook):
+    """Reads the clock when the session is there and when its steps are over: no callback in the steps between."""
+
+    def after_create_session(self, session, coord):
+        """The session is there."""
+        self.created = time.perf_counter()
+
+    def end(self, session):
+        """The last step is over; nothing has been saved since."""
+        self.ended = time.perf_counter()
+
+
+class FirstStep(tf1.train.SessionRunHook):
+    """Reads the clock after the first step."""
+
+    ended = None
+
+    def after_run(self, run_context, run_values):
+        """A step is over."""
+        self.ended = self.ended or time.perf_counter()
+
+
+def descend(loss):
+    """The operation of one step of gradient descent."""
+    return tf1.train.GradientDescentOptimizer(0.01).minimize(loss, tf1.train.get_or_create_global_step())
+
+
+class Worker:
+    """The cases, one method each: takes a number of steps, returns seconds.
+
+    Args:
+      estimator: the module with `Estimator`, `EstimatorSpec` and `RunConfig`.
+      digits: arrays "images" (n, 64) and "labels" (n,).
+    """
+
+    def __init__(self, estimator, digits):
+        self._estimator = estimator
+        self._digits = {key: digits[key] for key in ("images", "labels")}
+
+    def _train(self, model_fn, input_fn, steps):
+        """Seconds of so many steps, from the session to the last of them."""
+        clock = Clock()
+        folder = tempfile.mkdtemp(prefix="fastsup-benchmark-")
+        try:
+            estimator = self._estimator.Estimator(model_fn, folder)
+            estimator.train(input_fn, hooks=[clock], steps=steps)
+        finally:
+            shutil.rmtree(folder)
+        return clock.ended - clock.created
+
+    def trivial(self, steps):
+        """A linear model of ten features, fed by tf.data."""
+        features = np.random.default_rng(0).normal(size=(64, 32, 10)).astype(np.float32)
+
+        def input_fn():
+            return tf.data.Dataset.from_tensor_slices((features, features.sum(axis=2) + 1)).repeat()
+
+        def model_fn(features, labels, mode):
+            weights = tf1.get_variable("weights", [10, 1], initializer=tf1.ones_initializer())
+            loss = tf.reduce_mean(tf.square(tf.squeeze(features @ weights, 1) - labels))
+            return self._estimator.EstimatorSpec(mode, loss=loss, train_op=descend(loss))
+
+        return self._train(model_fn, input_fn, steps)
+
+    def _digits_model(self, features, labels, mode):
+        hidden = features / 16.0
+        for number, (inputs, units) in enumerate(((64, 64), (64, 10))):
+            with tf1.variable_scope("layer%d" % number):
+                weights = tf1.get_variable("weights", [inputs, units])
+                hidden = hidden @ weights + tf1.get_variable("bias", [units])
+                hidden = tf.nn.relu(hidden) if number == 0 else hidden
+        loss = tf1.losses.sparse_softmax_cross_entropy(labels, hidden)
+        metrics = {"accuracy": tf1.metrics.accuracy(labels, tf.argmax(hidden, 1))}
+        return self._estimator.EstimatorSpec(mode, loss=loss, train_op=descend(loss), eval_metric_ops=metrics)
+
+    def _digits_input(self):
+        arrays = self._digits["images"], self._digits["labels"]
+        return tf.data.Dataset.from_tensor_slices(arrays).shuffle(1797).repeat().batch(32)
+
+    def digits(self, steps):
+        """The handwritten digits, 32 a step, a hidden layer."""
+        return self._train(self._digits_model, self._digits_input, steps)
+
+    def heavy(self, steps):
+        """Two products of large matrices in each step."""
+
+        def input_fn():
+            return tf.data.Dataset.from_tensors(np.ones((LARGE, LARGE), np.float32) / LARGE).repeat()
+
+        def model_fn(features, labels, mode):
+            weights = tf1.get_variable("weights", [LARGE, LARGE], initializer=tf1.ones_initializer())
+            loss = tf.reduce_mean(tf.matmul(features, weights))
+            return self._estimator.EstimatorSpec(mode, loss=loss, train_op=descend(loss))
+
+        return self._train(model_fn, input_fn, steps)
+
+    def first_step(self, steps):
+        """From the call of train() to the end of the first step, with a new Estimator each."""
+        seconds = 0.0
+        for _ in range(steps):
+            first = FirstStep()
+            folder = tempfile.mkdtemp(prefix="fastsup-benchmark-")
+            estimator = self._estimator.Estimator(self._digits_model, folder)
+            started = time.perf_counter()
+            estimator.train(self._digits_input, hooks=[first], steps=1)
+            seconds += first.ended - started
+            shutil.rmtree(folder)
+        return seconds
+
+    def in_turns(self, steps):
+        """Train 10 steps and evaluate 10, in turns, with one Estimator."""
+        folder = tempfile.mkdtemp(prefix="fastsup-benchmark-")
+        estimator = self._estimator.Estimator(self._digits_model, folder)
+        started = time.perf_counter()
+        for _ in range(steps):
+            estimator.train(self._digits_input, steps=10)
+            estimator.evaluate(self._digits_input, steps=10)
+        seconds = time.perf_counter() - started
+        shutil.rmtree(folder)
+        return seconds
+
+
+def main():
+    """Answers orders until there are none."""
+    name, digits = sys.argv[1:]
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    if name == "fastsup":
+        from fastsup import estimator
+    else:
+        estimator = tf1.estimator
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # What anybody else prints is no answer.
+    worker = Worker(estimator, np.load(digits))
+    print(json.dumps({"tensorflow": tf.__version__, "python": sys.version.split()[0]}), file=answers, flush=True)
+    for line in sys.stdin:
+        order = json.loads(line)
+        print(json.dumps({"seconds": getattr(worker, order["case"])(order["steps"])}), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
