@@ -15,6 +15,7 @@ from tensorflow.python.training import checkpoint_management, server_lib
 from fastsup.estimator import estimator as estimator_lib
 from fastsup.estimator.job_end import JobWatch, note_end, note_start
 from fastsup.estimator.server import serve_until_job_ends, start_std_server
+from fastsup.estimator.trainers import trainers_of
 from fastsup.experiment.arguments import as_list, as_predicate, check_seconds
 from fastsup.experiment.continuous_eval import evaluate_continuously, has_reached, wait
 from fastsup.experiment.export_strategy import as_export_strategies
@@ -282,6 +283,7 @@ class Experiment:
             delay_secs=self._eval_delay_secs if delay_secs is None else delay_secs,
             throttle_secs=self._continuous_eval_throttle_secs if throttle_delay_secs is None else throttle_delay_secs,
             only_once=evaluate_checkpoint_only_once,
+            trainers=trainers_of(self._estimator.config),
         )
 
     def _evaluate_and_export(self, input_fn: Any, name: str, export: bool, path: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -25,6 +26,7 @@ from fastsup.runtime.executor import (
     operations_behind,
 )
 from fastsup.runtime.plan import CompiledCallable, Liveness, Plan
+from fastsup.runtime.remote_close import close_remote
 from fastsup.runtime.runner import SessionRunner
 from fastsup.runtime.variable_access import access_of
 
@@ -95,6 +97,8 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
     def close(self) -> None:
         """Closes the session and frees what it holds. A second call does nothing.
 
+        A session on a cluster, a task of which doesn't answer, is left behind after 10 seconds, with a warning.
+
         Raises:
           tf.errors.OpError: TensorFlow couldn't close the session.
         """
@@ -102,7 +106,10 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             self._drop_plans()
             self._kept_callables = []
             self.liveness.open = False
-        super().close()
+        if self._target and not self._closed:
+            close_remote(super().close, os.fsdecode(self._target))
+        else:
+            super().close()
 
     def make_callable(
         self, fetches: Any, feed_list: list[Any] | None = None, accept_options: bool = False
