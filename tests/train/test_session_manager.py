@@ -505,6 +505,10 @@ def test_a_chief_s_wait_for_a_server_that_is_not_up_ends(graph: Any, tmp_path: A
     alone = v1.ConfigProto(device_filters=["/job:chief"])
     with train.MonitoredTrainingSession(chief.target, checkpoint_dir=str(tmp_path), config=alone, max_wait_secs=60):
         pass  # It needs no parameter server.
+    ps = v1.train.Server(cluster, "ps", 0)
+    with train.MonitoredTrainingSession(chief.target, checkpoint_dir=str(tmp_path), max_wait_secs=60):
+        pass
+    del ps
 
 
 def test_the_wait_names_the_chief(graph: Any, server: Any, clock: Any) -> None:
