@@ -91,7 +91,7 @@ class Worker:
     def _digits_model(self, features, labels, mode):
         hidden = features / 16.0
         for number, (inputs, units) in enumerate(((64, 64), (64, 10))):
-            with tf1.variable_scope("layer%d" % number):
+            with tf1.variable_scope(f"layer{number}"):
                 weights = tf1.get_variable("weights", [inputs, units])
                 hidden = hidden @ weights + tf1.get_variable("bias", [units])
                 hidden = tf.nn.relu(hidden) if number == 0 else hidden

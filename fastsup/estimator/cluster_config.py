@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tensorflow.python.training import server_lib
 
-__all__ = ["ClusterConfigTypeError", "TaskSettings", "TaskType", "read_tf_config", "task_settings"]
+__all__ = ["ClusterConfigTypeError", "TaskSettings", "TaskType", "described", "read_tf_config", "task_settings"]
 
 TF_CONFIG = "TF_CONFIG"
 _EXAMPLE = '{"cluster": {"chief": ["host0:2222"], "worker": ["host1:2222"]}, "task": {"type": "worker", "index": 0}}'
@@ -79,7 +79,7 @@ def read_tf_config() -> dict[str, Any]:
     return config
 
 
-def _described(tf_config: dict[str, Any]) -> str:
+def described(tf_config: dict[str, Any]) -> str:
     """The roles and the task that TF_CONFIG has, for an error message."""
     cluster = tf_config.get("cluster")
     if isinstance(cluster, dict) and cluster:
@@ -113,13 +113,11 @@ def _cluster_spec(tf_config: dict[str, Any]) -> Any:
         if not isinstance(tasks, list | tuple | dict):
             raise ClusterConfigTypeError(
                 f"The tasks for job {job!r} must be a list or a dictionary from integers to strings. "
-                f'TF_CONFIG["cluster"]["{job}"] is {tasks!r}; it should be a list such as ["host0:2222"]. '
-                f"{_described(tf_config)}"
+                f'TF_CONFIG["cluster"]["{job}"] is {tasks!r}; it should be a list such as ["host0:2222"].'
             )
         if not tasks:
             raise ValueError(
-                f'TF_CONFIG["cluster"]["{job}"] is empty. Give the addresses of its tasks, or leave "{job}" out. '
-                f"{_described(tf_config)}"
+                f'TF_CONFIG["cluster"]["{job}"] is empty. Give the addresses of its tasks, or leave "{job}" out.'
             )
         if isinstance(tasks, dict):
             cluster = {**cluster, job: _numbered(job, tasks)}
@@ -153,27 +151,18 @@ def _task(tf_config: dict[str, Any]) -> dict[str, Any]:
         )
     if "type" in task and task["type"] is not None and not isinstance(task["type"], str):
         raise ClusterConfigTypeError(
-            f'TF_CONFIG["task"]["type"] must be a string, one of the roles; got {task["type"]!r}. '
-            f"{_described(tf_config)}"
+            f'TF_CONFIG["task"]["type"] must be a string, one of the roles; got {task["type"]!r}.'
         )
     return task
 
 
-def _index(index: Any, tf_config: dict[str, Any]) -> int:
-    """The task index as an integer. As in TensorFlow, an integer in a string will do."""
-    number = None
-    if isinstance(index, str):
-        try:
-            number = int(index)
-        except ValueError:
-            number = None
-    elif isinstance(index, int | float) and not isinstance(index, bool) and index == int(index):
-        number = int(index)
-    if number is None:
+def _index(index: Any) -> int:
+    """The task index as an integer."""
+    if isinstance(index, bool) or not isinstance(index, int | float) or not float(index).is_integer():
         raise ClusterConfigTypeError(
-            f'TF_CONFIG["task"]["index"] must be an integer, got {index!r}. {_described(tf_config)}'
+            f'TF_CONFIG["task"]["index"] must be an integer, without quotation marks, got {json.dumps(index)}.'
         )
-    return number
+    return int(index)
 
 
 def _string(tf_config: dict[str, Any], key: str, default: str) -> str:
@@ -185,47 +174,44 @@ def _string(tf_config: dict[str, Any], key: str, default: str) -> str:
 
 def _task_in_cluster(tf_config: dict[str, Any], cluster_spec: Any, chief: str) -> tuple[str, int]:
     """The task's role and index, checked against the cluster."""
-    described = _described(tf_config)
     if chief not in cluster_spec.jobs:
         raise ValueError(
-            f'If "cluster" is set in TF_CONFIG, it must have one "{chief}" node. {described} '
+            f'If "cluster" is set in TF_CONFIG, it must have one "{chief}" node. '
             f'Add "{chief}": ["host:port"] to TF_CONFIG["cluster"].'
         )
     if len(cluster_spec.job_tasks(chief)) > 1:
         raise ValueError(
-            f'The "cluster" in TF_CONFIG must have only one "{chief}" node. {described} Make the others "worker" nodes.'
+            f'The "cluster" in TF_CONFIG must have only one "{chief}" node. Make the others "worker" nodes.'
         )
     task = _task(tf_config)
     task_type, task_id = task.get("type"), task.get("index")
+    roles = [*cluster_spec.jobs, TaskType.EVALUATOR]
     if not task_type:
         raise ValueError(
-            f'If "cluster" is set in TF_CONFIG, task type must be set. {described} '
-            f'Set TF_CONFIG["task"]["type"] to one of {[*cluster_spec.jobs, TaskType.EVALUATOR]}.'
+            f'If "cluster" is set in TF_CONFIG, task type must be set. Set TF_CONFIG["task"]["type"] to one of {roles}.'
         )
     if task_id is None:
         raise ValueError(
-            f'If "cluster" is set in TF_CONFIG, task index must be set. {described} '
+            'If "cluster" is set in TF_CONFIG, task index must be set. '
             'Set TF_CONFIG["task"]["index"] to the task\'s place, counted from 0, among those of its role.'
         )
-    task_id = _index(task_id, tf_config)
+    task_id = _index(task_id)
     if task_id < 0:
-        raise ValueError(
-            f'Task index must be non-negative number. TF_CONFIG["task"]["index"] is {task_id}. {described}'
-        )
+        raise ValueError(f'Task index must be non-negative number. TF_CONFIG["task"]["index"] is {task_id}.')
     if task_type == TaskType.EVALUATOR:
         return task_type, task_id
     if task_type not in cluster_spec.jobs:
         raise ValueError(
             f"{task_type} is not a valid task_type in the cluster_spec:\n{cluster_spec}\n\n"
             "Note that these values may be coming from the TF_CONFIG environment variable.\n"
-            f'{described} TF_CONFIG["task"]["type"] should be one of {[*cluster_spec.jobs, TaskType.EVALUATOR]}.'
+            f'TF_CONFIG["task"]["type"] should be one of {roles}.'
         )
     indices = cluster_spec.task_indices(task_type)
     if task_id not in indices:
         raise ValueError(
             f"{task_id} is not a valid task_id for task_type {task_type} in the cluster_spec:\n{cluster_spec}\n\n"
             "Note that these values may be coming from the TF_CONFIG environment variable.\n"
-            f'{described} TF_CONFIG["task"]["index"] should be one of {indices}.'
+            f'TF_CONFIG["task"]["index"] should be one of {indices}.'
         )
     return task_type, task_id
 
@@ -252,15 +238,15 @@ def _count(cluster_spec: Any, *jobs: str) -> int:
 def _alone(tf_config: dict[str, Any], service: Any) -> TaskSettings:
     task = _task(tf_config)
     task_type = task.get("type", TaskType.WORKER)
-    task_id = _index(task.get("index", 0), tf_config)
+    task_id = _index(task.get("index", 0))
     if task_type != TaskType.WORKER:
         raise ValueError(
-            f'If "cluster" is not set in TF_CONFIG, task type must be WORKER. {_described(tf_config)} '
+            'If "cluster" is not set in TF_CONFIG, task type must be WORKER. '
             'Add the addresses of the tasks as TF_CONFIG["cluster"], or leave "task" out to run in this process alone.'
         )
     if task_id != 0:
         raise ValueError(
-            f'If "cluster" is not set in TF_CONFIG, task index must be 0. {_described(tf_config)} '
+            'If "cluster" is not set in TF_CONFIG, task index must be 0. '
             'Add the addresses of the tasks as TF_CONFIG["cluster"].'
         )
     return TaskSettings(
@@ -287,9 +273,16 @@ def task_settings(tf_config: dict[str, Any]) -> TaskSettings:
       The task's settings: those of a process by itself if there is no cluster.
 
     Raises:
-      ValueError: cluster and task don't go together. The message shows both.
+      ValueError: cluster and task don't go together. The message shows the roles and the task.
       ClusterConfigTypeError: a part of it is of the wrong type.
     """
+    try:
+        return _task_settings(tf_config)
+    except ValueError as error:
+        raise type(error)(f"{error} {described(tf_config)}") from None
+
+
+def _task_settings(tf_config: dict[str, Any]) -> TaskSettings:
     service = tf_config.get("service")
     if service is not None and not isinstance(service, dict):
         raise ClusterConfigTypeError(
@@ -304,14 +297,14 @@ def task_settings(tf_config: dict[str, Any]) -> TaskSettings:
         if TaskType.CHIEF in cluster_spec.jobs:
             raise ValueError(
                 "If `master` node exists in `cluster`, job `chief` is not supported. "
-                f'{_described(tf_config)} Leave one of the two out of TF_CONFIG["cluster"].'
+                'Leave one of the two out of TF_CONFIG["cluster"].'
             )
     task_type, task_id = _task_in_cluster(tf_config, cluster_spec, chief)
     if task_type == TaskType.EVALUATOR:
         if chief == TaskType.MASTER:
             raise ValueError(
                 "If `master` node exists in `cluster`, task_type `evaluator` is not supported. "
-                f"{_described(tf_config)} The master evaluates; with an evaluator, name it `chief`."
+                "The master evaluates; with an evaluator, name it `chief`."
             )
         # It isn't part of the cluster that trains.
         return TaskSettings(

@@ -10,7 +10,7 @@ from tensorflow.python.framework import ops, random_seed
 from tensorflow.python.ops import control_flow_ops
 from tensorflow.python.training import evaluation, monitored_session, training_util
 
-from fastsup.estimator import metric_summaries
+from fastsup.estimator import metric_summaries, trained_model
 from fastsup.estimator.base import EstimatorBase, check_hooks, check_steps
 from fastsup.estimator.eval_metrics import split_updates, with_loss
 from fastsup.estimator.evaluate_once import StopAfterNEvalsHook, evaluate_once
@@ -151,16 +151,17 @@ class Evaluation(EstimatorBase):
         self, checkpoint_path: Any, scaffold: Any, update_op: Any, eval_dict: Any, all_hooks: Any, output_dir: str
     ) -> Any:
         """Runs an evaluation of what `_evaluate_build_graph` has built, and writes its results."""
-        results = evaluate_once(
-            checkpoint_path=checkpoint_path,
-            master=self._config.evaluation_master,
-            scaffold=scaffold,
-            eval_ops=update_op,
-            final_ops=eval_dict,
-            hooks=all_hooks,
-            config=self._session_config,
-            executor=self._config.executor,
-        )
+        with trained_model.explaining_what_is_missing(checkpoint_path):
+            results = evaluate_once(
+                checkpoint_path=checkpoint_path,
+                master=self._config.evaluation_master,
+                scaffold=scaffold,
+                eval_ops=update_op,
+                final_ops=eval_dict,
+                hooks=all_hooks,
+                config=self._session_config,
+                executor=self._config.executor,
+            )
         global_step = results[ops.GraphKeys.GLOBAL_STEP]
         metric_summaries.write_metrics(output_dir, results, global_step)
         if checkpoint_path:

@@ -17,6 +17,7 @@ from fastsup.estimator.evaluator import Evaluator
 from fastsup.estimator.job_end import JobWatch, note_end, note_start
 from fastsup.estimator.run_config import TaskType
 from fastsup.estimator.specs import EvalSpec, TrainSpec, assert_eval_spec, validate_hooks
+from fastsup.estimator.trainers import trainers_of
 
 __all__ = ["TrainingExecutor"]
 
@@ -198,7 +199,7 @@ class TrainingExecutor:
         note_end(self._estimator.model_dir, config.task_type, config.task_id)
 
     def _start_continuous_evaluation(self) -> None:
-        """Evaluates and exports until training has ended."""
+        """Evaluates and exports until training has ended, or fails when nobody is left who trains."""
         assert_eval_spec(self._eval_spec)
         watch = JobWatch(self._estimator.model_dir)
         start_delay_secs = self._eval_spec.start_delay_secs
@@ -206,6 +207,7 @@ class TrainingExecutor:
             logging.info("Waiting %f secs before starting eval.", start_delay_secs)
             time.sleep(start_delay_secs)
         evaluator = self._new_evaluator()
+        trainers = trainers_of(self._estimator.config)
         max_steps = self._train_spec.max_steps
         self._idle_since = None
         should_stop = False
@@ -222,9 +224,11 @@ class TrainingExecutor:
                 if global_step and max_steps and global_step >= max_steps:
                     logging.info("Exiting evaluation, global_step=%s >= train max_steps=%s", global_step, max_steps)
                     return
+                trainers.are_there()
             if is_last:
                 logging.info("Exiting evaluation, training has ended before max_steps=%s.", max_steps)
                 return
+            trainers.check()
 
     def _execute_evaluator_once(
         self, evaluator: Any, continuous_eval_listener: Any, throttle_secs: float, is_last: bool = False

@@ -12,6 +12,7 @@ from tensorflow.python.framework import ops, random_seed
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup import train
+from fastsup.estimator import trained_model
 from fastsup.estimator.base import EstimatorBase, check_hooks
 from fastsup.estimator.input_fn import parse_input_fn_result, warns_of_no_end
 from fastsup.estimator.model_fn import ModeKeys
@@ -69,16 +70,17 @@ class Prediction(EstimatorBase):
             # Once the model's variables are there.
             self._maybe_warm_start(checkpoint_path)
             predictions = self._extract_keys(spec.predictions, predict_keys)
-            session = train.MonitoredSession(
-                session_creator=train.ChiefSessionCreator(
-                    checkpoint_filename_with_path=checkpoint_path,
-                    master=self._config.master,
-                    scaffold=spec.scaffold,
-                    config=self._session_config,
-                    executor=self._config.executor,
-                ),
-                hooks=[*input_hooks, *hooks, *(spec.prediction_hooks or [])],
-            )
+            with trained_model.explaining_what_is_missing(checkpoint_path):
+                session = train.MonitoredSession(
+                    session_creator=train.ChiefSessionCreator(
+                        checkpoint_filename_with_path=checkpoint_path,
+                        master=self._config.master,
+                        scaffold=spec.scaffold,
+                        config=self._session_config,
+                        executor=self._config.executor,
+                    ),
+                    hooks=[*input_hooks, *hooks, *(spec.prediction_hooks or [])],
+                )
         try:
             while True:
                 with _inside(graph):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import tempfile
 from collections.abc import Callable, Iterable
@@ -25,7 +26,7 @@ _REPLACEABLE = [
     "session_config", "keep_checkpoint_max", "keep_checkpoint_every_n_hours", "log_step_count_steps",
     "train_distribute", "device_fn", "protocol", "eval_distribute", "experimental_distribute",
     "experimental_max_worker_delay_secs", "session_creation_timeout_secs", "checkpoint_save_graph_def", "executor",
-    "async_save",
+    "async_save", "recovery_wait_secs",
 ]  # fmt: skip
 
 _BOTH_INTERVALS = "`save_checkpoints_steps` and `save_checkpoints_secs` cannot be both set."
@@ -98,10 +99,11 @@ def _validate(config: RunConfig) -> None:
         ("device_fn", _is_device_fn, 'device_fn must be callable with exactly one argument "op".'),
         ("protocol", lambda value: value in ("grpc", "grpc+verbs"), "protocol should be grpc or grpc+verbs"),
         ("async_save", lambda value: isinstance(value, bool), "async_save must be True or False"),
+        ("recovery_wait_secs", lambda value: 0 < value < math.inf, "recovery_wait_secs should be > 0, and finite"),
     ]
     for name, accepts, message in rules:
         value = getattr(config, name)
-        if value is None:
+        if value is None and name != "recovery_wait_secs":
             continue
         try:
             accepted = accepts(value)
@@ -152,10 +154,12 @@ class RunConfig:
       eval_distribute: `tf.distribute.Strategy` to evaluate with, or None.
       experimental_distribute: `DistributeConfig` with the strategies, or None.
       experimental_max_worker_delay_secs: seconds that a worker waits at most before it starts. Defaults to 60.
-      session_creation_timeout_secs: seconds that a worker waits for the chief.
+      session_creation_timeout_secs: seconds that a task of a cluster waits for the others at most: a worker for the
+        chief's model, those that train for the parameter servers, the others for those that train.
       checkpoint_save_graph_def: whether to write the graph too (`graph.pbtxt`, and a `.meta` file per checkpoint).
       executor: executor mode of the sessions, as for `fastsup.Session`.
       async_save: whether training goes on while a checkpoint is written. See `fastsup.train.CheckpointSaverHook`.
+      recovery_wait_secs: seconds between two looks of a worker at the chief's model, while it waits for that.
 
     Raises:
       ValueError: an argument can't be that, or TF_CONFIG says what can't be.
@@ -182,6 +186,7 @@ class RunConfig:
         checkpoint_save_graph_def: bool = True,
         executor: str = "auto",
         async_save: bool = False,
+        recovery_wait_secs: float = 30,
     ) -> None:
         if save_checkpoints_steps is _USE_DEFAULT and save_checkpoints_secs is _USE_DEFAULT:
             save_checkpoints_steps, save_checkpoints_secs = None, 600
@@ -217,6 +222,7 @@ class RunConfig:
             checkpoint_save_graph_def=checkpoint_save_graph_def,
             executor=executor,
             async_save=async_save,
+            recovery_wait_secs=recovery_wait_secs,
         )
         if train_distribute or eval_distribute or experimental_distribute:
             logging.info("Initializing RunConfig with distribution strategies.")
@@ -276,7 +282,7 @@ class RunConfig:
     checkpoint_save_graph_def = _property("_checkpoint_save_graph_def", "Whether to write the graph too.")
     keep_checkpoint_max = _property("_keep_checkpoint_max", "How many of the newest checkpoints are kept.")
     session_creation_timeout_secs = _property(
-        "_session_creation_timeout_secs", "Seconds that a worker waits for the chief."
+        "_session_creation_timeout_secs", "Seconds that a task of a cluster waits for the others at most."
     )
     keep_checkpoint_every_n_hours = _property(
         "_keep_checkpoint_every_n_hours", "Hours after which one checkpoint more is kept for good."
@@ -289,6 +295,7 @@ class RunConfig:
     protocol = _property("_protocol", "Protocol of the server, or None.")
     executor = _property("_executor", "Executor mode of the sessions.")
     async_save = _property("_async_save", "Whether training goes on while a checkpoint is written.")
+    recovery_wait_secs = _property("_recovery_wait_secs", "Seconds between two looks of a worker at the chief's model.")
 
     def replace(self, **kwargs: Any) -> Any:
         """A copy with other values for some properties.

@@ -13,6 +13,7 @@ from tensorflow.python.training import server_lib
 
 from fastsup.estimator.job_end import JobWatch
 from fastsup.estimator.run_config import TaskType
+from fastsup.estimator.trainers import trainers_of
 
 __all__ = ["is_google_environment", "serve_until_job_ends", "start_std_server"]
 
@@ -84,7 +85,12 @@ def serve_until_job_ends(server: Any, config: Any, watch: JobWatch) -> None:
       server: the server.
       config: `RunConfig` of the task.
       watch: what has watched the job since before the server was started.
+
+    Raises:
+      tf.errors.DeadlineExceededError: neither the chief nor a worker has answered for the config's
+        `session_creation_timeout_secs`.
     """
+    trainers = trainers_of(config)
     failures: list[BaseException] = []
 
     def join() -> None:
@@ -101,5 +107,6 @@ def serve_until_job_ends(server: Any, config: Any, watch: JobWatch) -> None:
         if serving.is_alive() and watch.job_has_ended(_num_workers(config.cluster_spec)):
             logging.info("The job has ended: its parameter server %s ends too.", config.task_id)
             return
+        trainers.check()
     if failures:
         raise failures[0]

@@ -216,6 +216,7 @@ class Training(EstimatorBase):
             log_step_count_steps=log_step_count_steps,
             save_graph_def=config.checkpoint_save_graph_def,
             executor=config.executor,
+            recovery_wait_secs=config.recovery_wait_secs,
         ) as session:
             session.run_loop([spec.train_op, spec.loss])
         # Also where the input has ended the loop.

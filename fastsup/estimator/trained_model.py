@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tensorflow.python.checkpoint import checkpoint_management
@@ -12,7 +14,7 @@ from tensorflow.python.training import py_checkpoint_reader
 
 from fastsup.train.checkpoints import is_unfinished, list_checkpoints
 
-__all__ = ["contents_of", "global_step_of", "newest_checkpoint", "require_checkpoint"]
+__all__ = ["contents_of", "explaining_what_is_missing", "global_step_of", "newest_checkpoint", "require_checkpoint"]
 
 _LISTED = 20
 
@@ -63,6 +65,34 @@ def contents_of(model_dir: Any) -> str:
         return f"{path} is empty."
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return f"{path} holds: {', '.join(names[:_LISTED])}{more}."
+
+
+@contextmanager
+def explaining_what_is_missing(checkpoint_path: Any) -> Iterator[None]:
+    """Adds to the error about a variable that a checkpoint lacks what the checkpoint has.
+
+    Args:
+      checkpoint_path: the checkpoint that is restored, or None.
+
+    Raises:
+      tf.errors.NotFoundError: what was raised, with more text.
+    """
+    try:
+        yield
+    except errors.NotFoundError as error:
+        if checkpoint_path is None or "not found in checkpoint" not in error.message:
+            raise
+        try:
+            shapes = py_checkpoint_reader.NewCheckpointReader(checkpoint_path).get_variable_to_shape_map()
+        except (errors.OpError, RuntimeError, ValueError):
+            raise error from None
+        names = [f"{name} {shape}" for name, shape in sorted(shapes.items())]
+        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+        raise errors.NotFoundError(
+            error.node_def,
+            error.op,
+            f"{error.message}\n\nThe checkpoint {checkpoint_path} holds: {', '.join(names[:_LISTED])}{more}.",
+        ) from error
 
 
 def require_checkpoint(model_dir: Any) -> str:

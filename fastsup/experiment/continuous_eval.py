@@ -12,6 +12,7 @@ from tensorflow.python.training import checkpoint_management
 
 from fastsup.estimator.deleted_checkpoint import with_newer_if_deleted
 from fastsup.estimator.job_end import JobWatch
+from fastsup.estimator.trainers import Trainers
 
 __all__ = ["evaluate_continuously", "has_reached", "wait"]
 
@@ -39,6 +40,7 @@ def evaluate_continuously(
     delay_secs: float,
     throttle_secs: float,
     only_once: bool,
+    trainers: Trainers,
 ) -> None:
     """Evaluates new checkpoints until training has ended, or a predicate says so.
 
@@ -51,6 +53,10 @@ def evaluate_continuously(
       delay_secs: seconds to wait before.
       throttle_secs: seconds at least from the start of one evaluation to the start of the next.
       only_once: whether a checkpoint is evaluated only once.
+      trainers: the tasks that train.
+
+    Raises:
+      tf.errors.DeadlineExceededError: there is nobody left who trains.
     """
 
     def latest() -> Any:
@@ -80,6 +86,7 @@ def evaluate_continuously(
         if path and not (only_once and path == previous):
             previous, result = with_newer_if_deleted(path, latest, evaluate)
             last_warning_time = 0
+            trainers.are_there()
         else:
             result = {}
             if time.time() - last_warning_time > _WARNING_SECS:
@@ -88,5 +95,7 @@ def evaluate_continuously(
                 else:
                     logging.warning("Estimator is not fitted yet. Will start an evaluation when a checkpoint is ready.")
                 last_warning_time = time.time()
+            if not is_last:
+                trainers.check()
         if not is_last:
             wait("Waiting %f secs before starting next eval run.", throttle_secs - (time.time() - start))

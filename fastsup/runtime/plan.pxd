@@ -15,7 +15,7 @@ cdef class CompiledCallable:
     cdef object handle
     cdef Liveness liveness
     cdef tuple arguments
-    cdef object __weakref__
+    cdef readonly bytes options
 
     cdef list call(self, tuple feeds)
     cdef list call_for_views(self, tuple feeds)

@@ -13,7 +13,9 @@ class Liveness:
 
 @final
 class CompiledCallable:
-    def __init__(self, session_handle: Any, liveness: Liveness, options: Any) -> None: ...
+    def __init__(self, session_handle: Any, liveness: Liveness, options: bytes) -> None: ...
+    @property
+    def options(self) -> bytes: ...
 
 @final
 class FeedSlot:

@@ -34,12 +34,19 @@ cdef class Liveness:
 
 
 cdef class CompiledCallable:
-    """A callable of the C++ session. Released with its last reference, unless its session was closed before."""
+    """A callable of the C++ session. Released with its last reference, unless its session was closed before.
+
+    Args:
+      session_handle: the C++ session.
+      liveness: whether the session is open.
+      options: CallableOptions, serialised.
+    """
 
     def __init__(self, session_handle, liveness, options):
         self.session_handle = session_handle
         self.liveness = liveness
-        buffer = pywrap_tf_session.TF_NewBufferFromString(options.SerializeToString())
+        self.options = options
+        buffer = pywrap_tf_session.TF_NewBufferFromString(options)
         try:
             self.handle = pywrap_tf_session.TF_SessionMakeCallable(session_handle, buffer)
         finally:

@@ -271,6 +271,14 @@ cdef class SessionRunner:
         self.last_fetch = None
         self.plans = kept
 
+    def _callable_with(self, bytes options):
+        """The callable of a plan that was compiled with these options, or None."""
+        cdef Plan plan
+        for plan in self.plans.values():
+            if plan.callable.options == options:
+                return plan.callable
+        return None
+
     def plan_cache_info(self):
         """How the plan cache fares: (hits, misses, maxsize, currsize), as functools.lru_cache has it."""
         return PlanCacheInfo(self.hits, self.misses, self.max_plans, len(self.plans))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -26,6 +26,7 @@ from fastsup.runtime.executor import (
     operations_behind,
 )
 from fastsup.runtime.plan import CompiledCallable, Liveness, Plan
+from fastsup.runtime.remote_close import close_remote
 from fastsup.runtime.runner import SessionRunner
 from fastsup.runtime.variable_access import access_of
 
@@ -36,38 +37,11 @@ def _raise(error: BaseException) -> None:
     raise error
 
 
-class _Callables:
-    """The callables of a session in use. Plans that differ in their results' structure alone share one.
-
-    Args:
-      session_handle: the C++ session.
-      liveness: whether the session is open.
-    """
-
-    def __init__(self, session_handle: Any, liveness: Liveness) -> None:
-        self._session_handle = session_handle
-        self._liveness = liveness
-        self._in_use: weakref.WeakValueDictionary[bytes, CompiledCallable] = weakref.WeakValueDictionary()
-        self._kept: list[CompiledCallable] = []
-
-    def compiled(self, options: Any, keep: bool) -> CompiledCallable:
-        """The callable for these options, compiled if need be.
-
-        Args:
-          options: CallableOptions.
-          keep: whether to keep it as long as the session is open.
-        """
-        key = options.SerializeToString(deterministic=True)
-        found = self._in_use.get(key)
-        if found is None:
-            found = self._in_use[key] = CompiledCallable(self._session_handle, self._liveness, options)
-            if keep:
-                self._kept.append(found)
-        return found
-
-    def let_go(self) -> None:
-        """Lets go of those that were kept."""
-        self._kept = []
+def _compile(session_handle: Any, liveness: Liveness, options: Any, kept: list[Any] | None) -> CompiledCallable:
+    callable_ = CompiledCallable(session_handle, liveness, options.SerializeToString(deterministic=True))
+    if kept is not None:
+        kept.append(callable_)
+    return callable_
 
 
 class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
@@ -112,7 +86,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         self._device_count: int | None = None
         self._cheaper_reads: dict[str, str] = {}
         self._trace_warned = False
-        self._callables = _Callables(self._session, self.liveness)
+        self._kept_callables: list[CompiledCallable] = []
         self._checkpoint: tuple[str, int] | None = None
 
     @property
@@ -123,14 +97,19 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
     def close(self) -> None:
         """Closes the session and frees what it holds. A second call does nothing.
 
+        A session on a cluster, a task of which doesn't answer, is left behind after 10 seconds, with a warning.
+
         Raises:
           tf.errors.OpError: TensorFlow couldn't close the session.
         """
         if self.liveness is not None and self.liveness.open:
             self._drop_plans()
-            self._callables.let_go()
+            self._kept_callables = []
             self.liveness.open = False
-        super().close()
+        if self._target and not self._closed:
+            close_remote(super().close, os.fsdecode(self._target))
+        else:
+            super().close()
 
     def make_callable(
         self, fetches: Any, feed_list: list[Any] | None = None, accept_options: bool = False
@@ -209,15 +188,18 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         operations = operations_behind(elements, feeds)
         # Kernels that run functions know them by the address of the callable's function library, for as long as the
         # session lives. A callable that was released would leave the address to the next one, and its functions.
-        keep = calls_functions(operations)
+        kept = self._kept_callables if calls_functions(operations) else None
         trial = None
         try:
             self._extend_graph()
-            callable_ = self._callables.compiled(options, keep)
+            # Plans that differ in their results' structure alone share one: compiling takes long.
+            callable_ = self._callable_with(options.SerializeToString(deterministic=True))
+            if callable_ is None:
+                callable_ = _compile(self._session, self.liveness, options, kept)
             if executor == "auto" and self._has_one_device() and may_run_inline(operations):
                 options.run_options.inter_op_thread_pool = CALLING_THREAD
                 # Without a reference to this session, which would keep itself alive by it.
-                make_inline = partial(self._callables.compiled, options, keep)
+                make_inline = partial(_compile, self._session, self.liveness, options, kept)
                 trial = Trial(callable_, make_inline, remote=bool(self._target))
         except Exception:
             return None

@@ -108,6 +108,7 @@ class ChiefSessionCreator(_GraphSessionCreator):
       executor: executor mode, as for `fastsup.Session`.
       recovery_wait_secs: seconds between two looks at a checkpoint that is waited for.
       restore: "strict" or "partial", as for `SessionManager`: whether the checkpoint must hold the whole model.
+      max_wait_secs: seconds to wait at most until every server that the session needs answers. None: without a limit.
     """
 
     def __init__(
@@ -120,14 +121,18 @@ class ChiefSessionCreator(_GraphSessionCreator):
         executor: str = "auto",
         recovery_wait_secs: float = 30,
         restore: str = "strict",
+        max_wait_secs: float | None = None,
     ) -> None:
         super().__init__(scaffold, master, config, executor, recovery_wait_secs, restore)
         self._checkpoint_dir = checkpoint_dir
         self._checkpoint_filename_with_path = checkpoint_filename_with_path
+        self._max_wait_secs = max_wait_secs
 
     def create_session(self) -> Any:
         """Finalises the graph, and makes a session that is ready to run."""
         self._scaffold.finalize()
+        if self._master and self._max_wait_secs is not None:
+            session_manager.wait_for_contact(self._master, self._config, self._max_wait_secs, self._recovery_wait_secs)
         return self._get_session_manager().prepare_session(
             self._master,
             saver=self._scaffold.saver,
@@ -529,7 +534,8 @@ def MonitoredTrainingSession(
       config: ConfigProto of the session, or None.
       stop_grace_period_secs: seconds that threads get to end in `close`.
       log_step_count_steps: global steps between two measurements of `global_step/sec`. None or 0: none.
-      max_wait_secs: seconds that a worker waits for the chief.
+      max_wait_secs: seconds to wait at most, in a cluster: for a worker until the chief has got the model ready, for
+        the chief until every server that it needs answers.
       save_checkpoint_steps: global steps between two checkpoints. Defaults to none by steps.
       summary_dir: directory for summaries. Defaults to `checkpoint_dir`.
       save_graph_def: whether to write the graph too.
@@ -578,6 +584,7 @@ def MonitoredTrainingSession(
         executor=executor,
         recovery_wait_secs=recovery_wait_secs,
         restore=restore,
+        max_wait_secs=max_wait_secs,
     )
     summary_dir = summary_dir or checkpoint_dir
     if summary_dir and _is_on(log_step_count_steps):

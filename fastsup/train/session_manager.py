@@ -81,6 +81,28 @@ class _WaitLog:
         self._interval = min(2 * self._interval, max(_LONGEST_SILENCE_SECS, self._interval))
 
 
+def wait_for_contact(master: str, config: Any, limit: float, log_interval: float, log: _WaitLog | None = None) -> None:
+    """Returns when all tasks of a cluster answer: without them, not even a look at the model would return.
+
+    Args:
+      master: the execution engine to connect to.
+      config: ConfigProto of the session, or None. Its device filters say which tasks are needed.
+      limit: seconds to wait at most.
+      log_interval: seconds between the first two log lines.
+      log: the log of a wait that this is the first part of.
+
+    Raises:
+      tf.errors.DeadlineExceededError: one of them didn't answer.
+    """
+    contact = Contact(master, config)
+    log = log or _WaitLog(log_interval)
+    whom = f"an answer from every task of the cluster of {master}, one of which isn't up or can't be reached"
+    while not contact.made(within=max(0.0, min(log_interval, limit - log.waited()))):
+        if log.waited() >= limit:
+            raise _not_ready_after(limit, whom)
+        log.info(_WAITING, None, None, whom, log.waited(), _at_most(limit))
+
+
 class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
     """Makes sessions whose model is ready to be used.
 
@@ -377,7 +399,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         limit = math.inf if max_wait_secs is None else max_wait_secs
         log = _WaitLog(self._recovery_wait_secs)
         if master:
-            self._wait_for_contact(master, config, limit, log)
+            wait_for_contact(master, config, limit, self._recovery_wait_secs, log)
         whom = (
             f"whoever initialises or restores the model at {master}, usually the chief"
             if master
@@ -402,12 +424,3 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
                 )
             log.info(_WAITING, not_ready_for_local_init, not_ready, whom, log.waited(), _at_most(limit))
             time.sleep(self._recovery_wait_secs)
-
-    def _wait_for_contact(self, master: str, config: Any, limit: float, log: _WaitLog) -> None:
-        """Returns when all tasks of a cluster answer: without them, not even a look at the model would return."""
-        contact = Contact(master, config)
-        whom = f"an answer from every task of the cluster of {master}, one of which isn't up or can't be reached"
-        while not contact.made(within=max(0.0, min(self._recovery_wait_secs, limit - log.waited()))):
-            if log.waited() >= limit:
-                raise _not_ready_after(limit, whom)
-            log.info(_WAITING, None, None, whom, log.waited(), _at_most(limit))

@@ -32,6 +32,8 @@ cdef class Recoverable(Wrapped):
     cdef object steps_ended
     # The error that was the last one of too many.
     cdef object given_up_with
+    # The error that the last session was given up after, while there is no new one.
+    cdef object lost_with
 
     cdef int give_up_session(self, object error) except -1
     cdef int note_failure(self, str occasion, object error) except -1

@@ -312,7 +312,13 @@ cdef class Recoverable(Wrapped):
                     "connected worker or parameter server. A new session will be created. ",
                     error,
                 )
+            except Exception as error:
+                # Why there had to be a new one is what matters.
+                if self.lost_with is not None and error.__cause__ is None:
+                    error.__cause__ = self.lost_with
+                raise
             else:
+                self.lost_with = None
                 self.steps_ended = steps_ended(session)
                 return session
 
@@ -333,6 +339,7 @@ cdef class Recoverable(Wrapped):
         if error is self.given_up_with:
             raise error  # It comes here again from the run that wanted a session.
         self.failures += 1
+        self.lost_with = error
         limit = self._max_recoveries
         if limit is not None and self.failures > limit:
             logging.error(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import tensorflow as tf
+from tensorflow.python.training import server_lib
 
 from fastsup import estimator as est
 
@@ -77,11 +81,6 @@ def test_masters_of_the_platform(set_tf_config: Any) -> None:
     assert (config.master, config.evaluation_master) == ("grpc://x:1", "grpc://y:1")
 
 
-def test_an_index_in_a_string_is_taken_as_the_reference_takes_it(set_tf_config: Any) -> None:
-    set_tf_config(config_of("worker", "1"))
-    assert est.RunConfig().task_id == 1
-
-
 def test_model_dir(set_tf_config: Any) -> None:
     set_tf_config({"model_dir": "/a"})
     assert est.RunConfig().model_dir == "/a"
@@ -131,10 +130,15 @@ REFUSED = [
     ("task outside the cluster", config_of("worker", 3),
      ["3 is not a valid task_id for task_type worker", "[0, 1, 2]"]),
     ("negative index", config_of("worker", -1), ["Task index must be non-negative number", "-1"]),
-    ("index a word", config_of("worker", "one"), ['TF_CONFIG["task"]["index"] must be an integer', "'one'"]),
-    ("index a fraction", config_of("worker", 0.5), ["must be an integer, got 0.5"]),
-    ("index true", config_of("worker", True), ["must be an integer, got True"]),
-    ("index a list", config_of("worker", [0]), ["must be an integer, got [0]"]),
+    ("index a string", config_of("worker", "0"),
+     ['TF_CONFIG["task"]["index"] must be an integer, without quotation marks, got "0"']),
+    ("index a word", config_of("worker", "one"), ['TF_CONFIG["task"]["index"] must be an integer', 'got "one"']),
+    ("index a fraction", config_of("worker", 0.5), ['TF_CONFIG["task"]["index"] must be an integer', "got 0.5"]),
+    ("index infinite", config_of("worker", float("inf")), ['TF_CONFIG["task"]["index"] must be', "got Infinity"]),
+    ("index true", config_of("worker", True), ['TF_CONFIG["task"]["index"] must be an integer', "got true"]),
+    ("index a list", config_of("worker", [0]), ['TF_CONFIG["task"]["index"] must be an integer', "got [0]"]),
+    ("alone, index a string", {"task": {"type": "worker", "index": "0"}},
+     ['TF_CONFIG["task"]["index"] must be an integer', 'got "0"']),
     ("alone, as a ps", {"task": {"type": "ps", "index": 0}},
      ['If "cluster" is not set in TF_CONFIG, task type must be WORKER', "'ps'", "the roles: none"]),
     ("alone, as the second", {"task": {"type": "worker", "index": 1}}, ["task index must be 0", "'index': 1"]),
@@ -150,8 +154,73 @@ def test_a_wrong_tf_config(set_tf_config: Any, value: Any, texts: list[str]) -> 
     set_tf_config(value)
     with pytest.raises(ValueError) as caught:
         est.RunConfig()
-    for text in texts:
+    for text in [*texts, *what_was_seen(value)]:
         assert text in str(caught.value)
+
+
+def what_was_seen(value: Any) -> list[str]:
+    """What each message shows beside the value that is wrong: the roles with their numbers of tasks, and the task."""
+    cluster = value.get("cluster") if isinstance(value, dict) else None
+    if not isinstance(cluster, dict):
+        return ["TF_CONFIG"]
+    counted = ", ".join(
+        f"{role} ({len(tasks) if isinstance(tasks, list | dict) else repr(tasks)})" for role, tasks in cluster.items()
+    )
+    return [
+        f'TF_CONFIG["cluster"] has the roles: {counted};',
+        f'TF_CONFIG["task"] is {json.loads(json.dumps(value.get("task")))!r}.',
+    ]
+
+
+NO_PS = {"chief": ["h0:1"], "worker": ["h1:1", "h2:1"]}
+NO_PS_MASTER = {"master": ["h0:1"], "worker": ["h1:1"]}
+# What a RunConfig may be, but not a job.
+# fmt: off
+REFUSED_BY_A_JOB = [
+    ("a second evaluator", config_of("evaluator", 1),
+     ["there can only be one `evaluator` task (with task id 0)", "Given task id 1",
+      'TF_CONFIG["task"]["index"] of the evaluator should be 0']),
+    ("workers without ps, the chief", config_of("chief", 0, NO_PS),
+     ['TF_CONFIG["cluster"] has workers and no "ps"', 'Add "ps": ["host:port"]', repr(NO_PS["worker"])]),
+    ("workers without ps, a worker", config_of("worker", 1, NO_PS), ['TF_CONFIG["cluster"] has workers and no "ps"']),
+    ("workers without ps, the master", config_of("master", 0, NO_PS_MASTER),
+     ['TF_CONFIG["cluster"] has workers and no "ps"']),
+]
+# fmt: on
+
+
+def train_and_evaluate(model_dir: Path, **config: Any) -> Any:
+    """The call, with an Estimator that notes in a list that it was asked to train."""
+    trained: list[str] = []
+    estimator = mock.Mock(spec=est.Estimator, config=est.RunConfig(**config), model_dir=str(model_dir))
+    estimator.train.side_effect = lambda **_: trained.append(estimator.config.task_type)
+    est.train_and_evaluate(estimator, est.TrainSpec(lambda: None), est.EvalSpec(lambda: None))
+    return trained
+
+
+@pytest.mark.parametrize(
+    ("value", "texts"), [row[1:] for row in REFUSED_BY_A_JOB], ids=[row[0] for row in REFUSED_BY_A_JOB]
+)
+def test_a_job_that_can_t_be(set_tf_config: Any, tmp_path: Path, value: Any, texts: list[str]) -> None:
+    set_tf_config(value)
+    with pytest.raises(ValueError) as caught:
+        train_and_evaluate(tmp_path)
+    for text in [*texts, *what_was_seen(value)]:
+        assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("role", ["chief", "master"])
+def test_a_cluster_of_one_needs_no_ps(set_tf_config: Any, tmp_path: Path, role: str) -> None:
+    set_tf_config(config_of(role, 0, {role: ["localhost:1"]}))
+    assert train_and_evaluate(tmp_path) == [role]
+
+
+def test_who_places_the_variables_needs_no_ps(
+    set_tf_config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_lib, "Server", mock.Mock())
+    set_tf_config(config_of("chief", 0, NO_PS))
+    assert train_and_evaluate(tmp_path, device_fn=lambda op: "/job:chief") == ["chief"]
 
 
 def test_what_is_a_type_error_in_the_reference_is_one_here(set_tf_config: Any) -> None:

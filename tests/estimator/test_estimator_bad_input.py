@@ -114,9 +114,21 @@ def test_what_a_model_fn_returns(make: Any, input_fn: Any) -> None:
         make(lambda features: None).train(input_fn)
 
 
-def test_what_an_input_fn_returns(make: Any) -> None:
-    with pytest.raises(ValueError, match=r"input_fn should return \(features, labels\) as a len 2 tuple"):
-        make().train(lambda: (1, 2, 3))
+GARBAGE = [
+    (lambda: (1, 2, 3), ValueError, r"input_fn should return \(features, labels\) as a len 2 tuple.* a tuple of 3"),
+    (lambda: [1, 2, 3], ValueError, r"input_fn should return \(features, labels\) as a len 2 tuple.* a list of 3"),
+    (lambda: tf.data.Dataset.from_tensors((1, 2, 3)), ValueError, r"input_fn should return \(features, labels\)"),
+    (lambda: ({"y": tf.constant(1.0)}, tf.constant(1.0)), KeyError, "x"),
+]
+
+
+@pytest.mark.parametrize(("input_fn", "error", "message"), GARBAGE)
+def test_an_input_fn_that_returns_garbage(make: Any, input_fn: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        make().train(input_fn, steps=1)
+
+
+def test_what_is_no_input_fn(make: Any) -> None:
     with pytest.raises(TypeError, match="`input_fn` must be callable, given: 3"):
         make().train(3)
 
@@ -165,6 +177,20 @@ def test_arguments_of_evaluate_and_predict(make: Any, input_fn: Any) -> None:
     with pytest.raises(ValueError, match="predict_keys argument is not valid in case of non-dict predictions"):
         tensor = make(model_with(predictions=lambda: tf.constant([1.0])))
         next(tensor.predict(input_fn, predict_keys=["a"]))
+
+
+@pytest.mark.parametrize("call", ["predict", "evaluate"])
+def test_the_checkpoint_of_another_model(make: Any, input_fn: Any, call: str) -> None:
+    model = make()
+    model.train(input_fn, steps=1)
+
+    def another(features: Any, labels: Any, mode: str) -> Any:
+        other = v1.get_variable("other", [4, 1])
+        return est.EstimatorSpec(mode, loss=tf.reduce_sum(other), predictions=other + 0)
+
+    with pytest.raises(tf.errors.NotFoundError, match="Key other not found in checkpoint") as raised:
+        list(getattr(make(another), call)(input_fn))
+    assert "model.ckpt-1 holds: global_step [], lin/b [1], lin/b/Momentum [1], lin/w [2, 1]" in str(raised.value)
 
 
 @pytest.mark.parametrize("name", ["loss", "global_step"])

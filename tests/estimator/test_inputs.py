@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import tensorflow as tf
 
@@ -81,7 +82,6 @@ def test_what_numpy_input_fn_refuses(tf_log: Any) -> None:
 
 
 def test_data_frames() -> None:
-    pandas = pytest.importorskip("pandas")
     x = pandas.DataFrame({"a": A, "b": B[:, 0]}, index=[10, 11, 12, 13, 14])
     y = pandas.Series(-A, index=x.index)
     found = batches(pandas_input_fn(x, y, batch_size=2, shuffle=False))

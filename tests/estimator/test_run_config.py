@@ -37,6 +37,7 @@ def test_defaults() -> None:
         "checkpoint_save_graph_def": True,
         "executor": "auto",
         "async_save": False,
+        "recovery_wait_secs": 30,
         "service": None,
         "task_type": "worker",
         "task_id": 0,
@@ -95,6 +96,9 @@ REFUSED = [
     ("protocol", "http", r"protocol should be grpc or grpc\+verbs"),
     ("executor", "fast", "executor must be one of"),
     ("async_save", 1, "async_save must be True or False"),
+    ("recovery_wait_secs", 0, "recovery_wait_secs should be > 0, and finite; got 0"),
+    ("recovery_wait_secs", float("inf"), "recovery_wait_secs should be > 0, and finite; got inf"),
+    ("recovery_wait_secs", None, "recovery_wait_secs should be > 0, and finite; got None"),
 ]
 
 

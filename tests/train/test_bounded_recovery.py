@@ -129,6 +129,18 @@ def test_other_errors_are_not_recovered_from(scripted: Any, slept: list[float]) 
     assert creator.made == 1
 
 
+def test_an_error_in_place_of_a_new_session_has_the_preemption_for_its_cause(scripted: Any, slept: list[float]) -> None:
+    late = [tf.errors.DeadlineExceededError(None, None, f"nobody there {number}") for number in range(2)]
+    session = train.RecoverableSession(Creator(scripted, [aborted(1)], aborted(2), late[0]))
+    with pytest.raises(tf.errors.DeadlineExceededError, match="nobody there 0") as raised:
+        session.run("fetches")
+    assert str(raised.value.__cause__) == "failure 2"
+    # At the start there was nothing before it.
+    with pytest.raises(tf.errors.DeadlineExceededError, match="nobody there 1") as raised:
+        train.RecoverableSession(Creator(scripted, late[1]))
+    assert raised.value.__cause__ is None
+
+
 def test_should_stop_counts_too(scripted: Any, slept: list[float]) -> None:
     class Broken:
         made = 0

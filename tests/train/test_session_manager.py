@@ -492,6 +492,25 @@ def test_a_wait_for_a_server_that_is_not_up_ends(graph: Any, tf_log: Any) -> Non
     del ps
 
 
+def test_a_chief_s_wait_for_a_server_that_is_not_up_ends(graph: Any, tmp_path: Any) -> None:
+    from fastsup import train
+
+    v1.train.get_or_create_global_step()
+    cluster = tf.train.ClusterSpec({job: [f"127.0.0.1:{free_port()}"] for job in ("ps", "chief")})
+    chief = v1.train.Server(cluster, "chief", 0)
+    started = time.monotonic()
+    with pytest.raises(tf.errors.DeadlineExceededError, match="an answer from every task of the cluster of"):
+        train.MonitoredTrainingSession(chief.target, checkpoint_dir=str(tmp_path), max_wait_secs=1)
+    assert 1 <= time.monotonic() - started < 10
+    alone = v1.ConfigProto(device_filters=["/job:chief"])
+    with train.MonitoredTrainingSession(chief.target, checkpoint_dir=str(tmp_path), config=alone, max_wait_secs=60):
+        pass  # It needs no parameter server.
+    ps = v1.train.Server(cluster, "ps", 0)
+    with train.MonitoredTrainingSession(chief.target, checkpoint_dir=str(tmp_path), max_wait_secs=60):
+        pass
+    del ps
+
+
 def test_the_wait_names_the_chief(graph: Any, server: Any, clock: Any) -> None:
     from fastsup import train
 

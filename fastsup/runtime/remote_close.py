@@ -1,0 +1,47 @@
+"""Closing a session on a cluster, where a task of it may be gone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from tensorflow.python.platform import tf_logging as logging
+
+__all__ = ["CLOSE_SECS", "close_remote"]
+
+# Seconds that closing a session may take.
+CLOSE_SECS = 10.0
+
+
+def close_remote(close: Callable[[], None], target: object) -> None:
+    """Closes a session in a thread of its own, and leaves it behind if that takes too long.
+
+    TensorFlow's runtime tells every task of the cluster, and waits for a task that is gone until there is a new one at
+    its address: for ever, if none is started.
+
+    Args:
+      close: what closes the session. It keeps the session alive while it runs.
+      target: the execution engine that the session is connected to.
+
+    Raises:
+      tf.errors.OpError: TensorFlow couldn't close the session.
+    """
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            close()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name=f"closing a session of {target!r}", daemon=True)
+    thread.start()
+    thread.join(CLOSE_SECS)
+    if thread.is_alive():
+        logging.warning(
+            "A session of %s isn't closed after %g s and is left behind: a task of its cluster doesn't answer.",
+            target,
+            CLOSE_SECS,
+        )
+    elif failures:
+        raise failures[0]

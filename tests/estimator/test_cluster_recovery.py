@@ -1,0 +1,151 @@
+"""A cluster of processes, one of which is killed in mid-run: what the others do, and what becomes of the training."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+_SPEC = importlib.util.spec_from_file_location("clusters", HERE.parent / "clusters.py")
+assert _SPEC is not None
+assert _SPEC.loader is not None
+clusters = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(clusters)
+
+TASKS = ("ps-0", "chief-0", "worker-0", "worker-1", "evaluator-0")
+SAVE_STEPS = 10
+MAX_STEPS = 1000
+# Seconds from when the end is in sight to the last process's end, on a busy machine.
+END_SECS = 40
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Starts a cluster, and returns it when the chief and the workers train and a checkpoint was evaluated."""
+    with ExitStack() as stack:
+
+        def start(**settings: Any) -> Any:
+            settings = {"max_steps": MAX_STEPS, "save_steps": SAVE_STEPS, **settings}
+            cluster = stack.enter_context(clusters.Cluster(tmp_path, HERE / "cluster_task.py", TASKS, **settings))
+            cluster.start()
+            for task in ("chief-0", "worker-0", "worker-1"):
+                cluster.wait_for_line(task, "loss = ")
+            cluster.wait_for_line("evaluator-0", "Saving dict for global step")
+            cluster.wait_for("a checkpoint of a step", lambda: cluster.newest_step() > 0)
+            return cluster
+
+        yield start
+
+
+def assert_ended_well(cluster: Any, *tasks: str) -> None:
+    """The training has come to its end, the last checkpoint was evaluated, and these tasks ended with exit code 0."""
+    assert cluster.exit_codes(tasks, END_SECS) == dict.fromkeys(tasks, 0)
+    assert cluster.newest_step() >= MAX_STEPS
+    assert last_evaluated(cluster) >= MAX_STEPS
+
+
+def last_evaluated(cluster: Any) -> int:
+    return int(re.findall(r"Saving dict for global step (\d+)", cluster.log("evaluator-0"))[-1])
+
+
+def restored(cluster: Any, task: str) -> list[int]:
+    """The steps of the checkpoints that a task has restored, in order."""
+    return [int(step) for step in re.findall(r"Restoring parameters from .*/model\.ckpt-(\d+)", cluster.log(task))]
+
+
+def test_a_worker_is_killed_and_the_others_train_on(training: Any) -> None:
+    cluster = training(workers_secs=3)
+    cluster.kill("worker-1")
+    step = cluster.newest_step()
+    cluster.wait_for("a further checkpoint", lambda: cluster.newest_step() > step)
+    cluster.hurry()
+    assert_ended_well(cluster, "ps-0", "chief-0", "worker-0", "evaluator-0")
+    for task in ("chief-0", "worker-0"):
+        assert "An error was raised" not in cluster.log(task)
+    assert "The job has ended: its parameter server 0 ends too." in cluster.log("ps-0")
+
+
+def test_a_worker_that_is_started_again_joins_in(training: Any) -> None:
+    cluster = training()
+    cluster.kill("worker-1")
+    before = len(cluster.log("worker-1"))
+    cluster.start("worker-1")
+    cluster.wait_for("its first step", lambda: "loss = " in cluster.log("worker-1")[before:])
+    # It joins the training, it doesn't start one.
+    assert int(re.findall(r"loss = .*, step = (\d+)", cluster.log("worker-1")[before:])[0]) > 0
+    cluster.hurry()
+    assert_ended_well(cluster, *TASKS)
+    assert restored(cluster, "chief-0") == []
+
+
+def test_a_chief_that_is_started_again_goes_on_from_the_last_checkpoint(training: Any) -> None:
+    cluster = training()
+    cluster.kill("chief-0")
+    newest = cluster.newest_step()
+    cluster.start("chief-0")
+    cluster.wait_for("a further checkpoint", lambda: cluster.newest_step() > newest)
+    assert restored(cluster, "chief-0") == [newest]
+    cluster.hurry()
+    assert_ended_well(cluster, *TASKS)
+
+
+def test_a_chief_is_killed_for_good(training: Any) -> None:
+    cluster = training(wait_secs=5)
+    cluster.kill("chief-0")
+    cluster.hurry()
+    # The workers don't need it. Those who wait for checkpoints, or for the job's end, don't wait for ever.
+    codes = cluster.exit_codes(["worker-0", "worker-1", "ps-0", "evaluator-0"], END_SECS)
+    assert codes == {"worker-0": 0, "worker-1": 0, "ps-0": 1, "evaluator-0": 1}
+    for task in ("ps-0", "evaluator-0"):
+        assert "DeadlineExceededError: No chief or worker has answered for" in cluster.log(task)
+
+
+def test_a_parameter_server_that_is_started_again_gets_the_last_checkpoint(training: Any) -> None:
+    cluster = training()
+    cluster.kill("ps-0")
+    newest = cluster.newest_step()
+    cluster.start("ps-0")
+    cluster.wait_for("a further checkpoint", lambda: cluster.newest_step() > newest)
+    assert restored(cluster, "chief-0") == [newest]
+    cluster.hurry()
+    assert_ended_well(cluster, *TASKS)
+    for task in ("chief-0", "worker-0", "worker-1"):
+        assert_loss_is_reported(cluster, task)
+
+
+def test_a_parameter_server_is_killed_for_good(training: Any) -> None:
+    cluster = training(wait_secs=5)
+    cluster.kill("ps-0")
+    others = ["chief-0", "worker-0", "worker-1", "evaluator-0"]
+    assert cluster.exit_codes(others, END_SECS) == dict.fromkeys(others, 1)
+    for task in others[:-1]:
+        assert_loss_is_reported(cluster, task)
+        # The error at the end says what was waited for, and why it had to be.
+        cause, _, error = cluster.log(task).rpartition("The above exception was the direct cause of the following")
+        assert "UnavailableError" in cause
+        assert re.search(r"DeadlineExceededError: .*an answer from every task of the cluster", error)
+    assert "DeadlineExceededError: No chief or worker has answered for" in cluster.log("evaluator-0")
+
+
+def assert_loss_is_reported(cluster: Any, task: str) -> None:
+    warning = cluster.log(task).partition("WARNING:tensorflow:An error was raised.")[2]
+    assert re.match(r"[^\n]*parameter server(?s:.{,3000})/job:ps/replica:0/task:0", warning), task
+
+
+def test_an_evaluator_that_is_started_again_evaluates_the_last_checkpoint(training: Any) -> None:
+    cluster = training()
+    cluster.kill("evaluator-0")
+    cluster.hurry()
+    trained = ("chief-0", "worker-0", "worker-1", "ps-0")
+    assert cluster.exit_codes(trained, END_SECS) == dict.fromkeys(trained, 0)
+    assert last_evaluated(cluster) < MAX_STEPS
+    cluster.start("evaluator-0")
+    assert_ended_well(cluster, "evaluator-0")

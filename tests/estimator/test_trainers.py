@@ -1,0 +1,133 @@
+"""Who waits for the tasks that train, for how long, and when that is an error."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import tensorflow as tf
+from tensorflow.python.training import server_lib
+
+from fastsup import estimator as est
+from fastsup.estimator import server, trainers
+from fastsup.estimator.job_end import JobWatch
+from fastsup.estimator.trainers import Trainers, trainers_of
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The clock, in seconds."""
+    clock = [1000.0]
+    monkeypatch.setattr(trainers.time, "monotonic", lambda: clock[0])
+    return clock
+
+
+@pytest.fixture
+def answering() -> Iterator[socket.socket]:
+    with socket.create_server(("localhost", 0)) as listening:
+        yield listening
+
+
+@pytest.fixture
+def closed() -> str:
+    """An address that nobody listens at: bound, so that nobody else can."""
+    with socket.socket() as bound:
+        bound.bind(("localhost", 0))
+        yield f"localhost:{bound.getsockname()[1]}"
+
+
+def test_silence_is_an_error_in_the_end(closed: str, now: list[float]) -> None:
+    watch = Trainers([closed], limit_secs=100)
+    watch.check()
+    now[0] += 99
+    watch.check()
+    now[0] += 26
+    with pytest.raises(tf.errors.DeadlineExceededError, match="No chief or worker has answered for 125 s") as caught:
+        watch.check()
+    assert closed in str(caught.value)
+    assert "session_creation_timeout_secs=100" in str(caught.value)
+
+
+def test_one_that_answers_is_enough(closed: str, answering: socket.socket, now: list[float]) -> None:
+    watch = Trainers([closed, f"localhost:{answering.getsockname()[1]}"], limit_secs=100)
+    for _ in range(5):
+        watch.check()
+        now[0] += 99
+
+
+def test_a_sign_of_life_starts_the_wait_anew(closed: str, now: list[float]) -> None:
+    watch = Trainers([closed], limit_secs=100)
+    watch.check()
+    for _ in range(3):
+        now[0] += 99
+        watch.are_there()
+        watch.check()
+    now[0] += 100
+    with pytest.raises(tf.errors.DeadlineExceededError):
+        watch.check()
+
+
+def test_nobody_is_looked_for_too_often(now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[Any] = []
+
+    def refuse(*arguments: Any) -> Any:
+        looks.append(arguments)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(trainers.socket, "create_connection", refuse)
+    watch = Trainers(["[::1]:80"], limit_secs=7200)
+    for _ in range(120):
+        watch.check()
+        now[0] += 1
+    assert looks == [(("::1", 80), 1.0)] * 2
+
+
+CLUSTER = {"chief": ["h0:1"], "worker": ["h1:1", "h2:1"], "ps": ["h3:1"]}
+
+
+@pytest.mark.parametrize(
+    ("tf_config", "addresses"),
+    [
+        ({"cluster": CLUSTER, "task": {"type": "ps", "index": 0}}, ["h0:1", "h1:1", "h2:1"]),
+        ({"cluster": CLUSTER, "task": {"type": "evaluator", "index": 0}}, ["h0:1", "h1:1", "h2:1"]),
+        ({"cluster": {"master": ["m:1"], "ps": ["p:1"]}, "task": {"type": "ps", "index": 0}}, ["m:1"]),
+        ({"cluster": CLUSTER, "task": {"type": "ps", "index": 0}, "environment": "google"}, []),
+        ({}, []),
+    ],
+)
+def test_where_they_are(set_tf_config: Callable[..., None], tf_config: Any, addresses: list[str]) -> None:
+    set_tf_config(tf_config)
+    found = trainers_of(est.RunConfig(session_creation_timeout_secs=5))
+    assert ["".join(parts) for parts in found._addresses] == addresses
+    assert found._limit_secs == 5
+
+
+def test_a_parameter_server_of_a_lost_job_fails(
+    tmp_path: Path, closed: str, monkeypatch: pytest.MonkeyPatch, set_tf_config: Callable[..., None]
+) -> None:
+    monkeypatch.setattr(server, "_LOOK_SECS", 0.02)
+    cluster = {"chief": [closed], "ps": ["localhost:0"]}
+    set_tf_config(json.dumps({"cluster": cluster, "task": {"type": "ps", "index": 0}}))
+    config = est.RunConfig(model_dir=str(tmp_path), session_creation_timeout_secs=0.1)
+    forever = threading.Event()
+    serving = mock.Mock(spec=server_lib.Server, join=forever.wait)
+    with pytest.raises(tf.errors.DeadlineExceededError, match="No chief or worker has answered"):
+        server.serve_until_job_ends(serving, config, JobWatch(tmp_path))
+    forever.set()
+
+
+def test_an_evaluator_of_a_lost_job_fails(tmp_path: Path, closed: str, set_tf_config: Callable[..., None]) -> None:
+    set_tf_config({"cluster": {"chief": [closed], "ps": ["h:1"]}, "task": {"type": "evaluator", "index": 0}})
+    config = est.RunConfig(session_creation_timeout_secs=0.2)
+    estimator = mock.Mock(spec=est.Estimator, config=config, model_dir=str(tmp_path))
+    estimator.latest_checkpoint.return_value = None
+    spec = est.EvalSpec(lambda: None, start_delay_secs=0, throttle_secs=0)
+    executor = est.TrainingExecutor(estimator, est.TrainSpec(lambda: None, max_steps=10), spec)
+    with pytest.raises(tf.errors.DeadlineExceededError, match="No chief or worker has answered"):
+        executor.run()

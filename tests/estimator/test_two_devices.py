@@ -1,0 +1,77 @@
+"""Training on two devices, in processes of their own: how many there are is settled when TensorFlow starts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import sys
+import numpy as np, tensorflow as tf
+from fastsup import estimator as est, train
+v1 = tf.compat.v1
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+X = np.arange(40, dtype=np.float32).reshape(20, 2) / 40
+Y = X @ np.array([[1.0], [2.0]], np.float32) + 0.1
+def input_fn(input_context=None):
+    return tf.data.Dataset.from_tensor_slices(({"x": X}, Y)).batch(2)
+def model_fn(features, labels, mode):
+    w = v1.get_variable("w", [2, 1], initializer=v1.constant_initializer(0.2))
+    p = tf.matmul(features["x"], w)
+    loss = tf.reduce_mean(tf.square(p - labels))
+    op = v1.train.MomentumOptimizer(0.1, 0.9).minimize(loss, v1.train.get_global_step())
+    return est.EstimatorSpec(mode, loss=loss, train_op=op,
+                             eval_metric_ops={"mae": v1.metrics.mean_absolute_error(labels, p)})
+strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+assert strategy.num_replicas_in_sync == 2
+config = est.RunConfig(sys.argv[1], 1, train_distribute=strategy, eval_distribute=strategy)
+model = est.Estimator(model_fn, config=config)
+"""
+
+# Losses, variable and metrics are the reference's, of the same program.
+TRAIN = """
+losses = []
+class Losses(train.SessionRunHook):
+    def begin(self):
+        self.loss = v1.get_collection(v1.GraphKeys.LOSSES)[-1]
+    def before_run(self, run_context):
+        return train.SessionRunArgs(self.loss)
+    def after_run(self, run_context, run_values):
+        losses.append(float(run_values.results))
+model.train(lambda: input_fn().repeat(), steps=12, hooks=[Losses()])
+np.testing.assert_allclose(losses[:4], [0.136725, 0.752970, 1.751784, 2.448048], rtol=1e-5)
+np.testing.assert_allclose(losses[-1], 0.0941955, rtol=1e-5)
+np.testing.assert_allclose(model.get_variable_value("w").ravel(), [1.886848, 1.982378], rtol=1e-5)
+result = model.evaluate(input_fn)
+np.testing.assert_allclose([result["loss"], result["mae"]], [0.16042504, 0.3295353], rtol=1e-4)
+assert model.get_variable_names() == ["global_step", "w", "w/Momentum"]
+"""
+
+# Asked after the steps 1, 4, 7: the answer is yes at the third time. Then a metric stops it, after an evaluation.
+STOP_EARLY = """
+asked = []
+def should_stop():
+    asked.append(1)
+    return len(asked) == 3
+hook = est.make_early_stopping_hook(model, should_stop, run_every_secs=None, run_every_steps=3)
+model.train(lambda: input_fn().repeat(), max_steps=50, hooks=[hook])
+assert model.get_variable_value("global_step") == 7, model.get_variable_value("global_step")
+assert model.get_variable_value("signal_early_stopping/STOP")
+assert len(asked) == 3
+found = model.evaluate(input_fn)["mae"]
+for threshold, step in ((found * 0.9, 17), (found * 1.1, 18)):
+    hook = est.stop_if_lower_hook(model, "mae", threshold, run_every_secs=None, run_every_steps=1)
+    model.train(lambda: input_fn().repeat(), steps=10, hooks=[hook])
+    assert model.get_variable_value("global_step") == step, (threshold, model.get_variable_value("global_step"))
+"""
+
+
+@pytest.mark.parametrize("program", [TRAIN, STOP_EARLY], ids=["train", "stop early"])
+def test_two_devices(tmp_path: Path, program: str) -> None:
+    command = [sys.executable, "-c", PROGRAM + program, str(tmp_path / "model")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]

@@ -1,0 +1,77 @@
+"""One task of an Experiment on a cluster: what it is, TF_CONFIG says.
+
+python cluster_experiment.py MODEL_DIR SETTINGS
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from fastsup import estimator as est
+from fastsup.experiment import Experiment, learn_runner
+
+v1 = tf.compat.v1
+
+
+class SlowDown(v1.train.SessionRunHook):
+    """Makes steps last, so that training doesn't end before the test has said so: by a file beside the model."""
+
+    def __init__(self, model_dir: str) -> None:
+        self._file = os.path.join(os.path.dirname(model_dir), "hurry")
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        time.sleep(0.001 if os.path.exists(self._file) else 0.2)
+
+
+def input_fn() -> Any:
+    x = np.linspace(0, 1, 64, dtype=np.float32).reshape(32, 2)
+    return tf.data.Dataset.from_tensor_slices((x, x @ np.array([[1.0], [2.0]], np.float32))).repeat().batch(8)
+
+
+def model_fn(features: Any, labels: Any, mode: str, params: dict[str, float]) -> Any:
+    weights = v1.get_variable("w", [2, 1], initializer=v1.zeros_initializer())
+    error = tf.matmul(features, weights) - labels
+    loss = tf.reduce_mean(tf.square(error))
+    optimizer = v1.train.GradientDescentOptimizer(params["learning_rate"])
+    return est.EstimatorSpec(
+        mode,
+        loss=loss,
+        train_op=optimizer.minimize(loss, v1.train.get_global_step()),
+        eval_metric_ops={"mae": v1.metrics.mean(tf.abs(error))},
+    )
+
+
+def main(model_dir: str, settings: dict[str, Any]) -> None:
+    # Whatever becomes of the test that has started it: it doesn't outlive it for long.
+    signal.alarm(170)
+    faulthandler.register(signal.SIGUSR1)
+    logging.getLogger("tensorflow").setLevel(logging.INFO)
+
+    def experiment_fn(run_config: Any, hparams: Any) -> Any:
+        return Experiment(
+            est.Estimator(model_fn, config=run_config, params=hparams),
+            input_fn,
+            input_fn,
+            train_steps=settings["train_steps"],
+            eval_steps=4,
+            train_monitors=[SlowDown(model_dir)],
+            eval_delay_secs=0,
+            continuous_eval_throttle_secs=0.5,
+        )
+
+    config = est.RunConfig(model_dir=model_dir, save_checkpoints_steps=100, recovery_wait_secs=0.5)
+    learn_runner.run(experiment_fn, run_config=config, hparams={"learning_rate": 0.1})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]))

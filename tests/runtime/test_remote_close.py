@@ -1,0 +1,67 @@
+"""Closing a session on a cluster of which a task is gone."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from tensorflow.python.client import session as tf_session
+
+import fastsup
+from fastsup.runtime import remote_close
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture
+def session(graph: tf.Graph) -> Any:
+    """A session on a server in this process, on which a variable was made."""
+    server = tf.distribute.Server.create_local_server()
+    tf.constant(1.0)
+    session = fastsup.Session(server.target)
+    assert session.run(graph.get_tensor_by_name("Const:0")) == 1
+    return session
+
+
+def test_it_is_closed_once(session: Any) -> None:
+    session.close()
+    session.close()
+    with pytest.raises(RuntimeError, match="Attempted to use a closed Session"):
+        session.run("Const:0")
+
+
+def test_what_closing_raises_is_raised(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def close(handle: Any) -> None:
+        raise tf.errors.InternalError(None, None, "in the runtime")
+
+    monkeypatch.setattr(tf_session.tf_session, "TF_CloseSession", close)
+    with pytest.raises(tf.errors.InternalError, match="in the runtime"):
+        session.close()
+
+
+def test_a_task_that_is_gone_holds_nobody_up(session: Any, monkeypatch: pytest.MonkeyPatch, tf_log: Any) -> None:
+    gone = threading.Event()
+    monkeypatch.setattr(tf_session.tf_session, "TF_CloseSession", lambda handle: gone.wait(60))
+    monkeypatch.setattr(remote_close, "CLOSE_SECS", 0.05)
+    before = set(threading.enumerate())
+    session.close()
+    (left,) = set(threading.enumerate()) - before
+    # It keeps no process from ending, and the session alive for as long as the runtime works on it.
+    assert left.daemon
+    assert tf_log.messages[-1].startswith(f"A session of {session.sess_str.decode()} isn't closed after 0.05 s")
+    gone.set()
+    left.join(10)
+    assert not left.is_alive()
+
+
+def test_a_session_of_this_process_is_closed_in_the_calling_thread(
+    graph: tf.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    callers = []
+    monkeypatch.setattr(
+        tf_session.tf_session, "TF_CloseSession", lambda handle: callers.append(threading.current_thread())
+    )
+    fastsup.Session().close()
+    assert callers == [threading.current_thread()]
