@@ -17,6 +17,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.training import training_util
 
 from fastsup.runtime.plan import CompiledCallable
+from fastsup.runtime.step_cost import StepCost
 
 EXECUTORS = ("auto", "thread_pool", "inline", "single_threaded")
 SINGLE_THREADED = "SINGLE_THREADED_EXECUTOR"
@@ -56,12 +57,10 @@ _CLEARLY_FASTER = 0.75
 # On a remote engine both take the time of the call over the network, so that a faster step shows as a small part.
 _FASTER_REMOTELY = 0.98
 
-# What the pool's parallelism may be worth, in seconds of a step, before the single-threaded executor is not chosen.
-_PARALLELISM_WORTH_SECS = 20e-6
-_ELEMENTS_PER_SEC = 1e9
-_FLOPS_PER_SEC = 2e10
-# What a dimension that is not known until the step runs is taken for.
-_UNKNOWN_DIMENSION = 1024
+# What the pool costs in each step, in seconds, at the least, and for each operation: handing work over and waking up.
+# Its parallelism has to be worth more, or the single-threaded executor is chosen.
+_POOL_SECS = 20e-6
+_POOL_SECS_PER_OPERATION = 0.5e-6
 
 
 # Graphs that somebody wants to trace: the single-threaded executor records no step statistics.
@@ -135,9 +134,12 @@ def _suits_single_thread(graph: ops.Graph, config: Any) -> bool:
     if any(output.dtype._is_ref_dtype for op in operations for output in op.outputs):
         return False
     # Parallelism can't save more than all there is to do: where that is little, nobody need ask what a step is.
-    if sum(map(_estimated_secs, operations)) <= _PARALLELISM_WORTH_SECS:
+    cost = StepCost(graph)
+    if sum(map(cost.secs, operations)) <= _POOL_SECS:
         return True
-    return _worth_of_parallelism(_step_of(graph)) <= _PARALLELISM_WORTH_SECS
+    step = _step_of(graph)
+    busy = sum(cost.secs(op) > 0 for op in step)
+    return cost.worth_of_parallelism(step) <= _POOL_SECS + busy * _POOL_SECS_PER_OPERATION
 
 
 def _step_of(graph: ops.Graph) -> list[ops.Operation]:
@@ -168,47 +170,7 @@ def function_defs(graph: ops.Graph) -> list[Any]:
     return [function.cached_definition for function in graph._functions.values()]
 
 
-def _worth_of_parallelism(operations: Iterable[ops.Operation]) -> float:
-    """Seconds that running independent operations at once could save: all the work, less the longest chain of it."""
-    total = 0.0
-    chain_ending_at: dict[ops.Operation, float] = {}
-    for op in operations:
-        seconds = _estimated_secs(op)
-        total += seconds
-        inputs = [tensor.op for tensor in op.inputs] + list(op.control_inputs)
-        # Operations come in the order of their creation, inputs first, but for the back edges of loops.
-        chain_ending_at[op] = seconds + max((chain_ending_at.get(source, 0.0) for source in inputs), default=0.0)
-    return total - max(chain_ending_at.values(), default=0.0)
-
-
-def _elements(tensor: Any) -> float:
-    if tensor.shape.rank is None:
-        return float(_UNKNOWN_DIMENSION)
-    count = 1.0
-    for size in tensor.shape.as_list():
-        count *= _UNKNOWN_DIMENSION if size is None else size
-    return count
-
-
 _SAVING = frozenset({"SaveV2", "RestoreV2", "Save", "SaveSlices", "Restore", "RestoreSlice", "MergeV2Checkpoints"})
-_FREE = frozenset(
-    {"Const", "Placeholder", "VarHandleOp", "NoOp", "Identity", "ReadVariableOp", "VariableV2", "Reshape"}
-)
-
-
-def _estimated_secs(op: ops.Operation) -> float:
-    """A rough cost, from static shapes: good enough to tell a light graph from a heavy one."""
-    if op.type in _FREE:
-        return 0.0
-    if op.type in ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"):
-        left = op.inputs[0].shape
-        inner = _UNKNOWN_DIMENSION if left.rank is None or left[-1] is None else left[-1]
-        return 2.0 * _elements(op.outputs[0]) * inner / _FLOPS_PER_SEC
-    if "Conv" in op.type and len(op.inputs) > 1:
-        return 2.0 * _elements(op.outputs[0]) * _elements(op.inputs[1]) / _FLOPS_PER_SEC
-    if not op.outputs:
-        return sum(_elements(tensor) for tensor in op.inputs) / _ELEMENTS_PER_SEC
-    return sum(_elements(tensor) for tensor in op.outputs) / _ELEMENTS_PER_SEC
 
 
 def operations_behind(elements: Iterable[Any], feeds: Iterable[Any] = ()) -> set[ops.Operation]:

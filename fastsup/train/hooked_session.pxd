@@ -24,6 +24,7 @@ cdef class Hooked(Wrapped):
     cdef object context
 
     cdef bint has_schedules(self) except -1
+    cdef bint is_first_run(self) except -1
     cdef object run_unstopped(self, object fetches, object feed_dict, object options, object run_metadata)
     cdef object run_leaving_out(self, Plan plan, object fetches, object feed_dict)
     cdef object run_leaving_out_held(self, Plan plan, object fetches, object feed_dict)

@@ -108,8 +108,7 @@ cdef class Hooked(Wrapped):
         cdef list called
         if not self.has_schedules():
             return self.run_calling(list(self._hooks), fetches, feed_dict, options, run_metadata)
-        # In the first run every hook is called. What it would fetch without them isn't compiled before it is needed.
-        if options is None and run_metadata is None and (self.dispatch.runs > 0 or not self._hooks):
+        if options is None and run_metadata is None and not self.is_first_run():
             plan = self.runner.find_plan(fetches, feed_dict)
             if plan is not None:
                 if not self.dispatch.nothing_due(plan):
@@ -127,6 +126,10 @@ cdef class Hooked(Wrapped):
             self.dispatch.refresh()
         self.dispatch.call_all()
         return self.run_calling(list(self._hooks), fetches, feed_dict, options, run_metadata)
+
+    cdef bint is_first_run(self) except -1:
+        """In the first run every hook is called; a plan without them isn't compiled before it is needed."""
+        return self.dispatch.runs == 0 and len(self._hooks) > 0
 
     cdef object run_leaving_out(self, Plan plan, object fetches, object feed_dict):
         """A run with feeds, or with values that hooks watch, in which none of them is called."""
@@ -197,7 +200,7 @@ cdef class Hooked(Wrapped):
         self.loop_result = None
         if self.stop_native():
             raise RuntimeError("Run called even after should_stop requested.")
-        if stop_event is not None and self.has_schedules():
+        if stop_event is not None and self.has_schedules() and not self.is_first_run():
             plan = self.runner.find_plan(fetches, None)
             if plan is not None and not plan.feeds:
                 steps = min(self.dispatch.idle_runs(plan), left[0])
