@@ -38,6 +38,7 @@ def test_defaults() -> None:
         "executor": "auto",
         "async_save": False,
         "recovery_wait_secs": 30,
+        "profiler": None,
         "service": None,
         "task_type": "worker",
         "task_id": 0,
