@@ -1,84 +1,103 @@
-"""What the profiler costs, and how right it is: `python -m benchmarks.profiler`.
+"""What the profiler costs, and how right it is: `python -m benchmarks.profiler`, in about a minute and a half.
 
-The first part runs the step of the other benchmarks with six hooks, in two sessions in turn, one of them recorded. The
-second has hooks that wait for a time in a loop, and says what the profile makes of it.
+The first part runs a step with six hooks in two sessions in turn, one of them recorded: a slice of one and a slice of the
+other make a pair. The second has hooks that wait for a time in a loop, and says what the profile makes of it.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
+from statistics import median, quantiles
 from typing import Any
 
 import tensorflow as tf
 
 import fastsup
 import fastsup.train as train
+from benchmarks.measure import alternate
 from benchmarks.programs import NEVER
 
 v1 = tf.compat.v1
 
-ROUNDS = 60
-STEPS = 4_000
+ROUNDS = 100
+SLICE_SECS = 0.08
+# Variables of so many numbers make steps of about 3 and 20 microseconds.
+SIZES = {"3 µs step": 10, "20 µs step": 85_000}
 BUSY_NS = (50_000, 5_000, 500)
+BUSY_STEPS = 5_000
 
 
-def _session(profiler: fastsup.HookProfiler | None, size: int) -> tuple[Any, Any]:
-    with tf.Graph().as_default():
-        step = v1.train.get_or_create_global_step()
-        weights = v1.get_variable("weights", [size], use_resource=True)
-        loss = tf.reduce_sum(weights * weights)
-        v1.summary.scalar("loss", loss)
-        op = v1.train.GradientDescentOptimizer(0.01).minimize(loss, global_step=step)
-        hooks = [train.StopAtStepHook(last_step=NEVER), train.LoggingTensorHook({"loss": loss}, every_n_iter=NEVER)]
-        return (
-            train.MonitoredTrainingSession(
+class Training:
+    """A training session with six hooks.
+
+    Args:
+      size: how many numbers are trained.
+      loops: whether `run_loop` runs the steps, in place of `run`.
+      profiler: what records the session, or None.
+    """
+
+    def __init__(self, size: int, loops: bool, profiler: fastsup.HookProfiler | None) -> None:
+        self._graph = tf.Graph()
+        self._loops = loops
+        with self._graph.as_default():
+            step = v1.train.get_or_create_global_step()
+            weights = v1.get_variable("weights", [size], use_resource=True)
+            loss = tf.reduce_sum(weights * weights)
+            v1.summary.scalar("loss", loss)
+            self._op = v1.train.GradientDescentOptimizer(0.01).minimize(loss, global_step=step)
+            self._session = train.MonitoredTrainingSession(
                 checkpoint_dir=tempfile.mkdtemp(),
                 save_checkpoint_steps=NEVER,
                 save_summaries_steps=NEVER,
                 log_step_count_steps=NEVER,
-                hooks=[*hooks, train.FinalOpsHook(loss)],
+                hooks=[
+                    train.StopAtStepHook(last_step=NEVER),
+                    train.LoggingTensorHook({"loss": loss}, every_n_iter=NEVER),
+                    train.FinalOpsHook(loss),
+                ],
                 profiler=profiler,
-            ),
-            op,
-        )
-
-
-def _loop(session: Any, op: Any) -> float:
-    started = time.perf_counter_ns()
-    session.run_loop(op, steps=STEPS)
-    return (time.perf_counter_ns() - started) / STEPS
-
-
-def _run(session: Any, op: Any) -> float:
-    run = session.run
-    started = time.perf_counter_ns()
-    for _ in range(STEPS):
-        run(op)
-    return (time.perf_counter_ns() - started) / STEPS
-
-
-def cost() -> None:
-    """Prints what recording adds to a step."""
-    for size in (10, 20_000):
-        for name, steps in (("run_loop", _loop), ("run", _run)):
-            off, on = _session(None, size), _session(fastsup.HookProfiler(), size)
-            times: tuple[list[float], list[float]] = ([], [])
-            for _ in range(ROUNDS):
-                for session, of_it in zip((off, on), times, strict=True):
-                    of_it.append(steps(*session))
-            best_off, best_on = map(min, times)
-            print(
-                f"{name:9} on {size:6} numbers: {best_off:9,.0f} ns, recorded {best_on:9,.0f} ns: "
-                f"+{best_on - best_off:.0f} ns, {100 * (best_on / best_off - 1):.1f}%"
             )
-            for session, _ in (off, on):
-                with session.graph.as_default():
-                    session.close()
+
+    def steps(self, n: int) -> None:
+        session, op = self._session, self._op
+        if self._loops:
+            session.run_loop(op, steps=n)
+        else:
+            for _ in range(n):
+                session.run(op)
+
+    def close(self) -> None:
+        with self._graph.as_default():
+            self._session.close()
+
+
+def cost(rounds: int = ROUNDS, slice_secs: float = SLICE_SECS) -> dict[str, list[float]]:
+    """What recording makes of a step, as a ratio: for each case those of all pairs."""
+    ratios = {}
+    for name, size in SIZES.items():
+        for loops in (False, True):
+            samples = alternate(
+                {
+                    "off": lambda size=size, loops=loops: Training(size, loops, None),  # type: ignore[misc]
+                    "on": lambda size=size, loops=loops: Training(size, loops, fastsup.HookProfiler()),  # type: ignore[misc]
+                },
+                rounds,
+                slice_secs,
+            )
+            case = f"{name}, six hooks, {'run_loop' if loops else 'run'}"
+            ratios[case] = [on / off for off, on in zip(samples["off"], samples["on"], strict=True)]
+            low, middle, high = quantiles(ratios[case])
+            off, on = (1e6 * median(samples[which]) for which in ("off", "on"))
+            print(
+                f"{case:32} {off:7.3f} µs, recorded {on:7.3f} µs; "
+                f"ratio of pairs: median {middle:.3f}, quartiles {low:.3f} and {high:.3f}"
+            )
+    return ratios
 
 
 class Busy(train.SessionRunHook):  # type: ignore[misc]
-    """Waits in `after_run`, by the same clock."""
+    """Waits in `after_run`, by the profiler's clock."""
 
     def __init__(self, ns: int) -> None:
         self.ns = ns
@@ -90,25 +109,27 @@ class Busy(train.SessionRunHook):  # type: ignore[misc]
             pass
 
 
-def accuracy() -> None:
-    """Prints what the profile says of hooks whose cost is known."""
+def accuracy(steps: int = BUSY_STEPS) -> dict[int, float]:
+    """What the profile says of hooks whose cost is known, as a part of that: by the nanoseconds that they wait."""
     profiler = fastsup.HookProfiler(skip_steps=100)
     hooks = [Busy(ns) for ns in BUSY_NS]
     with tf.Graph().as_default():
         op = v1.assign_add(v1.train.get_or_create_global_step(), 1).op
         with train.SingularMonitoredSession(hooks=hooks, profiler=profiler) as session:
-            for _ in range(5_000):
+            for _ in range(100 + steps):
                 session.run(op)
-    rows = {row.owner: row for row in profiler.report().rows if row.phase == "after_run"}
-    for hook, row in zip(hooks, rows.values(), strict=True):
+    said = [row for name in ("Busy", "Busy #2", "Busy #3") for row in profiler.report().rows if row.owner == name]
+    found = {}
+    for hook, row in zip(hooks, [row for row in said if row.phase == "after_run"], strict=True):
         alone = []
-        for _ in range(2_000):
+        for _ in range(steps):
             started = time.perf_counter_ns()
             hook.after_run(None, None)
             alone.append(time.perf_counter_ns() - started)
-        truth = sorted(alone)[1_000]
-        said = row.times.p50_ns or 0.0
-        print(f"a hook of {truth:6} ns (median, timed by itself) is reported as {said:8.0f}: {said / truth - 1:+.1%}")
+        truth, reported = median(alone), row.times.p50_ns or 0.0
+        found[hook.ns] = reported / truth
+        print(f"a hook of {truth:8.0f} ns, timed by itself, is reported as {reported:8.0f} ns: {found[hook.ns] - 1:+.1%}")
+    return found
 
 
 if __name__ == "__main__":

@@ -7,6 +7,9 @@
 
 #include <stdint.h>
 
+/* Called within the library that holds a copy of this alone: so without a detour. */
+#pragma GCC visibility push(hidden)
+
 #define FS_OCTAVE_BITS 6
 #define FS_OCTAVE (1 << FS_OCTAVE_BITS)
 /* Durations of 2^42 ns (73 minutes) and more share the last bucket; count, total and maximum stay exact. */
@@ -48,5 +51,7 @@ double fs_histogram_quantile(const fs_histogram *histogram, double share);
 
 /* Adds all of another one. */
 void fs_histogram_merge(fs_histogram *histogram, const fs_histogram *other);
+
+#pragma GCC visibility pop
 
 #endif

@@ -1,15 +1,17 @@
 #include "spans.h"
 
+#include <stddef.h>
 #include <string.h>
 
 static int64_t now(const fs_span_log *log) {
     return log->clock(log->clock_context);
 }
 
-void fs_log_init(fs_span_log *log, fs_span_clock clock, void *context, int64_t skip) {
+void fs_log_init(fs_span_log *log, fs_span_clock clock, void *context, fs_scope **open, int64_t skip) {
     memset(log, 0, sizeof(*log));
     log->clock = clock;
     log->clock_context = context;
+    log->open = open;
     log->skip = skip;
     log->stride = 1;
     log->steps.id = -1;
@@ -24,11 +26,10 @@ void fs_track_init(fs_track *track, fs_span_log *log, int32_t thread) {
 }
 
 /* Adds a duration without what measuring it costs. */
-static int64_t add(fs_span_log *log, fs_cell *cell, int64_t ns, int64_t cost, int64_t step) {
+static void add(fs_span_log *log, fs_cell *cell, int64_t ns, int64_t cost, int64_t step) {
     if (cost > ns) cost = ns;
     log->taken_off += cost;
     fs_histogram_add(&cell->times, ns - cost, step);
-    return ns - cost;
 }
 
 /* A step begins in an open track, at a time, unless it is one to leave out. */
@@ -67,13 +68,18 @@ void fs_step_begin(fs_track *track, int counts) {
     begin_step(track, at);
 }
 
+/* The stride is a power of two. */
+static int is_sampled(const fs_span_log *log, int64_t step) {
+    return (step & (log->stride - 1)) == 0;
+}
+
 /* Keeps every other sampled step, so that the trace has room, and still shows the whole run. */
 static void thin_out(fs_span_log *log) {
     while (log->n_events + FS_STEP_EVENTS + 1 > FS_TRACE_EVENTS) {
         int32_t kept = 0;
         log->stride *= 2;
         for (int32_t i = 0; i < log->n_events; ++i) {
-            if (log->events[i].step % log->stride == 0) log->events[kept++] = log->events[i];
+            if (is_sampled(log, log->events[i].step)) log->events[kept++] = log->events[i];
         }
         log->n_events = kept;
     }
@@ -109,10 +115,10 @@ static void end_step(fs_track *track, int64_t at) {
     if (!track->counts) return;
     fs_histogram_add(&log->steps.times, whole.duration, track->step);
     if (whole.duration > log->slow_threshold || log->n_slow < FS_SLOW_STEPS) keep_slow(log, track, &whole);
-    if (track->step % log->stride != 0) return;
+    if (!is_sampled(log, track->step)) return;
     if (log->n_events + FS_STEP_EVENTS + 1 > FS_TRACE_EVENTS) {
         thin_out(log);
-        if (track->step % log->stride != 0) return;
+        if (!is_sampled(log, track->step)) return;
     }
     log->events[log->n_events++] = whole;
     memcpy(&log->events[log->n_events], track->events, sizeof(fs_span_event) * (size_t)track->n_events);
@@ -175,7 +181,7 @@ void fs_span_leave(fs_track *track) {
     fs_frame *frame = &track->frames[--track->depth];
     frame->own += at - track->last;
     track->last = at;
-    track->last_span = add(log, frame->cell, frame->own, log->cost_in_span, track->step);
+    add(log, frame->cell, frame->own, log->cost_in_span, track->step);
     log->spans++;
     if (track->n_events < FS_STEP_EVENTS) {
         fs_span_event *event = &track->events[track->n_events++];
@@ -192,7 +198,28 @@ void fs_span_leave_last(fs_track *track) {
     track->at_rest = track->depth == 0 && track->nested == 0;
 }
 
-void fs_track_unwind(fs_track *track, int32_t depth, int32_t nested) {
-    track->nested = nested;
-    while (track->depth > depth) fs_span_leave(track);
+void fs_scope_begin(fs_scope *scope, fs_track *track, void *recorder, int counts) {
+    fs_step_begin(track, counts);
+    scope->track = track;
+    scope->recorder = recorder;
+    scope->depth = track->depth;
+    scope->nested = track->nested;
+    scope->next = *track->log->open;
+    *track->log->open = scope;
+}
+
+void fs_scope_end(fs_scope *scope) {
+    fs_track *track = scope->track;
+    fs_scope **place = track->log->open;
+    track->nested = scope->nested;
+    while (track->depth > scope->depth) fs_span_leave(track);
+    fs_step_end(track);
+    /* Other threads may have begun theirs since. */
+    while (*place != scope) place = &(*place)->next;
+    *place = scope->next;
+}
+
+fs_scope *fs_scope_of(fs_scope *open, const void *thread) {
+    while (open != NULL && open->track->ident != thread) open = open->next;
+    return open;
 }

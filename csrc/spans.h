@@ -13,6 +13,17 @@
 
 #include "histogram.h"
 
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_thread_pointer)
+#define FS_HAS_THREAD_POINTER 1
+#endif
+#endif
+#if !FS_HAS_THREAD_POINTER
+#include <pthread.h>
+#endif
+
+#pragma GCC visibility push(hidden)
+
 #define FS_SPAN_DEPTH 16   /* spans nested deeper belong to the one at this depth */
 #define FS_STEP_EVENTS 128 /* spans of one step that a trace shows */
 #define FS_TRACE_EVENTS 32768
@@ -22,8 +33,8 @@ typedef int64_t (*fs_span_clock)(void *context);
 
 /* What is timed: a phase of a hook, say. */
 typedef struct {
+    int32_t id; /* in the line of the cache that the histogram's count is in */
     fs_histogram times;
-    int32_t id;
 } fs_cell;
 
 /* A span as a trace shows it: with what is nested in it. */
@@ -46,6 +57,7 @@ typedef struct {
 typedef struct {
     fs_span_clock clock;
     void *clock_context;
+    struct fs_scope **open; /* what is under way in the process, the newest in front */
     int64_t skip;    /* steps to leave out at the start */
     int64_t begun;   /* steps begun, with those */
     int64_t wall;    /* nanoseconds in steps and between them */
@@ -74,7 +86,7 @@ typedef struct {
 typedef struct fs_track {
     struct fs_track *next; /* of the same log */
     fs_span_log *log;
-    uint64_t ident;   /* what the system calls the thread */
+    const void *ident; /* its thread, as `fs_thread` has it */
     int32_t thread;   /* its number in the log */
     int32_t nested; /* steps begun within a step */
     int32_t muted;  /* this step is left out */
@@ -87,19 +99,30 @@ typedef struct fs_track {
     int64_t step;
     int64_t started;
     int64_t last;      /* when the clock was read last */
-    int64_t last_span; /* what the span that was left last took by itself, in nanoseconds */
     int32_t n_events;
     fs_frame frames[FS_SPAN_DEPTH];
     fs_span_event events[FS_STEP_EVENTS];
 } fs_track;
 
-/* What a thread is in the middle of: a track, and the recorder that it is of. */
-typedef struct {
+/* A step, or a part of one, that is under way: kept by who has begun it. */
+typedef struct fs_scope {
+    struct fs_scope *next; /* begun before this one, by whatever thread */
     fs_track *track;
     void *recorder;
-} fs_active;
+    int32_t depth; /* of the track, when it was begun */
+    int32_t nested;
+} fs_scope;
 
-void fs_log_init(fs_span_log *log, fs_span_clock clock, void *context, int64_t skip);
+/* What only this thread has of all that live. */
+static inline const void *fs_thread(void) {
+#if FS_HAS_THREAD_POINTER
+    return __builtin_thread_pointer();
+#else
+    return (const void *)pthread_self();
+#endif
+}
+
+void fs_log_init(fs_span_log *log, fs_span_clock clock, void *context, fs_scope **open, int64_t skip);
 void fs_track_init(fs_track *track, fs_span_log *log, int32_t thread);
 
 /* A step begins; or, where `counts` is 0, something beside the steps that has spans too. Within a step: nothing. */
@@ -116,7 +139,14 @@ void fs_span_leave(fs_track *track);
 /* Leaves the step's last span: should the step end next, it ends at the same reading of the clock. */
 void fs_span_leave_last(fs_track *track);
 
-/* Leaves what was entered since the depth was this, and steps begun within the step since there were so many. */
-void fs_track_unwind(fs_track *track, int32_t depth, int32_t nested);
+/* A step of a track begins, as above, and is what the thread is in the middle of. Whoever begins it ends it, on every way
+ * out; spans that were entered since then are left. */
+void fs_scope_begin(fs_scope *scope, fs_track *track, void *recorder, int counts);
+void fs_scope_end(fs_scope *scope);
+
+/* The newest of a thread; NULL if it is in the middle of nothing. */
+fs_scope *fs_scope_of(fs_scope *open, const void *thread);
+
+#pragma GCC visibility pop
 
 #endif

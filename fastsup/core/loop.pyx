@@ -13,7 +13,7 @@ from fastsup.core.clock cimport is_replaced, seconds
 from fastsup.core.hook cimport FS_GO_ON, FS_STOP, FunctionHook, LoopHook, fs_hook_fn, fs_loop, fs_schedule, fs_step_fn
 from fastsup.core.hook import STEP_SIGNATURE
 from fastsup.core.recorder cimport (
-    Cell, Recorder, end_scope, fs_scope, fs_span_enter, fs_span_leave, fs_track, program_wide
+    Cell, Recorder, begin_scope, fs_scope, fs_scope_end, fs_span_enter, fs_span_leave, fs_track, program_wide
 )
 from fastsup.core.recorder import recorder_of
 from fastsup.core.schedule cimport changes, fs_due
@@ -289,7 +289,7 @@ cdef class Loop:
         cdef fs_scope scope
         cdef bint goes_on = True
         while goes_on and not fs_drive_is_done(drive):
-            recorder.begin(&scope, True)
+            begin_scope(&scope, recorder, True)
             try:
                 fs_span_enter(scope.track, &step.c)
                 goes_on = self.step_once()
@@ -300,7 +300,7 @@ cdef class Loop:
                 if goes_on and fs_drive_count_step(drive):
                     self.call_due(cells, scope.track)
             finally:
-                end_scope(&scope)
+                fs_scope_end(&scope)
             PyErr_CheckSignals()
             if drive.loop.steps % YIELD_STEPS == 1:
                 with nogil:

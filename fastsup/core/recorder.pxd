@@ -1,3 +1,4 @@
+from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 cdef extern from "histogram.h":
@@ -49,7 +50,7 @@ cdef extern from "spans.h":
     ctypedef struct fs_track:
         fs_track* next
         fs_span_log* log
-        uint64_t ident
+        const void* ident
         int32_t thread
         int32_t nested
         int32_t fresh
@@ -57,12 +58,16 @@ cdef extern from "spans.h":
         int32_t muted
         int32_t counts
         int32_t depth
-        int64_t last_span
         fs_frame* frames
-    ctypedef struct fs_active:
+    ctypedef struct fs_scope:
+        fs_scope* next
         fs_track* track
         void* recorder
-    void fs_log_init(fs_span_log* log, fs_span_clock clock, void* context, int64_t skip) noexcept
+    const void* fs_thread() noexcept
+    void fs_scope_begin(fs_scope* scope, fs_track* track, void* recorder, bint counts) noexcept
+    void fs_scope_end(fs_scope* scope) noexcept
+    fs_scope* fs_scope_of(fs_scope* open, const void* thread) noexcept
+    void fs_log_init(fs_span_log* log, fs_span_clock clock, void* context, fs_scope** open, int64_t skip) noexcept
     void fs_track_init(fs_track* track, fs_span_log* log, int32_t thread) noexcept
     void fs_step_begin(fs_track* track, bint counts) noexcept
     void fs_step_next(fs_track* track, fs_cell* cell) noexcept
@@ -70,7 +75,6 @@ cdef extern from "spans.h":
     void fs_span_enter(fs_track* track, fs_cell* cell) noexcept
     void fs_span_leave(fs_track* track) noexcept
     void fs_span_leave_last(fs_track* track) noexcept
-    void fs_track_unwind(fs_track* track, int32_t depth, int32_t nested) noexcept
 
 
 cdef class Cell:
@@ -87,16 +91,13 @@ cdef class HookCells:
     cdef Cell after_run
 
 
-# How a step was begun, for its end.
-ctypedef struct fs_scope:
-    fs_track* track
-    fs_active* here
-    fs_active outer
-    int32_t depth
-    int32_t nested
-
-
 cdef class Recorder:
+    # What every step looks at: the tracks of all threads, the one used last in front; and the runtime's cell seen last.
+    cdef fs_track* tracks
+    cdef object last_fetches
+    cdef Cell last_runtime
+    cdef readonly bint step_markers
+
     cdef fs_span_log* log
     cdef int64_t cost_in_span
     cdef int64_t cost_between
@@ -107,23 +108,17 @@ cdef class Recorder:
     cdef dict cells_by_name
     cdef dict hooks
     cdef set names
-    # The tracks of all threads, the one used last in front.
-    cdef fs_track* tracks
     # What the runtime took for the same fetches of a caller, by the hooks that had fetches of their own in the run.
     cdef dict runtime_cells
     # Moves when fetches are let go: others may then be of the same identity.
     cdef int64_t generation
     cdef dict values_fetched
-    cdef object last_fetches
-    cdef Cell last_runtime
     cdef Cell other_runtime
     cdef Cell feed_cell
     cdef Cell fetch_cell
-    cdef readonly bint step_markers
     cdef public double value_ns
 
-    cdef fs_track* track_here(self) except NULL
-    cdef int begin(self, fs_scope* scope, bint counts) except -1
+    cdef fs_track* track_of(self, const void* ident) except NULL
     cdef int calibrate(self) except -1
     cdef int32_t threads(self) noexcept
     cdef Cell cell(self, str owner, str phase)
@@ -135,7 +130,15 @@ cdef class Recorder:
     cdef Cell runtime_cell(self, object fetches, tuple names)
 
 
-cdef void end_scope(fs_scope* scope) noexcept
+cdef inline int begin_scope(fs_scope* scope, Recorder recorder, bint counts) except -1:
+    """Begins a step in this thread. Whoever does ends it with `fs_scope_end`, on every way out."""
+    cdef fs_track* track = recorder.tracks
+    if track is NULL or track.ident is not fs_thread():
+        track = recorder.track_of(fs_thread())
+    fs_scope_begin(scope, track, <PyObject*> recorder, counts)
+    return 0
+
+
 cdef fs_track* active_track() noexcept
 cdef Recorder active_recorder()
 # The recorder that is on for the whole program, or NULL: what a session looks at that was given none.

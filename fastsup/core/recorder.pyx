@@ -4,8 +4,11 @@ A recorder's memory is fixed once each hook and phase was seen; a step allocates
 by itself, without the spans nested in it, so that nothing is counted twice and all of it adds up to the wall clock.
 """
 
+import os
+
+cimport cython
 from cpython.ref cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 
 from fastsup.core.schedule cimport changes
@@ -13,18 +16,11 @@ from fastsup.core.schedule cimport changes
 cdef extern from "clock.h":
     int64_t fs_clock_monotonic_ns(void* unused) noexcept
 
-cdef extern from "Python.h":
-    unsigned long PyThread_get_thread_ident() noexcept
-
 cdef extern from "spans.h":
     int FS_TRACE_EVENTS
 
-cdef extern from *:
-    """
-    /* What this thread is in the middle of; nothing outside a step. */
-    static _Thread_local fs_active fs_thread_is_in;
-    """
-    fs_active fs_thread_is_in
+# What is under way in the process, of any recorder and thread: the newest in front.
+cdef fs_scope* open_scopes = NULL
 
 # The recorder of the whole program: borrowed here for sessions to look at, held there.
 cdef void* program_recorder = NULL
@@ -38,28 +34,31 @@ SESSION = "session"
 RUNTIME = "runtime"
 
 
-cdef fs_active* thread_is_in() noexcept:
-    return &fs_thread_is_in
+def keep_own_scopes():
+    """Forgets what other threads are in the middle of: in the child of a fork they are gone."""
+    cdef fs_scope** place = &open_scopes
+    while place[0] is not NULL:
+        if place[0].track.ident is fs_thread():
+            place = &place[0].next
+        else:
+            place[0] = place[0].next
+
+
+os.register_at_fork(after_in_child=keep_own_scopes)
 
 
 cdef fs_track* active_track() noexcept:
-    return fs_thread_is_in.track
+    cdef fs_scope* scope = fs_scope_of(open_scopes, fs_thread())
+    return NULL if scope is NULL else scope.track
 
 
 cdef Recorder active_recorder():
-    cdef void* recorder = fs_thread_is_in.recorder
-    return None if recorder is NULL else <Recorder> <PyObject*> recorder
+    cdef fs_scope* scope = fs_scope_of(open_scopes, fs_thread())
+    return None if scope is NULL else <Recorder> <PyObject*> scope.recorder
 
 
 cdef void** program_wide() noexcept:
     return &program_recorder
-
-
-cdef void end_scope(fs_scope* scope) noexcept:
-    """Ends a step that `Recorder.begin` has begun, and leaves the spans that an error has left open."""
-    fs_track_unwind(scope.track, scope.depth, scope.nested)
-    fs_step_end(scope.track)
-    scope.here[0] = scope.outer
 
 
 cdef class ManualClock:
@@ -150,11 +149,11 @@ cdef class Recorder:
         self.other_runtime = self.cell(SESSION, RUNTIME)
         if clock is None:
             self.calibrate()
-            fs_log_init(self.log, fs_clock_monotonic_ns, NULL, skip_steps)
+            fs_log_init(self.log, fs_clock_monotonic_ns, NULL, &open_scopes, skip_steps)
             self.log.cost_in_span = self.cost_in_span
             self.log.cost_between = self.cost_between
         else:
-            fs_log_init(self.log, read_manual_clock, <PyObject*> clock, skip_steps)
+            fs_log_init(self.log, read_manual_clock, <PyObject*> clock, &open_scopes, skip_steps)
 
     def __dealloc__(self):
         cdef fs_track* track = self.tracks
@@ -174,7 +173,7 @@ cdef class Recorder:
         cdef int spans, i, j
         if pairs is NULL:
             raise MemoryError()
-        fs_log_init(self.log, fs_clock_monotonic_ns, NULL, 0)
+        fs_log_init(self.log, fs_clock_monotonic_ns, NULL, &open_scopes, 0)
         fs_track_init(&track, self.log, 0)
         for spans in range(2):
             for i in range(CALIBRATION_STEPS):
@@ -279,14 +278,11 @@ cdef class Recorder:
 
     # The steps.
 
-    cdef fs_track* track_here(self) except NULL:
-        """This thread's track."""
-        cdef uint64_t ident = PyThread_get_thread_ident()
+    cdef fs_track* track_of(self, const void* ident) except NULL:
+        """The track of the thread that has its own place there: none of the first in the list."""
         cdef fs_track* track = self.tracks
         cdef fs_track* before = NULL
-        if track is not NULL and track.ident == ident:
-            return track
-        while track is not NULL and track.ident != ident:
+        while track is not NULL and track.ident is not ident:
             before = track
             track = track.next
         if track is not NULL:
@@ -308,20 +304,6 @@ cdef class Recorder:
             count += 1
             track = track.next
         return count
-
-    cdef int begin(self, fs_scope* scope, bint counts) except -1:
-        """Begins a step in this thread. Whoever does ends it with `end_scope`, on every way out."""
-        cdef fs_track* track = self.track_here()
-        scope.track = track
-        # Where that is for this thread takes a while to find: once a step.
-        scope.here = thread_is_in()
-        scope.outer = scope.here[0]
-        fs_step_begin(track, counts)
-        scope.depth = track.depth
-        scope.nested = track.nested
-        scope.here.track = track
-        scope.here.recorder = <PyObject*> self
-        return 0
 
     # For what is written in Python: seldom called, or by tests.
 
@@ -507,42 +489,51 @@ cdef double found_cost(dict medians, object caller, tuple names, object name, Re
     return recorder.values_fetched.get(name, 1) * recorder.value_ns
 
 
+@cython.no_gc_clear
 cdef class StepScope:
     """A step, as a context manager."""
 
     cdef Recorder recorder
     cdef fs_scope scope
     cdef bint counts
+    cdef bint entered
 
     def __init__(self, Recorder recorder not None, counts):
         self.recorder = recorder
         self.counts = counts
 
     def __enter__(self):
-        self.recorder.begin(&self.scope, self.counts)
+        if self.entered:
+            raise RuntimeError("It is under way already.")
+        begin_scope(&self.scope, self.recorder, self.counts)
+        self.entered = True
 
     def __exit__(self, *error):
-        end_scope(&self.scope)
+        self.leave()
+
+    def __dealloc__(self):
+        self.leave()
+
+    cdef void leave(self) noexcept:
+        if self.entered:
+            self.entered = False
+            fs_scope_end(&self.scope)
 
 
-cdef class Span:
-    """A span, as a context manager. One for each use."""
+@cython.no_gc_clear
+cdef class Span(StepScope):
+    """A span, as a context manager."""
 
-    cdef Recorder recorder
     cdef Cell cell
-    cdef fs_scope scope
 
     def __init__(self, Recorder recorder not None, Cell cell not None):
-        self.recorder = recorder
+        # Within a step of the same recorder this begins none; else it is work beside the steps.
+        StepScope.__init__(self, recorder, False)
         self.cell = cell
 
     def __enter__(self):
-        # Within a step of the same recorder this begins nothing; else it is work beside the steps.
-        self.recorder.begin(&self.scope, False)
+        StepScope.__enter__(self)
         fs_span_enter(self.scope.track, &self.cell.c)
-
-    def __exit__(self, *error):
-        end_scope(&self.scope)
 
 
 cdef class NoSpan:

@@ -15,8 +15,8 @@ from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import errors
 
 from fastsup.core.recorder cimport (
-    Cell, Recorder, active_recorder, active_track, end_scope, fs_scope, fs_span_enter, fs_span_leave, fs_track,
-    program_wide
+    Cell, Recorder, active_recorder, active_track, begin_scope, fs_scope, fs_scope_end, fs_span_enter, fs_span_leave,
+    fs_track, program_wide
 )
 from fastsup.core.recorder import recorder_of, session_span_here
 from fastsup.runtime.elements import ELEMENT_TYPES
@@ -166,12 +166,12 @@ cdef class SessionRunner:
         """A run as a step of its own in the profile."""
         cdef fs_scope scope
         cdef Recorder recorder = <Recorder> self.recorded_by[0]
-        recorder.begin(&scope, True)
+        begin_scope(&scope, recorder, True)
         try:
             plan = self.find_plan(fetches, feed_dict) if self.liveness is not None and self.liveness.open else None
             return self.run_in_spans(scope.track, recorder.runtime_alone(fetches), plan, fetches, feed_dict)
         finally:
-            end_scope(&scope)
+            fs_scope_end(&scope)
 
     cdef object run_in_spans(self, fs_track* track, Cell runtime, Plan plan, object fetches, object feed_dict):
         """`run` by a plan, its parts told apart in a profile. An error leaves spans open, which its step's end closes."""

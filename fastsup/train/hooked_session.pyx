@@ -12,8 +12,9 @@ from fastsup.core.recorder cimport (
     Recorder,
     active_recorder,
     active_track,
-    end_scope,
+    begin_scope,
     fs_scope,
+    fs_scope_end,
     fs_span_enter,
     fs_span_leave,
     fs_span_leave_last,
@@ -168,14 +169,14 @@ cdef class Hooked(Wrapped):
         """A run as a step of the profile."""
         cdef fs_scope scope
         cdef Recorder recorder = self.watching_recorder()
-        recorder.begin(&scope, True)
+        begin_scope(&scope, recorder, True)
         try:
             if recorder.step_markers:
                 with marked(recorder):
                     return self.run_on(scope.track, fetches, feed_dict, options, run_metadata)
             return self.run_on(scope.track, fetches, feed_dict, options, run_metadata)
         finally:
-            end_scope(&scope)
+            fs_scope_end(&scope)
 
     cdef object run_on(self, fs_track* track, object fetches, object feed_dict, object options, object run_metadata):
         cdef Plan plan
@@ -326,13 +327,14 @@ cdef class Hooked(Wrapped):
     ):
         """The same steps as steps of the profile: two readings of the clock for each."""
         cdef fs_scope scope
+        cdef Recorder recorder = self.known_to  # Held: a hook may close the session.
         cdef Cell runtime = self.cell_of_watched(fetches)
-        self.known_to.begin(&scope, True)
+        begin_scope(&scope, recorder, True)
         try:
             fs_span_enter(scope.track, &runtime.c)
             return self.loop_while_idle(scope.track, runtime, plan, watched, fetches, steps, left, stop_event)
         finally:
-            end_scope(&scope)
+            fs_scope_end(&scope)
 
     cdef object loop_while_idle(
         self, fs_track* track, Cell runtime, Plan plan, bint watched, object fetches, int64_t steps, int64_t* left,

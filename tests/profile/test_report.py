@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import pickle
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -196,7 +197,9 @@ def test_page(recorded: HookProfiler) -> None:
     page = Page()
     page.feed(_written(recorded.write_html))
     assert page.open == []
+    # Nothing is loaded: not by an attribute, nor by a style or a script.
     assert page.loads == []
+    assert re.search(r"https?:|url\(|@import|//", _written(recorded.write_html)) is None
     assert page.tags.count("svg") == 3
     assert "step 42: 5.00ms" in page.text
     assert "Look first at NamedHook #2" in page.text
