@@ -181,7 +181,7 @@ cdef class Loop:
         if self.running:
             raise RuntimeError("The loop is running already. A step or a hook can't run the loop that it is run by.")
         self.running = True
-        cdef Recorder recorder = self.begin_recording()
+        recorder = self.begin_recording()
         begun = []
         try:
             for hook in self.hooks:
@@ -212,18 +212,18 @@ cdef class Loop:
             self.end_recording(recorder)
         return self.result
 
-    cdef Recorder begin_recording(self):
+    cdef object begin_recording(self):
         """What records this run, told of the hooks; or None."""
-        cdef Recorder recorder = self.recorder
+        recorder = self.recorder
         if recorder is None and program_wide()[0] is not NULL:
-            recorder = <Recorder> program_wide()[0]
+            recorder = <object> program_wide()[0]
         if recorder is not None:
             recorder.interrupt()
             for hook in self.hooks:
                 recorder.register(hook)
         return recorder
 
-    cdef int end_recording(self, Recorder recorder) except -1:
+    cdef int end_recording(self, object recorder) except -1:
         if recorder is not None:
             recorder.forget(self.hooks)
             recorder.interrupt()
@@ -281,9 +281,10 @@ cdef class Loop:
             raise RuntimeError(f"{what} in C has failed at global step {drive.loop.global_step}: {said}")
         return 0
 
-    cdef int run_recorded(self, Recorder recorder) except -1:
+    cdef int run_recorded(self, object recording) except -1:
         """The loop with each step, and each hook that is due after it, in the profile."""
         cdef fs_drive* drive = drive_of(self)
+        cdef Recorder recorder = recording
         cdef Cell step = recorder.runtime_alone(None)
         cdef list cells = [recorder.cell_of_step(hook) for hook in self.hooks]
         cdef fs_scope scope
@@ -324,13 +325,14 @@ cdef class Loop:
         self.handle(FS_QUIET if code == FS_GO_ON or code == FS_STOP else FS_STEP_FAILED)
         return code == FS_GO_ON
 
-    cdef int call_due(self, list cells, fs_track* track) except -1:
+    cdef int call_due(self, list cells, void* recorded_track) except -1:
         """Calls all that is due, in order, in C or in Python. In a recorded loop, each in the span of its cell."""
         cdef fs_drive* drive = drive_of(self)
         cdef int64_t run = drive.loop.steps - 1
         cdef int64_t step = drive.loop.global_step
         cdef double now
         cdef fs_slot* slot
+        cdef fs_track* track = <fs_track*> recorded_track
         cdef Py_ssize_t i
         if drive.changes[0] != drive.changes_seen:
             fs_drive_reload(drive)

@@ -19,7 +19,7 @@ _LABELS = 230
 _BARS = 60
 _COLOURS = {
     "before_run": "#f58518", "after_run": "#4c78a8", "after_step": "#4c78a8", "fetches": "#e45756", "save": "#72b7b2",
-    "listener": "#54a24b", "summary": "#b279a2", "end": "#9d755d", "runtime": "#439894", "feed conversion": "#d6a5c9",
+    "listener": "#54a24b", "summary": "#b279a2", "end": "#9d755d", "runtime": "#6a51a3", "feed conversion": "#d6a5c9",
     "fetch conversion": "#d67195", "plan making": "#ff9da6", "global step": "#b79a20", "between steps": "#79706e",
     "profiler": "#bab0ac", "unaccounted": "#c9c2b2",
 }  # fmt: skip

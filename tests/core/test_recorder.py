@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
 import threading
 import time
+import warnings
 import weakref
 from itertools import pairwise
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 
 from fastsup import HookProfiler
+from fastsup import loop as loop_hooks
 from fastsup.core import Hook, StepLoop
 from fastsup.core.recorder import ManualClock, Recorder, session_span_here, span_here
 
@@ -399,3 +402,79 @@ def test_what_recording_costs_is_known_and_taken_off() -> None:
     recorded = recorder.snapshot()
     assert recorded["profiler_ns"] >= 1000 * 10
     assert cells(recorder)["Named", "nothing"]["p50_ns"] < recorded["profiler_ns"] / 1000
+
+
+def test_a_scope_is_entered_once_at_a_time(recorder: Recorder, clock: ManualClock) -> None:
+    scope = recorder.step()
+    with scope:
+        with pytest.raises(RuntimeError, match="under way already"):
+            scope.__enter__()
+        clock.advance(5)
+    with scope:
+        clock.advance(7)
+    assert recorder.snapshot()["steps"] == 2
+
+
+def test_a_scope_that_is_never_left_ends_with_its_object(recorder: Recorder, clock: ManualClock) -> None:
+    scope = recorder.step()
+    scope.__enter__()
+    clock.advance(5)
+    del scope
+    assert recorder.snapshot()["step_time"]["total_ns"] == 5
+    with recorder.step():
+        clock.advance(7)
+    assert recorder.snapshot()["steps"] == 2
+
+
+def test_a_loop_is_recorded_in_the_child_of_a_fork() -> None:
+    """Other threads, and what they were in the middle of, are gone there."""
+    recorder = Recorder()
+    begun, ended = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        with recorder.step():
+            begun.set()
+            ended.wait(60)
+
+    thread = threading.Thread(target=stay)
+    thread.start()
+    begun.wait(60)
+    try:
+        with recorder.step(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python's, of forks in a program with threads.
+            child = os.fork()
+        if child == 0:
+            try:
+                threads = [threading.Thread(target=sum, args=([],)) for _ in range(3)]
+                for other in threads:
+                    other.start()
+                    other.join()
+                StepLoop(int, [Busy(0)], max_steps=10, profiler=recorder).run()
+                os._exit(0 if recorder.snapshot()["steps"] == 11 else 1)
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_the_loops_own_hooks() -> None:
+    """Those of fastsup.loop, by their callback and by what they do at the end."""
+    saved: list[int] = []
+    hooks = [
+        loop_hooks.CheckpointHook(saved.append, every_steps=4),
+        loop_hooks.NanGuardHook(),
+        loop_hooks.StopAtStepHook(10),
+        loop_hooks.SummaryHook(lambda *args: None, every_steps=5),
+    ]
+    profiler = HookProfiler()
+    StepLoop(float, hooks, profiler=profiler).run()
+    calls = {(row.owner, row.phase): row.times.calls for row in profiler.report().rows}
+    assert saved == [4, 8, 10]
+    assert calls["CheckpointHook", "after_step"] == 2
+    assert calls["NanGuardHook", "after_step"] == 10
+    assert calls["SummaryHook", "after_step"] == 2
+    assert calls["StopAtStepHook", "after_step"] == 1
+    assert calls["CheckpointHook", "end"] == 1
+    assert sum_of_parts(profiler) == pytest.approx(profiler.report().wall_ns, rel=1e-6)

@@ -181,6 +181,45 @@ def test_a_script_without_sessions(tmp_path: Path) -> None:
     assert "No step of a fastsup session or loop was recorded." in result.stdout
 
 
+ESTIMATOR = """
+import tempfile
+import tensorflow as tf
+import fastsup.estimator as est
+
+class Own(est.SessionRunHook):
+    def after_run(self, run_context, run_values):
+        sum(range(100))
+
+def model(features, labels, mode):
+    weight = tf.compat.v1.get_variable("w", [], initializer=tf.compat.v1.zeros_initializer())
+    loss = tf.reduce_mean(tf.square(features * weight - 1.0))
+    train = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(loss, tf.compat.v1.train.get_global_step())
+    return est.EstimatorSpec(mode, loss=loss, train_op=train)
+
+def numbers():
+    return tf.data.Dataset.from_tensors(tf.ones([4])).repeat(30)
+
+config = est.RunConfig(model_dir=tempfile.mkdtemp(), save_checkpoints_steps=10)
+est.Estimator(model, config=config).train(numbers, hooks=[Own(), tf.compat.v1.train.StopAtStepHook(num_steps=20)])
+"""
+
+
+def test_an_estimator(tmp_path: Path) -> None:
+    """Hooks of the Estimator's own, of TensorFlow's and of the program, without a word of the profiler in it."""
+    script, output = tmp_path / "train.py", tmp_path / "out.json"
+    script.write_text(ESTIMATOR)
+    result = run("profile", "--json", output, "--table", script)
+    assert result.returncode == 0, result.stderr
+    written = json.loads(output.read_text(encoding="utf-8"))
+    calls = {(row["owner"], row["phase"]): row["calls"] for row in written["rows"]}
+    assert written["steps"] == calls["Own", "after_run"] == calls["StopAtStepHook", "after_run"] == 20
+    assert calls["CheckpointSaverHook", "save"] >= 2
+    assert ("NanTensorHook", "fetches") in calls
+    parts = sum(row["total_ns"] for row in written["rows"]) + written["profiler_ns"] + written["unaccounted_ns"]
+    assert parts == pytest.approx(written["wall_ns"], rel=0.01)
+    assert "Look first at " in result.stdout
+
+
 def test_doctor() -> None:
     result = run("doctor", env={"TF_CPP_VMODULE": "executor=1"})
     assert result.returncode == 0, result.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
 import weakref
 from pathlib import Path
@@ -201,6 +202,36 @@ def test_an_idle_hook_costs_no_call(program: Any) -> None:
     assert_adds_up(profiler)
 
 
+def test_a_watched_loss_is_a_fetch_of_its_hook(program: Any) -> None:
+    """Of every run, in the loop in C as well, though the hook isn't called."""
+    model = program()
+    profiler = HookProfiler()
+    with fastsup.train.SingularMonitoredSession(hooks=[fastsup.train.NanTensorHook(model.loss)], profiler=profiler) as s:
+        assert s.run_loop([model.step, model.loss], steps=50)[1] > 0
+        s.run([model.step, model.loss])
+    assert profiler.report().steps == 51
+    assert calls(profiler, "session", "runtime") == 51
+    assert calls(profiler, "NanTensorHook", "fetches") == 51
+    assert calls(profiler, "session", "fetch conversion") == 51
+    assert calls(profiler, "NanTensorHook", "after_run") == 0
+    assert_adds_up(profiler)
+
+
+def test_a_save_in_the_background(program: Any, tmp_path: Path) -> None:
+    """What the step waits for is the save; what the thread does is none of the steps'."""
+    model = program()
+    profiler = HookProfiler()
+    saver = fastsup.train.CheckpointSaverHook(str(tmp_path), save_steps=5, async_save=True, listeners=[Listener()])
+    with fastsup.train.SingularMonitoredSession(hooks=[saver], profiler=profiler) as session:
+        for _ in range(20):
+            session.run(model.step)
+            time.sleep(0.002)
+    assert profiler.report().threads == 1
+    assert calls(profiler, "CheckpointSaverHook", "save") >= 4
+    assert calls(profiler, "CheckpointSaverHook", "listener") >= 4
+    assert_adds_up(profiler)
+
+
 def test_fetches_are_compared_with_runs_without_them(program: Any) -> None:
     model = program()
     profiler = HookProfiler(skip_steps=10)
@@ -298,6 +329,28 @@ def test_on_for_the_whole_program_and_off_again(program: Any) -> None:
     assert calls(profiler, "Busy", "after_run") == 9
     # The pause is no time between two steps.
     assert calls(profiler, "session", "between steps") == 4 + 3
+    assert_adds_up(profiler)
+
+
+def test_turned_on_while_a_loop_runs(program: Any) -> None:
+    """By another thread: the loop in C, in which no hook is due, begins to be recorded, and ends."""
+    model = program()
+    profiler = HookProfiler()
+    with fastsup.train.SingularMonitoredSession(hooks=[fastsup.train.FinalOpsHook(model.loss)]) as session:
+        session.run(model.step)
+
+        def watch() -> None:
+            with profiler:
+                deadline = time.monotonic() + 60
+                while profiler.steps_begun < 100 and time.monotonic() < deadline:
+                    time.sleep(0.001)
+            session.request_stop()
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        session.run_loop(model.step)
+        thread.join()
+    assert profiler.report().steps >= 100
     assert_adds_up(profiler)
 
 
