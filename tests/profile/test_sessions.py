@@ -206,9 +206,10 @@ def test_a_watched_loss_is_a_fetch_of_its_hook(program: Any) -> None:
     """Of every run, in the loop in C as well, though the hook isn't called."""
     model = program()
     profiler = HookProfiler()
-    with fastsup.train.SingularMonitoredSession(hooks=[fastsup.train.NanTensorHook(model.loss)], profiler=profiler) as s:
-        assert s.run_loop([model.step, model.loss], steps=50)[1] > 0
-        s.run([model.step, model.loss])
+    hooks = [fastsup.train.NanTensorHook(model.loss)]
+    with fastsup.train.SingularMonitoredSession(hooks=hooks, profiler=profiler) as session:
+        assert session.run_loop([model.step, model.loss], steps=50)[1] > 0
+        session.run([model.step, model.loss])
     assert profiler.report().steps == 51
     assert calls(profiler, "session", "runtime") == 51
     assert calls(profiler, "NanTensorHook", "fetches") == 51
