@@ -398,10 +398,9 @@ def test_what_recording_costs_is_known_and_taken_off() -> None:
         for _ in range(1000):
             with recorder.span(hook, "nothing"):
                 pass
-    # What is left of each span is less than what was taken off for the reading of the clock in it.
     recorded = recorder.snapshot()
-    assert recorded["profiler_ns"] >= 1000 * 10
-    assert cells(recorder)["Named", "nothing"]["p50_ns"] < recorded["profiler_ns"] / 1000
+    assert 1000 * 10 <= recorded["profiler_ns"] <= recorded["wall_ns"]
+    assert sum_of_parts(recorder) == pytest.approx(recorded["wall_ns"], abs=10)
 
 
 def test_a_scope_is_entered_once_at_a_time(recorder: Recorder, clock: ManualClock) -> None:
