@@ -31,3 +31,10 @@ double fs_clock_ticking(void) {
     return read_clock(CLOCK_MONOTONIC);
 #endif
 }
+
+int64_t fs_clock_monotonic_ns(void *unused) {
+    struct timespec ts;
+    (void)unused;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}

@@ -4,6 +4,8 @@
 #ifndef FASTSUP_CLOCK_H
 #define FASTSUP_CLOCK_H
 
+#include <stdint.h>
+
 double fs_clock_seconds(void);
 
 /* Whether the clock has reached a time. A time that is clearly ahead is told from the kernel's coarse clock, which the
@@ -13,5 +15,9 @@ int fs_clock_reached(double time);
 /* Seconds since some time in the past, from a clock that always goes forward, and by ticks of some milliseconds: for
  * telling about how long something has taken, at a quarter of the price. */
 double fs_clock_ticking(void);
+
+/* Nanoseconds since some time in the past, from a clock that is never set: for durations. Takes what any clock of spans
+ * takes (see spans.h), and ignores it. */
+int64_t fs_clock_monotonic_ns(void *unused);
 
 #endif

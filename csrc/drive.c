@@ -105,10 +105,20 @@ static fs_event call_due(fs_drive *drive, int64_t run) {
     return event;
 }
 
+static int changed_from_outside(const fs_drive *drive) {
+    return __atomic_load_n(drive->changes, __ATOMIC_RELAXED) != drive->changes_seen;
+}
+
+int fs_drive_count_step(fs_drive *drive) {
+    int64_t run = drive->loop.steps++;
+    drive->loop.global_step++;
+    return changed_from_outside(drive) || drive->n_always > 0 || anything_is_due(drive, run);
+}
+
 fs_event fs_drive_step_done(fs_drive *drive) {
     int64_t run = drive->loop.steps++;
     drive->loop.global_step++;
-    if (__atomic_load_n(drive->changes, __ATOMIC_RELAXED) != drive->changes_seen) return FS_HOOKS_DUE;
+    if (changed_from_outside(drive)) return FS_HOOKS_DUE;
     if (anything_is_due(drive, run)) return call_due(drive, run);
     for (size_t i = 0; i < drive->n_always; ++i) {
         fs_event event = fs_drive_call(drive, drive->always[i]);

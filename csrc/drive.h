@@ -64,6 +64,9 @@ void fs_slot_advance(fs_slot *slot, int64_t global_step, double now);
 /* Calls a hook in C. Returns FS_QUIET or FS_HOOK_FAILED. */
 fs_event fs_drive_call(fs_drive *drive, const fs_slot *slot);
 
+/* Counts a step. Returns whether a hook may be due after it, for who calls all of them himself. */
+int fs_drive_count_step(fs_drive *drive);
+
 /* Counts a step, and calls what is due after it if that is in C. */
 fs_event fs_drive_step_done(fs_drive *drive);
 

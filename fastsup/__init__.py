@@ -2,7 +2,8 @@
 
 `fastsup.train` has the session-layer names of `tf.compat.v1.train`, `fastsup.Session` is a `tf.compat.v1.Session`,
 `fastsup.estimator` has the names of `tf.estimator`; `fastsup.core` is the compiled step loop by itself, and
-`fastsup.loop` has hooks for it. TensorFlow is imported when a name that needs it is first used, not before.
+`fastsup.loop` has hooks for it; `fastsup.HookProfiler` says what each hook costs. TensorFlow is imported when a name
+that needs it is first used, not before.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ import os
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Session", "core", "estimator", "experiment", "get_include", "loop", "train"]
+__all__ = ["HookProfiler", "Session", "core", "estimator", "experiment", "get_include", "loop", "profile", "train"]
 
 if TYPE_CHECKING:
     from fastsup import core as core
     from fastsup import estimator as estimator
     from fastsup import experiment as experiment
     from fastsup import loop as loop
+    from fastsup import profile as profile
     from fastsup import train as train
+    from fastsup.profile.profiler import HookProfiler as HookProfiler
     from fastsup.runtime.session import Session as Session
 
 
@@ -29,8 +32,12 @@ def get_include() -> str:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("core", "estimator", "experiment", "loop", "train"):
+    if name in ("core", "estimator", "experiment", "loop", "profile", "train"):
         return importlib.import_module(f"fastsup.{name}")
+    if name == "HookProfiler":
+        from fastsup.profile.profiler import HookProfiler
+
+        return HookProfiler
     if name == "Session":
         from fastsup.runtime.session import Session
 

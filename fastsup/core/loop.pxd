@@ -10,9 +10,15 @@ cdef class Loop:
     cdef object last_result
     cdef object owner
     cdef bint running
+    # What records the loop, if it was given one. A Recorder; its own header is none of an embedder's business.
+    cdef object recorder
 
     cdef int allocate(self, tuple hooks) except -1
     cdef int run_python(self) except -1
     cdef int run_native(self) except -1
     cdef int handle(self, int event) except -1
-    cdef int call_due(self) except -1
+    cdef object begin_recording(self)
+    cdef int end_recording(self, object recorder) except -1
+    cdef int run_recorded(self, object recording) except -1
+    cdef bint step_once(self) except -1
+    cdef int call_due(self, list cells, void* recorded_track) except -1

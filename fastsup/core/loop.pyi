@@ -3,6 +3,7 @@ from typing import Any
 
 from fastsup.core.hook import STEP_SIGNATURE as STEP_SIGNATURE
 from fastsup.core.hook import LoopHook
+from fastsup.core.recorder import Recorder
 
 class Loop:
     def __init__(
@@ -11,6 +12,7 @@ class Loop:
         hooks: Iterable[LoopHook | Any] = (),
         max_steps: int | None = None,
         initial_step: int = 0,
+        profiler: Recorder | None = None,
     ) -> None: ...
     @property
     def hooks(self) -> tuple[LoopHook, ...]: ...

@@ -10,8 +10,12 @@ from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 
 from fastsup.core.capsule cimport function_in
 from fastsup.core.clock cimport is_replaced, seconds
-from fastsup.core.hook cimport FunctionHook, LoopHook, fs_hook_fn, fs_loop, fs_schedule, fs_step_fn
+from fastsup.core.hook cimport FS_GO_ON, FS_STOP, FunctionHook, LoopHook, fs_hook_fn, fs_loop, fs_schedule, fs_step_fn
 from fastsup.core.hook import STEP_SIGNATURE
+from fastsup.core.recorder cimport (
+    Cell, Recorder, begin_scope, fs_scope, fs_scope_end, fs_span_enter, fs_span_leave, fs_track, program_wide
+)
+from fastsup.core.recorder import recorder_of
 from fastsup.core.schedule cimport changes, fs_due
 
 cdef extern from "fastsup/due.h":
@@ -49,6 +53,7 @@ cdef extern from "drive.h":
     void fs_drive_request_stop(const fs_loop* loop) nogil
     void fs_slot_advance(fs_slot* slot, int64_t global_step, double now) nogil
     fs_event fs_drive_call(fs_drive* drive, const fs_slot* slot)
+    bint fs_drive_count_step(fs_drive* drive)
     fs_event fs_drive_step_done(fs_drive* drive)
     fs_event fs_drive_run(fs_drive* drive) nogil
 
@@ -81,9 +86,12 @@ cdef class Loop:
         after every step.
       max_steps: steps after which the loop ends, or None.
       initial_step: value of the global step before the first step.
+      profiler: `fastsup.HookProfiler` that records what hooks and steps cost; None for the one that is on for the whole
+        program when `run` is called, if there is one.
 
     Raises:
-      TypeError: `step` can't be called, a hook isn't a `Hook`, or a capsule has another signature.
+      TypeError: `step` can't be called, a hook isn't a `Hook`, a capsule has another signature, or `profiler` is no
+        profiler.
       ValueError: `max_steps` is negative.
     """
 
@@ -93,13 +101,14 @@ cdef class Loop:
     def __dealloc__(self):
         fs_drive_free(drive_of(self))
 
-    def __init__(self, step, hooks=(), max_steps=None, initial_step=0):
+    def __init__(self, step, hooks=(), max_steps=None, initial_step=0, profiler=None):
         if self.running:
             raise RuntimeError("The loop is running: it can't be made anew.")
         if not PyCapsule_CheckExact(step) and not callable(step):
             raise TypeError(f"step must be callable, got {step!r}")
         if max_steps is not None and max_steps < 0:
             raise ValueError(f"max_steps must not be negative, got {max_steps!r}. Pass None for a loop without limit.")
+        self.recorder = recorder_of(profiler)
         self.allocate(tuple([as_hook(hook) for hook in hooks]))
         cdef fs_drive* drive = drive_of(self)
         if PyCapsule_CheckExact(step):
@@ -172,18 +181,25 @@ cdef class Loop:
         if self.running:
             raise RuntimeError("The loop is running already. A step or a hook can't run the loop that it is run by.")
         self.running = True
+        recorder = self.begin_recording()
         begun = []
         try:
             for hook in self.hooks:
                 begun.append(hook)
                 hook.begin(self)
             fs_drive_reload(drive_of(self))
-            if drive_of(self).step is NULL:
+            if recorder is not None:
+                self.run_recorded(recorder)
+            elif drive_of(self).step is NULL:
                 self.run_python()
             else:
                 self.run_native()
             for hook in self.hooks:
-                hook.end(self)
+                if recorder is None:
+                    hook.end(self)
+                else:
+                    with recorder.span(hook, "end"):
+                        hook.end(self)
         except BaseException as error:
             for hook in begun:
                 try:
@@ -193,7 +209,25 @@ cdef class Loop:
             raise
         finally:
             self.running = False
+            self.end_recording(recorder)
         return self.result
+
+    cdef object begin_recording(self):
+        """What records this run, told of the hooks; or None."""
+        recorder = self.recorder
+        if recorder is None and program_wide()[0] is not NULL:
+            recorder = <object> program_wide()[0]
+        if recorder is not None:
+            recorder.interrupt()
+            for hook in self.hooks:
+                recorder.register(hook)
+        return recorder
+
+    cdef int end_recording(self, object recorder) except -1:
+        if recorder is not None:
+            recorder.forget(self.hooks)
+            recorder.interrupt()
+        return 0
 
     cdef int run_python(self) except -1:
         cdef fs_drive* drive = drive_of(self)
@@ -240,20 +274,65 @@ cdef class Loop:
         if PyErr_Occurred() is not NULL:
             return -1
         if event == FS_HOOKS_DUE:
-            return self.call_due()
+            return self.call_due(None, NULL)
         if event == FS_STEP_FAILED or event == FS_HOOK_FAILED:
             what = "The step function" if event == FS_STEP_FAILED else "A hook"
             said = drive.message.decode("utf-8", "replace") or f"it returned {drive.code}"
             raise RuntimeError(f"{what} in C has failed at global step {drive.loop.global_step}: {said}")
         return 0
 
-    cdef int call_due(self) except -1:
-        """Calls all that is due, in order, in C or in Python."""
+    cdef int run_recorded(self, object recording) except -1:
+        """The loop with each step, and each hook that is due after it, in the profile."""
+        cdef fs_drive* drive = drive_of(self)
+        cdef Recorder recorder = recording
+        cdef Cell step = recorder.runtime_alone(None)
+        cdef list cells = [recorder.cell_of_step(hook) for hook in self.hooks]
+        cdef fs_scope scope
+        cdef bint goes_on = True
+        while goes_on and not fs_drive_is_done(drive):
+            begin_scope(&scope, recorder, True)
+            try:
+                fs_span_enter(scope.track, &step.c)
+                goes_on = self.step_once()
+                scope.track.counts = goes_on
+                fs_span_leave(scope.track)
+                if drive.earliest.time != HUGE_VAL:
+                    drive.asks_clock = is_replaced()
+                if goes_on and fs_drive_count_step(drive):
+                    self.call_due(cells, scope.track)
+            finally:
+                fs_scope_end(&scope)
+            PyErr_CheckSignals()
+            if drive.loop.steps % YIELD_STEPS == 1:
+                with nogil:
+                    pass
+        return 0
+
+    cdef bint step_once(self) except -1:
+        """Calls the step function. False if it has no step to do."""
+        cdef fs_drive* drive = drive_of(self)
+        cdef int code
+        if drive.step is NULL:
+            try:
+                self.last_result = self.step_function()
+            except StopIteration:
+                return False
+            drive.loop.result = PyFloat_AS_DOUBLE(self.last_result) if PyFloat_Check(self.last_result) else NAN
+            return True
+        with nogil:
+            code = drive.step(&drive.loop, drive.step_context)
+        drive.code = code
+        self.handle(FS_QUIET if code == FS_GO_ON or code == FS_STOP else FS_STEP_FAILED)
+        return code == FS_GO_ON
+
+    cdef int call_due(self, list cells, void* recorded_track) except -1:
+        """Calls all that is due, in order, in C or in Python. In a recorded loop, each in the span of its cell."""
         cdef fs_drive* drive = drive_of(self)
         cdef int64_t run = drive.loop.steps - 1
         cdef int64_t step = drive.loop.global_step
         cdef double now
         cdef fs_slot* slot
+        cdef fs_track* track = <fs_track*> recorded_track
         cdef Py_ssize_t i
         if drive.changes[0] != drive.changes_seen:
             fs_drive_reload(drive)
@@ -262,10 +341,14 @@ cdef class Loop:
             slot = &drive.slots[i]
             if not fs_due_reached(slot.due, run, step, now):
                 continue
+            if track is not NULL:
+                fs_span_enter(track, &(<Cell> cells[i]).c)
             if slot.function is NULL:
                 (<LoopHook> self.hooks[i]).on_due(self, self.state)
             else:
                 fs_slot_advance(slot, step, seconds() if slot.schedule.every_secs > 0.0 else 0.0)
                 self.handle(fs_drive_call(drive, slot))
+            if track is not NULL:
+                fs_span_leave(track)
         fs_drive_reload(drive)
         return 0

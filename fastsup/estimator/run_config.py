@@ -13,6 +13,7 @@ from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.util import function_utils
 
+from fastsup.core.recorder import recorder_of
 from fastsup.estimator import distribution
 from fastsup.estimator.cluster_config import TaskSettings, TaskType, read_tf_config, task_settings
 from fastsup.runtime.executor import check_executor
@@ -26,7 +27,7 @@ _REPLACEABLE = [
     "session_config", "keep_checkpoint_max", "keep_checkpoint_every_n_hours", "log_step_count_steps",
     "train_distribute", "device_fn", "protocol", "eval_distribute", "experimental_distribute",
     "experimental_max_worker_delay_secs", "session_creation_timeout_secs", "checkpoint_save_graph_def", "executor",
-    "async_save", "recovery_wait_secs",
+    "async_save", "recovery_wait_secs", "profiler",
 ]  # fmt: skip
 
 _BOTH_INTERVALS = "`save_checkpoints_steps` and `save_checkpoints_secs` cannot be both set."
@@ -112,6 +113,7 @@ def _validate(config: RunConfig) -> None:
         if not accepted:
             raise ValueError(f"{message}; got {value!r}")
     check_executor(config.executor)
+    recorder_of(config.profiler)
 
 
 def _settle_intervals(config: Any, replaced: Iterable[str]) -> None:
@@ -160,9 +162,12 @@ class RunConfig:
       executor: executor mode of the sessions, as for `fastsup.Session`.
       async_save: whether training goes on while a checkpoint is written. See `fastsup.train.CheckpointSaverHook`.
       recovery_wait_secs: seconds between two looks of a worker at the chief's model, while it waits for that.
+      profiler: `fastsup.HookProfiler` that records what hooks and steps of the training cost; None for the one that is
+        on for the whole program, whenever one is. A copy of the configuration has the same one.
 
     Raises:
       ValueError: an argument can't be that, or TF_CONFIG says what can't be.
+      TypeError: `profiler` is no profiler.
     """
 
     def __init__(
@@ -187,6 +192,7 @@ class RunConfig:
         executor: str = "auto",
         async_save: bool = False,
         recovery_wait_secs: float = 30,
+        profiler: Any = None,
     ) -> None:
         if save_checkpoints_steps is _USE_DEFAULT and save_checkpoints_secs is _USE_DEFAULT:
             save_checkpoints_steps, save_checkpoints_secs = None, 600
@@ -223,6 +229,7 @@ class RunConfig:
             executor=executor,
             async_save=async_save,
             recovery_wait_secs=recovery_wait_secs,
+            profiler=profiler,
         )
         if train_distribute or eval_distribute or experimental_distribute:
             logging.info("Initializing RunConfig with distribution strategies.")
@@ -296,6 +303,7 @@ class RunConfig:
     executor = _property("_executor", "Executor mode of the sessions.")
     async_save = _property("_async_save", "Whether training goes on while a checkpoint is written.")
     recovery_wait_secs = _property("_recovery_wait_secs", "Seconds between two looks of a worker at the chief's model.")
+    profiler = _property("_profiler", "`fastsup.HookProfiler` of the training, or None.")
 
     def replace(self, **kwargs: Any) -> Any:
         """A copy with other values for some properties.
@@ -304,7 +312,7 @@ class RunConfig:
           **kwargs: the new values, by name: of any argument of the constructor.
 
         Raises:
-          ValueError: a name is no such property, or a property can't have that value.
+          ValueError, TypeError: a name is no such property, or a property can't have that value.
         """
         return RunConfig._replace(copy.deepcopy(self), allowed_properties_list=_REPLACEABLE, **kwargs)
 

@@ -217,6 +217,7 @@ class Training(EstimatorBase):
             save_graph_def=config.checkpoint_save_graph_def,
             executor=config.executor,
             recovery_wait_secs=config.recovery_wait_secs,
+            profiler=config.profiler,
         ) as session:
             session.run_loop([spec.train_op, spec.loss])
         # Also where the input has ended the loop.

@@ -1,5 +1,6 @@
 from libc.stdint cimport int64_t, uint64_t
 
+from fastsup.core.recorder cimport Cell, fs_track
 from fastsup.runtime.plan cimport Liveness, Plan
 from fastsup.runtime.step_gate cimport StepGate
 
@@ -38,12 +39,21 @@ cdef class SessionRunner:
     # What a session that somebody has given up raises from then on; or None.
     cdef object given_up_for
 
+    # Where to look whether the runs made in a thread are recorded, and which thread that is.
+    cdef void** recorded_by
+    cdef void* own_recorder
+    cdef object recorder
+    cdef object recorded_thread
+
     cdef Py_ssize_t rules(self)
     cdef Plan find_plan(self, object fetches, object feed_dict)
     cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1
     cdef bint is_last(self, object fetches, object feed_dict) except -1
     cdef Plan make_plan(self, object key, object fetches, object feed_dict)
     cdef list execute(self, Plan plan, tuple feeds)
+    cdef object run_recorded(self, object fetches, object feed_dict)
+    cdef object run_in_spans(self, fs_track* track, Cell runtime, Plan plan, object fetches, object feed_dict)
+    cdef object build(self, fs_track* track, Plan plan, list values)
     cdef int raise_given_up(self, object error) except -1
     cdef list execute_save(self, Plan plan, tuple feeds)
     cdef int64_t delta_of(self, Plan plan) except? -2

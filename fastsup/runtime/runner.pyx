@@ -3,6 +3,7 @@
 Whatever a plan can't express is handed to TensorFlow's own `Session.run`: slower, never different.
 """
 
+import threading
 from collections import namedtuple
 
 from cpython.object cimport PyObject
@@ -13,8 +14,15 @@ import numpy
 from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import errors
 
+from fastsup.core.recorder cimport (
+    Cell, Recorder, active_recorder, active_track, begin_scope, fs_scope, fs_scope_end, fs_span_enter, fs_span_leave,
+    fs_track, program_wide
+)
+from fastsup.core.recorder import recorder_of, session_span_here
 from fastsup.runtime.elements import ELEMENT_TYPES
 from fastsup.runtime.durable import make_durable
+from fastsup.runtime.fetches cimport Fetch
+from fastsup.runtime.fetches import FetchOne
 from fastsup.runtime.plan cimport Liveness, Plan
 from fastsup.runtime.step_gate cimport StepGate
 
@@ -27,6 +35,9 @@ cdef object ndarray = numpy.ndarray
 cdef object copy_to = numpy.copyto
 # What the runtime wants of memory that it takes over from an array as it is.
 cdef int ALIGNMENT = 64
+
+# Where a session looks whose runs nobody records.
+cdef void* nobody = NULL
 
 PlanCacheInfo = namedtuple("PlanCacheInfo", ["hits", "misses", "maxsize", "currsize"])
 
@@ -83,6 +94,9 @@ cdef object new_buffer(object shape, object dtype):
 cdef class SessionRunner:
     """The part of `fastsup.Session` that every step passes through."""
 
+    def __cinit__(self, *args, **kwargs):
+        self.recorded_by = &nobody
+
     def _set_up_runner(self, max_plans):
         """Called once the TensorFlow session is there."""
         self.plans = {}
@@ -119,6 +133,9 @@ cdef class SessionRunner:
         """
         cdef Plan plan
         cdef tuple feeds = None
+        if self.recorded_by[0] is not NULL and active_track() is NULL and threading.get_ident() == self.recorded_thread:
+            if options is None and run_metadata is None:
+                return self.run_recorded(fetches, feed_dict)
         if options is None and run_metadata is None and self.liveness is not None and self.liveness.open:
             plan = self.find_plan(fetches, feed_dict)
             if plan is not None:
@@ -133,6 +150,55 @@ cdef class SessionRunner:
         except (OpError, RuntimeError) as error:
             self.raise_given_up(error)
             raise
+
+    def _record_runs(self, profiler):
+        """Records every run that is made in this thread, but for those made within a recorded step.
+
+        Args:
+          profiler: a `HookProfiler`; or None, for the one that is on for the whole program, whenever one is.
+        """
+        self.recorder = recorder_of(profiler)
+        self.own_recorder = <PyObject*> self.recorder
+        self.recorded_by = program_wide() if profiler is None else &self.own_recorder
+        self.recorded_thread = threading.get_ident()
+
+    cdef object run_recorded(self, object fetches, object feed_dict):
+        """A run as a step of its own in the profile."""
+        cdef fs_scope scope
+        cdef Recorder recorder = <Recorder> self.recorded_by[0]
+        begin_scope(&scope, recorder, True)
+        try:
+            plan = self.find_plan(fetches, feed_dict) if self.liveness is not None and self.liveness.open else None
+            return self.run_in_spans(scope.track, recorder.runtime_alone(fetches), plan, fetches, feed_dict)
+        finally:
+            fs_scope_end(&scope)
+
+    cdef object run_in_spans(self, fs_track* track, Cell runtime, Plan plan, object fetches, object feed_dict):
+        """`run` by a plan, its parts told apart in a profile. An error leaves spans open, which its step's end closes."""
+        cdef Recorder recorder = active_recorder()
+        cdef tuple feeds = None
+        if plan is not None and plan.feeds:
+            fs_span_enter(track, &recorder.feed_cell.c)
+            feeds = plan.convert_feeds(feed_dict)
+            fs_span_leave(track)
+        fs_span_enter(track, &runtime.c)
+        if plan is None or (feeds is None and plan.feeds):
+            # In a step of the profile already, so as what it is without one.
+            result = self.run(fetches, feed_dict)
+            fs_span_leave(track)
+            return result
+        values = self.execute(plan, feeds)
+        fs_span_leave(track)
+        return self.build(track, plan, values)
+
+    cdef object build(self, fs_track* track, Plan plan, list values):
+        """The result of a run; making it of more than one value is told apart in a profile."""
+        if track is NULL or type(plan.structure) is Fetch or type(plan.structure) is FetchOne:
+            return plan.structure.build(values)
+        fs_span_enter(track, &active_recorder().fetch_cell.c)
+        result = plan.structure.build(values)
+        fs_span_leave(track)
+        return result
 
     def _give_up(self, reason):
         """Closes the session, also in the middle of a run: that one, and all that are tried later, raise `reason`.
@@ -235,7 +301,8 @@ cdef class SessionRunner:
     cdef Plan make_plan(self, object key, object fetches, object feed_dict):
         cdef Plan plan, oldest
         self.misses += 1
-        plan = self._make_plan(fetches, () if not feed_dict else tuple(feed_dict))
+        with session_span_here("plan making"):
+            plan = self._make_plan(fetches, () if not feed_dict else tuple(feed_dict))
         if plan is None:
             return None
         self.plans[key] = plan

@@ -67,7 +67,8 @@ cdef class Dispatch:
     cdef bint left_out_too_much(self) except -1
     cdef bint step_moved_unforeseen(self) noexcept
     cdef bint wanted_late(self, object hook) except -1
-    cdef bint act(self, ScheduledHook hook) except -1
+    cdef bint can_act(self, ScheduledHook hook) noexcept
+    cdef int act(self, ScheduledHook hook) except -1
     cdef object known_values(self, object hook, object fetches)
     cdef object late_values(self, object fetches)
     cdef int run_ended(self, list called, object fetched_step) except -1

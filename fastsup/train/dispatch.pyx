@@ -349,12 +349,14 @@ cdef class Dispatch:
             self.acting and hook.acts_on_step and self.count.value() >= hook.due.global_step
         )
 
-    cdef bint act(self, ScheduledHook hook) except -1:
-        """Has a hook that was left out of the run act on the step after it. False if its callbacks have to be called."""
-        if not hook.acts_on_step or not self.step_known or self.step_moved_unforeseen():
-            return False
+    cdef bint can_act(self, ScheduledHook hook) noexcept:
+        """Whether a hook that was left out of the run can act on the step after it, without its callbacks."""
+        return hook.acts_on_step and self.step_known and not self.step_moved_unforeseen()
+
+    cdef int act(self, ScheduledHook hook) except -1:
+        """Has it do that."""
         hook._act(self.count.as_fetched(self.stale_step), self.count.as_fetched(self.count.value()))
-        return True
+        return 0
 
     cdef object known_values(self, object hook, object fetches):
         """What a scheduled hook asks of the run and is known without it, or None.

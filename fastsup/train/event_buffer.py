@@ -13,6 +13,8 @@ from typing import Any
 from tensorflow.core.util import event_pb2
 from tensorflow.python.summary.writer import writer as tf_writer
 
+from fastsup.core.recorder import span_here
+
 _LIMIT = 256
 _MAX_AGE_SECS = 1.0
 
@@ -36,10 +38,11 @@ class EventBuffer:
           summary: a Summary proto, or one as bytes; or a pair of a tag and a number.
           step: the global step it is for.
         """
-        now = time.time()
-        self._summaries.append((summary, step, now))
-        if not 0 <= now - self._handed_over < _MAX_AGE_SECS or len(self._summaries) >= _LIMIT:
-            self.hand_over()
+        with span_here("summary"):
+            now = time.time()
+            self._summaries.append((summary, step, now))
+            if not 0 <= now - self._handed_over < _MAX_AGE_SECS or len(self._summaries) >= _LIMIT:
+                self.hand_over()
 
     def hand_over(self) -> None:
         """Gives what was collected to the writer."""

@@ -1,5 +1,6 @@
 from libc.stdint cimport int64_t
 
+from fastsup.core.recorder cimport Cell, Recorder, fs_track
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.dispatch cimport Dispatch
@@ -23,15 +24,41 @@ cdef class Hooked(Wrapped):
     # Of the run under way, for hooks that are told of an error.
     cdef object context
 
+    # Where to look whether runs are recorded: the session's own recorder, or the one of the whole program.
+    cdef void** recorded_by
+    cdef void* own_recorder
+    cdef object recorder
+    # The one that knows the hooks, and what takes back what it did to them.
+    cdef Recorder known_to
+    cdef object unwatch
+    # For the fetches and the hooks that watch a fetch, seen last: where the runtime's time goes.
+    cdef object watched_with
+    cdef object watching_seen
+    cdef bint watched_with_step
+    cdef Cell watched_cell
+
     cdef bint has_schedules(self) except -1
     cdef bint is_first_run(self) except -1
     cdef object run_unstopped(self, object fetches, object feed_dict, object options, object run_metadata)
+    cdef object run_recorded(self, object fetches, object feed_dict, object options, object run_metadata)
+    cdef object run_on(self, fs_track* track, object fetches, object feed_dict, object options, object run_metadata)
+    cdef Recorder watching_recorder(self)
+    cdef fs_track* track_now(self) noexcept
+    cdef Cell cell_of_watched(self, object fetches)
+    cdef Cell cell_of_asked(self, object fetches, list asked, list requests)
+    cdef object before_run(self, fs_track* track, object hook, object context)
+    cdef int after_run(self, fs_track* track, object hook, object context, object values) except -1
+    cdef int act(self, fs_track* track, object hook) except -1
     cdef object run_leaving_out(self, Plan plan, object fetches, object feed_dict)
     cdef object run_leaving_out_held(self, Plan plan, object fetches, object feed_dict)
     cdef Plan plan_with(self, Plan plan, object fetches, list extra, object feed_dict)
     cdef list rejected_by_hooks(self, list values)
-    cdef object loop_while_idle(
+    cdef object loop_recorded(
         self, Plan plan, bint watched, object fetches, int64_t steps, int64_t* left, object stop_event
+    )
+    cdef object loop_while_idle(
+        self, fs_track* track, Cell runtime, Plan plan, bint watched, object fetches, int64_t steps, int64_t* left,
+        object stop_event
     )
     cdef object run_calling(self, list called, object fetches, object feed_dict, object options, object run_metadata)
     cdef object run_calling_held(

@@ -1,15 +1,33 @@
 """The session that calls the hooks around each run, and leaves out those that have nothing to do in it."""
 
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.training import session_run_hook
 
+from fastsup.core.recorder cimport (
+    Cell,
+    Recorder,
+    active_recorder,
+    active_track,
+    begin_scope,
+    fs_scope,
+    fs_scope_end,
+    fs_span_enter,
+    fs_span_leave,
+    fs_span_leave_last,
+    fs_step_next,
+    fs_track,
+    program_wide,
+)
+from fastsup.core.recorder import recorder_of
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.dispatch cimport Dispatch
 from fastsup.train.hook_errors import tell_hooks
+from fastsup.train.recorded_hooks import count_values, marked, watch
 from fastsup.train.run_requests import merge_feeds, merge_run_options
 from fastsup.train.scheduled cimport ScheduledHook
 from fastsup.train.stop_signals cimport hold_signals, release_signals
@@ -32,10 +50,23 @@ cdef class Hooked(Wrapped):
       hooks: iterable of `SessionRunHook`.
     """
 
+    def __cinit__(self, *args, **kwargs):
+        self.recorded_by = program_wide()
+
     def __init__(self, sess, hooks):
         Wrapped.__init__(self, sess)
         self._hooks = hooks
         self._should_stop = False
+
+    def _record(self, profiler):
+        """Records every run from now on.
+
+        Args:
+          profiler: a `HookProfiler`; or None, for the one that is on for the whole program, whenever one is.
+        """
+        self.recorder = recorder_of(profiler)
+        self.own_recorder = <PyObject*> self.recorder
+        self.recorded_by = program_wide() if profiler is None else &self.own_recorder
 
     def _check_stop(self):
         return self._should_stop
@@ -50,7 +81,15 @@ cdef class Hooked(Wrapped):
         for hook in list(self._hooks):
             if isinstance(hook, ScheduledHook):
                 hook._before_close()
+        self._forget_hooks()
         Wrapped.close(self)
+
+    def _forget_hooks(self):
+        if self.known_to is not None:
+            self.unwatch()
+            self.known_to.forget(self._hooks)
+            self.known_to.interrupt()
+            self.known_to = self.unwatch = None
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         """Runs one step, between the hooks' `before_run` and `after_run`.
@@ -103,7 +142,43 @@ cdef class Hooked(Wrapped):
                 self.dispatch = Dispatch(self._hooks, self.runner)
         return self.dispatch is not None
 
+    cdef Recorder watching_recorder(self):
+        """What records the session now, told of the hooks in their order. To be called where something does."""
+        cdef Recorder recorder = <Recorder> self.recorded_by[0]
+        if self.known_to is not recorder:
+            self._forget_hooks()
+            recorder.interrupt()
+            self.unwatch = watch(recorder, self._hooks)
+            self.known_to = recorder
+            self.watching_seen = None
+        return recorder
+
+    cdef fs_track* track_now(self) noexcept:
+        """Where the spans of the run under way go; NULL if it isn't recorded."""
+        if self.recorded_by[0] is NULL:
+            return NULL
+        # A session of another recorder may be the one whose hook runs this one.
+        return active_track() if active_recorder() is self.known_to else NULL
+
     cdef object run_unstopped(self, object fetches, object feed_dict, object options, object run_metadata):
+        if self.recorded_by[0] is not NULL:
+            return self.run_recorded(fetches, feed_dict, options, run_metadata)
+        return self.run_on(NULL, fetches, feed_dict, options, run_metadata)
+
+    cdef object run_recorded(self, object fetches, object feed_dict, object options, object run_metadata):
+        """A run as a step of the profile."""
+        cdef fs_scope scope
+        cdef Recorder recorder = self.watching_recorder()
+        begin_scope(&scope, recorder, True)
+        try:
+            if recorder.step_markers:
+                with marked(recorder):
+                    return self.run_on(scope.track, fetches, feed_dict, options, run_metadata)
+            return self.run_on(scope.track, fetches, feed_dict, options, run_metadata)
+        finally:
+            fs_scope_end(&scope)
+
+    cdef object run_on(self, fs_track* track, object fetches, object feed_dict, object options, object run_metadata):
         cdef Plan plan
         cdef list called
         if not self.has_schedules():
@@ -117,11 +192,15 @@ cdef class Hooked(Wrapped):
                         return self.run_calling(called, fetches, feed_dict, None, None)
                 if len(plan.feeds) > 0 or self.dispatch.step_fetched or len(self.dispatch.watched_fetches) > 0:
                     return self.run_leaving_out(plan, fetches, feed_dict)
+                if track is not NULL:
+                    fs_span_enter(track, &self.known_to.runtime_alone(fetches).c)
                 values = self.runner.execute(plan, None)
+                if track is not NULL:
+                    fs_span_leave_last(track)
                 if self.dispatch.idle_run_ended():
                     self._call_left_out(fetches, None, ())
                 self.runner.steps_ended += 1
-                return plan.structure.build(values)
+                return self.runner.build(track, plan, values)
         if self.dispatch.is_outdated():
             self.dispatch.refresh()
         self.dispatch.call_all()
@@ -145,16 +224,21 @@ cdef class Hooked(Wrapped):
         cdef tuple feeds = None
         cdef list rejected = None
         cdef object step = None
+        cdef fs_track* track = self.track_now()
         if dispatch.step_fetched:
             extra = [*extra, dispatch.step_read]
         if extra:
             plan = self.plan_with(plan, fetches, extra, feed_dict)
-        if plan is not None and plan.feeds:
-            feeds = plan.convert_feeds(feed_dict)
-        if plan is None or (feeds is None and plan.feeds):
-            values = self._sess.run([fetches, *extra] if extra else fetches, feed_dict)
+        wanted = [fetches, *extra] if extra else fetches
+        if track is not NULL:
+            values = self.runner.run_in_spans(track, self.cell_of_watched(fetches), plan, wanted, feed_dict)
         else:
-            values = plan.structure.build(self.runner.execute(plan, feeds))
+            if plan is not None and plan.feeds:
+                feeds = plan.convert_feeds(feed_dict)
+            if plan is None or (feeds is None and plan.feeds):
+                values = self._sess.run(wanted, feed_dict)
+            else:
+                values = plan.structure.build(self.runner.execute(plan, feeds))
         if extra:
             if dispatch.step_fetched:
                 step = values[len(extra)]
@@ -191,6 +275,29 @@ cdef class Hooked(Wrapped):
                 rejected.append((watching[i], values[i + 1]))
         return rejected
 
+    cdef Cell cell_of_watched(self, object fetches):
+        """Where the runtime's time goes in a run for these fetches, what hooks watch, and the step if that is fetched."""
+        cdef Dispatch dispatch = self.dispatch
+        cdef Recorder recorder = self.known_to
+        cdef list names = []
+        if (
+            self.watching_seen is dispatch.watching
+            and self.watched_with is fetches
+            and self.watched_with_step == dispatch.step_fetched
+        ):
+            return self.watched_cell
+        for hook in dispatch.watching:
+            name = recorder.cells_of(hook).name
+            names.append(name)
+            recorder.note_values(name, 1)
+        if dispatch.step_fetched:
+            names.append("session")
+        self.watched_cell = recorder.runtime_cell(fetches, tuple(names))
+        self.watching_seen = dispatch.watching
+        self.watched_with = fetches
+        self.watched_with_step = dispatch.step_fetched
+        return self.watched_cell
+
     cdef object loop_native(self, object fetches, int64_t* left, object stop_event):
         """Steps until a hook is due, or anything else comes between."""
         cdef Plan plan
@@ -200,6 +307,8 @@ cdef class Hooked(Wrapped):
         self.loop_result = None
         if self.stop_native():
             raise RuntimeError("Run called even after should_stop requested.")
+        if self.recorded_by[0] is not NULL and self.watching_recorder().step_markers:
+            stop_event = None
         if stop_event is not None and self.has_schedules() and not self.is_first_run():
             plan = self.runner.find_plan(fetches, None)
             if plan is not None and not plan.feeds:
@@ -212,12 +321,30 @@ cdef class Hooked(Wrapped):
             result = self.run_unstopped(fetches, None, None, None)
             left[0] -= 1
             return result
-        return self.loop_while_idle(plan, watched, fetches, steps, left, stop_event)
+        if self.recorded_by[0] is not NULL:
+            return self.loop_recorded(plan, watched, fetches, steps, left, stop_event)
+        return self.loop_while_idle(NULL, None, plan, watched, fetches, steps, left, stop_event)
 
-    cdef object loop_while_idle(
+    cdef object loop_recorded(
         self, Plan plan, bint watched, object fetches, int64_t steps, int64_t* left, object stop_event
     ):
-        """So many steps, or fewer if something comes between that wasn't foreseen."""
+        """The same steps as steps of the profile: two readings of the clock for each."""
+        cdef fs_scope scope
+        cdef Recorder recorder = self.known_to  # Held: a hook may close the session.
+        cdef Cell runtime = self.cell_of_watched(fetches)
+        begin_scope(&scope, recorder, True)
+        try:
+            fs_span_enter(scope.track, &runtime.c)
+            return self.loop_while_idle(scope.track, runtime, plan, watched, fetches, steps, left, stop_event)
+        finally:
+            fs_scope_end(&scope)
+
+    cdef object loop_while_idle(
+        self, fs_track* track, Cell runtime, Plan plan, bint watched, object fetches, int64_t steps, int64_t* left,
+        object stop_event
+    ):
+        """So many steps, or fewer if something comes between that wasn't foreseen. Where they are recorded, the first one
+        has been begun."""
         cdef Dispatch dispatch = self.dispatch
         cdef list values = None
         cdef list rejected = None
@@ -225,10 +352,12 @@ cdef class Hooked(Wrapped):
         try:
             while True:
                 values = self.runner.execute(plan, None)
+                if track is not NULL:
+                    fs_span_leave(track)
                 left[0] -= 1
                 steps -= 1
                 if watched:
-                    values = plan.structure.build(values)
+                    values = self.runner.build(track, plan, values)
                     rejected = self.rejected_by_hooks(values)
                 late = dispatch.idle_run_ended() or rejected is not None
                 if late:
@@ -243,11 +372,13 @@ cdef class Hooked(Wrapped):
                 if dispatch.comes_due_by_time():
                     break
                 dispatch.begin_next_run()
+                if track is not NULL:
+                    fs_step_next(track, &runtime.c)
         except BaseException:
             if values is not None:
                 self.loop_result = (values[0] if watched else plan.structure.build(values),)
             raise
-        return values[0] if watched else plan.structure.build(values)
+        return values[0] if watched else self.runner.build(track, plan, values)
 
     cdef tuple last_of_loop(self):
         return self.loop_result
@@ -264,17 +395,21 @@ cdef class Hooked(Wrapped):
         context = options = metadata = None
         hooks = list(self._hooks)
         hook = None
+        cdef fs_track* track = self.track_now()
         try:
             for hook in hooks:
                 late = self.dispatch.wanted_late(hook)
-                if late and self.dispatch.act(hook):
+                if late and self.dispatch.can_act(hook):
+                    self.act(track, hook)
                     continue
                 if context is None and (late or rejected):
                     context = SessionRunContext(original_args=SessionRunArgs(fetches, feed_dict), session=self._sess)
                     options, metadata = RunOptions(), RunMetadata()
                 for watching, value in rejected:
                     if watching is hook:
-                        hook.after_run(context, SessionRunValues(results=value, options=options, run_metadata=metadata))
+                        self.after_run(
+                            track, hook, context, SessionRunValues(results=value, options=options, run_metadata=metadata)
+                        )
                 if late:
                     self.call_late(hook, context, options, metadata)
         except BaseException:
@@ -284,10 +419,40 @@ cdef class Hooked(Wrapped):
 
     cdef int call_late(self, object hook, object run_context, object options, object metadata) except -1:
         """Calls a hook after a run that it was left out of, with what it would have got from the run."""
+        cdef fs_track* track = self.track_now()
         self.dispatch.catch_up_late(hook)
-        request = hook.before_run(run_context)
+        request = self.before_run(track, hook, run_context)
         results = self.dispatch.late_values(request.fetches)
-        hook.after_run(run_context, SessionRunValues(results=results, options=options, run_metadata=metadata))
+        self.after_run(
+            track, hook, run_context, SessionRunValues(results=results, options=options, run_metadata=metadata)
+        )
+        return 0
+
+    cdef object before_run(self, fs_track* track, object hook, object context):
+        if track is NULL:
+            return hook.before_run(context)
+        # An error leaves the span open: the end of the step closes it.
+        fs_span_enter(track, &self.known_to.cells_of(hook).before_run.c)
+        request = hook.before_run(context)
+        fs_span_leave(track)
+        return request
+
+    cdef int after_run(self, fs_track* track, object hook, object context, object values) except -1:
+        if track is NULL:
+            hook.after_run(context, values)
+            return 0
+        fs_span_enter(track, &self.known_to.cells_of(hook).after_run.c)
+        hook.after_run(context, values)
+        fs_span_leave(track)
+        return 0
+
+    cdef int act(self, fs_track* track, object hook) except -1:
+        """Has a hook act on the step, which stands for its `after_run`."""
+        if track is NULL:
+            return self.dispatch.act(<ScheduledHook> hook)
+        fs_span_enter(track, &self.known_to.cells_of(hook).after_run.c)
+        self.dispatch.act(<ScheduledHook> hook)
+        fs_span_leave(track)
         return 0
 
     cdef object run_calling(self, list called, object fetches, object feed_dict, object options, object run_metadata):
@@ -309,12 +474,13 @@ cdef class Hooked(Wrapped):
         cdef dict hook_feeds = None
         cdef dict known_parts = None
         cdef Py_ssize_t i
+        cdef fs_track* track = self.track_now()
         context = self.context = SessionRunContext(SessionRunArgs(fetches, feed_dict), self._sess)
         options = options or RunOptions()
         for hook in called:
             if dispatch is not None:
                 dispatch.catch_up(hook)
-            request = hook.before_run(context)
+            request = self.before_run(track, hook, context)
             if request is None:
                 continue
             wanted = request.fetches
@@ -346,15 +512,23 @@ cdef class Hooked(Wrapped):
             # As if a hook had asked for it, under a key that no hook is.
             asked.append(dispatch)
             requests.append(dispatch.step_read)
-        if plain:
+        cdef Cell runtime = None if track is NULL else self.cell_of_asked(fetches, asked, requests)
+        if plain and track is not NULL:
+            plan = self.runner.find_plan(requests, feed_dict) if self.runner.liveness.open else None
+            values = self.runner.run_in_spans(track, runtime, plan, requests, feed_dict)
+        elif plain:
             values = self.runner.run(requests, feed_dict)
         else:
             # A session of somebody else's making sees what TensorFlow's would give it.
             fetched = {"caller": fetches}
             fetched.update(zip(asked, requests[1:]))
+            if track is not NULL:
+                fs_span_enter(track, &runtime.c)
             fetched = self._sess.run(
                 fetches=fetched, feed_dict=feed_dict, options=options, run_metadata=run_metadata
             )
+            if track is not NULL:
+                fs_span_leave(track)
             values = [fetched["caller"]] + [fetched[hook] for hook in asked]
         for i in range(len(asked)):
             results[id(asked[i])] = values[i + 1]
@@ -372,12 +546,13 @@ cdef class Hooked(Wrapped):
                 # The hooks that are called come in the order of all of them.
                 if i < len(called) and hook is called[i]:
                     i += 1
-                    hook.after_run(
-                        context,
-                        new_tuple(SessionRunValues, (results.get(id(hook)), options, run_metadata)),
-                    )
-                elif dispatch is not None and dispatch.wanted_late(hook) and not dispatch.act(<ScheduledHook> hook):
-                    self.call_late(hook, context, options, run_metadata)
+                    run_values = new_tuple(SessionRunValues, (results.get(id(hook)), options, run_metadata))
+                    self.after_run(track, hook, context, run_values)
+                elif dispatch is not None and dispatch.wanted_late(hook):
+                    if dispatch.can_act(<ScheduledHook> hook):
+                        self.act(track, hook)
+                    else:
+                        self.call_late(hook, context, options, run_metadata)
         except BaseException:
             if dispatch is not None:
                 dispatch.failed_at(hook, hooks)
@@ -387,6 +562,22 @@ cdef class Hooked(Wrapped):
         if self.runner is not None:
             self.runner.steps_ended += 1
         return values[0]
+
+    cdef Cell cell_of_asked(self, object fetches, list asked, list requests):
+        """Where the runtime's time goes in a run for these fetches and those of the hooks that have asked for some."""
+        cdef Recorder recorder = self.known_to
+        cdef list names = []
+        cdef Py_ssize_t i
+        for i in range(len(asked)):
+            if asked[i] is self.dispatch:
+                # The global step, for hooks that were left out.
+                names.append("session")
+                continue
+            name = recorder.cells_of(asked[i]).name
+            if name not in recorder.values_fetched:
+                recorder.note_values(name, count_values(requests[i + 1]))
+            names.append(name)
+        return recorder.runtime_cell(fetches, tuple(names))
 
 
 native_kinds.insert(0, Hooked)

@@ -12,12 +12,14 @@ from tensorflow.python.training import coordinator, queue_runner
 from tensorflow.python.training import monitored_session as tf_monitored_session
 from tensorflow.python.util import function_utils
 
+from fastsup.core.recorder import recorder_of
 from fastsup.runtime.executor import keep_traceable
 from fastsup.train import event_files, session_manager, stop_signals
 from fastsup.train.hook_errors import tell_hooks
 from fastsup.train.hooked_session import Hooked
 from fastsup.train.hooks import CheckpointSaverHook, StepCounterHook, SummarySaverHook
 from fastsup.train.monitored import Monitored
+from fastsup.train.recorded_hooks import hook_span
 from fastsup.train.wrapped_sessions import Coordinated, Recoverable, Wrapped
 
 __all__ = [
@@ -197,7 +199,9 @@ class _MonitoredSession(Monitored):
         stop_grace_period_secs: float = 120,
         max_recoveries: int | None = 10,
         handle_signals: bool = False,
+        profiler: Any = None,
     ) -> None:
+        self._profiler = recorder_of(profiler)
         self._watches_signals = handle_signals and stop_signals.watch()
         try:
             self._open(session_creator, hooks, should_recover, stop_grace_period_secs, max_recoveries)
@@ -229,6 +233,7 @@ class _MonitoredSession(Monitored):
             hooks=self._hooks,
             stop_grace_period_secs=stop_grace_period_secs,
         )
+        self._coordinated_creator.profiler = self._profiler
         if should_recover:
             # Programs replace its constructor by one with TensorFlow's one argument.
             limit = () if max_recoveries == 10 else (max_recoveries,)
@@ -337,6 +342,7 @@ class _MonitoredSession(Monitored):
             self._session_creator = session_creator
             self._hooks = hooks
             self._stop_grace_period_secs = stop_grace_period_secs
+            self.profiler: Any = None
             self.coord: Any = None
             self.tf_sess: Any = None
 
@@ -352,9 +358,10 @@ class _MonitoredSession(Monitored):
                     hook.after_create_session(self.tf_sess, self.coord)
             finally:
                 stop_signals.release(held)
-            return CoordinatedSession(
-                HookedSession(self.tf_sess, self._hooks), self.coord, self._stop_grace_period_secs
-            )
+            hooked = HookedSession(self.tf_sess, self._hooks)
+            if self.profiler is not None:
+                hooked._record(self.profiler)
+            return CoordinatedSession(hooked, self.coord, self._stop_grace_period_secs)
 
     def _close_internal(self, exception_type: Any = None) -> None:
         try:
@@ -378,7 +385,8 @@ class _MonitoredSession(Monitored):
                 self._sess._settle_hooks()
             if not exception_type:
                 for hook in in_order_of_end(self._hooks):
-                    hook.end(self._coordinated_creator.tf_sess)
+                    with hook_span(self._profiler, hook, "end"):
+                        hook.end(self._coordinated_creator.tf_sess)
         finally:
             # Before the session's threads are waited for, and again after them: they may have written.
             event_files.session_closed(self)
@@ -422,6 +430,8 @@ class MonitoredSession(_MonitoredSession):
       handle_signals: whether SIGTERM and SIGINT, where nobody else handles them, end the session between two steps
         and the program after it, with exit code 143 or KeyboardInterrupt. The hooks' `end` is called, so a checkpoint
         is saved. A second signal ends the program at once.
+      profiler: `fastsup.HookProfiler` that records what hooks and steps cost; None for the one that is on for the
+        whole program, whenever one is.
     """
 
     def __init__(
@@ -431,6 +441,7 @@ class MonitoredSession(_MonitoredSession):
         stop_grace_period_secs: float = 120,
         max_recoveries: int | None = 10,
         handle_signals: bool = False,
+        profiler: Any = None,
     ) -> None:
         super().__init__(
             session_creator,
@@ -439,6 +450,7 @@ class MonitoredSession(_MonitoredSession):
             stop_grace_period_secs=stop_grace_period_secs,
             max_recoveries=max_recoveries,
             handle_signals=handle_signals,
+            profiler=profiler,
         )
 
 
@@ -456,6 +468,7 @@ class SingularMonitoredSession(_MonitoredSession):
       executor: executor mode, as for `fastsup.Session`.
       recovery_wait_secs: seconds between two looks at a checkpoint that is waited for.
       restore: "strict" or "partial", as for `SessionManager`: whether the checkpoint must hold the whole model.
+      profiler: `fastsup.HookProfiler`, as for `MonitoredSession`.
     """
 
     def __init__(
@@ -470,6 +483,7 @@ class SingularMonitoredSession(_MonitoredSession):
         executor: str = "auto",
         recovery_wait_secs: float = 30,
         restore: str = "strict",
+        profiler: Any = None,
     ) -> None:
         creator = ChiefSessionCreator(
             scaffold=scaffold,
@@ -481,7 +495,9 @@ class SingularMonitoredSession(_MonitoredSession):
             recovery_wait_secs=recovery_wait_secs,
             restore=restore,
         )
-        super().__init__(creator, hooks, should_recover=False, stop_grace_period_secs=stop_grace_period_secs)
+        super().__init__(
+            creator, hooks, should_recover=False, stop_grace_period_secs=stop_grace_period_secs, profiler=profiler
+        )
 
 
 def _one_of(steps: Any, secs: Any, default_steps: Any, default_secs: Any) -> tuple[Any, Any]:
@@ -518,6 +534,7 @@ def MonitoredTrainingSession(
     restore: str = "strict",
     max_recoveries: int | None = 10,
     handle_signals: bool = True,
+    profiler: Any = None,
 ) -> MonitoredSession:
     """A `MonitoredSession` with the hooks that training wants: checkpoints, summaries, and the rate of steps.
 
@@ -546,6 +563,7 @@ def MonitoredTrainingSession(
       max_recoveries: preemptions in a row that are recovered from, as for `MonitoredSession`.
       handle_signals: whether SIGTERM and SIGINT end the session between two steps, with a checkpoint, as for
         `MonitoredSession`. Only with a `checkpoint_dir`.
+      profiler: `fastsup.HookProfiler`, as for `MonitoredSession`.
     """
     handle_signals = handle_signals and bool(checkpoint_dir)
     save_summaries_steps, save_summaries_secs = _one_of(save_summaries_steps, save_summaries_secs, 100, None)
@@ -573,7 +591,7 @@ def MonitoredTrainingSession(
         )
     if not is_chief:
         worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs, executor, recovery_wait_secs)
-        return MonitoredSession(worker, hooks or [], stop_grace_period_secs, max_recoveries, handle_signals)
+        return MonitoredSession(worker, hooks or [], stop_grace_period_secs, max_recoveries, handle_signals, profiler)
 
     all_hooks: list[Any] = list(chief_only_hooks or [])
     chief = ChiefSessionCreator(
@@ -610,4 +628,4 @@ def MonitoredTrainingSession(
         saver._ends_last = True
         all_hooks.append(saver)
     all_hooks.extend(hooks or [])
-    return MonitoredSession(chief, all_hooks, stop_grace_period_secs, max_recoveries, handle_signals)
+    return MonitoredSession(chief, all_hooks, stop_grace_period_secs, max_recoveries, handle_signals, profiler)

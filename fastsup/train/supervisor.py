@@ -15,6 +15,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.summary import summary as tf_summary
 from tensorflow.python.training import coordinator, training_util
 
+from fastsup.core.recorder import program_recorder_now, recorder_of
 from fastsup.runtime.executor import check_executor
 from fastsup.runtime.session import Session
 from fastsup.train import session_manager as session_manager_mod
@@ -81,6 +82,8 @@ class Supervisor(SupervisorElements):
       handle_signals: whether SIGTERM and SIGINT, where nobody else handles them, end a `managed_session` that has a
         `logdir` between two steps, with a checkpoint, and the program after it, with exit code 143 or
         KeyboardInterrupt. A second signal ends the program at once.
+      profiler: `fastsup.HookProfiler` that records the runs of the thread that makes the session; None for the one that
+        is on for the whole program, whenever one is.
 
     Raises:
       RuntimeError: eager execution is enabled.
@@ -117,6 +120,7 @@ class Supervisor(SupervisorElements):
         async_save: bool = False,
         stray_threads: str = "warn",
         handle_signals: bool = True,
+        profiler: Any = None,
     ) -> None:
         if context.executing_eagerly():
             raise RuntimeError("Supervisors are incompatible with eager execution.")
@@ -124,6 +128,7 @@ class Supervisor(SupervisorElements):
         check_seconds("save_model_secs", save_model_secs, "pass 0 for no checkpoints")
         check_seconds("stop_grace_secs", stop_grace_secs, "pass 0 not to wait for threads", endless=True)
         check_choice("stray_threads", stray_threads, ("warn", "raise"))
+        self._profiler = recorder_of(profiler)
         if check_executor(executor) != "auto" and session_manager is not None:
             raise ValueError(
                 f"executor={executor!r} and session_manager={session_manager!r} were both given: the sessions have the "
@@ -349,6 +354,12 @@ class Supervisor(SupervisorElements):
         except BaseException:
             self._abandon(session)
             raise
+        if isinstance(session, Session):
+            session._record_runs(self._profiler)
+            recorder = self._profiler or program_recorder_now()
+            if recorder is not None:
+                # What has got the session ready is none of the time between two steps.
+                recorder.interrupt()
         return session
 
     def _abandon(self, session: Any) -> None:

@@ -165,6 +165,25 @@ static void check_hooks_that_need_python(void) {
     close_drive(drive, dues);
 }
 
+/* For who calls the hooks himself: says when to, and calls none. */
+static void check_counting_alone(void) {
+    int64_t calls = 0;
+    fs_due *dues;
+    fs_drive *drive = with_hooks(1, count, &calls, (fs_schedule){3, 0.0}, &dues);
+    CHECK(!fs_drive_count_step(drive) && !fs_drive_count_step(drive) && fs_drive_count_step(drive));
+    CHECK(drive->loop.steps == 3 && drive->loop.global_step == 3 && calls == 0);
+    fs_slot_advance(&drive->slots[0], 3, 0.0);
+    fs_drive_reload(drive);
+    CHECK(!fs_drive_count_step(drive));
+    ++changes;
+    CHECK(fs_drive_count_step(drive) && calls == 0);
+    close_drive(drive, dues);
+
+    drive = with_hooks(1, count, &calls, (fs_schedule){1, 0.0}, &dues);
+    CHECK(fs_drive_count_step(drive) && drive->n_always == 1 && calls == 0);
+    close_drive(drive, dues);
+}
+
 static void check_stop_from_outside(void) {
     fs_due *dues;
     int64_t steps = 0;
@@ -181,6 +200,7 @@ int main(void) {
     check_failures();
     check_schedules();
     check_hooks_that_need_python();
+    check_counting_alone();
     check_stop_from_outside();
     return failures;
 }

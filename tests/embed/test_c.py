@@ -303,3 +303,67 @@ refused(lambda: embed_c.loop(counter, [print]))
     assert lines[9].startswith("ValueError every_secs must be positive, got -1.0")
     assert lines[10] == "TypeError hooks must be fastsup.core.Hook objects, got <built-in function print>"
     assert len(lines) == 11
+
+
+def test_a_profile_of_a_loop_in_c(in_fresh_process: Run) -> None:
+    """The same calls as without one, and each step and hook in it."""
+    in_fresh_process("""
+import sys
+import embed_c
+import fastsup
+from fastsup.core import NativeHook, StepLoop
+steps, hook = embed_c.counter(), embed_c.counter()
+hooks = [
+    NativeHook(embed_c.hook_capsule(), context=hook),
+    NativeHook(embed_c.hook_capsule(), every_steps=10, context=hook),
+    NativeHook(embed_c.hook_capsule(), every_secs=3600, context=hook),
+]
+profiler = fastsup.HookProfiler()
+loop = StepLoop(embed_c.step_capsule(steps), hooks, max_steps=1000, initial_step=500, profiler=profiler)
+assert loop.run() == 0.5 * 1499
+assert (loop.steps, loop.global_step) == (1000, 1500)
+assert embed_c.read_counter(steps)[0] == 1000
+assert embed_c.read_counter(hook)[0] == 1100
+report = profiler.report()
+calls = {(row.owner, row.phase): row.times.calls for row in report.rows}
+assert report.steps == calls["session", "runtime"] == calls["NativeHook", "after_step"] == 1000, calls
+assert calls["NativeHook #2", "after_step"] == 100
+assert ("NativeHook #3", "after_step") not in calls
+assert "tensorflow" not in sys.modules
+""")
+
+
+@pytest.mark.parametrize("where", ["step", "hook"])
+@pytest.mark.parametrize(
+    ("what", "error"),
+    [
+        ("stop", "none"),
+        ("fail", "RuntimeError: {} in C has failed at global step {}: out of luck"),
+        ("code", "RuntimeError: {} in C has failed at global step {}: it returned 7"),
+        ("raise", "LookupError: raised in C"),
+        ("raise and go on", "LookupError: raised in C"),
+    ],
+)
+def test_a_profile_changes_no_end_of_a_loop_in_c(in_fresh_process: Run, where: str, what: str, error: str) -> None:
+    printed = in_fresh_process(f"""
+import embed_c
+import fastsup
+from fastsup.core import NativeHook, StepLoop
+told, plain = embed_c.counter(5, {what!r}), embed_c.counter()
+step, hook = (told, plain) if {where!r} == "step" else (plain, told)
+hooks = [NativeHook(embed_c.hook_capsule(), context=hook)]
+profiler = fastsup.HookProfiler()
+loop = StepLoop(embed_c.step_capsule(step), hooks, max_steps=100, profiler=profiler)
+try:
+    loop.run()
+    print("none")
+except Exception as error:
+    print(f"{{type(error).__name__}}: {{error}}")
+print(loop.steps)
+report = profiler.report()
+parts = sum(row.times.total_ns for row in report.rows) + report.profiler_ns + report.unaccounted_ns
+assert abs(parts - report.wall_ns) < 10
+""")
+    steps = 5 if where == "step" else 6
+    said = error.format(*(("The step function", 5) if where == "step" else ("A hook", 6)))
+    assert printed == f"{said}\n{steps}\n"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from fastsup import HookProfiler
 from fastsup import estimator as est
 
 v1 = tf.compat.v1
@@ -38,6 +39,7 @@ def test_defaults() -> None:
         "executor": "auto",
         "async_save": False,
         "recovery_wait_secs": 30,
+        "profiler": None,
         "service": None,
         "task_type": "worker",
         "task_id": 0,
@@ -72,6 +74,33 @@ def test_replace_leaves_the_original_alone() -> None:
     assert (other.model_dir, other.tf_random_seed, other.executor, other.async_save) == ("/b", 1, "inline", True)
     with pytest.raises(ValueError, match=r"Replacing master is not supported\. Allowed properties are"):
         config.replace(master="x")
+
+
+def test_a_copy_has_the_same_profiler() -> None:
+    profiler = HookProfiler()
+    config = est.RunConfig(profiler=profiler)
+    assert config.replace(model_dir="/a").profiler is copy.deepcopy(config).profiler is profiler
+    assert config.replace(profiler=None).profiler is None
+    for make in (est.RunConfig, config.replace):
+        with pytest.raises(TypeError, match=r"profiler must be a fastsup\.HookProfiler or None, got 'on' of type str"):
+            make(profiler="on")
+
+
+def test_the_training_is_recorded(make: Any, input_fn: Any) -> None:
+    """By the profiler of the configuration: what the Estimator adds itself, and the caller's hooks."""
+    profiler = HookProfiler()
+    estimator = make(profiler=profiler, save_checkpoints_steps=2, log_step_count_steps=2)
+    estimator.train(input_fn, hooks=[v1.train.SessionRunHook()])
+    estimator.evaluate(input_fn)
+    report = profiler.report()
+    # The last run finds the input at its end.
+    assert report.steps == 5 + 1
+    calls = {(row.owner, row.phase): row.times.calls for row in report.rows}
+    assert calls["session", "runtime"] == 5 + 1
+    assert calls["CheckpointSaverHook", "save"] >= 2
+    assert calls["LoggingTensorHook", "after_run"] >= 2
+    parts = sum(row.times.total_ns for row in report.rows) + report.profiler_ns + report.unaccounted_ns
+    assert parts == pytest.approx(report.wall_ns, rel=1e-6)
 
 
 def test_a_path_is_a_model_dir() -> None:

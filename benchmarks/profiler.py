@@ -1,0 +1,157 @@
+"""What the profiler costs, and how right it is: `python -m benchmarks.profiler`, in about a minute.
+
+The first part runs a step with six hooks in one session, in turn without and with a profiler that is on for the
+program: a slice of one and a slice of the other make a pair. (Two sessions differ by more than what is measured, by
+where their memory happens to lie.) The second has hooks that wait for a time in a loop, and says what the profile
+makes of it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from functools import partial
+from statistics import median, quantiles
+from typing import Any
+
+import tensorflow as tf
+
+import fastsup
+import fastsup.train as train
+from benchmarks.measure import Contender, alternate
+from benchmarks.programs import NEVER
+
+v1 = tf.compat.v1
+
+ROUNDS = 50
+SLICE_SECS = 0.1
+# Variables of so many numbers make steps of about 3 and 20 microseconds.
+SIZES = {"3 µs step": 10, "20 µs step": 36_000}
+BUSY_NS = (50_000, 5_000, 500)
+BUSY_STEPS = 5_000
+
+
+class Training:
+    """A training session with six hooks.
+
+    Args:
+      size: how many numbers are trained.
+      loops: whether `run_loop` runs the steps, in place of `run`.
+    """
+
+    def __init__(self, size: int, loops: bool) -> None:
+        self._graph = tf.Graph()
+        self._loops = loops
+        with self._graph.as_default():
+            step = v1.train.get_or_create_global_step()
+            weights = v1.get_variable("weights", [size], use_resource=True)
+            loss = tf.reduce_sum(weights * weights)
+            v1.summary.scalar("loss", loss)
+            self._op = v1.train.GradientDescentOptimizer(0.01).minimize(loss, global_step=step)
+            self._session = train.MonitoredTrainingSession(
+                checkpoint_dir=tempfile.mkdtemp(),
+                save_checkpoint_steps=NEVER,
+                save_summaries_steps=NEVER,
+                log_step_count_steps=NEVER,
+                hooks=[
+                    train.StopAtStepHook(last_step=NEVER),
+                    train.LoggingTensorHook({"loss": loss}, every_n_iter=NEVER),
+                    train.FinalOpsHook(loss),
+                ],
+            )
+
+    def steps(self, n: int) -> None:
+        session, op = self._session, self._op
+        if self._loops:
+            session.run_loop(op, steps=n)
+        else:
+            for _ in range(n):
+                session.run(op)
+
+    def close(self) -> None:
+        with self._graph.as_default():
+            self._session.close()
+
+
+class Recorded:
+    """The same session, recorded while it runs its slice.
+
+    Args:
+      training: the session, which somebody else closes.
+    """
+
+    def __init__(self, training: Training) -> None:
+        self._training = training
+        self._profiler = fastsup.HookProfiler()
+
+    def steps(self, n: int) -> None:
+        with self._profiler:
+            self._training.steps(n)
+
+    def close(self) -> None:
+        pass
+
+
+def _same(contender: Contender) -> Contender:
+    return contender
+
+
+def cost(rounds: int = ROUNDS, slice_secs: float = SLICE_SECS) -> dict[str, list[float]]:
+    """What recording makes of a step, as a ratio: for each case those of all pairs."""
+    ratios = {}
+    for name, size in SIZES.items():
+        for loops in (False, True):
+            training = Training(size, loops)
+            recorded = Recorded(training)
+            samples = alternate({"off": partial(_same, training), "on": partial(_same, recorded)}, rounds, slice_secs)
+            case = f"{name}, six hooks, {'run_loop' if loops else 'run'}"
+            ratios[case] = [on / off for off, on in zip(samples["off"], samples["on"], strict=True)]
+            low, middle, high = quantiles(ratios[case])
+            off, on = (1e6 * median(samples[which]) for which in ("off", "on"))
+            print(
+                f"{case:32} {off:7.3f} µs, recorded {on:7.3f} µs; "
+                f"ratio of pairs: median {middle:.3f}, quartiles {low:.3f} and {high:.3f}"
+            )
+    return ratios
+
+
+class Busy(train.SessionRunHook):  # type: ignore[misc]
+    """Waits in `after_run`, by the profiler's clock."""
+
+    def __init__(self, ns: int) -> None:
+        self.ns = ns
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        now = time.perf_counter_ns
+        end = now() + self.ns
+        while now() < end:
+            pass
+
+
+def accuracy(steps: int = BUSY_STEPS) -> dict[int, float]:
+    """What the profile says of hooks whose cost is known, as a part of that: by the nanoseconds that they wait."""
+    profiler = fastsup.HookProfiler(skip_steps=100)
+    hooks = [Busy(ns) for ns in BUSY_NS]
+    with tf.Graph().as_default():
+        op = v1.assign_add(v1.train.get_or_create_global_step(), 1).op
+        with train.SingularMonitoredSession(hooks=hooks, profiler=profiler) as session:
+            for _ in range(100 + steps):
+                session.run(op)
+    said = [row for name in ("Busy", "Busy #2", "Busy #3") for row in profiler.report().rows if row.owner == name]
+    found = {}
+    for hook, row in zip(hooks, [row for row in said if row.phase == "after_run"], strict=True):
+        alone = []
+        for _ in range(steps):
+            started = time.perf_counter_ns()
+            hook.after_run(None, None)
+            alone.append(time.perf_counter_ns() - started)
+        truth, reported = median(alone), row.times.p50_ns or 0.0
+        found[hook.ns] = reported / truth
+        said_of_it = f"{reported:8.0f} ns: {found[hook.ns] - 1:+.1%}"
+        print(f"a hook of {truth:8.0f} ns, timed by itself, is reported as {said_of_it}")
+    return found
+
+
+if __name__ == "__main__":
+    cost()
+    accuracy()

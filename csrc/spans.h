@@ -1,0 +1,152 @@
+/* Where the time of a loop goes.
+ *
+ * At any moment a thread is in one span, or in none of them but in a step, or between two steps. Every reading of the
+ * clock gives the time since the last one to what the thread was in, and to nothing else: so the times of all spans,
+ * of what no span covers and of the pauses between steps add up to the time that passed, whatever is nested in what.
+ *
+ * A track belongs to one thread, a log to all threads of a recorder; callers see to it that only one of them is in
+ * here at a time (with Python's lock). */
+#ifndef FASTSUP_SPANS_H
+#define FASTSUP_SPANS_H
+
+#include <stdint.h>
+
+#include "histogram.h"
+
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_thread_pointer)
+#define FS_HAS_THREAD_POINTER 1
+#endif
+#endif
+#if !FS_HAS_THREAD_POINTER
+#include <pthread.h>
+#endif
+
+#pragma GCC visibility push(hidden)
+
+#define FS_SPAN_DEPTH 16   /* spans nested deeper belong to the one at this depth */
+#define FS_STEP_EVENTS 128 /* spans of one step that a trace shows */
+#define FS_TRACE_EVENTS 32768
+#define FS_SLOW_STEPS 24
+
+typedef int64_t (*fs_span_clock)(void *context);
+
+/* What is timed: a phase of a hook, say. */
+typedef struct {
+    int32_t id; /* in the line of the cache that the histogram's count is in */
+    fs_histogram times;
+} fs_cell;
+
+/* A span as a trace shows it: with what is nested in it. */
+typedef struct {
+    int64_t start;
+    int64_t duration;
+    int64_t step;
+    int32_t cell; /* -1: the step itself */
+    int32_t thread;
+} fs_span_event;
+
+typedef struct {
+    int64_t step;
+    int64_t duration;
+    int32_t n_events;
+    fs_span_event events[FS_STEP_EVENTS + 1];
+} fs_slow_step;
+
+/* What the threads of a recorder share. What every step touches comes first: it is in few lines of the cache. */
+typedef struct {
+    fs_span_clock clock;
+    void *clock_context;
+    struct fs_scope **open; /* what is under way in the process, the newest in front */
+    int64_t skip;    /* steps to leave out at the start */
+    int64_t begun;   /* steps begun, with those */
+    int64_t wall;    /* nanoseconds in steps and between them */
+    /* What measuring costs: the part that a span, or a pause, would show, which is taken off; and what it took off. */
+    int64_t cost_in_span;
+    int64_t cost_between;
+    int64_t taken_off;
+    uint64_t spans;
+    /* A sample of all steps: every one whose number is a multiple of `stride`, which doubles when the trace is full. */
+    int64_t stride;
+    int32_t n_events;
+    int32_t n_slow;
+    int64_t slow_threshold; /* steps no longer than this are no candidates */
+    fs_cell steps;          /* from the begin of a step to its end */
+    fs_cell between;        /* from the end of a step to the begin of the next one */
+    fs_span_event events[FS_TRACE_EVENTS];
+    fs_slow_step slow[FS_SLOW_STEPS];
+} fs_span_log;
+
+typedef struct {
+    fs_cell *cell;
+    int64_t start;
+    int64_t own;
+} fs_frame;
+
+typedef struct fs_track {
+    struct fs_track *next; /* of the same log */
+    fs_span_log *log;
+    const void *ident; /* its thread, as `fs_thread` has it */
+    int32_t thread;   /* its number in the log */
+    int32_t nested; /* steps begun within a step */
+    int32_t muted;  /* this step is left out */
+    int32_t counts; /* this step is one; else work beside the steps */
+    int32_t fresh;  /* there was no step before, or something came between that is none of ours */
+    int32_t open;   /* in a step */
+    int32_t depth;
+    int32_t too_deep;
+    int32_t at_rest;  /* the step is over, but for telling so */
+    int64_t step;
+    int64_t started;
+    int64_t last;      /* when the clock was read last */
+    int32_t n_events;
+    fs_frame frames[FS_SPAN_DEPTH];
+    fs_span_event events[FS_STEP_EVENTS];
+} fs_track;
+
+/* A step, or a part of one, that is under way: kept by who has begun it. */
+typedef struct fs_scope {
+    struct fs_scope *next; /* begun before this one, by whatever thread */
+    fs_track *track;
+    void *recorder;
+    int32_t depth; /* of the track, when it was begun */
+    int32_t nested;
+} fs_scope;
+
+/* What only this thread has of all that live. */
+static inline const void *fs_thread(void) {
+#if FS_HAS_THREAD_POINTER
+    return __builtin_thread_pointer();
+#else
+    return (const void *)pthread_self();
+#endif
+}
+
+void fs_log_init(fs_span_log *log, fs_span_clock clock, void *context, fs_scope **open, int64_t skip);
+void fs_track_init(fs_track *track, fs_span_log *log, int32_t thread);
+
+/* A step begins; or, where `counts` is 0, something beside the steps that has spans too. Within a step: nothing. */
+void fs_step_begin(fs_track *track, int counts);
+void fs_step_end(fs_track *track);
+
+/* The end of a step, the begin of the next one and of a span in it, all at one reading of the clock: for a loop that has
+ * nothing between its steps. */
+void fs_step_next(fs_track *track, fs_cell *cell);
+
+/* Nothing happens here outside a step. */
+void fs_span_enter(fs_track *track, fs_cell *cell);
+void fs_span_leave(fs_track *track);
+/* Leaves the step's last span: should the step end next, it ends at the same reading of the clock. */
+void fs_span_leave_last(fs_track *track);
+
+/* A step of a track begins, as above, and is what the thread is in the middle of. Whoever begins it ends it, on every way
+ * out; spans that were entered since then are left. */
+void fs_scope_begin(fs_scope *scope, fs_track *track, void *recorder, int counts);
+void fs_scope_end(fs_scope *scope);
+
+/* The newest of a thread; NULL if it is in the middle of nothing. */
+fs_scope *fs_scope_of(fs_scope *open, const void *thread);
+
+#pragma GCC visibility pop
+
+#endif

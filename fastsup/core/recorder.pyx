@@ -1,0 +1,595 @@
+"""What each hook costs, recorded in C: a histogram for each hook and phase, and a sample of spans for a trace.
+
+A recorder's memory is fixed once each hook and phase was seen; a step allocates none. Times are those that a span took
+by itself, without the spans nested in it, so that nothing is counted twice and all of it adds up to the wall clock.
+"""
+
+import os
+
+cimport cython
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport calloc, free
+
+from fastsup.core.schedule cimport changes
+
+cdef extern from "clock.h":
+    int64_t fs_clock_monotonic_ns(void* unused) noexcept
+
+cdef extern from "spans.h":
+    int FS_TRACE_EVENTS
+
+# What is under way in the process, of any recorder and thread: the newest in front.
+cdef fs_scope* open_scopes = NULL
+
+# The recorder of the whole program: borrowed here for sessions to look at, held there.
+cdef void* program_recorder = NULL
+cdef object program_recorder_held = None
+
+# How many different (fetches, hooks that fetch) the runtime's time is kept apart for.
+cdef Py_ssize_t MAX_RUNTIME_CELLS = 64
+cdef int CALIBRATION_STEPS = 400
+
+SESSION = "session"
+RUNTIME = "runtime"
+
+
+def keep_own_scopes():
+    """Forgets what other threads are in the middle of: in the child of a fork they are gone."""
+    cdef fs_scope** place = &open_scopes
+    while place[0] is not NULL:
+        if place[0].track.ident is fs_thread():
+            place = &place[0].next
+        else:
+            place[0] = place[0].next
+
+
+os.register_at_fork(after_in_child=keep_own_scopes)
+
+
+cdef fs_track* active_track() noexcept:
+    cdef fs_scope* scope = fs_scope_of(open_scopes, fs_thread())
+    return NULL if scope is NULL else scope.track
+
+
+cdef Recorder active_recorder():
+    cdef fs_scope* scope = fs_scope_of(open_scopes, fs_thread())
+    return None if scope is NULL else <Recorder> <PyObject*> scope.recorder
+
+
+cdef void** program_wide() noexcept:
+    return &program_recorder
+
+
+cdef class ManualClock:
+    """A clock that moves when it is told to, in place of the machine's."""
+
+    cdef int64_t ns
+
+    def advance(self, int64_t ns):
+        """Moves on.
+
+        Args:
+          ns: by how much, in nanoseconds.
+        """
+        self.ns += ns
+
+
+cdef int64_t read_manual_clock(void* context) noexcept:
+    return (<ManualClock> <PyObject*> context).ns
+
+
+cdef class Cell:
+    """The times of one phase of a hook, or of the session."""
+
+
+cdef class HookCells:
+    """What is recorded of a hook."""
+
+
+cdef dict describe(const fs_histogram* times):
+    return {
+        "calls": times.count,
+        "total_ns": times.total,
+        "mean_ns": times.total / <double> times.count if times.count else 0.0,
+        "p50_ns": fs_histogram_quantile(times, 0.5),
+        "p95_ns": fs_histogram_quantile(times, 0.95),
+        "p99_ns": fs_histogram_quantile(times, 0.99),
+        "max_ns": times.max,
+        "max_step": times.max_step if times.count else None,
+    }
+
+
+cdef object identity(object fetches):
+    """What fetches are known by again: the same elements, in the same structure."""
+    if type(fetches) is list or type(fetches) is tuple:
+        return (type(fetches), *[identity(fetch) for fetch in fetches])
+    if type(fetches) is dict:
+        return (dict, *[(identity(key), identity(fetch)) for key, fetch in fetches.items()])
+    return fetches if type(fetches) is str else id(fetches)
+
+
+cdef class Recorder:
+    """Records where the time of sessions and loops goes.
+
+    Args:
+      skip_steps: steps at the start that are left out.
+      step_markers: whether sessions mark their steps for TensorFlow's own profiler.
+      clock: a `ManualClock`, or None for the machine's monotonic clock.
+
+    Raises:
+      TypeError: `skip_steps` is no integer, or `clock` no clock.
+      ValueError: `skip_steps` is negative.
+    """
+
+    def __cinit__(self, *args, **kwargs):
+        self.log = <fs_span_log*> calloc(1, sizeof(fs_span_log))
+        if self.log is NULL:
+            raise MemoryError()
+        self.cells = []
+
+    def __init__(self, skip_steps=0, step_markers=False, clock=None):
+        if not hasattr(skip_steps, "__index__"):
+            raise TypeError(f"skip_steps must be an integer, got {skip_steps!r}.")
+        if skip_steps < 0:
+            raise ValueError(f"skip_steps must not be negative, got {skip_steps!r}. Pass 0 to leave no step out.")
+        if clock is not None and not isinstance(clock, ManualClock):
+            raise TypeError(f"clock must be a ManualClock or None, got {clock!r}.")
+        if self.cells:
+            raise RuntimeError("A recorder can't be made anew: it may be in use.")
+        self.clock = clock
+        self.cells_by_name = {}
+        self.hooks = {}
+        self.names = set()
+        self.runtime_cells = {}
+        self.values_fetched = {}
+        self.step_markers = step_markers
+        self.feed_cell = self.cell(SESSION, "feed conversion")
+        self.fetch_cell = self.cell(SESSION, "fetch conversion")
+        self.other_runtime = self.cell(SESSION, RUNTIME)
+        if clock is None:
+            self.calibrate()
+            fs_log_init(self.log, fs_clock_monotonic_ns, NULL, &open_scopes, skip_steps)
+            self.log.cost_in_span = self.cost_in_span
+            self.log.cost_between = self.cost_between
+        else:
+            fs_log_init(self.log, read_manual_clock, <PyObject*> clock, &open_scopes, skip_steps)
+
+    def __dealloc__(self):
+        cdef fs_track* track = self.tracks
+        cdef fs_track* following
+        while track is not NULL:
+            following = track.next
+            free(track)
+            track = following
+        free(self.log)
+
+    cdef int calibrate(self) except -1:
+        """Finds out what measuring costs, by measuring nothing. The medians: what comes between isn't its fault."""
+        cdef fs_track track
+        cdef Cell cell = Cell()
+        cdef fs_histogram* pairs = <fs_histogram*> calloc(2, sizeof(fs_histogram))
+        cdef int64_t before, after
+        cdef int spans, i, j
+        if pairs is NULL:
+            raise MemoryError()
+        fs_log_init(self.log, fs_clock_monotonic_ns, NULL, &open_scopes, 0)
+        fs_track_init(&track, self.log, 0)
+        for spans in range(2):
+            for i in range(CALIBRATION_STEPS):
+                before = fs_clock_monotonic_ns(NULL)
+                fs_step_begin(&track, True)
+                for j in range(1 + spans):
+                    fs_span_enter(&track, &cell.c)
+                    fs_span_leave(&track)
+                fs_step_end(&track)
+                after = fs_clock_monotonic_ns(NULL)
+                fs_histogram_add(&pairs[spans], after - before, 0)
+        # One reading of the clock is a part of each of these times as well.
+        reading = fs_histogram_quantile(&cell.c.times, 0.5)
+        one, two = fs_histogram_quantile(&pairs[0], 0.5), fs_histogram_quantile(&pairs[1], 0.5)
+        free(pairs)
+        self.cost_in_span = <int64_t> reading
+        self.cost_between = <int64_t> reading
+        self.cost_beside_span = max(two - one - reading, 0.0)
+        self.cost_beside_step = max(one - reading - (two - one) - reading, 0.0)
+        return 0
+
+    # Registration: once a hook and phase, or once a session.
+
+    cdef Cell cell(self, str owner, str phase):
+        cdef Cell cell = self.cells_by_name.get((owner, phase))
+        if cell is None:
+            cell = self.cells_by_name[owner, phase] = self.new_cell(owner, phase)
+        return cell
+
+    cdef Cell new_cell(self, str owner, str phase):
+        cdef Cell cell = Cell()
+        cell.owner = owner
+        cell.phase = phase
+        cell.c.id = <int32_t> len(self.cells)
+        self.cells.append(cell)
+        return cell
+
+    cdef HookCells cells_of(self, object hook):
+        cdef HookCells known = self.hooks.get(id(hook))
+        return known if known is not None else self.register(hook)
+
+    def register(self, hook):
+        """Gives a hook its name: that of its class, with a number if another hook has that name."""
+        cdef HookCells known = HookCells()
+        kind = type(hook).__name__
+        name, number = kind, 1
+        while name in self.names:
+            number += 1
+            name = f"{kind} #{number}"
+        self.names.add(name)
+        known.hook = hook
+        known.name = name
+        known.before_run = self.cell(name, "before_run")
+        known.after_run = self.cell(name, "after_run")
+        self.hooks[id(hook)] = known
+        return known
+
+    def forget(self, hooks):
+        """Lets hooks go, with their session. Hooks of the same classes in a later one are recorded under their names."""
+        for hook in hooks:
+            known = self.hooks.pop(id(hook), None)
+            if known is not None:
+                self.names.discard(known.name)
+        # With the fetches, and the graph that they are of.
+        self.generation += 1
+        self.last_fetches = self.last_runtime = None
+        for key, (cell, _) in self.runtime_cells.items():
+            self.runtime_cells[key] = (cell, None)
+
+    def interrupt(self):
+        """Says that what comes until the next step is none of the time between two steps: of any thread."""
+        cdef fs_track* track = self.tracks
+        while track is not NULL:
+            track.fresh = True
+            track = track.next
+
+    cdef Cell cell_of_step(self, object hook):
+        """Where the time of a loop's hook goes: its one callback after a step."""
+        return self.cell(self.cells_of(hook).name, "after_step")
+
+    cdef Cell runtime_cell(self, object fetches, tuple names):
+        """Where the runtime's time goes for these fetches of the caller's, with fetches of these hooks beside them."""
+        key = ((self.generation, identity(fetches)), names)
+        known = self.runtime_cells.get(key)
+        if known is None:
+            if len(self.runtime_cells) >= MAX_RUNTIME_CELLS:
+                return self.other_runtime
+            # With the fetches, which else might make room for others of the same identity.
+            known = self.runtime_cells[key] = (self.new_cell(SESSION, RUNTIME), fetches)
+        return known[0]
+
+    cdef Cell runtime_alone(self, object fetches):
+        """The same without any hook's fetches. The last ones are at hand."""
+        if fetches is not self.last_fetches or self.last_runtime is None:
+            self.last_runtime = self.runtime_cell(fetches, ())
+            self.last_fetches = fetches
+        return self.last_runtime
+
+    def note_values(self, str name, int values):
+        """Notes how many values a hook fetches in a run that it fetches any in."""
+        self.values_fetched[name] = values
+
+    # The steps.
+
+    cdef fs_track* track_of(self, const void* ident) except NULL:
+        """The track of the thread that has its own place there: none of the first in the list."""
+        cdef fs_track* track = self.tracks
+        cdef fs_track* before = NULL
+        while track is not NULL and track.ident is not ident:
+            before = track
+            track = track.next
+        if track is not NULL:
+            before.next = track.next
+        else:
+            track = <fs_track*> calloc(1, sizeof(fs_track))
+            if track is NULL:
+                raise MemoryError()
+            fs_track_init(track, self.log, self.threads())
+            track.ident = ident
+        track.next = self.tracks
+        self.tracks = track
+        return track
+
+    cdef int32_t threads(self) noexcept:
+        cdef int32_t count = 0
+        cdef fs_track* track = self.tracks
+        while track is not NULL:
+            count += 1
+            track = track.next
+        return count
+
+    # For what is written in Python: seldom called, or by tests.
+
+    def step(self):
+        """A context manager for a step."""
+        return StepScope(self, True)
+
+    def span(self, hook, phase):
+        """A context manager for what a hook does: in a step, or beside the steps, then as a part of the wall time too.
+
+        Args:
+          hook: the hook.
+          phase: the phase's name.
+        """
+        return Span(self, self.cell(self.cells_of(hook).name, phase))
+
+    def session_span(self, phase):
+        """The same for something that the session does."""
+        return Span(self, self.cell(SESSION, phase))
+
+    def start(self):
+        """Turns recording on for every session of the program that wasn't given a profiler of its own.
+
+        Raises:
+          RuntimeError: another one is on.
+        """
+        global program_recorder, program_recorder_held
+        if program_recorder is not NULL:
+            raise RuntimeError("Another profiler is on for the whole program. Only one can be.")
+        program_recorder = <PyObject*> self
+        program_recorder_held = self
+        # What loops in C looks at whether it is recorded then.
+        changes()[0] += 1
+
+    def stop(self):
+        """Turns it off again."""
+        global program_recorder, program_recorder_held
+        if program_recorder is <PyObject*> self:
+            program_recorder = NULL
+            program_recorder_held = None
+            changes()[0] += 1
+        self.interrupt()
+
+    # What was recorded.
+
+    def snapshot(self):
+        """What was recorded so far, as numbers.
+
+        Returns:
+          Dictionary: steps, skipped_steps, wall_ns, threads, profiler_ns, unaccounted_ns, `cells` (a list of
+          dictionaries with owner, phase and times), step_time and between_steps (times), and `fetches` (what the
+          hooks' fetches cost, by an estimate: dictionaries with owner, calls, total_ns and basis).
+        """
+        cdef fs_span_log* log = self.log
+        cdef fs_cell* runtime = <fs_cell*> calloc(1, sizeof(fs_cell))
+        cdef Cell cell
+        if runtime is NULL:
+            raise MemoryError()
+        rows = []
+        accounted = log.between.times.total
+        for cell in self.cells:
+            accounted += cell.c.times.total
+            if cell.owner == SESSION and cell.phase == RUNTIME:
+                fs_histogram_merge(&runtime.times, &cell.c.times)
+            elif cell.c.times.count:
+                rows.append({"owner": cell.owner, "phase": cell.phase, **describe(&cell.c.times)})
+        if runtime.times.count:
+            rows.append({"owner": SESSION, "phase": RUNTIME, **describe(&runtime.times)})
+        free(runtime)
+        steps = log.steps.times.count
+        # What was taken off is known; the rest of the profiler's cost is what spans and steps have cost when calibrated.
+        beside = log.spans * self.cost_beside_span + steps * self.cost_beside_step
+        rest = log.wall - accounted - log.taken_off
+        own = log.taken_off + <int64_t> max(0.0, min(beside, rest))
+        return {
+            "steps": steps,
+            "skipped_steps": min(log.begun, log.skip),
+            "wall_ns": log.wall,
+            "threads": self.threads(),
+            "profiler_ns": own,
+            "unaccounted_ns": log.wall - accounted - own,
+            "cells": rows,
+            "step_time": describe(&log.steps.times),
+            "between_steps": describe(&log.between.times),
+            "fetches": self.fetch_estimates(),
+        }
+
+    def fetch_estimates(self):
+        """What the hooks' fetches cost: the runtime's median with them less that without them, times the runs."""
+        medians = {}
+        cdef Cell cell
+        for (caller, names), (cell, _) in self.runtime_cells.items():
+            if cell.c.times.count:
+                medians[caller, names] = (fs_histogram_quantile(&cell.c.times, 0.5), cell.c.times.count)
+        found = {}
+        for (caller, names), (median, calls) in medians.items():
+            if not names:
+                continue
+            # The runs that had most of the same fetches: what is left is the share of the hooks that they lack.
+            fewer = [
+                other for (its_caller, other) in medians
+                if its_caller == caller and len(other) < len(names) and set(other) <= set(names)
+            ]
+            known = max(fewer, key=len) if fewer else None
+            for name in names:
+                entry = found.setdefault(name, {"owner": name, "calls": 0, "total_ns": 0, "basis": "compared"})
+                if known is None:
+                    cost = self.values_fetched.get(name, 1) * self.value_ns
+                    entry["basis"] = "counted"
+                elif name in known:
+                    # Known from other runs.
+                    cost = found_cost(medians, caller, known, name, self)
+                else:
+                    cost = max(0.0, median - medians[caller, known][0]) / (len(names) - len(known))
+                entry["calls"] += calls
+                entry["total_ns"] += <int64_t> (cost * calls)
+        return list(found.values())
+
+    def step_buckets(self):
+        """The histogram of step times: a list of (from, to, count), in nanoseconds, of those that aren't empty."""
+        cdef int64_t low, high
+        cdef int i
+        buckets = []
+        for i in range(FS_BUCKETS):
+            if self.log.steps.times.buckets[i]:
+                fs_histogram_bounds(i, &low, &high)
+                buckets.append((low, high, self.log.steps.times.buckets[i]))
+        return buckets
+
+    cdef dict event(self, const fs_span_event* event):
+        cdef Cell cell = None if event.cell < 0 else self.cells[event.cell]
+        return {
+            "owner": SESSION if cell is None else cell.owner,
+            "phase": "step" if cell is None else cell.phase,
+            "start_ns": event.start,
+            "duration_ns": event.duration,
+            "step": event.step,
+            "thread": event.thread,
+        }
+
+    def slow_steps(self):
+        """The longest steps, longest first: dictionaries with step, duration_ns and spans, the step's own first."""
+        cdef fs_slow_step* slow
+        cdef int i, j
+        steps = []
+        for i in range(self.log.n_slow):
+            slow = &self.log.slow[i]
+            spans = [self.event(&slow.events[j]) for j in range(slow.n_events)]
+            steps.append({"step": slow.step, "duration_ns": slow.duration, "spans": spans})
+        return sorted(steps, key=lambda step: -step["duration_ns"])
+
+    def trace(self):
+        """The spans of a sample of steps, in the order of the steps: dictionaries."""
+        cdef int i
+        return [self.event(&self.log.events[i]) for i in range(self.log.n_events)]
+
+    @property
+    def steps_begun(self):
+        """Steps so far, with those that are left out and the one under way."""
+        return self.log.begun
+
+    @property
+    def sampled_every(self):
+        """Of how many steps one is in the trace."""
+        return self.log.stride
+
+    @property
+    def trace_capacity(self):
+        """How many spans the trace can hold at most."""
+        return FS_TRACE_EVENTS
+
+    def __sizeof__(self):
+        return (
+            sizeof(fs_span_log) + len(self.cells) * sizeof(fs_cell) + self.threads() * sizeof(fs_track)
+        )
+
+
+cdef double found_cost(dict medians, object caller, tuple names, object name, Recorder recorder) except? -1.0:
+    """What a hook's fetches cost in runs of which others with fewer hooks are known; else by their number."""
+    cdef tuple without = tuple([other for other in names if other != name])
+    if (caller, names) in medians and (caller, without) in medians:
+        return max(0.0, medians[caller, names][0] - medians[caller, without][0])
+    return recorder.values_fetched.get(name, 1) * recorder.value_ns
+
+
+@cython.no_gc_clear
+cdef class StepScope:
+    """A step, as a context manager."""
+
+    cdef Recorder recorder
+    cdef fs_scope scope
+    cdef bint counts
+    cdef bint entered
+
+    def __init__(self, Recorder recorder not None, counts):
+        self.recorder = recorder
+        self.counts = counts
+
+    def __enter__(self):
+        if self.entered:
+            raise RuntimeError("It is under way already.")
+        begin_scope(&self.scope, self.recorder, self.counts)
+        self.entered = True
+
+    def __exit__(self, *error):
+        self.leave()
+
+    def __dealloc__(self):
+        self.leave()
+
+    cdef void leave(self) noexcept:
+        if self.entered:
+            self.entered = False
+            fs_scope_end(&self.scope)
+
+
+@cython.no_gc_clear
+cdef class Span(StepScope):
+    """A span, as a context manager."""
+
+    cdef Cell cell
+
+    def __init__(self, Recorder recorder not None, Cell cell not None):
+        # Within a step of the same recorder this begins none; else it is work beside the steps.
+        StepScope.__init__(self, recorder, False)
+        self.cell = cell
+
+    def __enter__(self):
+        StepScope.__enter__(self)
+        fs_span_enter(self.scope.track, &self.cell.c)
+
+
+cdef class NoSpan:
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *error):
+        pass
+
+
+cdef NoSpan no_span = NoSpan()
+
+
+def span_here(str phase):
+    """A context manager for a part of what the hook does whose callback this thread is in; outside one, for nothing.
+
+    Args:
+      phase: the phase's name.
+    """
+    cdef fs_track* track = active_track()
+    cdef Recorder recorder
+    cdef Cell cell
+    if track is NULL or track.muted or track.depth == 0:
+        return no_span
+    recorder = active_recorder()
+    cell = recorder.cells[track.frames[track.depth - 1].cell.id]
+    if cell.owner == SESSION:
+        return no_span
+    return Span(recorder, recorder.cell(cell.owner, phase))
+
+
+def session_span_here(str phase):
+    """A context manager for something that the session does in a step; for nothing within a span, or outside a step.
+
+    Args:
+      phase: the phase's name.
+    """
+    cdef fs_track* track = active_track()
+    if track is NULL or track.muted or track.depth > 0:
+        return no_span
+    return active_recorder().session_span(phase)
+
+
+def recorder_of(profiler):
+    """The recorder to use where `profiler` was given, or None.
+
+    Raises:
+      TypeError: `profiler` is neither a HookProfiler nor None.
+    """
+    if profiler is not None and not isinstance(profiler, Recorder):
+        raise TypeError(
+            f"profiler must be a fastsup.HookProfiler or None, got {profiler!r} of type {type(profiler).__name__}."
+        )
+    return profiler
+
+
+def program_recorder_now():
+    """The recorder that is on for the whole program, or None."""
+    return program_recorder_held

@@ -1,0 +1,188 @@
+"""`python -m fastsup doctor`: what is installed, what a step costs here at best, and what often is in the way."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import time
+from importlib import metadata
+from statistics import median
+from typing import Any
+
+from fastsup.core.recorder import Recorder
+from fastsup.profile.report import duration
+
+__all__ = ["add_parser", "warnings"]
+
+_STEPS = 2000
+_TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tensorflow-intel", "tensorflow-rocm")
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to a parser of several. Arguments as for `fastsup.profile.command.add_parser`."""
+    parser = commands.add_parser(
+        "doctor",
+        help="say what is installed and how fast a step can be",
+        description="Says what is installed, how fast a step can be in each executor, and what often is in the way.",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints what there is to say.
+
+    Args:
+      arguments: what the parser has made of the command line.
+
+    Returns:
+      0; 1 if something keeps sessions from running.
+    """
+    import fastsup
+
+    print(f"fastsup {fastsup.__version__} in {os.path.dirname(fastsup.__file__)}")
+    print(f"Python {platform.python_version()} ({sys.implementation.name}), {platform.platform()}, {_cores()} cores")
+    for name in ("numpy", *_TENSORFLOW, "tensorflow-estimator", "rich"):
+        version = _version(name)
+        if version is not None:
+            print(f"{name} {version}")
+    _print_core()
+    works = _print_sessions()
+    said = warnings()
+    print()
+    for text in said:
+        print(f"! {text}")
+    if not said and works:
+        print("Nothing in the way was found.")
+    return 0 if works else 1
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _per_step(run: Any, steps: int) -> float:
+    """Nanoseconds a step, at best of several goes."""
+    times = []
+    for _ in range(5):
+        started = time.perf_counter_ns()
+        run(steps)
+        times.append((time.perf_counter_ns() - started) / steps)
+    return min(times)
+
+
+def _print_core() -> None:
+    """What is compiled, and what it costs."""
+    from fastsup.core import StepLoop
+
+    bare = _per_step(lambda steps: StepLoop(int, max_steps=steps).run(), 20 * _STEPS)
+    recorded = _per_step(lambda steps: StepLoop(int, max_steps=steps, profiler=Recorder()).run(), 20 * _STEPS)
+    print()
+    print("compiled: step loop, schedules, timer, recorder (no step of these allocates)")
+    print(f"StepLoop around a step that does nothing: {duration(bare)}; recorded: {duration(recorded)}")
+
+
+def _print_sessions() -> bool:
+    """The executors, and what a small step costs in each. Returns whether sessions work at all."""
+    print()
+    try:
+        import tensorflow as tf
+
+        from fastsup.runtime.executor import EXECUTORS
+    except ImportError as error:
+        print(f"No sessions: {error}")
+        return False
+    with tf.Graph().as_default() as graph:
+        weights = tf.compat.v1.get_variable("weights", [10], use_resource=True)
+        step = tf.compat.v1.assign_add(weights, [0.1] * 10).op
+        init = tf.compat.v1.global_variables_initializer()
+        graph.finalize()
+    print("a step on ten numbers:")
+    medians = {}
+    chosen = None
+    for executor in EXECUTORS:
+        ns, its_own = _median_step(graph, executor, init, step)
+        if ns is not None:
+            medians[executor] = ns
+            chosen = its_own if executor == "auto" else chosen
+    for executor, ns in medians.items():
+        note = f" (has chosen {chosen})" if executor == "auto" and chosen != "auto" else ""
+        print(f"  {executor:16} {duration(ns)}{note}")
+    if not medians:
+        return False
+    print(f"The floor of this machine is about {duration(min(medians.values()))} a step.")
+    return True
+
+
+def _median_step(graph: Any, executor: str, init: Any, step: Any) -> tuple[float | None, str]:
+    """Nanoseconds of a step, or None where it can't be run, which is printed; and the executor that was chosen."""
+    from fastsup.runtime.session import Session
+
+    times = []
+    try:
+        with Session(graph=graph, executor=executor) as session:
+            session.run(init)
+            for _ in range(_STEPS):
+                started = time.perf_counter_ns()
+                session.run(step)
+                times.append(time.perf_counter_ns() - started)
+            return median(times[_STEPS // 4 :]), session.executor
+    except Exception as error:
+        print(f"  {executor:16} doesn't work here: {error}")
+        return None, executor
+
+
+def warnings() -> list[str]:
+    """What often makes steps slow, or keeps programs from running, and is the case here: sentences."""
+    said = []
+    installed = [name for name in _TENSORFLOW if _version(name) is not None]
+    if len(installed) > 1:
+        said.append(
+            f"{' and '.join(installed)} are both installed, and each writes over the other's files. Uninstall all of "
+            "them, and install one."
+        )
+    estimator = _version("tensorflow-estimator")
+    if estimator is not None and installed and _at_least(_version(installed[0]), 2, 16):
+        said.append(f"tensorflow-estimator {estimator} can't be imported with TensorFlow 2.16 and later. Uninstall it.")
+    if _cores() < 2:
+        said.append("Only one core: threads of an input pipeline and the step take turns on it.")
+    if sys.gettrace() is not None or sys.getprofile() is not None:
+        said.append(
+            "A debugger, coverage or a profiler traces Python: every callback of a hook costs several times more."
+        )
+    if os.environ.get("PYTHONMALLOC", "").endswith("debug") or sys.flags.dev_mode:
+        said.append("Python's debugging memory allocator is on (PYTHONMALLOC, or -X dev): everything is slower.")
+    if hasattr(sys, "gettotalrefcount"):
+        said.append("This is a debug build of Python: everything is slower.")
+    said += [
+        f"{name}={os.environ[name]}: TensorFlow logs in every step. Unset it."
+        for name in ("TF_CPP_MAX_VLOG_LEVEL", "TF_CPP_VMODULE")
+        if os.environ.get(name, "0") != "0"
+    ]
+    if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") != "0":
+        said.append("CUDA_LAUNCH_BLOCKING is set: every kernel is waited for. Unset it.")
+    governor = _governor()
+    if governor in ("powersave", "conservative"):
+        said.append(f"The processor's governor is {governor}: short steps may run at its lowest clock rate.")
+    return said
+
+
+def _at_least(version: str | None, major: int, minor: int) -> bool:
+    parts = (version or "0.0").split(".")
+    return (int(parts[0]), int(parts[1])) >= (major, minor)
+
+
+def _governor() -> str:
+    try:
+        with open("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

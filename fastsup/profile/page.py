@@ -1,0 +1,182 @@
+"""One page that shows a profile, with nothing to load: the histogram of step times, the hooks, the slowest steps."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from math import log10
+from typing import Any
+
+from fastsup.core.recorder import Recorder
+from fastsup.profile.export import as_dict
+from fastsup.profile.report import Report, duration, percent, report_of
+from fastsup.profile.table import as_text
+
+__all__ = ["as_html"]
+
+_WIDTH = 900
+_LABELS = 230
+_BARS = 60
+_COLOURS = {
+    "before_run": "#f58518", "after_run": "#4c78a8", "after_step": "#4c78a8", "fetches": "#e45756", "save": "#72b7b2",
+    "listener": "#54a24b", "summary": "#b279a2", "end": "#9d755d", "runtime": "#6a51a3", "feed conversion": "#d6a5c9",
+    "fetch conversion": "#d67195", "plan making": "#ff9da6", "global step": "#b79a20", "between steps": "#79706e",
+    "profiler": "#bab0ac", "unaccounted": "#c9c2b2",
+}  # fmt: skip
+_OTHER = "#888"
+_SLOW_STEPS = 8
+
+_STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 940px; margin: 2em auto; padding: 0 1em; color: #222;
+  background: #fff; }
+h1 { font-size: 1.4em; } h2 { font-size: 1.1em; margin-top: 2em; }
+svg { width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: currentColor; }
+pre { overflow-x: auto; font-size: 12.5px; } .advice { background: #fff4d6; padding: .6em 1em; }
+.phase { white-space: nowrap; margin-right: 1em; } .phase i { display: inline-block; width: .9em; height: .9em;
+  margin-right: .4em; }
+@media (prefers-color-scheme: dark) { body { background: #16181c; color: #ddd; } .advice { background: #3a3218; } }
+"""
+
+
+def as_html(recorder: Recorder) -> str:
+    """The page.
+
+    Args:
+      recorder: what has recorded the profile.
+    """
+    report = report_of(recorder)
+    # "<" would end the block that holds the numbers for programs.
+    data = json.dumps(as_dict(report)).replace("<", "\\u003c")
+    median = f": a step takes {duration(report.step_time.p50_ns)}" if report.step_time.p50_ns else ""
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>fastsup profile</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+<h1>{report.steps} steps in {duration(report.wall_ns)}{median}</h1>
+<p class="advice">{escape(report.advice())}</p>
+<h2>Where the time goes</h2>
+<p>{_legend(report)}</p>
+{_costs(report)}
+<h2>How long steps take</h2>
+<p>Duration from left to right, in powers of ten; how many steps took it, upwards, also in powers of ten.</p>
+{_histogram(report)}
+<h2>The slowest steps</h2>
+<p>Each on its own scale. What no colour covers is the session layer itself.</p>
+{_timelines(recorder)}
+<h2>Numbers</h2>
+<pre>{escape(as_text(report))}</pre>
+<script type="application/json" id="profile">{data}</script>
+</body>
+</html>
+"""
+
+
+def _colour(phase: str) -> str:
+    return _COLOURS.get(phase, _OTHER)
+
+
+def _legend(report: Report) -> str:
+    phases = dict.fromkeys(row.phase for row in report.rows)
+    return "".join(
+        f'<span class="phase"><i style="background: {_colour(phase)}"></i>{escape(phase)}</span> ' for phase in phases
+    )
+
+
+def _svg(height: float, parts: list[str], label: str) -> str:
+    inside = "\n".join(parts)
+    return f'<svg viewBox="0 0 {_WIDTH} {height:.0f}" role="img" aria-label="{escape(label)}">\n{inside}\n</svg>'
+
+
+def _rect(x: float, y: float, width: float, height: float, colour: str, title: str) -> str:
+    return (
+        f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0.5):.2f}" height="{height:.2f}" fill="{colour}">'
+        f"<title>{escape(title)}</title></rect>"
+    )
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
+    return f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _costs(report: Report) -> str:
+    """A bar a hook, made of its phases, and one for each of the session's."""
+    bars: list[tuple[str, int, list[tuple[str, int]]]] = [
+        (name, total, [(row.phase, row.times.total_ns) for row in rows]) for name, total, rows in report.hooks
+    ]
+    bars += [(row.phase, row.times.total_ns, [(row.phase, row.times.total_ns)]) for row in report.session]
+    bars += [("profiler", report.profiler_ns, [("profiler", report.profiler_ns)])]
+    bars += [("unaccounted", report.unaccounted_ns, [("unaccounted", report.unaccounted_ns)])]
+    longest = max(max(total for _, total, _ in bars), 1)
+    parts = []
+    for number, (name, total, phases) in enumerate(bars):
+        y, x = 24.0 * number, float(_LABELS)
+        parts.append(_text(_LABELS - 8, y + 15, _short(name), "end"))
+        for phase, ns in phases:
+            width = max(ns, 0) / longest * (_WIDTH - _LABELS - 130)
+            parts.append(_rect(x, y + 2, width, 18, _colour(phase), f"{name}, {phase}: {duration(max(ns, 0))}"))
+            x += width
+        parts.append(_text(x + 6, y + 15, f"{duration(max(total, 0))} {percent(report.share(max(total, 0)))}"))
+    return _svg(24 * len(bars), parts, "cost of each hook")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 32 else name[:31] + "…"
+
+
+def _histogram(report: Report) -> str:
+    if not report.step_buckets:
+        return "<p>No steps.</p>"
+    low = log10(max(report.step_buckets[0][0], 1))
+    high = max(log10(report.step_buckets[-1][1]), low + 0.1)
+    counts = [0] * _BARS
+    for start, end, count in report.step_buckets:
+        place = (log10(max((start + end) / 2, 1)) - low) / (high - low)
+        counts[min(int(place * _BARS), _BARS - 1)] += count
+    tallest = log10(max(counts)) + 0.3
+    width, parts = _WIDTH / _BARS, []
+    for number, count in enumerate(counts):
+        if count:
+            height = (log10(count) + 0.3) / tallest * 160
+            shortest, longest = (10 ** (low + (high - low) * (number + i) / _BARS) for i in (0, 1))
+            title = f"{count} steps of {duration(shortest)} to {duration(longest)}"
+            parts.append(_rect(number * width, 170 - height, width - 1, height, _COLOURS["after_run"], title))
+    for number in range(5):
+        anchor = ("start", "middle", "middle", "middle", "end")[number]
+        parts.append(_text(_WIDTH * number / 4, 188, duration(10 ** (low + (high - low) * number / 4)), anchor))
+    return _svg(195, parts, "histogram of step times")
+
+
+def _timelines(recorder: Recorder) -> str:
+    parts: list[str] = []
+    shown = recorder.slow_steps()[:_SLOW_STEPS]
+    for number, slow in enumerate(shown):
+        y = 40.0 * number
+        parts.append(_text(0, y + 14, f"step {slow['step']}: {duration(slow['duration_ns'])}"))
+        parts.append(_rect(_LABELS, y + 2, _WIDTH - _LABELS, 30, "#8884", f"step {slow['step']}"))
+        parts += _timeline(slow, y)
+    if not shown:
+        return "<p>No steps.</p>"
+    return _svg(40 * len(shown), parts, "timelines of the slowest steps")
+
+
+def _timeline(slow: dict[str, Any], y: float) -> list[str]:
+    start, length = slow["spans"][0]["start_ns"], max(slow["duration_ns"], 1)
+    parts = []
+    # What is nested in another span was left before it: it is drawn after it, and lower.
+    spans = sorted(slow["spans"][1:], key=lambda span: (span["start_ns"], -span["duration_ns"]))
+    ends: list[int] = []
+    for span in spans:
+        while ends and span["start_ns"] >= ends[-1]:
+            ends.pop()
+        depth = min(len(ends), 3)
+        ends.append(span["start_ns"] + span["duration_ns"])
+        x = _LABELS + (span["start_ns"] - start) / length * (_WIDTH - _LABELS)
+        width = span["duration_ns"] / length * (_WIDTH - _LABELS)
+        title = f"{span['owner']}, {span['phase']}: {duration(span['duration_ns'])}"
+        parts.append(_rect(x, y + 2 + 7 * depth, width, 30 - 7 * depth, _colour(span["phase"]), title))
+    return parts

@@ -1,0 +1,100 @@
+"""The profiler that programs use: a recorder, and ways to look at what it has recorded."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, TextIO
+
+from fastsup.core.recorder import Recorder
+from fastsup.profile.export import as_csv, as_json
+from fastsup.profile.files import write_whole
+from fastsup.profile.page import as_html
+from fastsup.profile.report import Report, report_of
+from fastsup.profile.table import as_text, print_table
+from fastsup.profile.trace import as_chrome_trace
+
+__all__ = ["HookProfiler"]
+
+Path = str | os.PathLike[str]
+
+
+class HookProfiler(Recorder):
+    """Records what each hook costs, per call and phase, and where else the time of a training loop goes.
+
+    Pass it as `profiler=` to a session, a Supervisor or a StepLoop; or use it as a context manager, which records every
+    session and loop of the program that wasn't given one:
+
+        with fastsup.HookProfiler() as profiler:
+            train()
+        print(profiler.table())
+
+    A profiler without sessions costs nothing. What it has recorded can be looked at while it records.
+
+    Args:
+      skip_steps: steps at the start that are left out, such as those in which kernels are set up.
+      step_markers: whether steps are marked for TensorFlow's own profiler (`tf.profiler.experimental.Trace`).
+      clock: a `fastsup.core.recorder.ManualClock`, for tests; None for the machine's monotonic clock.
+
+    Raises:
+      TypeError: `skip_steps` is no integer, or `clock` no clock.
+      ValueError: `skip_steps` is negative.
+    """
+
+    def __enter__(self) -> HookProfiler:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def report(self) -> Report:
+        """What was recorded so far, as numbers."""
+        return report_of(self)
+
+    def table(self) -> str:
+        """What was recorded so far, as a table of at most 80 columns, without colours."""
+        return as_text(self.report())
+
+    def print_table(self, file: TextIO | None = None) -> None:
+        """Prints the table, with colours if that is a terminal and rich is installed.
+
+        Args:
+          file: where to; None for `sys.stdout`.
+        """
+        print_table(self.report(), file or sys.stdout)
+
+    def write_json(self, path: Path) -> None:
+        """Writes what was recorded as JSON: the schema is in docs/profiling.md.
+
+        Args:
+          path: the file to write, whole or not at all.
+
+        Raises:
+          OSError: it can't be written.
+        """
+        write_whole(path, as_json(self.report()))
+
+    def write_csv(self, path: Path) -> None:
+        """Writes the rows of the table as CSV. Arguments and errors as for `write_json`."""
+        write_whole(path, as_csv(self.report()))
+
+    def write_trace(self, path: Path) -> None:
+        """Writes the spans of a sample of steps as a Chrome trace. Arguments and errors as for `write_json`."""
+        write_whole(path, as_chrome_trace(self))
+
+    def write_html(self, path: Path) -> None:
+        """Writes a page that needs nothing beside itself. Arguments and errors as for `write_json`."""
+        write_whole(path, as_html(self))
+
+    def __repr__(self) -> str:
+        return f"<HookProfiler: {self.steps_begun} steps>"
+
+    def __deepcopy__(self, memo: Any = None) -> HookProfiler:
+        # A copy of what refers to it, a RunConfig say, refers to it too.
+        return self
+
+    __copy__ = __deepcopy__
+
+    def __reduce__(self) -> Any:
+        raise TypeError("A HookProfiler can't be pickled: it is being written to. Keep its report().")

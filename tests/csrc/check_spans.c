@@ -1,0 +1,198 @@
+/* Where time goes, by a clock that moves when it is told to. Exits with the number of failed checks. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "clock.h"
+#include "histogram.h"
+#include "spans.h"
+
+static int failures;
+
+#define CHECK(condition)                                                \
+    do {                                                                \
+        if (!(condition)) {                                             \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+            ++failures;                                                 \
+        }                                                               \
+    } while (0)
+
+static int64_t now;
+static fs_scope *open;
+static fs_cell cells[3];
+
+static int64_t read_now(void *context) {
+    (void)context;
+    return now;
+}
+
+static fs_span_log *new_log(int64_t skip) {
+    fs_span_log *log = malloc(sizeof *log);
+    if (log == NULL) abort();
+    fs_log_init(log, read_now, NULL, &open, skip);
+    for (int i = 0; i < 3; ++i) cells[i] = (fs_cell){.id = i};
+    now = 1000;
+    open = NULL;
+    return log;
+}
+
+static void check_clock(void) {
+    int64_t before = fs_clock_monotonic_ns(NULL);
+    CHECK(before > 0 && fs_clock_monotonic_ns(NULL) >= before);
+}
+
+/* Every bucket holds what falls into it, they follow each other without a gap, and none is wider than 1/64. */
+static void check_buckets(void) {
+    int64_t low, high, end = 0;
+    for (int i = 0; i < FS_BUCKETS; ++i) {
+        fs_histogram_bounds(i, &low, &high);
+        CHECK(low == end && high > low);
+        CHECK(fs_histogram_bucket(low) == i && fs_histogram_bucket(high - 1) == i);
+        CHECK(high - low == 1 || (high - low) * 64 <= low);
+        end = high;
+    }
+    CHECK(fs_histogram_bucket(-5) == 0);
+    CHECK(fs_histogram_bucket(end) == FS_BUCKETS - 1 && fs_histogram_bucket(INT64_MAX) == FS_BUCKETS - 1);
+}
+
+static void check_histogram(void) {
+    fs_histogram *times = calloc(2, sizeof *times);
+    if (times == NULL) abort();
+    CHECK(fs_histogram_quantile(times, 0.5) == 0.0);
+    fs_histogram_add(times, -1, 7);
+    CHECK(times->count == 1 && times->total == 0 && times->max == 0 && times->max_step == 7);
+    fs_histogram_add(times, INT64_MAX / 4, 8);
+    fs_histogram_add(times, 10, 9);
+    CHECK(fs_histogram_quantile(times, 0.0) == 0.0 && fs_histogram_quantile(times, 0.5) == 10.0);
+    CHECK(fs_histogram_quantile(times, 1.0) == (double)(INT64_MAX / 4) && times->max_step == 8);
+    fs_histogram_merge(&times[1], times);
+    fs_histogram_merge(&times[1], times);
+    CHECK(times[1].max_step == 8 && times[1].count == 6 && times[1].max == times->max);
+    free(times);
+}
+
+static void check_own_time(void) {
+    fs_span_log *log = new_log(0);
+    fs_track *track = malloc(sizeof *track);
+    if (track == NULL) abort();
+    fs_track_init(track, log, 0);
+    track->ident = fs_thread();
+    for (int step = 0; step < 10; ++step) {
+        fs_scope outer, inner;
+        fs_scope_begin(&outer, track, NULL, 1);
+        CHECK(fs_scope_of(open, fs_thread()) == &outer && fs_scope_of(open, &now) == NULL);
+        now += 3;
+        fs_span_enter(track, &cells[0]);
+        now += 5;
+        /* A step in a step is a part of it; the spans that it leaves open are left with it. */
+        fs_scope_begin(&inner, track, NULL, 1);
+        fs_span_enter(track, &cells[1]);
+        now += 7;
+        fs_span_enter(track, &cells[2]);
+        now += 11;
+        CHECK(fs_scope_of(open, fs_thread()) == &inner);
+        fs_scope_end(&inner);
+        CHECK(track->depth == 1 && track->open && open == &outer);
+        now += 13;
+        fs_span_leave_last(track);
+        fs_scope_end(&outer);
+        CHECK(open == NULL && !track->open);
+        now += 17;
+    }
+    CHECK(cells[0].times.total == 10 * 18 && cells[1].times.total == 10 * 7 && cells[2].times.total == 10 * 11);
+    CHECK(log->steps.times.count == 10 && log->steps.times.total == 10 * 39);
+    CHECK(log->between.times.count == 9 && log->between.times.total == 9 * 17);
+    CHECK(log->wall == log->steps.times.total + log->between.times.total && log->spans == 30);
+    /* Nothing happens outside a step. */
+    fs_span_enter(track, &cells[0]);
+    fs_span_leave(track);
+    fs_step_end(track);
+    CHECK(log->spans == 30 && log->steps.times.count == 10);
+    free(track);
+    free(log);
+}
+
+static void check_depth(void) {
+    fs_span_log *log = new_log(0);
+    fs_track *track = malloc(sizeof *track);
+    if (track == NULL) abort();
+    fs_track_init(track, log, 0);
+    fs_step_begin(track, 1);
+    for (int i = 0; i < 3 * FS_SPAN_DEPTH; ++i) {
+        fs_span_enter(track, &cells[0]);
+        now += 1;
+    }
+    for (int i = 0; i < 3 * FS_SPAN_DEPTH; ++i) fs_span_leave(track);
+    CHECK(track->depth == 0 && cells[0].times.count == FS_SPAN_DEPTH && cells[0].times.total == 3 * FS_SPAN_DEPTH);
+    /* More spans than a trace shows of one step. */
+    for (int i = 0; i < 2 * FS_STEP_EVENTS; ++i) {
+        fs_span_enter(track, &cells[1]);
+        now += 1;
+        fs_span_leave(track);
+    }
+    fs_step_end(track);
+    CHECK(track->n_events == FS_STEP_EVENTS && cells[1].times.count == 2 * FS_STEP_EVENTS);
+    free(track);
+    free(log);
+}
+
+/* Two threads that begin and end in any order, as far as the log knows. */
+static void check_threads(void) {
+    fs_span_log *log = new_log(0);
+    fs_track *tracks = malloc(2 * sizeof *tracks);
+    fs_scope scopes[2];
+    int other;
+    if (tracks == NULL) abort();
+    for (int i = 0; i < 2; ++i) fs_track_init(&tracks[i], log, i);
+    tracks[0].ident = fs_thread();
+    tracks[1].ident = &other;
+    fs_scope_begin(&scopes[0], &tracks[0], NULL, 1);
+    fs_scope_begin(&scopes[1], &tracks[1], NULL, 1);
+    now += 5;
+    CHECK(fs_scope_of(open, fs_thread()) == &scopes[0] && fs_scope_of(open, &other) == &scopes[1]);
+    fs_scope_end(&scopes[0]);
+    CHECK(fs_scope_of(open, fs_thread()) == NULL && fs_scope_of(open, &other) == &scopes[1]);
+    fs_scope_end(&scopes[1]);
+    CHECK(open == NULL && log->wall == 10 && log->begun == 2);
+    free(tracks);
+    free(log);
+}
+
+static void check_many_steps(void) {
+    fs_span_log *log = new_log(100);
+    fs_track *track = malloc(sizeof *track);
+    int64_t sum = 0;
+    if (track == NULL) abort();
+    fs_track_init(track, log, 0);
+    fs_step_begin(track, 1);
+    fs_span_enter(track, &cells[0]);
+    for (int step = 1; step <= 200000; ++step) {
+        now += step % 1000;
+        if (step > 100) sum += step % 1000;
+        fs_span_leave(track);
+        fs_step_next(track, &cells[0]);
+    }
+    fs_step_end(track);
+    CHECK(log->steps.times.count == 200001 - 100 && log->wall == sum && cells[0].times.total == sum);
+    CHECK(log->n_events > FS_TRACE_EVENTS / 4 && log->n_events <= FS_TRACE_EVENTS && log->stride > 1);
+    for (int32_t i = 0; i < log->n_events; ++i) CHECK(log->events[i].step % log->stride == 0);
+    CHECK(log->n_slow == FS_SLOW_STEPS && log->slow_threshold == 999);
+    /* Beside the steps: a part of the wall time, and no step. */
+    fs_step_begin(track, 0);
+    fs_span_enter(track, &cells[1]);
+    now += 4;
+    fs_step_end(track);
+    CHECK(log->steps.times.count == 200001 - 100 && log->wall == sum + 4 && cells[1].times.total == 4);
+    free(track);
+    free(log);
+}
+
+int main(void) {
+    check_clock();
+    check_buckets();
+    check_histogram();
+    check_own_time();
+    check_depth();
+    check_threads();
+    check_many_steps();
+    return failures;
+}

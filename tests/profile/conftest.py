@@ -1,0 +1,64 @@
+"""What the tests of fastsup.profile share: a training program with hooks of every kind, and a report made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fastsup import HookProfiler
+from fastsup.core.recorder import ManualClock
+
+
+class NamedHook:
+    """Stands for a hook."""
+
+
+class AnotherHookWithANameThatIsFarTooLongForItsColumn:
+    """Stands for a hook, too."""
+
+
+@pytest.fixture
+def recorded() -> HookProfiler:
+    """A profile of 100 steps of 10 microseconds, by a clock that stands still otherwise: two hooks of one class and one
+    with a long name, a step of 5 milliseconds among the others, and 1 microsecond between two steps."""
+    clock = ManualClock()
+    profiler = HookProfiler(clock=clock)
+    first, second, long_name = NamedHook(), NamedHook(), AnotherHookWithANameThatIsFarTooLongForItsColumn()
+    for hook in (first, second, long_name):
+        profiler.register(hook)
+    for step in range(1, 101):
+        with profiler.step():
+            with profiler.span(first, "before_run"):
+                clock.advance(500)
+            with profiler.session_span("runtime"):
+                clock.advance(4000)
+            with profiler.span(second, "after_run"):
+                clock.advance(2000)
+                with profiler.span(second, "save"):
+                    clock.advance(3000 if step != 42 else 4_993_000)
+            with profiler.span(long_name, "after_run"):
+                clock.advance(250)
+            clock.advance(250)
+        clock.advance(1000)
+    return profiler
+
+
+@pytest.fixture
+def program(graph: Any) -> Callable[[], SimpleNamespace]:
+    """Builds a small model in the default graph: `.step` (trains and counts), `.loss`."""
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+
+    def build() -> SimpleNamespace:
+        step = v1.train.get_or_create_global_step()
+        weights = v1.get_variable("weights", [10], initializer=tf.ones_initializer(), use_resource=True)
+        loss = tf.reduce_sum(weights * weights)
+        v1.summary.scalar("loss", loss)
+        train = v1.train.GradientDescentOptimizer(0.01).minimize(loss, global_step=step)
+        return SimpleNamespace(step=train, loss=loss, global_step=step)
+
+    return build

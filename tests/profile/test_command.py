@@ -1,0 +1,269 @@
+"""`python -m fastsup profile` and `doctor`, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastsup.__main__ import main
+from fastsup.profile import doctor
+
+# Without TensorFlow, so that it starts quickly.
+SCRIPT = """
+import sys
+from fastsup.core import Hook, StepLoop
+from neighbour import STEPS
+
+class Report(Hook):
+    def begin(self, loop):
+        self.due_every_run()
+    def after_step(self, loop, value):
+        sum(range(2000))
+        if loop.steps == fails_at:
+            raise RuntimeError("the script's own error")
+
+fails_at = int(sys.argv[1]) if len(sys.argv) > 1 else -1
+assert __name__ == "__main__"
+assert sys.modules["__main__"].Report is Report
+StepLoop(int, [Report()], max_steps=STEPS).run()
+print("done", *sys.argv[1:])
+if len(sys.argv) > 2:
+    sys.exit(int(sys.argv[2]))
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    """A script with a module beside it."""
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    (folder / "neighbour.py").write_text("STEPS = 50\n")
+    path = folder / "train.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fastsup", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONUTF8": "1", **options.pop("env", {})}
+    return subprocess.run(
+        command, capture_output=True, encoding="utf-8", timeout=120, check=False, env=environment, **options
+    )
+
+
+def test_a_script_as_it_is(script: Path) -> None:
+    result = run("profile", script)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0] == "done"
+    assert lines[1].startswith("50 steps in ")
+    assert any(line.startswith("Report ") for line in lines)
+    assert "Look first at Report: " in result.stdout
+    assert result.stderr == ""
+
+
+def test_arguments_and_exit_code_are_the_scripts(script: Path) -> None:
+    result = run("profile", "--skip-steps", 20, script, -1, 7, "--json")
+    assert result.returncode == 7
+    assert result.stdout.startswith("done -1 7 --json\n30 steps (20 left out before) in ")
+
+
+def test_a_hook_that_fails(script: Path) -> None:
+    result = run("profile", script, 10)
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1] == "RuntimeError: the script's own error"
+    assert "10 steps in " in result.stdout
+
+
+def test_a_script_that_fails(script: Path) -> None:
+    """Its own error, as without the profiler, and the table of what ran."""
+    script.write_text(SCRIPT + "\n\ndef fail():\n    raise ValueError(len(sys.argv))\n\n\nfail()\n")
+    alone = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, encoding="utf-8", timeout=60, check=False
+    )
+    result = run("profile", script)
+    assert result.returncode == alone.returncode == 1
+    assert result.stderr == alone.stderr
+    assert "ValueError: 1" in result.stderr
+    assert "50 steps in " in result.stdout
+
+
+def test_a_script_that_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text("1 +\n")
+    result = run("profile", path)
+    assert result.returncode == 1
+    assert "SyntaxError" in result.stderr
+    assert "fastsup/profile" not in result.stderr
+
+
+def test_files(script: Path, tmp_path: Path) -> None:
+    names = {kind: tmp_path / f"out.{kind}" for kind in ("json", "csv", "trace", "html")}
+    options = [part for kind, path in names.items() for part in (f"--{kind}", path)]
+    result = run("profile", *options, script)
+    assert result.returncode == 0, result.stderr
+    # Without --table the script's output is all there is.
+    assert result.stdout == "done\n"
+    assert json.loads(names["json"].read_text(encoding="utf-8"))["steps"] == 50
+    assert json.loads(names["trace"].read_text(encoding="utf-8"))["traceEvents"]
+    assert names["csv"].read_text(encoding="utf-8").startswith("owner,phase,kind,")
+    assert names["html"].read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "out.csv", "out.html", "out.json", "out.trace", "scripts"
+    ]  # fmt: skip
+
+
+def test_a_relative_path_is_of_the_folder_at_the_start(script: Path, tmp_path: Path) -> None:
+    script.write_text("import os; os.chdir('/')\n" + SCRIPT)
+    result = run("profile", "--table", "--json", "out.json", script, cwd=tmp_path)
+    assert (tmp_path / "out.json").exists(), result.stderr
+    assert "50 steps in " in result.stdout
+
+
+@pytest.mark.parametrize("path", ["missing/out", "scripts"])
+@pytest.mark.parametrize("option", ["--json", "--csv", "--trace", "--html"])
+def test_unwritable_files_are_said_before_the_run(
+    script: Path, tmp_path: Path, option: str, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(["profile", option, str(tmp_path / path), str(script)])
+    output = capsys.readouterr()
+    assert raised.value.code == 2
+    assert f"{option} {tmp_path / path} can't be written: " in output.err
+    assert output.out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["profile", "missing.py"], "the script can't be read: "),
+        (["profile", "--skip-steps", "-1", __file__], "--skip-steps must not be negative, got -1"),
+        (["profile"], "the following arguments are required: script"),
+        ([], "the following arguments are required: command"),
+    ],
+)
+def test_wrong_arguments(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(arguments)
+    assert raised.value.code == 2
+    assert text in capsys.readouterr().err
+
+
+def test_a_file_that_becomes_unwritable_is_said_in_the_end(script: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    script.write_text(SCRIPT + f"\nimport os; os.rmdir({str(folder)!r})\n")
+    result = run("profile", "--json", folder / "out", "--csv", tmp_path / "out.csv", script)
+    assert result.returncode == 2
+    assert "could not be written" in result.stderr
+    assert (tmp_path / "out.csv").exists()
+
+
+def test_interrupted(script: Path) -> None:
+    script.write_text(SCRIPT + "\nimport os, signal; os.kill(os.getpid(), signal.SIGINT)\n")
+    result = run("profile", script)
+    assert result.returncode != 0
+    assert "KeyboardInterrupt" in result.stderr
+    assert "50 steps in " in result.stdout
+
+
+def test_a_script_without_sessions(tmp_path: Path) -> None:
+    path = tmp_path / "empty.py"
+    path.write_text("print('nothing to do')\n")
+    result = run("profile", path)
+    assert result.returncode == 0
+    assert "No step of a fastsup session or loop was recorded." in result.stdout
+
+
+ESTIMATOR = """
+import tempfile
+import tensorflow as tf
+import fastsup.estimator as est
+
+class Own(est.SessionRunHook):
+    def after_run(self, run_context, run_values):
+        sum(range(100))
+
+def model(features, labels, mode):
+    weight = tf.compat.v1.get_variable("w", [], initializer=tf.compat.v1.zeros_initializer())
+    loss = tf.reduce_mean(tf.square(features * weight - 1.0))
+    train = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(loss, tf.compat.v1.train.get_global_step())
+    return est.EstimatorSpec(mode, loss=loss, train_op=train)
+
+def numbers():
+    return tf.data.Dataset.from_tensors(tf.ones([4])).repeat(30)
+
+config = est.RunConfig(model_dir=tempfile.mkdtemp(), save_checkpoints_steps=10)
+est.Estimator(model, config=config).train(numbers, hooks=[Own(), tf.compat.v1.train.StopAtStepHook(num_steps=20)])
+"""
+
+
+def test_an_estimator(tmp_path: Path) -> None:
+    """Hooks of the Estimator's own, of TensorFlow's and of the program, without a word of the profiler in it."""
+    script, output = tmp_path / "train.py", tmp_path / "out.json"
+    script.write_text(ESTIMATOR)
+    result = run("profile", "--json", output, "--table", script)
+    assert result.returncode == 0, result.stderr
+    written = json.loads(output.read_text(encoding="utf-8"))
+    calls = {(row["owner"], row["phase"]): row["calls"] for row in written["rows"]}
+    assert written["steps"] == calls["Own", "after_run"] == calls["StopAtStepHook", "after_run"] == 20
+    assert calls["CheckpointSaverHook", "save"] >= 2
+    assert ("NanTensorHook", "fetches") in calls
+    parts = sum(row["total_ns"] for row in written["rows"]) + written["profiler_ns"] + written["unaccounted_ns"]
+    assert parts == pytest.approx(written["wall_ns"], rel=0.01)
+    assert "Look first at " in result.stdout
+
+
+def test_doctor() -> None:
+    result = run("doctor", env={"TF_CPP_VMODULE": "executor=1"})
+    assert result.returncode == 0, result.stderr
+    assert "StepLoop around a step that does nothing: " in result.stdout
+    for executor in ("auto", "thread_pool", "inline", "single_threaded"):
+        assert f"\n  {executor} " in result.stdout
+    assert "(has chosen single_threaded)" in result.stdout
+    assert "The floor of this machine is about " in result.stdout
+    assert "! TF_CPP_VMODULE=executor=1: TensorFlow logs in every step. Unset it." in result.stdout
+
+
+def test_doctor_without_tensorflow(tmp_path: Path) -> None:
+    (tmp_path / "tensorflow.py").write_text("raise ImportError('none here')\n")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    result = run("doctor", env={"PYTHONPATH": path})
+    assert result.returncode == 1
+    assert "No sessions: " in result.stdout
+
+
+def test_doctor_knows_what_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {"tensorflow": "2.21.0", "tensorflow-cpu": "2.21.0", "tensorflow-estimator": "2.15.0"}
+    monkeypatch.setattr(doctor, "_version", versions.get)
+    monkeypatch.setattr(doctor, "_cores", lambda: 1)
+    monkeypatch.setattr(doctor, "_governor", lambda: "powersave")
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    monkeypatch.setenv("PYTHONMALLOC", "debug")
+    said = "\n".join(doctor.warnings())
+    for text in (
+        "tensorflow and tensorflow-cpu are both installed",
+        "tensorflow-estimator 2.15.0 can't be imported",
+        "Only one core",
+        "governor is powersave",
+        "CUDA_LAUNCH_BLOCKING",
+        "debugging memory allocator",
+    ):
+        assert text in said
+
+
+def test_doctor_finds_nothing_where_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_version", {"tensorflow": "2.15.1", "tensorflow-estimator": "2.15.0"}.get)
+    monkeypatch.setattr(doctor, "_cores", lambda: 8)
+    monkeypatch.setattr(doctor, "_governor", lambda: "performance")
+    monkeypatch.setattr(sys, "gettrace", lambda: None)
+    monkeypatch.setattr(sys, "getprofile", lambda: None)
+    for name in ("CUDA_LAUNCH_BLOCKING", "PYTHONMALLOC", "TF_CPP_VMODULE", "TF_CPP_MAX_VLOG_LEVEL"):
+        monkeypatch.delenv(name, raising=False)
+    assert doctor.warnings() == []

@@ -1,0 +1,63 @@
+"""The page as a browser shows it, without a network."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastsup import HookProfiler
+from fastsup.profile.page import _COLOURS
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no browser found: apt-get install chromium")
+
+
+def browse(page: Path, *arguments: str) -> str:
+    """Opens a page, with no host to be found, and ends. Returns what the browser prints."""
+    command = [
+        str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage",
+        "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={page.parent / 'browser'}",
+        "--window-size=1000,1700", *arguments, page.as_uri(),
+    ]  # fmt: skip
+    return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120, check=True).stdout
+
+
+def pixels(path: Path) -> Any:
+    """The colours of a picture, an array of rows of three numbers each."""
+    import tensorflow as tf
+
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        return session.run(tf.io.decode_png(path.read_bytes(), channels=3)).reshape(-1, 3)
+
+
+def rgb(colour: str) -> list[int]:
+    return [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+
+
+def test_what_is_seen(recorded: HookProfiler, tmp_path: Path) -> None:
+    page, picture = tmp_path / "profile.html", tmp_path / "profile.png"
+    recorded.write_html(page)
+    browse(page, f"--screenshot={picture}")
+    seen = pixels(picture)
+    # The bars of what took the most, at the least; in the costs, the timelines and the legend.
+    for phase, at_least in (("save", 20_000), ("runtime", 1_000), ("before_run", 100)):
+        assert (seen == rgb(_COLOURS[phase])).all(axis=1).sum() > at_least, phase
+
+
+def test_what_is_in_it(recorded: HookProfiler, tmp_path: Path) -> None:
+    """As the browser has understood it."""
+    page = tmp_path / "profile.html"
+    recorded.write_html(page)
+    document = browse(page, "--dump-dom")
+    data = re.search(r'<script type="application/json" id="profile">(.*?)</script>', document, re.DOTALL)
+    assert data is not None
+    assert json.loads(data[1])["steps"] == 100
+    assert document.count("<svg") == 3
+    assert "Look first at NamedHook #2" in document

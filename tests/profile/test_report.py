@@ -1,0 +1,258 @@
+"""The report and its forms: they say the same, and all of it."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import io
+import json
+import pickle
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fastsup
+from fastsup import HookProfiler
+from fastsup.core.recorder import ManualClock
+from fastsup.profile.report import duration, percent
+
+
+def by_name(report: Any) -> dict[tuple[str, str], Any]:
+    return {(row.owner, row.phase): row for row in report.rows}
+
+
+def test_rows_add_up_to_the_wall_clock(recorded: HookProfiler) -> None:
+    report = recorded.report()
+    assert report.wall_ns == 100 * 10_000 + 4_990_000 + 99 * 1000
+    parts = sum(row.times.total_ns for row in report.rows) + report.profiler_ns + report.unaccounted_ns
+    assert parts == report.wall_ns
+    assert report.unaccounted_ns == 100 * 250
+    assert sum(row.share for row in report.rows) == pytest.approx(1 - report.share(report.unaccounted_ns))
+
+
+def test_hooks_come_in_the_order_of_what_they_cost(recorded: HookProfiler) -> None:
+    report = recorded.report()
+    assert [name for name, _, _ in report.hooks] == [
+        "NamedHook #2",
+        "NamedHook",
+        "AnotherHookWithANameThatIsFarTooLongForItsColumn",
+    ]
+    assert [row.phase for _, _, rows in report.hooks[:1] for row in rows] == ["save", "after_run"]
+    save = by_name(report)["NamedHook #2", "save"]
+    assert (save.times.calls, save.times.max_step, save.times.max_ns) == (100, 42, 4_993_000)
+    assert [row.phase for row in report.session] == ["runtime", "between steps"]
+
+
+def test_says_which_hook_to_look_at_first(recorded: HookProfiler) -> None:
+    advice = recorded.report().advice()
+    assert advice.startswith("Look first at NamedHook #2: 9")
+    assert "most of it saving" in advice
+
+
+def test_says_when_hooks_cost_little() -> None:
+    clock = ManualClock()
+    profiler = HookProfiler(clock=clock)
+    for _ in range(10):
+        with profiler.step():
+            with profiler.session_span("runtime"):
+                clock.advance(990)
+            with profiler.span(object(), "after_run"):
+                clock.advance(10)
+    assert profiler.report().advice() == (
+        "Hooks take 1.0% of the time: nothing to gain there. Most time: runtime, 99.0%."
+    )
+
+
+def test_nothing_was_recorded() -> None:
+    profiler = HookProfiler()
+    assert profiler.table() == ("0 steps in 0ns\nNo step of a fastsup session or loop was recorded.")
+    assert json.loads(_written(profiler.write_json))["steps"] == 0
+
+
+def test_table(recorded: HookProfiler) -> None:
+    lines = recorded.table().splitlines()
+    assert max(map(len, lines)) <= 80
+    text = [" ".join(line.split()) for line in lines]
+    assert text[0] == "100 steps in 6.09ms; a step: mean 59.9µs, p50 10.0µs, p99 10.0µs"
+    assert "save 100 5.29ms 86.9% 52.9µs 2.99µs 2.99µs 2.99µs 4.99ms 42" in text
+    assert "before_run 100 50.0µs 0.8% 500ns 500ns 500ns 500ns 500ns 1" in text
+    assert "runtime 100 400µs 6.6% 4.00µs 4.00µs 4.00µs 4.00µs 4.00µs 1" in text
+    assert "between steps 99 99.0µs 1.6% 1.00µs 1.00µs 1.00µs 1.00µs 1.00µs 2" in text
+    assert "unaccounted 25.0µs 0.4%" in text
+    assert "wall 6.09ms 100%" in text
+    assert "\x1b" not in recorded.table()
+
+
+class Terminal(io.StringIO):
+    """A file that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colours_on_a_terminal_only(recorded: HookProfiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    terminal, plain = Terminal(), io.StringIO()
+    recorded.print_table(terminal)
+    recorded.print_table(plain)
+    assert "\x1b[" in terminal.getvalue()
+    assert plain.getvalue() == recorded.table() + "\n"
+
+
+def _written(write: Any) -> str:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder) / "out")
+        assert [path.name for path in Path(folder).iterdir()] == ["out"]
+        return (Path(folder) / "out").read_text(encoding="utf-8")
+
+
+def test_json(recorded: HookProfiler) -> None:
+    written = json.loads(_written(recorded.write_json))
+    assert written["schema"] == 1
+    assert (
+        sum(row["total_ns"] for row in written["rows"]) + written["profiler_ns"] + written["unaccounted_ns"]
+        == (written["wall_ns"])
+    )
+    assert written["rows"][0] == {
+        "owner": "NamedHook #2",
+        "phase": "save",
+        "kind": "hook",
+        "basis": "measured",
+        "calls": 100,
+        "total_ns": 99 * 3000 + 4_993_000,
+        "share": pytest.approx(0.8688, abs=1e-3),
+        "mean_ns": 52_900.0,
+        "p50_ns": pytest.approx(3000, rel=0.01),
+        "p95_ns": pytest.approx(3000, rel=0.01),
+        "p99_ns": pytest.approx(3000, rel=0.01),
+        "max_ns": 4_993_000,
+        "max_step": 42,
+    }
+    assert sum(count for _, _, count in written["step_time"]["buckets"]) == 100
+
+
+def test_json_has_the_documented_fields(recorded: HookProfiler) -> None:
+    page = (Path(fastsup.__file__).parents[1] / "docs" / "profiling.md").read_text(encoding="utf-8")
+    written = json.loads(_written(recorded.write_json))
+    for name in {*written, *written["rows"][0], *written["step_time"]}:
+        assert f"`{name}`" in page
+
+
+def test_csv(recorded: HookProfiler) -> None:
+    rows = list(csv.DictReader(io.StringIO(_written(recorded.write_csv))))
+    assert rows[0]["owner"] == "NamedHook #2"
+    assert [row["phase"] for row in rows[-3:]] == ["profiler", "unaccounted", "wall"]
+    assert sum(int(row["total_ns"]) for row in rows[:-1]) == int(rows[-1]["total_ns"])
+
+
+def test_trace(recorded: HookProfiler) -> None:
+    events = [event for event in json.loads(_written(recorded.write_trace))["traceEvents"] if event["ph"] == "X"]
+    assert len(events) == 100 * 6
+    step = next(event for event in events if event["name"] == "step 42")
+    inside = [event for event in events if event["args"]["step"] == 42 and event is not step]
+    assert {event["name"] for event in inside} >= {"session: runtime", "NamedHook #2: save"}
+    # In microseconds, and each within what it is nested in.
+    assert step["dur"] == pytest.approx(5000)
+    for event in inside:
+        assert event["ts"] >= step["ts"] - 1e-6
+        assert event["ts"] + event["dur"] <= step["ts"] + step["dur"] + 1e-6
+
+
+class Page(HTMLParser):
+    """What a page consists of: that it is well-formed, and what it would load."""
+
+    VOID = frozenset({"meta", "br"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loads: list[str] = []
+        self.tags: list[str] = []
+        self.text = ""
+        self.data = ""
+
+    def handle_starttag(self, tag: str, attributes: Any) -> None:
+        self.tags.append(tag)
+        self.loads += [value for name, value in attributes if name in ("src", "href")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.data += data
+        else:
+            self.text += data
+
+
+def test_page(recorded: HookProfiler) -> None:
+    page = Page()
+    page.feed(_written(recorded.write_html))
+    assert page.open == []
+    # Nothing is loaded: not by an attribute, nor by a style or a script.
+    assert page.loads == []
+    assert re.search(r"https?:|url\(|@import|//", _written(recorded.write_html)) is None
+    assert page.tags.count("svg") == 3
+    assert "step 42: 5.00ms" in page.text
+    assert "Look first at NamedHook #2" in page.text
+    assert json.loads(page.data)["steps"] == 100
+
+
+def test_names_on_the_page_can_not_break_it() -> None:
+    clock = ManualClock()
+    profiler = HookProfiler(clock=clock)
+    hook = type("</script><script>alert('&')</script>", (), {})()
+    with profiler.step(), profiler.span(hook, "after_run"):
+        clock.advance(5)
+    page = Page()
+    page.feed(_written(profiler.write_html))
+    assert page.open == []
+    assert page.tags.count("script") == 1
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0ns"),
+        (0.5, "0.50ns"),
+        (9.99, "9.99ns"),
+        (12.34, "12.3ns"),
+        (999.4, "999ns"),
+        (999.6, "1.00µs"),
+        (1234, "1.23µs"),
+        (99_960, "100µs"),
+        (5e6, "5.00ms"),
+        (12_345e9, "12345s"),
+    ],
+)
+def test_durations_in_three_digits(ns: float, text: str) -> None:
+    assert duration(ns) == text
+
+
+def test_percent() -> None:
+    assert [percent(share) for share in (0, 0.0456, 0.9994, 0.99999)] == ["0.0%", "4.6%", "99.9%", "100%"]
+
+
+def test_a_file_that_can_not_be_written_leaves_what_was_there(recorded: HookProfiler, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="missing"):
+        recorded.write_json(tmp_path / "missing" / "out.json")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError):
+        recorded.write_json(tmp_path / "folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_copy_of_a_profiler_is_itself(recorded: HookProfiler) -> None:
+    """A copy of a configuration has the same one."""
+    assert copy.copy(recorded) is recorded
+    assert copy.deepcopy({"profiler": recorded})["profiler"] is recorded
+    with pytest.raises(TypeError, match="can't be pickled"):
+        pickle.dumps(recorded)
