@@ -26,14 +26,15 @@ if COVERAGE:
     compile_args += ["--coverage"]
     link_args += ["--coverage"]
 
-# The C files hold no state, so each extension that needs them links its own copy.
+# The C files hold no state, so each extension that needs them links its own copy. They are compiled once, before all
+# extensions: these may be compiled at the same time.
 c_sources = sorted(str(path) for path in Path("csrc").glob("*.c"))
 headers = sorted(str(path) for folder in ("csrc", "fastsup/include") for path in Path(folder).rglob("*.h"))
 
 extensions = [
     Extension(
         ".".join(path.with_suffix("").parts),
-        [str(path), *c_sources],
+        [str(path)],
         include_dirs=["csrc", "fastsup/include"],
         define_macros=macros,
         extra_compile_args=compile_args,
@@ -44,6 +45,18 @@ extensions = [
 ]
 
 setup(
+    libraries=[
+        (
+            "fastsup_c",
+            {
+                "sources": c_sources,
+                "obj_deps": {"": headers},
+                "include_dirs": ["csrc", "fastsup/include"],
+                "macros": macros,
+                "cflags": [*compile_args, "-fPIC"],
+            },
+        )
+    ],
     ext_modules=cythonize(
         extensions,
         annotate=DEBUG,
