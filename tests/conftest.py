@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +22,9 @@ WORLD = os.environ.get("FASTSUP_TEST_WORLD", "v2")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts what it runs in the background so, and every process of the tests would inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if WORLD == "v1":
         import tensorflow as tf
 

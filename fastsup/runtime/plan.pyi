@@ -31,7 +31,7 @@ class Plan:
         feeds: Iterable[Any],
         elements: Iterable[Any],
         pinned: Any,
-        callable: CompiledCallable,
+        callable: CompiledCallable | None,
         trial: Trial | None = None,
         access: int = 0,
     ) -> None: ...
@@ -44,6 +44,6 @@ class Plan:
     @property
     def pinned(self) -> Sequence[Any]: ...
     @property
-    def callable(self) -> CompiledCallable: ...
+    def callable(self) -> CompiledCallable | None: ...
     @property
     def access(self) -> int: ...

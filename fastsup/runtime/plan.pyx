@@ -132,7 +132,7 @@ cdef class Plan:
       feeds: the fed tensors, in the order of the feed dictionary.
       elements: the graph elements (tensors and operations) that the run computes.
       pinned: what the plan's key names by address: kept alive, so that no other object gets the address.
-      callable: the `CompiledCallable` to run.
+      callable: the `CompiledCallable` to run; None for a plan that is only looked at.
       trial: object whose `next()` gives a callable to try and whose `record(callable, seconds)` returns the chosen
         one once it is known; None when there is nothing to choose.
       access: what the run does to variables, as `variable_access` has it.

@@ -47,6 +47,7 @@ cdef class SessionRunner:
 
     cdef Py_ssize_t rules(self)
     cdef Plan find_plan(self, object fetches, object feed_dict)
+    cdef Plan plan_to_look_at(self, object fetches, object feed_dict)
     cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1
     cdef bint is_last(self, object fetches, object feed_dict) except -1
     cdef Plan make_plan(self, object key, object fetches, object feed_dict)

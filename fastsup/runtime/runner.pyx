@@ -261,6 +261,12 @@ cdef class SessionRunner:
         self.remember_last(plan, fetches, feed_dict)
         return plan
 
+    cdef Plan plan_to_look_at(self, object fetches, object feed_dict):
+        """A plan that says what a run does but can't be run itself: nothing is compiled for it. None as above."""
+        if feed_dict and type(feed_dict) is not dict:
+            return None
+        return self._make_plan(fetches, tuple(feed_dict or ()), False)
+
     cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1:
         """Keeps a plan at hand, with what to know the same fetches and feeds by: one element, or a list of some."""
         if type(fetches) in element_types:

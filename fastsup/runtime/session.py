@@ -153,10 +153,15 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
                 names[i] = cheaper
         return names
 
-    def _make_plan(self, fetches: Any, feed_keys: tuple[Any, ...]) -> Plan | None:
+    def _make_plan(self, fetches: Any, feed_keys: tuple[Any, ...], compiled: bool = True) -> Plan | None:
         """The plan for a combination seen for the first time, or None where only `Session.run` will do.
 
         Resolution is TensorFlow's own. Where it fails, `Session.run` fails in the same way, and says so.
+
+        Args:
+          fetches: what is fetched.
+          feed_keys: what is fed.
+          compiled: whether the plan is to be run.
         """
         graph = self._graph
         try:
@@ -190,6 +195,9 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         # session lives. A callable that was released would leave the address to the next one, and its functions.
         kept = self._kept_callables if calls_functions(operations) else None
         trial = None
+        pinned = (*leaves, *feed_keys)
+        if not compiled:
+            return Plan(structure, feeds, elements, pinned, None, None, access_of(operations))
         try:
             self._extend_graph()
             # Plans that differ in their results' structure alone share one: compiling takes long.
@@ -203,7 +211,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
                 trial = Trial(callable_, make_inline, remote=bool(self._target))
         except Exception:
             return None
-        return Plan(structure, feeds, elements, (*leaves, *feed_keys), callable_, trial, access_of(operations))
+        return Plan(structure, feeds, elements, pinned, callable_, trial, access_of(operations))
 
     def _has_one_device(self) -> bool:
         """Several devices mean several executors, which wait for each other: none of them may hold a thread."""

@@ -183,7 +183,14 @@ cdef class Hooked(Wrapped):
         cdef list called
         if not self.has_schedules():
             return self.run_calling(list(self._hooks), fetches, feed_dict, options, run_metadata)
-        if options is None and run_metadata is None and not self.is_first_run():
+        if options is None and run_metadata is None:
+            if self.is_first_run():
+                # The run without what hooks ask for isn't compiled before it is needed.
+                plan = self.runner.plan_to_look_at(fetches, feed_dict)
+                if plan is not None and not self.dispatch.nothing_due(plan):
+                    called = self.dispatch.due()
+                    if called:
+                        return self.run_calling(called, fetches, feed_dict, None, None)
             plan = self.runner.find_plan(fetches, feed_dict)
             if plan is not None:
                 if not self.dispatch.nothing_due(plan):
@@ -207,7 +214,7 @@ cdef class Hooked(Wrapped):
         return self.run_calling(list(self._hooks), fetches, feed_dict, options, run_metadata)
 
     cdef bint is_first_run(self) except -1:
-        """In the first run every hook is called; a plan without them isn't compiled before it is needed."""
+        """Whether no run has been made yet, and there are hooks, most of which want to be called in it."""
         return self.dispatch.runs == 0 and len(self._hooks) > 0
 
     cdef object run_leaving_out(self, Plan plan, object fetches, object feed_dict):
