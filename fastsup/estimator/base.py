@@ -22,7 +22,7 @@ from tensorflow.python.util import function_utils
 
 from fastsup.estimator import distribution, trained_model, warm_start
 from fastsup.estimator.input_fn import parse_input_fn_result
-from fastsup.estimator.model_fn import EstimatorSpec, verify_model_fn_args
+from fastsup.estimator.model_fn import EstimatorSpec, check_mode, listed, verify_model_fn_args
 from fastsup.estimator.run_config import settled_config
 
 __all__ = ["EstimatorBase", "check_hooks", "check_listeners", "check_steps"]
@@ -34,7 +34,7 @@ def check_hooks(hooks: Any) -> list[Any]:
     Raises:
       TypeError: one of them isn't a `SessionRunHook`.
     """
-    checked = list(hooks or [])
+    checked = listed("hooks", "SessionRunHook", hooks)
     for hook in checked:
         if not isinstance(hook, session_run_hook.SessionRunHook):
             raise TypeError(f"Hooks must be a SessionRunHook, given: {hook}")
@@ -47,7 +47,7 @@ def check_listeners(saving_listeners: Any) -> list[Any]:
     Raises:
       TypeError: one of them isn't a `CheckpointSaverListener`.
     """
-    listeners = list(saving_listeners or [])
+    listeners = listed("saving_listeners", "CheckpointSaverListener", saving_listeners)
     for listener in listeners:
         if not isinstance(listener, basic_session_run_hooks.CheckpointSaverListener):
             raise TypeError(f"saving_listeners must be a list of CheckpointSaverListener, given: {listener}")
@@ -90,6 +90,10 @@ class EstimatorBase:
     ) -> None:
         # By way of the class: a subclass that knows what it overrides replaces this check.
         self.__class__._assert_members_are_not_overridden(self)
+        if model_dir is not None and not isinstance(model_dir, (str, bytes, os.PathLike)):
+            raise TypeError(
+                f"model_dir must be the path of a directory, or None for a temporary one; got {model_dir!r}."
+            )
         self._config: Any = settled_config(config, model_dir)
         self._train_distribution = self._config.train_distribute
         self._eval_distribution = self._config.eval_distribute
@@ -216,7 +220,8 @@ class EstimatorBase:
         """Calls the model_fn with those of the arguments that it takes.
 
         Raises:
-          ValueError: there are labels that it doesn't take, or it returns no EstimatorSpec.
+          ValueError: there are labels that it doesn't take, or it returns no EstimatorSpec, or one of another mode
+            that lacks what this one needs.
         """
         taken = function_utils.fn_args(self._model_fn)
         arguments: dict[str, Any] = {}
@@ -237,6 +242,7 @@ class EstimatorBase:
             raise ValueError(
                 f"model_fn should return an EstimatorSpec. It returned {spec!r} of type {type(spec).__name__}."
             )
+        check_mode(spec, mode)
         return spec
 
     def _get_features_and_labels_from_input_fn(self, input_fn: Callable[..., Any], mode: str) -> Any:

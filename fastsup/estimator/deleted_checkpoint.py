@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
-from tensorflow.python.training import checkpoint_management
 
 from fastsup.train.checkpoints import step_of
 

@@ -99,6 +99,10 @@ def evaluate_once(
     with train.MonitoredSession(creator, [*hooks, final_ops_hook]) as session:
         if eval_ops is not None:
             session.run_loop(eval_ops)
+    if eval_ops is not None and session.last_result is None:
+        logging.warning(
+            "Evaluation made no steps. Perhaps input is empty or misspecified: the metrics are what they start with."
+        )
     logging.info("Inference Time : %0.5fs", time.time() - started)
     logging.info("Finished evaluation at %s", time.strftime("%Y-%m-%d-%H:%M:%S", time.localtime()))
     return final_ops_hook.final_ops_values

@@ -17,7 +17,7 @@ from tensorflow.python.util import function_utils
 
 from fastsup.estimator.eval_metrics import OTHER_GRAPH, validated_metrics
 
-__all__ = ["EstimatorSpec", "ModeKeys", "call_logit_fn", "verify_model_fn_args"]
+__all__ = ["EstimatorSpec", "ModeKeys", "call_logit_fn", "check_mode", "listed", "verify_model_fn_args"]
 
 ModeKeys: Any = EstimatorModeKeys
 
@@ -78,8 +78,20 @@ def _checked_predictions(predictions: Any, mode: str) -> Any:
     return dict(predictions)
 
 
-def _checked_hooks(hooks: Any) -> tuple[Any, ...]:
-    checked = tuple(hooks or [])
+def listed(name: str, kind: str, members: Any) -> list[Any]:
+    """What was given for an argument, as a list; an empty one for None.
+
+    Raises:
+      TypeError: it can't be iterated over.
+    """
+    try:
+        return list(members or [])
+    except TypeError as error:
+        raise TypeError(f"{error}: {name}={members!r} must be a list of {kind} objects.") from None
+
+
+def _checked_hooks(name: str, hooks: Any) -> tuple[Any, ...]:
+    checked = tuple(listed(name, "SessionRunHook", hooks))
     for hook in checked:
         if not isinstance(hook, session_run_hook.SessionRunHook):
             raise TypeError(f"All hooks must be SessionRunHook instances, given: {hook}")
@@ -155,10 +167,10 @@ class EstimatorSpec(_Fields):
             loss=loss,
             train_op=train_op,
             export_outputs=export_outputs,
-            training_hooks=_checked_hooks(training_hooks),
-            evaluation_hooks=_checked_hooks(evaluation_hooks),
-            prediction_hooks=_checked_hooks(prediction_hooks),
-            training_chief_hooks=_checked_hooks(training_chief_hooks),
+            training_hooks=_checked_hooks("training_hooks", training_hooks),
+            evaluation_hooks=_checked_hooks("evaluation_hooks", evaluation_hooks),
+            prediction_hooks=_checked_hooks("prediction_hooks", prediction_hooks),
+            training_chief_hooks=_checked_hooks("training_chief_hooks", training_chief_hooks),
             eval_metric_ops=validated_metrics(eval_metric_ops),
             scaffold=_checked_scaffold(scaffold),
         )
@@ -171,6 +183,35 @@ class EstimatorSpec(_Fields):
         if unknown:
             raise ValueError(f"Got unexpected field names: {unknown}")
         return EstimatorSpec(**{**self._asdict(), **kwds})
+
+
+# What each mode runs. An EstimatorSpec was made sure to have it, but for its own mode.
+_NEEDED = {
+    ModeKeys.TRAIN: ("loss", "train_op"),
+    ModeKeys.EVAL: ("loss",),
+    ModeKeys.PREDICT: ("predictions",),
+}
+
+
+def check_mode(spec: Any, mode: str) -> None:
+    """Refuses a spec of another mode than the model_fn was called in, where it lacks what that one needs.
+
+    Args:
+      spec: the `EstimatorSpec`.
+      mode: the mode that the model_fn was called in.
+
+    Raises:
+      ValueError: it lacks something.
+    """
+    if spec.mode == mode:
+        return
+    for name in _NEEDED.get(mode, ()):
+        value = getattr(spec, name)
+        if value is None or (isinstance(value, dict) and not value):
+            raise ValueError(
+                f"Missing {name}. model_fn was called with mode={mode!r}, and returned an EstimatorSpec of "
+                f"mode={spec.mode!r}: pass it the mode of the call."
+            )
 
 
 def verify_model_fn_args(model_fn: Callable[..., Any], params: Any) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import numpy as np
 from tensorflow.python.eager import context
 from tensorflow.python.framework import ops, random_seed
 from tensorflow.python.platform import tf_logging as logging
@@ -18,6 +19,12 @@ from fastsup.estimator.input_fn import parse_input_fn_result, warns_of_no_end
 from fastsup.estimator.model_fn import ModeKeys
 
 __all__ = ["Prediction"]
+
+
+_NO_BATCH = (
+    "{} is a single value without a batch dimension: {!r}. Give it one value for each example, or pass "
+    "yield_single_examples=False, which yields it as it is."
+)
 
 
 def _inside(graph: Any) -> ExitStack:
@@ -56,7 +63,8 @@ class Prediction(EstimatorBase):
 
         Raises:
           ValueError: the batch sizes of the predictions differ, or `predict_keys` names none of them.
-          TypeError: a hook that is none.
+          TypeError: a hook that is none, or a prediction without batch dimension.
+          IndexError: the same in a dictionary.
         """
         # The caller's code runs between two predictions: it must not find itself in our graph.
         graph = ops.Graph()
@@ -90,6 +98,8 @@ class Prediction(EstimatorBase):
                 if not yield_single_examples:
                     yield values
                 elif not isinstance(predictions, dict):
+                    if np.ndim(values) == 0:
+                        raise TypeError(_NO_BATCH.format("predictions", values))
                     yield from values
                 else:
                     for i in range(self._extract_batch_length(values)):
@@ -120,6 +130,8 @@ class Prediction(EstimatorBase):
         """The batch size that the predictions have in common."""
         length: int | None = None
         for key, value in preds_evaluated.items():
+            if np.ndim(value) == 0:
+                raise IndexError(_NO_BATCH.format(f"predictions[{key!r}]", value))
             length = length or value.shape[0]
             if value.shape[0] != length:
                 shapes = {name: other.shape for name, other in preds_evaluated.items()}

@@ -12,7 +12,7 @@ from tensorflow.python.framework import errors, ops
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.training import py_checkpoint_reader
 
-from fastsup.train.checkpoints import is_unfinished, list_checkpoints
+from fastsup.train.checkpoints import is_in, is_unfinished, list_checkpoints
 
 __all__ = ["contents_of", "explaining_what_is_missing", "global_step_of", "newest_checkpoint", "require_checkpoint"]
 
@@ -29,14 +29,14 @@ def newest_checkpoint(model_dir: Any) -> str | None:
       The checkpoint's path, as `Saver.restore` takes it; None if there is none.
     """
     path = checkpoint_management.latest_checkpoint(model_dir)
-    if path:
+    if path and is_in(path, os.fspath(model_dir)):
         return str(path)
-    # Training would go on from one that no state file names (any more): so does an evaluation.
-    listing = list_checkpoints(model_dir)
-    for candidate in listing.paths:
+    # Training would go on from one that no state file names (any more), and from that of the same name here where it
+    # names one elsewhere: so does an evaluation.
+    for candidate in list_checkpoints(model_dir).paths:
         if file_io.file_exists(candidate + ".index") and not is_unfinished(candidate):
             return candidate
-    return None
+    return str(path) if path else None
 
 
 def global_step_of(model_dir: Any) -> int:

@@ -6,12 +6,16 @@ import os
 from collections import namedtuple
 from typing import Any
 
+from tensorflow.python.checkpoint import checkpoint_management
+from tensorflow.python.framework import errors, ops
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.saved_model import path_helpers
 from tensorflow.python.training import warm_starting_util
 
-__all__ = ["VocabInfo", "WarmStartSettings", "settings_from", "warm_start"]
+from fastsup.estimator import trained_model
+
+__all__ = ["VocabInfo", "WarmStartSettings", "checkpoint_of", "settings_from", "warm_start"]
 
 VocabInfo: Any = warm_starting_util.VocabInfo
 
@@ -83,7 +87,42 @@ def settings_from(warm_start_from: Any) -> Any:
     return WarmStartSettings(warm_start_from)
 
 
+def checkpoint_of(settings: WarmStartSettings) -> str:
+    """The checkpoint that a model is started from: of a directory, the one that an evaluation there would take.
+
+    Raises:
+      ValueError: the directory has none.
+      tf.errors.NotFoundError: there is no such checkpoint.
+    """
+    given = os.fsdecode(settings.ckpt_to_initialize_from)
+    if not file_io.is_directory(given):
+        if checkpoint_management.checkpoint_exists_internal(given):
+            return given
+        raise errors.NotFoundError(
+            None,
+            None,
+            f"Unsuccessful TensorSliceReader constructor: Failed to find any matching files for {given}. It was given "
+            "as warm_start_from: pass the path of a checkpoint, of a directory with checkpoints or of a SavedModel.",
+        )
+    found = trained_model.newest_checkpoint(given)
+    if found is None:
+        raise ValueError(f"There is no checkpoint for warm_start_from={given!r}. {trained_model.contents_of(given)}")
+    return found
+
+
 def warm_start(settings: WarmStartSettings) -> None:
-    """Makes the variables of the default graph start with values of another model."""
+    """Makes the variables of the default graph start with values of another model.
+
+    Raises:
+      ValueError: the other model's directory has no checkpoint, or a variable of it doesn't fit.
+      tf.errors.NotFoundError: there is no such checkpoint.
+    """
     logging.info("Warm-starting with WarmStartSettings: %s", str(settings))
+    wanted = settings.vars_to_warm_start
+    if isinstance(wanted, str) and not ops.get_collection(ops.GraphKeys.TRAINABLE_VARIABLES, scope=wanted):
+        logging.warning("Nothing is warm-started: vars_to_warm_start=%r matches no trainable variable.", wanted)
+    path = checkpoint_of(settings)
+    if path != checkpoint_management.latest_checkpoint(os.fsdecode(settings.ckpt_to_initialize_from)):
+        # Not the one that TensorFlow would find in the directory.
+        settings = settings._replace(ckpt_to_initialize_from=path)
     warm_starting_util.warm_start(*settings)

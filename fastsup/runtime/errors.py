@@ -13,6 +13,10 @@ _HINT = (
     '\n(Which operation it was, the single-threaded executor doesn\'t say: executor="inline" or "thread_pool" does.)'
 )
 
+# What it says of a graph that it can't run at all.
+_REFUSED = "Single-threaded executor does not support"
+_REMEDY = '\n(executor="single_threaded" can\'t run this graph: executor="auto" takes one that can.)'
+
 
 def with_operation(error: Any, elements: Iterable[Any]) -> Any:
     """The error with the name of the operation in its message, as TensorFlow's other executors have it.
@@ -21,6 +25,8 @@ def with_operation(error: Any, elements: Iterable[Any]) -> Any:
       error: a `tf.errors.OpError`.
       elements: what the failed run was to compute.
     """
+    if error.message.startswith(_REFUSED):
+        return type(error)(error.node_def, error.op, error.message + _REMEDY)
     if "{{node " in error.message:
         return error
     name = _failed_operation(error.message, elements)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.client import session as tf_session
-from tensorflow.python.framework import ops
+from tensorflow.python.framework import errors, ops
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import training_util
 
@@ -259,6 +259,10 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         self._begin_unknown_run()
         try:
             return super()._call_tf_sessionrun(*args)
+        except errors.UnimplementedError as error:
+            if self.executor != "single_threaded":
+                raise
+            raise with_operation(error, ()) from None
         finally:
             self._end_unknown_run()
 

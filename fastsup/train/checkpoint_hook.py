@@ -10,6 +10,7 @@ from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 
 from fastsup.runtime.session import Session
 from fastsup.train.background_save import BackgroundSaver
+from fastsup.train.directories import directory_path
 from fastsup.train.dispatch import remember_callbacks
 from fastsup.train.event_buffer import hand_over
 from fastsup.train.global_step_hook import GlobalStepHook, check_one_interval, own_timer
@@ -45,7 +46,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
 
     def __init__(
         self,
-        checkpoint_dir: str,
+        checkpoint_dir: Any,
         save_secs: float | None = None,
         save_steps: int | None = None,
         saver: Any = None,
@@ -56,6 +57,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         async_save: bool = False,
     ) -> None:
         check_one_interval(save_secs=save_secs, save_steps=save_steps)
+        checkpoint_dir = directory_path("checkpoint_dir", checkpoint_dir)
         tf_hooks.CheckpointSaverHook.__init__(
             self, checkpoint_dir, save_secs, save_steps, saver, checkpoint_basename, scaffold, listeners, save_graph_def
         )

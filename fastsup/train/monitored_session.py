@@ -75,6 +75,11 @@ class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
     ) -> None:
         session_manager.check_recovery_wait_secs(recovery_wait_secs)
         session_manager.check_restore(restore)
+        if scaffold and not hasattr(scaffold, "finalize"):
+            raise AttributeError(
+                f"{type(scaffold).__name__!r} object has no attribute 'finalize': scaffold={scaffold!r} must be a "
+                "tf.compat.v1.train.Scaffold, or None for one that is taken from the graph."
+            )
         self._recovery_wait_secs = recovery_wait_secs
         self._restore = restore
         self._scaffold = scaffold or Scaffold()
@@ -179,6 +184,23 @@ class WorkerSessionCreator(_GraphSessionCreator):
         )
 
 
+def _given_hooks(name: str, hooks: Any) -> Any:
+    """The hooks that were given for an argument, as they were given; none for None."""
+    try:
+        iter(hooks or [])
+    except TypeError as error:
+        raise TypeError(f"{error}: {name}={hooks!r} must be a list of SessionRunHook objects.") from None
+    return hooks or []
+
+
+def _check_hook(hook: Any) -> None:
+    if not hasattr(hook, "begin"):
+        raise AttributeError(
+            f"{type(hook).__name__!r} object has no attribute 'begin': hooks must be SessionRunHook objects, got "
+            f"{hook!r}."
+        )
+
+
 def in_order_of_end(hooks: Iterable[Any]) -> list[Any]:
     """Hooks in the order in which `end` is called: their own, but for one that asks to save what the others did."""
     return sorted(hooks, key=lambda hook: getattr(hook, "_ends_last", False) is True)
@@ -201,6 +223,7 @@ class _MonitoredSession(Monitored):
         handle_signals: bool = False,
         profiler: Any = None,
     ) -> None:
+        hooks = _given_hooks("hooks", hooks)
         self._profiler = recorder_of(profiler)
         self._watches_signals = handle_signals and stop_signals.watch()
         try:
@@ -218,10 +241,11 @@ class _MonitoredSession(Monitored):
         stop_grace_period_secs: float,
         max_recoveries: int | None,
     ) -> None:
-        self._hooks = hooks or []
+        self._hooks = hooks
         self._graph_was_finalized = ops.get_default_graph().finalized
         event_files.session_opens(self)
         for hook in self._hooks:
+            _check_hook(hook)
             hook.begin()
             if isinstance(hook, tf_hooks.ProfilerHook):
                 keep_traceable(ops.get_default_graph())
@@ -507,8 +531,11 @@ def _one_of(steps: Any, secs: Any, default_steps: Any, default_secs: Any) -> tup
     return None if steps is USE_DEFAULT else steps, None if secs is USE_DEFAULT else secs
 
 
-def _is_on(*intervals: Any) -> bool:
-    return any(interval and interval > 0 for interval in intervals)
+def _is_on(**intervals: Any) -> bool:
+    try:
+        return any(interval and interval > 0 for interval in intervals.values())
+    except TypeError as error:
+        raise TypeError(f"{error}: {intervals} must be numbers, or 0 or None for none.") from None
 
 
 def MonitoredTrainingSession(
@@ -593,7 +620,7 @@ def MonitoredTrainingSession(
         worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs, executor, recovery_wait_secs)
         return MonitoredSession(worker, hooks or [], stop_grace_period_secs, max_recoveries, handle_signals, profiler)
 
-    all_hooks: list[Any] = list(chief_only_hooks or [])
+    all_hooks: list[Any] = list(_given_hooks("chief_only_hooks", chief_only_hooks))
     chief = ChiefSessionCreator(
         scaffold,
         master,
@@ -605,9 +632,9 @@ def MonitoredTrainingSession(
         max_wait_secs=max_wait_secs,
     )
     summary_dir = summary_dir or checkpoint_dir
-    if summary_dir and _is_on(log_step_count_steps):
+    if summary_dir and _is_on(log_step_count_steps=log_step_count_steps):
         all_hooks.append(StepCounterHook(output_dir=summary_dir, every_n_steps=log_step_count_steps))
-    if summary_dir and _is_on(save_summaries_steps, save_summaries_secs):
+    if summary_dir and _is_on(save_summaries_steps=save_summaries_steps, save_summaries_secs=save_summaries_secs):
         all_hooks.append(
             SummarySaverHook(
                 scaffold=scaffold,
@@ -616,7 +643,9 @@ def MonitoredTrainingSession(
                 output_dir=summary_dir,
             )
         )
-    if checkpoint_dir and _is_on(save_checkpoint_secs, save_checkpoint_steps):
+    if checkpoint_dir and _is_on(
+        save_checkpoint_secs=save_checkpoint_secs, save_checkpoint_steps=save_checkpoint_steps
+    ):
         saver = CheckpointSaverHook(
             checkpoint_dir,
             save_steps=save_checkpoint_steps,
@@ -627,5 +656,5 @@ def MonitoredTrainingSession(
         )
         saver._ends_last = True
         all_hooks.append(saver)
-    all_hooks.extend(hooks or [])
+    all_hooks.extend(_given_hooks("hooks", hooks))
     return MonitoredSession(chief, all_hooks, stop_grace_period_secs, max_recoveries, handle_signals, profiler)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from numbers import Real
 from typing import Any
 
@@ -55,6 +56,18 @@ def _at_most(seconds: float | None) -> str:
 def _not_ready_after(limit: float, waited_for: str) -> errors.DeadlineExceededError:
     text = f"Session was not ready after waiting {int(limit)} secs. Waited for {waited_for}"
     return errors.DeadlineExceededError(None, None, text)
+
+
+@contextlib.contextmanager
+def _names(argument: str, operation: Any) -> Iterator[None]:
+    """Where the answer of an operation isn't understood: which one it was, and what it should answer."""
+    try:
+        yield
+    except (AttributeError, TypeError) as error:
+        raise type(error)(
+            f"{error}. That came of {argument}={operation!r}, which must give an empty 1-D string tensor if the model "
+            "is ready, else the names of what is missing."
+        ) from error
 
 
 class _WaitLog:
@@ -239,6 +252,14 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
             )
             time.sleep(self._recovery_wait_secs)
             waited += self._recovery_wait_secs
+
+    def _model_ready(self, sess: Any) -> Any:
+        with _names("ready_op", self._ready_op):
+            return super()._model_ready(sess)
+
+    def _model_ready_for_local_init(self, sess: Any) -> Any:
+        with _names("ready_for_local_init_op", self._ready_for_local_init_op):
+            return super()._model_ready_for_local_init(sess)
 
     def _note_restored(self, session: Session, path: str | None) -> None:
         """Takes note of what the model is now. `local_init_op` has run by then: after a restart it will run again."""

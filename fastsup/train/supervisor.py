@@ -21,9 +21,10 @@ from fastsup.runtime.session import Session
 from fastsup.train import session_manager as session_manager_mod
 from fastsup.train import stop_signals
 from fastsup.train.background_save import BackgroundSaver
+from fastsup.train.directories import directory_path
 from fastsup.train.saved_already import checkpoint_of_now
 from fastsup.train.stray_threads import warn_of_stray_threads
-from fastsup.train.supervisor_arguments import check_choice, check_seconds
+from fastsup.train.supervisor_arguments import check_choice, check_kinds, check_seconds
 from fastsup.train.supervisor_elements import SupervisorElements
 from fastsup.train.supervisor_services import SVStepCounterThread, SVSummaryThread, SVTimerCheckpointThread
 
@@ -128,6 +129,8 @@ class Supervisor(SupervisorElements):
         check_seconds("save_model_secs", save_model_secs, "pass 0 for no checkpoints")
         check_seconds("stop_grace_secs", stop_grace_secs, "pass 0 not to wait for threads", endless=True)
         check_choice("stray_threads", stray_threads, ("warn", "raise"))
+        check_kinds(graph, saver, init_fn)
+        logdir = directory_path("logdir", logdir)
         self._profiler = recorder_of(profiler)
         if check_executor(executor) != "auto" and session_manager is not None:
             raise ValueError(
@@ -594,6 +597,7 @@ class Supervisor(SupervisorElements):
         try:
             if self._background_saver is not None:
                 self._background_saver.wait()
+            logging.info("Saving checkpoint to path %s", self._save_path)
             self._save(session, self._saver, self._save_path, global_step=self._global_step)
         finally:
             stop_signals.release(held)

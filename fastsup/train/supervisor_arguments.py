@@ -11,7 +11,7 @@ from tensorflow.core.protobuf import saver_pb2
 from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import ops
 
-__all__ = ["check_choice", "check_fetchable", "check_saver", "check_seconds"]
+__all__ = ["check_choice", "check_fetchable", "check_kinds", "check_saver", "check_seconds"]
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
@@ -37,6 +37,29 @@ def check_seconds(name: str, value: Any, remedy: str, endless: bool = False) -> 
         raise ValueError(f"{name} must not be negative, got {value!r}; {remedy}.")
     if math.isinf(value) and not endless:
         raise ValueError(f"{name} must be finite, got {value!r}; {remedy}.")
+
+
+def check_kinds(graph: Any, saver: Any, init_fn: Any) -> None:
+    """Refuses what is no graph, no saver or no function. What is None or 0 stands for the default, or for none.
+
+    Args:
+      graph: what was given for that argument.
+      saver: the same.
+      init_fn: the same.
+    """
+    if graph is not None and not hasattr(graph, "as_default"):
+        raise AttributeError(
+            f"{type(graph).__name__!r} object has no attribute 'as_default': graph={graph!r} must be a tf.Graph."
+        )
+    if saver and not hasattr(saver, "saver_def"):
+        raise AttributeError(
+            f"{type(saver).__name__!r} object has no attribute 'saver_def': saver={saver!r} must be a "
+            "tf.compat.v1.train.Saver, or None to save nothing."
+        )
+    if init_fn and not callable(init_fn):
+        raise TypeError(
+            f"{type(init_fn).__name__!r} object is not callable: init_fn={init_fn!r} must be a function of the session."
+        )
 
 
 def check_fetchable(graph: ops.Graph, name: str, element: Any) -> None:

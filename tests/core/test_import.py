@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import fastsup
 
 
@@ -28,13 +30,16 @@ def test_says_what_to_install_where_there_is_no_tensorflow(tmp_path: Path) -> No
     assert "pip install 'fastsup[cpu]'" in result.stdout
 
 
-def test_sources_that_are_not_compiled_say_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "program", ["import fastsup.core", "import fastsup; fastsup.Session", "import fastsup.runtime"]
+)
+def test_sources_that_are_not_compiled_say_so(tmp_path: Path, program: str) -> None:
     """As whoever starts Python in the folder of the sources sees it."""
     shutil.copytree(
         Path(fastsup.__file__).parent, tmp_path / "fastsup", ignore=shutil.ignore_patterns("*.so", "__pycache__")
     )
     result = subprocess.run(
-        [sys.executable, "-c", "import fastsup.core"],
+        [sys.executable, "-c", program],
         cwd=tmp_path,
         capture_output=True,
         text=True,

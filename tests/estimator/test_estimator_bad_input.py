@@ -41,6 +41,7 @@ SPECS = [
     ({"predictions": lambda: {"a": 1}}, TypeError, "predictions\\[a\\] must be Tensor, given: 1"),
     ({"predictions": lambda: {"a": FOREIGN}}, ValueError, 'prediction values with "a: foreign:0" must be from'),
     ({"training_hooks": lambda: [1]}, TypeError, "All hooks must be SessionRunHook instances, given: 1"),
+    ({"training_hooks": lambda: 3}, TypeError, "'int' object is not iterable: training_hooks=3 must be a list of Se"),
     ({"scaffold": lambda: 1}, TypeError, "scaffold must be tf.train.Scaffold. Given: 1"),
     ({"eval_metric_ops": lambda: 1}, TypeError, "eval_metric_ops must be a dict, given: 1"),
     (
@@ -152,6 +153,8 @@ STEPS = [
     ({"max_steps": -1}, ValueError, "Must specify max_steps > 0, given: -1"),
     ({"steps": "1"}, TypeError, "steps must be an integer or None, given: '1'"),
     ({"hooks": [1]}, TypeError, "Hooks must be a SessionRunHook, given: 1"),
+    ({"hooks": 3}, TypeError, "'int' object is not iterable: hooks=3 must be a list of SessionRunHook objects"),
+    ({"saving_listeners": 3}, TypeError, "saving_listeners=3 must be a list of CheckpointSaverListener objects"),
     ({"saving_listeners": [1]}, TypeError, "saving_listeners must be a list of CheckpointSaverListener, given: 1"),
 ]
 
@@ -240,3 +243,74 @@ def test_receivers(graph: Any) -> None:
         ValueError, match=r"Features and labels must have distinct keys\. Found overlapping keys: {'a'}"
     ):
         est.experimental.build_raw_supervised_input_receiver_fn({"a": x}, {"a": x})
+
+
+# Specs of another mode than that of the call, as a mode that is misspelt or written down.
+
+
+@pytest.mark.parametrize("missing", ["train_op", "loss"])
+def test_a_spec_of_another_mode_that_lacks_something(make: Any, input_fn: Any, missing: str) -> None:
+    def model_fn(features: Any, labels: Any) -> Any:
+        step = v1.assign_add(v1.train.get_global_step(), 1)
+        return est.EstimatorSpec("trian", **{"loss": tf.constant(1.0), "train_op": step, missing: None})
+
+    with pytest.raises(ValueError, match=f"^Missing {missing}. .* called with mode='train', .* of mode='trian'"):
+        make(model_fn).train(input_fn, steps=1)
+
+
+def test_a_spec_of_another_mode_without_predictions(make: Any, input_fn: Any) -> None:
+    with pytest.raises(ValueError, match=r"^Missing predictions\. .* mode='infer', .* of mode='eval'"):
+        next(make(lambda features, mode: est.EstimatorSpec("eval", loss=tf.constant(1.0))).predict(
+            lambda: input_fn().map(lambda x, y: x)))  # fmt: skip
+
+
+def test_a_spec_of_another_mode_that_lacks_nothing(make: Any, input_fn: Any) -> None:
+    """As TensorFlow takes it."""
+
+    def model_fn(features: Any, labels: Any) -> Any:
+        return est.EstimatorSpec("eval", loss=tf.constant(1.0), train_op=v1.assign_add(v1.train.get_global_step(), 1))
+
+    assert make(model_fn).train(input_fn, steps=1).get_variable_value("global_step") == 1
+
+
+def test_predictions_without_batch_dimension(make: Any, input_fn: Any) -> None:
+    for predictions, error, text in (
+        (lambda: tf.constant(1), TypeError, "^predictions is a single value without a batch dimension: np.int32"),
+        (lambda: tf.constant("a"), TypeError, "^predictions is a single value .*: b'a'"),
+        (lambda: {"p": tf.constant(1)}, IndexError, r"^predictions\['p'\] is a single value without a batch"),
+        (lambda: {"p": tf.constant("a")}, IndexError, r"^predictions\['p'\] is .* pass yield_single_examples=False"),
+    ):
+        with pytest.raises(error, match=text):
+            next(make(model_with(predictions=predictions)).predict(input_fn))
+    batches = make(model_with(predictions=lambda: tf.constant(1))).predict(input_fn, yield_single_examples=False)
+    assert next(batches) == 1
+    batches.close()
+
+
+def test_a_number_for_the_model_directory(model_fn: Any) -> None:
+    with pytest.raises(TypeError, match=r"^model_dir must be the path of a directory, or None .*; got 3\."):
+        est.Estimator(model_fn, 3, params={})
+
+
+@pytest.mark.parametrize("result", [None, 3])
+def test_what_a_receiver_function_returns(make: Any, input_fn: Any, tmp_path: Any, result: Any) -> None:
+    model = make().train(input_fn, steps=1)
+    with pytest.raises(AttributeError, match=f"has no attribute 'features': .* 'infer' .*, and returned {result}\\."):
+        model.export_saved_model(str(tmp_path / "export"), lambda: result)
+
+
+def test_a_receiver_function_that_is_none(make: Any, input_fn: Any, tmp_path: Any) -> None:
+    model = make().train(input_fn, steps=1)
+    with pytest.raises(TypeError, match=r"^'int' object is not callable: .* returns a ServingInputReceiver, got 3\."):
+        model.export_saved_model(str(tmp_path / "export"), 3)
+    assert not (tmp_path / "export").exists()
+
+
+def test_evaluation_of_no_input(make: Any, input_fn: Any, tf_log: Any) -> None:
+    model = make().train(input_fn, steps=1)
+    tf_log.clear()
+    model.evaluate(lambda: input_fn().take(0))
+    assert "Evaluation made no steps. Perhaps input is empty or misspecified" in tf_log.text
+    tf_log.clear()
+    model.evaluate(input_fn, steps=1)
+    assert "made no steps" not in tf_log.text

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import fastsup
 from fastsup.runtime.executor import Trial
 
 tf1 = tf.compat.v1
@@ -216,3 +217,16 @@ def test_a_heavy_step_is_not_tried_elsewhere() -> None:
     trial = Trial(pool, lambda: pytest.fail("compiled for a heavy step"), remote=False)  # type: ignore[arg-type]
     chosen = [trial.record(trial.next(), 1.0) for _ in range(4)]
     assert chosen == [None, None, None, pool]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_graph_that_the_executor_refuses(again: bool) -> None:
+    """Says what to do, in a run that is the first of its kind and in later ones."""
+    with tf.Graph().as_default():
+        variable = tf1.get_variable("variable", initializer=1.0, use_resource=False)
+        with fastsup.Session(executor="single_threaded") as session:
+            for _ in range(1 + again):
+                with pytest.raises(tf.errors.UnimplementedError) as raised:
+                    session.run(variable.initializer)
+    assert "does not support reference-typed edges" in raised.value.message
+    assert raised.value.message.endswith('can\'t run this graph: executor="auto" takes one that can.)')

@@ -191,6 +191,44 @@ def test_nothing_is_left_behind(graph: Any, tmp_path: Any, open_files: Any, mist
     assert [name for name in os.listdir(tmp_path) if os.path.isdir(tmp_path / name)] == []
 
 
+# What ours says after TensorFlow's text: the argument, the value, and what to give.
+HINTS = {
+    "an object for a hook": r"hooks must be SessionRunHook objects, got <object object",
+    "a number for hooks": r"hooks=5 must be a list of SessionRunHook objects",
+    "a hook for a list of hooks": r"hooks=<.*StopAtStepHook.*> must be a list of SessionRunHook objects",
+    "a number for a scaffold": r"scaffold=3 must be a tf\.compat\.v1\.train\.Scaffold, or None",
+}
+
+
+@pytest.mark.parametrize("mistake", list(HINTS))
+def test_what_to_give_instead(graph: Any, tmp_path: Any, mistake: str) -> None:
+    make, error, _ = MISTAKES[mistake]
+    with pytest.raises(error, match=HINTS[mistake]):
+        make(train, str(tmp_path))
+
+
+ARGUMENTS = [
+    ({"chief_only_hooks": 3}, "'int' object is not iterable: chief_only_hooks=3 must be a list of SessionRunHook"),
+    ({"save_checkpoint_steps": "a"}, "'save_checkpoint_steps': 'a'} must be numbers, or 0 or None for none"),
+    ({"save_summaries_secs": "b"}, "'save_summaries_secs': 'b'} must be numbers, or 0 or None for none"),
+    ({"log_step_count_steps": "c"}, "'log_step_count_steps': 'c'} must be numbers, or 0 or None for none"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "text"), ARGUMENTS)
+def test_arguments_of_a_training_session(graph: Any, tmp_path: Any, arguments: Any, text: str) -> None:
+    global_step()
+    with pytest.raises(TypeError, match=text):
+        train.MonitoredTrainingSession(checkpoint_dir=str(tmp_path / "new"), **arguments)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_number_for_a_checkpoint_directory(graph: Any) -> None:
+    text = "expected str, bytes or os.PathLike object, not int: checkpoint_dir=3 must be the path of a directory"
+    with pytest.raises(TypeError, match=text):
+        train.CheckpointSaverHook(3, save_steps=1)
+
+
 # Intervals that TensorFlow takes, and then triggers on every step or never.
 
 INTERVALS = [

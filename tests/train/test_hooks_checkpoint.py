@@ -9,6 +9,8 @@ import pytest
 import tensorflow as tf
 from google.protobuf import text_format
 
+from fastsup import train
+
 v1 = tf.compat.v1
 
 
@@ -317,3 +319,11 @@ def test_listeners_of_two_hooks(impl: Any, step: Any, tmp_path: Any, trace: Any)
 def test_needs_a_global_step(impl: Any, graph: Any, tmp_path: Any) -> None:
     with pytest.raises(RuntimeError, match=r"^Global step should be created to use CheckpointSaverHook\."):
         impl.train.CheckpointSaverHook(str(tmp_path), save_steps=1).begin()
+
+
+def test_a_path_object_for_the_directory(graph: Any, tmp_path: Any) -> None:
+    """TensorFlow's fails as it writes the graph."""
+    increment = tf.compat.v1.assign_add(train.get_or_create_global_step(), 1)
+    with train.MonitoredTrainingSession(checkpoint_dir=tmp_path / "new") as session:
+        session.run(increment)
+    assert train.latest_intact_checkpoint(tmp_path / "new") == str(tmp_path / "new" / "model.ckpt-1")

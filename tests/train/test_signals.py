@@ -289,6 +289,15 @@ def test_a_supervisors_session(step: Any, tmp_path: Any, number: int, async_save
     assert sv.should_stop()
 
 
+def test_a_supervisor_says_that_it_saves(step: Any, tmp_path: Any, tf_log: Any) -> None:
+    sv = train.Supervisor(logdir=str(tmp_path), save_model_secs=0, save_summaries_secs=0)
+    with pytest.raises(SystemExit), sv.managed_session() as managed:
+        managed.run(step)
+        send(signal.SIGTERM)
+    assert saved(tmp_path) == "model.ckpt-1"
+    assert tf_log.messages.count(f"Saving checkpoint to path {sv.save_path}") == 1
+
+
 @pytest.mark.parametrize("where", [{"logdir": None}, {"handle_signals": False}])
 def test_a_supervisor_that_watches_nothing(step: Any, tmp_path: Any, before: list[Any], where: Any) -> None:
     sv = train.Supervisor(**{"logdir": str(tmp_path), "save_summaries_secs": 0, **where})

@@ -64,6 +64,7 @@ BEFORE_ANYTHING_IS_MADE: dict[str, tuple[Callable[..., Any], type[BaseException]
         opens(checkpoint_basename=3), TypeError, "join() argument must be str, bytes, or os.PathLike object, not "),
     "a text for a graph": (opens(graph="x"), AttributeError, "'str' object has no attribute 'as_default'"),
     "a text for a saver": (opens(saver="x"), AttributeError, "'str' object has no attribute 'saver_def'"),
+    "a number for an init_fn": (opens(init_fn=3), TypeError, "'int' object is not callable"),
     "an argument that isn't": (opens(nothing=1), TypeError, "got an unexpected keyword argument 'nothing'"),
     "ready for local init without it": (
         opens(local_init_op=None, ready_for_local_init_op=FOREIGN), ValueError,
@@ -89,7 +90,6 @@ WITH_THE_SESSION: dict[str, tuple[Callable[..., Any], type[BaseException], str]]
         "Init operations did not make model ready.  Init op: NoOp, init fn: None, local_init_op: "),
     "feeds of another graph": (
         opens(init_feed_dict={FOREIGN: ["a"]}), TypeError, "Cannot interpret feed_dict key as Tensor: Tensor Tensor("),
-    "a number for an init_fn": (opens(init_fn=3), TypeError, "'int' object is not callable"),
     "a number for a session manager": (
         opens(session_manager=3), AttributeError, "'int' object has no attribute 'prepare_session'"),
 }  # fmt: skip
@@ -108,6 +108,33 @@ def test_what_is_said(impl: Any, graph: Any, tmp_path: Any, mistake: str) -> Non
         # It may leave the thread of an events writer, which nobody can end but through itself.
         for thread in set(threading.enumerate()) - left:
             thread._queue.put(thread._close_sentinel)  # type: ignore[attr-defined]
+
+
+# What ours says after TensorFlow's text: the argument, the value, and what to give.
+HINTS = {
+    "a number for a directory": r"not int: logdir=3 must be the path of a directory",
+    "a text for a graph": r"graph='x' must be a tf\.Graph",
+    "a text for a saver": r"saver='x' must be a tf\.compat\.v1\.train\.Saver, or None to save nothing",
+    "a number for an init_fn": r"init_fn=3 must be a function of the session",
+}
+
+
+@pytest.mark.parametrize("mistake", list(HINTS))
+def test_what_to_give_instead(graph: Any, tmp_path: Any, mistake: str) -> None:
+    make, error, _ = MISTAKES[mistake]
+    with pytest.raises(error, match=HINTS[mistake]):
+        make(train, str(tmp_path))
+    # Nor was the graph touched.
+    assert not graph.finalized
+    assert len(graph.get_collection(v1.GraphKeys.READY_OP)) == 0
+
+
+@pytest.mark.parametrize("value", [1.0, [1.0]])
+def test_ready_op_that_answers_something_else(graph: Any, value: Any) -> None:
+    text = r"That came of ready_op=<tf\.Tensor 'answer:0' .*>, which must give an empty 1-D string tensor if the model"
+    sv = train.Supervisor(ready_op=tf.constant(value, name="answer"))
+    with pytest.raises((TypeError, AttributeError), match=text), sv.managed_session():
+        pass
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files are listed on Linux alone")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -606,3 +607,13 @@ def test_no_thread_is_left(impl: Any, graph: Any, counting_step: Any, tmp_path: 
                 sv.loop(10, time.monotonic)
 
     assert lost(run) == set()
+
+
+def test_directory_as_a_path_object(graph: Any, tmp_path: Any) -> None:
+    """TensorFlow's fails as it writes the graph."""
+    train.get_or_create_global_step()
+    sv = train.Supervisor(logdir=tmp_path / "new")
+    with sv.managed_session():
+        pass
+    assert sv.save_path == str(tmp_path / "new" / "model.ckpt")
+    assert {"graph.pbtxt", "model.ckpt-0.index"} <= set(os.listdir(tmp_path / "new"))

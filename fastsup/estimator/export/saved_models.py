@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorflow.python.checkpoint import checkpoint as checkpoint_lib
-from tensorflow.python.checkpoint import checkpoint_management, graph_view
+from tensorflow.python.checkpoint import graph_view
 from tensorflow.python.eager import context
 from tensorflow.python.framework import errors, ops, random_seed
 from tensorflow.python.lib.io import file_io
@@ -15,10 +15,11 @@ from tensorflow.python.saved_model import builder_impl, model_utils
 from tensorflow.python.training import monitored_session, saver
 from tensorflow.python.util import compat
 
-from fastsup.estimator import trained_model
+from fastsup.estimator import trained_model, warm_start
 from fastsup.estimator.base import EstimatorBase
 from fastsup.estimator.model_fn import ModeKeys
 from fastsup.runtime.session import Session
+from fastsup.train.recovery import Recovery
 
 __all__ = ["SavedModelExport"]
 
@@ -79,6 +80,9 @@ class SavedModelExport(EstimatorBase):
 
         Raises:
           ValueError: there is no function, no checkpoint, or a variable that isn't in it.
+          TypeError: `serving_input_receiver_fn` can't be called.
+          AttributeError: it returns no receiver.
+          NoIntactCheckpointError: the checkpoint is damaged. A ValueError too.
         """
         if not serving_input_receiver_fn:
             raise ValueError("An input_receiver_fn must be defined.")
@@ -141,9 +145,13 @@ class SavedModelExport(EstimatorBase):
                         f"Couldn't find trained model at {self._model_dir}. "
                         f"{trained_model.contents_of(self._model_dir)}"
                     )
-                checkpoint_path = self._warm_start_settings.ckpt_to_initialize_from
-                if file_io.is_directory(checkpoint_path):
-                    checkpoint_path = checkpoint_management.latest_checkpoint(checkpoint_path)
+                checkpoint_path = warm_start.checkpoint_of(self._warm_start_settings)
+            for mode, function in input_receiver_fn_map.items():
+                if function is not None and not callable(function):
+                    raise TypeError(
+                        f"{type(function).__name__!r} object is not callable: the input receiver function of mode "
+                        f"{mode!r} must be a function that returns a ServingInputReceiver, got {function!r}."
+                    )
             modes = [mode for mode in _MODES if input_receiver_fn_map.get(mode)]
             if not modes:
                 raise ValueError(f"No valid modes for exporting found. Got {input_receiver_fn_map.keys()}.")
@@ -197,6 +205,11 @@ class SavedModelExport(EstimatorBase):
             self._create_and_assert_global_step(graph)
             random_seed.set_random_seed(self._config.tf_random_seed)
             receiver = input_receiver_fn_map[mode]()
+            if not (hasattr(receiver, "features") and hasattr(receiver, "receiver_tensors")):
+                raise AttributeError(
+                    f"{type(receiver).__name__!r} object has no attribute 'features': the input receiver function of "
+                    f"mode {mode!r} must return a ServingInputReceiver, and returned {receiver!r}."
+                )
             spec = self._call_model_fn(
                 features=receiver.features,
                 labels=getattr(receiver, "labels", None),
@@ -224,7 +237,10 @@ class SavedModelExport(EstimatorBase):
                 graph_saver = _saver_of(spec.scaffold)
                 if check_variables:
                     try:
-                        graph_saver.restore(session, checkpoint_path)
+                        # A damaged checkpoint is called that, and not the end of the input.
+                        Recovery(lambda path: graph_saver.restore(session, path), lambda: None).from_file(
+                            checkpoint_path
+                        )
                     except errors.NotFoundError as error:
                         raise ValueError(
                             "Could not load all requested variables from checkpoint. Please make sure your model_fn "
