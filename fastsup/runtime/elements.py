@@ -26,6 +26,8 @@ ELEMENT_TYPES = frozenset(
         getattr(ops, "SymbolicTensor", tensor.Tensor),
         ref_variable.RefVariable,
         resource_variable_ops.ResourceVariable,
+        # What assign() and assign_add() return: read after the assignment when it is fetched.
+        getattr(resource_variable_ops, "_UnreadVariable", resource_variable_ops.ResourceVariable),
         sparse_tensor.SparseTensor,
         indexed_slices.IndexedSlices,
         ragged_tensor.RaggedTensor,

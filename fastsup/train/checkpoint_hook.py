@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tensorflow.core.util.event_pb2 import SessionLog
+from tensorflow.python.framework import errors, meta_graph, ops
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
+from tensorflow.python.training import training_util
 
 from fastsup.runtime.session import Session
 from fastsup.train.background_save import BackgroundSaver
@@ -14,6 +16,7 @@ from fastsup.train.directories import directory_path
 from fastsup.train.dispatch import remember_callbacks
 from fastsup.train.event_buffer import hand_over
 from fastsup.train.global_step_hook import GlobalStepHook, check_one_interval, own_timer
+from fastsup.train.graph_writing import GraphWriting
 from fastsup.train.saved_already import checkpoint_of_now
 
 __all__ = ["CheckpointSaverHook"]
@@ -76,7 +79,26 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         self._before_close()
-        tf_hooks.CheckpointSaverHook.after_create_session(self, session, coord)
+        if not isinstance(session, Session):
+            tf_hooks.CheckpointSaverHook.after_create_session(self, session, coord)
+            return
+        graph = ops.get_default_graph()
+        step = _step_now(session, graph, self._global_step_tensor)
+        graph_def = graph.as_graph_def(add_shapes=True)
+        # The text takes longer than all the rest.
+        writing = GraphWriting(graph_def, self._checkpoint_dir, "graph.pbtxt") if self._save_graph_def else None
+        try:
+            saver = self._get_saver()
+            saver_def = saver.saver_def if saver else None
+            self._summary_writer.add_graph(graph)
+            self._summary_writer.add_meta_graph(
+                meta_graph.create_meta_graph_def(graph_def=graph_def, saver_def=saver_def)
+            )
+            self._save(session, step)
+        finally:
+            if writing is not None:
+                writing.wait()
+        self._timer.update_last_triggered_step(step)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         if self._written and self._finish_write(run_context.session):
@@ -157,3 +179,12 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         # TensorFlow's looks a million steps ahead, and then at the true step, unless it is told how many to look ahead.
         self._decide_after_run(on_true_step=True)
         return self._counts(step_read) and self._due_with_timer(self._timer)
+
+
+def _step_now(session: Session, graph: ops.Graph, step_read: Any) -> Any:
+    """The global step. It has a value unless the model isn't ready; the guard against that is slow."""
+    variable = training_util.get_global_step(graph)
+    try:
+        return session.run(step_read if variable is None else variable)
+    except errors.FailedPreconditionError:
+        return session.run(step_read)

@@ -288,3 +288,41 @@ def test_errors_leave_nothing(both: Any, graph: tf.Graph) -> None:
             fail()
         after = in_use(watched)
     assert max(abs(count - earlier) for earlier, count in zip(before, after, strict=True)) < 250
+
+
+def test_what_an_assignment_returns_has_a_plan(both: Any) -> None:
+    """`session.run(variable.assign_add(1))` is a step like any other."""
+
+    def values(session_class: Any) -> tuple[Any, Any]:
+        with tf.Graph().as_default():
+            count = tf1.get_variable("count", [], tf.int64, tf1.zeros_initializer(), use_resource=True)
+            fetches = {
+                "added": count.assign_add(2),
+                "set": tf1.get_variable("v", [2], use_resource=True).assign([1.0, 2.0]),
+            }
+            with session_class() as session:
+                session.run(tf1.global_variables_initializer())
+                found = [session.run(fetches) for _ in range(3)]
+                return [(type(each["added"]), each["added"], each["set"].tolist()) for each in found], session
+
+    expected, _ = values(both.tensorflow.Session)
+    found, session = values(both.fastsup.Session)
+    assert found == expected
+    assert [added for _, added, _ in found] == [2, 4, 6]
+    assert session.plan_cache_info().hits == 2
+
+
+def test_plans_of_the_same_run_share_what_is_compiled(both: Any, graph: tf.Graph, monkeypatch: Any) -> None:
+    from fastsup.runtime import session as runtime_session
+
+    a, b = tf.constant(1.5) * 2.0, tf.constant(2.5) * 2.0
+    compiled = []
+    compile_one = runtime_session._compile
+    monkeypatch.setattr(runtime_session, "_compile", lambda *args: compiled.append(args) or compile_one(*args))
+    with both.fastsup.Session(executor="thread_pool") as session:
+        assert session.run([a, b]) == [3.0, 5.0]
+        assert session.run((a, b)) == (3.0, 5.0)
+        assert session.run({"a": a, "more": [b]}) == {"a": 3.0, "more": [5.0]}
+        assert len(compiled) == 1
+        assert session.run([b, a]) == [5.0, 3.0]
+        assert len(compiled) == 2
