@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
-from tensorflow.python.training import checkpoint_management
 
 from fastsup.estimator.deleted_checkpoint import with_newer_if_deleted
 from fastsup.estimator.job_end import JobWatch

@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.platform import tf_logging as logging
-from tensorflow.python.training import checkpoint_management, server_lib
+from tensorflow.python.training import server_lib
 
 from fastsup.estimator import estimator as estimator_lib
 from fastsup.estimator.job_end import JobWatch, note_end, note_start

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.platform import tf_logging as logging
-from tensorflow.python.training import basic_session_run_hooks, checkpoint_management, session_run_hook, training_util
+from tensorflow.python.training import basic_session_run_hooks, session_run_hook, training_util
 
 from fastsup.train.dispatch import remember_callbacks
 from fastsup.train.scheduled import ScheduledHook
