@@ -16,7 +16,8 @@ from tensorflow.core.protobuf import config_pb2
 
 import fastsup.core
 import fastsup.train
-from benchmarks.programs import NEVER, Step
+from benchmarks.measure import NEVER
+from benchmarks.programs import Step
 
 tf1 = tf.compat.v1
 

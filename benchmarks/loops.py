@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import fastsup
-from benchmarks.programs import NEVER
+from benchmarks.measure import NEVER
 from fastsup.core import Hook, NativeHook, StepLoop
 from fastsup.core.hook import HOOK_SIGNATURE, STEP_SIGNATURE
 

@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Protocol
 
+# A step that no run gets to.
+NEVER = 10**15
+
 SLICE_SECS = 0.15
 QUICK_SLICE_SECS = 0.03
 

@@ -18,8 +18,7 @@ import tensorflow as tf
 
 import fastsup
 import fastsup.train as train
-from benchmarks.measure import Contender, alternate
-from benchmarks.programs import NEVER
+from benchmarks.measure import NEVER, Contender, alternate
 
 v1 = tf.compat.v1
 

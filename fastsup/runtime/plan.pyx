@@ -109,7 +109,8 @@ cdef class FeedSlot:
             value = as_array(value, self.numpy_type)
         else:
             return None
-        if self.tensor._shape_val is not self.static_shape:
+        # A shape that is all known can't become another; asking TensorFlow costs.
+        if not self.exact_shape and self.tensor._shape_val is not self.static_shape:
             self.read_shape()
         if self.dims is None:
             return value
