@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,8 @@ def script(tmp_path: Path) -> Path:
 
 def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "fastsup", *map(str, arguments)]
+    # Elsewhere than in the folder of the sources, which aren't compiled.
+    options.setdefault("cwd", tempfile.gettempdir())
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONUTF8": "1", **options.pop("env", {})}
     return subprocess.run(
         command, capture_output=True, encoding="utf-8", timeout=120, check=False, env=environment, **options
