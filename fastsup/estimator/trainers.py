@@ -42,7 +42,7 @@ class Trainers:
         for host, _, port in self._addresses:
             try:
                 socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECS).close()
-            except OSError:
+            except (OSError, ValueError):
                 continue
             return True
         return False

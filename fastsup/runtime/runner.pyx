@@ -263,8 +263,11 @@ cdef class SessionRunner:
 
     cdef Plan plan_to_look_at(self, object fetches, object feed_dict):
         """A plan that says what a run does but can't be run itself: nothing is compiled for it. None as above."""
-        if feed_dict and type(feed_dict) is not dict:
+        if not add_to_key([], fetches) or (feed_dict and type(feed_dict) is not dict):
             return None
+        for feed in feed_dict or ():
+            if type(feed) not in element_types and type(feed) is not str:
+                return None
         return self._make_plan(fetches, tuple(feed_dict or ()), False)
 
     cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1:

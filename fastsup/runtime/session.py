@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -103,10 +104,13 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
           tf.errors.OpError: TensorFlow couldn't close the session.
         """
         if self.liveness is not None and self.liveness.open:
+            # A remote engine is asked to release each callable, and may not answer. It frees them with the session.
+            self.liveness.open = not self._target
             self._drop_plans()
             self._kept_callables = []
             self.liveness.open = False
-        if self._target and not self._closed:
+        # Python that is ending runs no new thread.
+        if self._target and not self._closed and not sys.is_finalizing():
             close_remote(super().close, os.fsdecode(self._target))
         else:
             super().close()

@@ -94,6 +94,8 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
             self._summary_writer.add_meta_graph(
                 meta_graph.create_meta_graph_def(graph_def=graph_def, saver_def=saver_def)
             )
+            if self._listeners and writing is not None:
+                writing.wait()  # A listener may look at it.
             self._save(session, step)
         finally:
             if writing is not None:
@@ -184,7 +186,9 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
 def _step_now(session: Session, graph: ops.Graph, step_read: Any) -> Any:
     """The global step. It has a value unless the model isn't ready; the guard against that is slow."""
     variable = training_util.get_global_step(graph)
+    if variable is None or step_read is not training_util._get_global_step_read(graph):
+        return session.run(step_read)
     try:
-        return session.run(step_read if variable is None else variable)
+        return session.run(variable)
     except errors.FailedPreconditionError:
         return session.run(step_read)

@@ -20,7 +20,7 @@ from fastsup.train.event_buffer import hand_over
 
 _open_sessions: weakref.WeakSet[Any] = weakref.WeakSet()
 _reopened = count(1)
-_opening = threading.Lock()
+_opening = threading.RLock()  # Garbage collection may end a session anywhere.
 
 
 class ClosedEventFile:
@@ -67,7 +67,8 @@ def session_opens(session: Any) -> None:
     Args:
       session: object with the list `_hooks`, some of which have a `_summary_writer`.
     """
-    _open_sessions.add(session)
+    with _opening:
+        _open_sessions.add(session)
 
 
 def session_closed(session: Any) -> None:
@@ -75,10 +76,12 @@ def session_closed(session: Any) -> None:
 
     A writer that isn't TensorFlow's for the directory but the program's own is flushed. What goes wrong is logged.
     """
-    _open_sessions.discard(session)
-    others = {id(writer) for other in list(_open_sessions) for writer in _writers(other._hooks)}
+    with _opening:
+        _open_sessions.discard(session)
+        others = list(_open_sessions)
+    in_use = {id(writer) for other in others for writer in _writers(other._hooks)}
     for writer in {id(writer): writer for writer in _writers(session._hooks)}.values():
-        _complete(writer, used_by_others=id(writer) in others)
+        _complete(writer, used_by_others=id(writer) in in_use)
 
 
 def _complete(writer: Any, used_by_others: bool) -> None:
@@ -91,8 +94,15 @@ def _complete(writer: Any, used_by_others: bool) -> None:
 
 
 def _writers(hooks: Iterable[Any]) -> list[Any]:
-    found = [getattr(hook, "_summary_writer", None) for hook in hooks]
-    return [writer for writer in found if isinstance(writer, tf_writer.FileWriter)]
+    return [writer for writer in map(_writer, hooks) if isinstance(writer, tf_writer.FileWriter)]
+
+
+def _writer(hook: Any) -> Any:
+    try:
+        return getattr(hook, "_summary_writer", None)
+    except Exception as error:
+        logging.error("The hook %r doesn't tell its _summary_writer: %r", hook, error)
+        return None
 
 
 def _is_shared(writer: Any) -> bool:
@@ -105,7 +115,7 @@ def _close_file(writer: Any) -> bool:
     open_file = writer.event_writer
     if type(open_file) is not event_file_writer.EventFileWriter or writer._closed:
         return False
-    # First this: whoever writes meanwhile goes to the next file.
+    # First this: who writes from now on goes to the next file.
     writer.event_writer = ClosedEventFile(writer, open_file)
     open_file.close()
     return True

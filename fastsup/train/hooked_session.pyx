@@ -200,7 +200,7 @@ cdef class Hooked(Wrapped):
                 if len(plan.feeds) > 0 or self.dispatch.step_fetched or len(self.dispatch.watched_fetches) > 0:
                     return self.run_leaving_out(plan, fetches, feed_dict)
                 if track is not NULL:
-                    fs_span_enter(track, &self.known_to.runtime_alone(fetches).c)
+                    fs_span_enter(track, &active_recorder().runtime_alone(fetches).c)
                 values = self.runner.execute(plan, None)
                 if track is not NULL:
                     fs_span_leave_last(track)
@@ -285,7 +285,7 @@ cdef class Hooked(Wrapped):
     cdef Cell cell_of_watched(self, object fetches):
         """Where the runtime's time goes in a run for these fetches, what hooks watch, and the step if that is fetched."""
         cdef Dispatch dispatch = self.dispatch
-        cdef Recorder recorder = self.known_to
+        cdef Recorder recorder = self.known_to if self.known_to is not None else active_recorder()
         cdef list names = []
         if (
             self.watching_seen is dispatch.watching
@@ -439,7 +439,7 @@ cdef class Hooked(Wrapped):
         if track is NULL:
             return hook.before_run(context)
         # An error leaves the span open: the end of the step closes it.
-        fs_span_enter(track, &self.known_to.cells_of(hook).before_run.c)
+        fs_span_enter(track, &active_recorder().cells_of(hook).before_run.c)
         request = hook.before_run(context)
         fs_span_leave(track)
         return request
@@ -448,7 +448,7 @@ cdef class Hooked(Wrapped):
         if track is NULL:
             hook.after_run(context, values)
             return 0
-        fs_span_enter(track, &self.known_to.cells_of(hook).after_run.c)
+        fs_span_enter(track, &active_recorder().cells_of(hook).after_run.c)
         hook.after_run(context, values)
         fs_span_leave(track)
         return 0
@@ -457,7 +457,7 @@ cdef class Hooked(Wrapped):
         """Has a hook act on the step, which stands for its `after_run`."""
         if track is NULL:
             return self.dispatch.act(<ScheduledHook> hook)
-        fs_span_enter(track, &self.known_to.cells_of(hook).after_run.c)
+        fs_span_enter(track, &active_recorder().cells_of(hook).after_run.c)
         self.dispatch.act(<ScheduledHook> hook)
         fs_span_leave(track)
         return 0
@@ -572,7 +572,7 @@ cdef class Hooked(Wrapped):
 
     cdef Cell cell_of_asked(self, object fetches, list asked, list requests):
         """Where the runtime's time goes in a run for these fetches and those of the hooks that have asked for some."""
-        cdef Recorder recorder = self.known_to
+        cdef Recorder recorder = active_recorder()
         cdef list names = []
         cdef Py_ssize_t i
         for i in range(len(asked)):

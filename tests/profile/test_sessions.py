@@ -438,3 +438,37 @@ def test_what_is_no_profiler_is_refused_before_anything_is_made(make: str, progr
     with pytest.raises(TypeError, match=r"profiler must be a fastsup\.HookProfiler or None, got True of type bool"):
         getattr(fastsup.train, make)(profiler=True)
     assert list(tmp_path.iterdir()) == []
+
+
+class Closer(v1.train.SessionRunHook):  # type: ignore[misc]
+    """Closes the session in one of its callbacks."""
+
+    def __init__(self, callback: str) -> None:
+        self.session: Any = None
+        setattr(self, callback, self._close)
+
+    def _close(self, *_: Any) -> None:
+        session, self.session = self.session, None
+        if session is not None:
+            session.close()
+
+
+@pytest.mark.parametrize("callback", ["before_run", "after_run"])
+def test_a_hook_closes_the_session(program: Any, callback: str) -> None:
+    """The same happens with a profiler and without."""
+
+    def outcome(profiler: Any) -> Any:
+        with tf.Graph().as_default():
+            model = program()
+            closer = Closer(callback)
+            session = fastsup.train.MonitoredSession(hooks=[closer, Busy(10)], profiler=profiler)
+            session.run(model.step)
+            closer.session = session
+            try:
+                return session.run(model.step)
+            except RuntimeError as error:
+                return str(error)
+
+    profiler = HookProfiler()
+    assert outcome(profiler) == outcome(None)
+    assert calls(profiler, "Closer", callback) == 2

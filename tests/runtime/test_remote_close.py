@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 import threading
 from typing import Any
 
@@ -65,3 +68,56 @@ def test_a_session_of_this_process_is_closed_in_the_calling_thread(
     )
     fastsup.Session().close()
     assert callers == [threading.current_thread()]
+
+
+def run_script(script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+def test_a_session_that_nobody_closes_lets_the_process_end() -> None:
+    result = run_script("""
+        import tensorflow as tf
+        import fastsup
+
+        graph = tf.Graph()
+        with graph.as_default():
+            c = tf.constant(1.5)
+            session = fastsup.Session(tf.distribute.Server.create_local_server().target)
+            print(session.run(c))
+    """)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "1.5\n"
+
+
+def test_a_server_that_was_killed_holds_nobody_up() -> None:
+    """Nor do the callables of its session."""
+    result = run_script("""
+        import os, signal, subprocess, sys, time
+        import tensorflow as tf
+        import fastsup
+        from fastsup.runtime import remote_close
+
+        server = subprocess.Popen(
+            [sys.executable, "-c", "import tensorflow as tf, time\\n"
+             "print(tf.distribute.Server.create_local_server().target, flush=True)\\ntime.sleep(90)"],
+            stdout=subprocess.PIPE, text=True)
+        remote_close.CLOSE_SECS = 0.5
+        try:
+            target = server.stdout.readline().strip()
+            with tf.Graph().as_default():
+                constants = [tf.constant(float(number)) for number in range(4)]
+                session = fastsup.Session(target)
+                assert [session.run(constant) for constant in constants] == [0.0, 1.0, 2.0, 3.0]
+        finally:
+            server.kill()
+            server.wait()
+        begun = time.monotonic()
+        session.close()
+        print("closed" if time.monotonic() - begun < 10 else "late", flush=True)
+        # What TensorFlow does with the rest of the session at the process's end is not looked at.
+        os._exit(0)
+    """)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "closed\n"

@@ -183,3 +183,37 @@ def test_a_writer_of_the_program_stays_open(tmp_path: Path) -> None:
         assert open_files(tmp_path)
         assert len(steps_on_disk(tmp_path)) == 1
         writer.close()
+
+
+def test_a_hook_that_cannot_tell_its_writer(tmp_path: Path) -> None:
+    """Keeps no session from being closed, neither its own nor another one."""
+
+    class Odd(train.SessionRunHook):
+        @property
+        def _summary_writer(self) -> Any:
+            raise ValueError("not now")
+
+    with tf.Graph().as_default():
+        op = build()
+        odd = train.MonitoredSession(hooks=[Odd()])
+        with tf.Graph().as_default():
+            runs(tmp_path, build())
+        raw = odd.raw_session()
+        odd.run(op)
+        odd.close()
+        assert raw._closed
+    assert open_files(tmp_path) == []
+
+
+def test_listeners_find_the_graph(tmp_path: Path) -> None:
+    found = []
+
+    class Listener(train.CheckpointSaverListener):
+        def before_save(self, session: Any, global_step_value: Any) -> None:
+            found.append((tmp_path / "graph.pbtxt").exists())
+
+    with tf.Graph().as_default():
+        build()
+        hook = train.CheckpointSaverHook(str(tmp_path), save_steps=10, listeners=[Listener()])
+        train.MonitoredSession(hooks=[hook]).close()
+    assert found == [True]

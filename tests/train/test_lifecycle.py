@@ -5,6 +5,7 @@ Each row runs with the hooks a, a CheckpointSaverHook with the listener l (every
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -361,3 +362,13 @@ def test_every_way_to_end_has_a_row() -> None:
         assert f"l.{callback}" in failing
     names = [row.name for row in ROWS]
     assert len(names) == len(set(names))
+
+
+def test_fetches_of_any_kind_in_the_first_run(impl: Any) -> None:
+    """With hooks: what no plan is made for, too."""
+    for hooks in ([], [impl.train.StopAtStepHook(num_steps=5)]):
+        with tf.Graph().as_default():
+            step = tf.compat.v1.train.get_or_create_global_step()
+            fetches = collections.UserDict(step=step)
+            with impl.train.MonitoredSession(hooks=hooks) as session:
+                assert session.run(fetches)["step"] == 0
