@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 from typing import Any
@@ -71,8 +72,14 @@ def test_a_session_of_this_process_is_closed_in_the_calling_thread(
 
 
 def run_script(script: str) -> subprocess.CompletedProcess[str]:
+    # Elsewhere than in the folder of the sources, which aren't compiled.
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, "-c", textwrap.dedent(script)],
+        cwd=tempfile.gettempdir(),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
     )
 
 
