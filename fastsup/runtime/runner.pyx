@@ -79,6 +79,20 @@ cdef bint add_to_key(list key, object fetch) except -1:
     return False
 
 
+cdef bint add_feeds_to_key(list key, object feed_dict) except -1:
+    """The same for what is fed."""
+    if not feed_dict:
+        return True
+    if type(feed_dict) is not dict:
+        return False
+    key.append(dict)
+    for feed in <dict> feed_dict:
+        if type(feed) not in element_types and type(feed) is not str:
+            return False
+        add_to_key(key, feed)
+    return True
+
+
 cdef object new_buffer(object shape, object dtype):
     """An array that the runtime can be fed without a copy."""
     cdef Py_ssize_t size = dtype.itemsize
@@ -239,16 +253,8 @@ cdef class SessionRunner:
             self.hits += 1
             return plan
         key = []
-        if not add_to_key(key, fetches):
+        if not add_to_key(key, fetches) or not add_feeds_to_key(key, feed_dict):
             return None
-        if feed_dict:
-            if type(feed_dict) is not dict:
-                return None
-            key.append(dict)
-            for feed in <dict> feed_dict:
-                if type(feed) not in element_types and type(feed) is not str:
-                    return None
-                add_to_key(key, feed)
         full_key = tuple(key)
         plan = self.plans.get(full_key)
         if plan is None:
@@ -263,11 +269,9 @@ cdef class SessionRunner:
 
     cdef Plan plan_to_look_at(self, object fetches, object feed_dict):
         """A plan that says what a run does but can't be run itself: nothing is compiled for it. None as above."""
-        if not add_to_key([], fetches) or (feed_dict and type(feed_dict) is not dict):
+        cdef list key = []
+        if not add_to_key(key, fetches) or not add_feeds_to_key(key, feed_dict):
             return None
-        for feed in feed_dict or ():
-            if type(feed) not in element_types and type(feed) is not str:
-                return None
         return self._make_plan(fetches, tuple(feed_dict or ()), False)
 
     cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1:

@@ -38,8 +38,8 @@ def _raise(error: BaseException) -> None:
     raise error
 
 
-def _compile(session_handle: Any, liveness: Liveness, options: Any, kept: list[Any] | None) -> CompiledCallable:
-    callable_ = CompiledCallable(session_handle, liveness, options.SerializeToString(deterministic=True))
+def _compile(session_handle: Any, liveness: Liveness, options: bytes, kept: list[Any] | None) -> CompiledCallable:
+    callable_ = CompiledCallable(session_handle, liveness, options)
     if kept is not None:
         kept.append(callable_)
     return callable_
@@ -205,13 +205,13 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         try:
             self._extend_graph()
             # Plans that differ in their results' structure alone share one: compiling takes long.
-            callable_ = self._callable_with(options.SerializeToString(deterministic=True))
-            if callable_ is None:
-                callable_ = _compile(self._session, self.liveness, options, kept)
+            serialized = options.SerializeToString(deterministic=True)
+            callable_ = self._callable_with(serialized) or _compile(self._session, self.liveness, serialized, kept)
             if executor == "auto" and self._has_one_device() and may_run_inline(operations):
                 options.run_options.inter_op_thread_pool = CALLING_THREAD
+                serialized = options.SerializeToString(deterministic=True)
                 # Without a reference to this session, which would keep itself alive by it.
-                make_inline = partial(_compile, self._session, self.liveness, options, kept)
+                make_inline = partial(_compile, self._session, self.liveness, serialized, kept)
                 trial = Trial(callable_, make_inline, remote=bool(self._target))
         except Exception:
             return None

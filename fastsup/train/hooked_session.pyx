@@ -187,16 +187,15 @@ cdef class Hooked(Wrapped):
             if self.is_first_run():
                 # The run without what hooks ask for isn't compiled before it is needed.
                 plan = self.runner.plan_to_look_at(fetches, feed_dict)
-                if plan is not None and not self.dispatch.nothing_due(plan):
-                    called = self.dispatch.due()
-                    if called:
-                        return self.run_calling(called, fetches, feed_dict, None, None)
-            plan = self.runner.find_plan(fetches, feed_dict)
+            else:
+                plan = self.runner.find_plan(fetches, feed_dict)
+            if plan is not None and not self.dispatch.nothing_due(plan):
+                called = self.dispatch.due()
+                if called:
+                    return self.run_calling(called, fetches, feed_dict, None, None)
+            if plan is not None and plan.callable is None:
+                plan = self.runner.find_plan(fetches, feed_dict)
             if plan is not None:
-                if not self.dispatch.nothing_due(plan):
-                    called = self.dispatch.due()
-                    if called:
-                        return self.run_calling(called, fetches, feed_dict, None, None)
                 if len(plan.feeds) > 0 or self.dispatch.step_fetched or len(self.dispatch.watched_fetches) > 0:
                     return self.run_leaving_out(plan, fetches, feed_dict)
                 if track is not NULL:

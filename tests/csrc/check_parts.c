@@ -3,19 +3,10 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "check.h"
 #include "clock.h"
 #include "fastsup/due.h"
 #include "fastsup/timer.h"
-
-static int failures;
-
-#define CHECK(condition)                                                \
-    do {                                                                \
-        if (!(condition)) {                                             \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-            ++failures;                                                 \
-        }                                                               \
-    } while (0)
 
 static void check_clock(void) {
     double now = fs_clock_seconds();

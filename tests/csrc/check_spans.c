@@ -2,19 +2,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "check.h"
 #include "clock.h"
 #include "histogram.h"
 #include "spans.h"
-
-static int failures;
-
-#define CHECK(condition)                                                \
-    do {                                                                \
-        if (!(condition)) {                                             \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-            ++failures;                                                 \
-        }                                                               \
-    } while (0)
 
 static int64_t now;
 static fs_scope *open;
