@@ -6,9 +6,12 @@ TensorFlow's behaviour is a switch of the whole process, so the suite runs in on
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 import signal
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,6 +38,18 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     import fastsup
 
     return [f"fastsup: {fastsup.__file__}", f"TensorFlow behaviour: {WORLD}"]
+
+
+@pytest.fixture
+def new_cluster() -> Callable[..., Any]:
+    """Makes a `Cluster` of processes: see tests/cluster/harness.py. The program is named, and is in that folder."""
+    folder = Path(__file__).with_name("cluster")
+    spec = importlib.util.spec_from_file_location("cluster_harness", folder / "harness.py")
+    assert spec is not None
+    assert spec.loader is not None
+    harness = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(harness)
+    return lambda place, program, tasks, **settings: harness.Cluster(place, folder / program, tasks, **settings)
 
 
 def implementation(name: str) -> Any:

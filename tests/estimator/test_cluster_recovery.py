@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -10,13 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-HERE = Path(__file__).parent
-_SPEC = importlib.util.spec_from_file_location("clusters", HERE.parent / "clusters.py")
-assert _SPEC is not None
-assert _SPEC.loader is not None
-clusters = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(clusters)
 
 TASKS = ("ps-0", "chief-0", "worker-0", "worker-1", "evaluator-0")
 SAVE_STEPS = 10
@@ -28,13 +20,13 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def training(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+def training(tmp_path: Path, new_cluster: Any) -> Iterator[Callable[..., Any]]:
     """Starts a cluster, and returns it when the chief and the workers train and a checkpoint was evaluated."""
     with ExitStack() as stack:
 
         def start(**settings: Any) -> Any:
             settings = {"max_steps": MAX_STEPS, "save_steps": SAVE_STEPS, **settings}
-            cluster = stack.enter_context(clusters.Cluster(tmp_path, HERE / "cluster_task.py", TASKS, **settings))
+            cluster = stack.enter_context(new_cluster(tmp_path, "training_task.py", TASKS, **settings))
             cluster.start()
             for task in ("chief-0", "worker-0", "worker-1"):
                 cluster.wait_for_line(task, "loss = ")

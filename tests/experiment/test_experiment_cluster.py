@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
-
-HERE = Path(__file__).parent
-_SPEC = importlib.util.spec_from_file_location("clusters", HERE.parent / "clusters.py")
-assert _SPEC is not None
-assert _SPEC.loader is not None
-clusters = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(clusters)
 
 TASKS = ("ps-0", "chief-0", "worker-0", "worker-1", "evaluator-0")
 
 
 @pytest.mark.slow
-def test_every_task_does_its_part_and_ends(tmp_path: Path) -> None:
-    with clusters.Cluster(tmp_path, HERE / "cluster_experiment.py", TASKS, train_steps=1000) as cluster:
+def test_every_task_does_its_part_and_ends(tmp_path: Path, new_cluster: Any) -> None:
+    with new_cluster(tmp_path, "experiment_task.py", TASKS, train_steps=1000) as cluster:
         cluster.start()
         for task in ("chief-0", "worker-0", "worker-1"):
             cluster.wait_for_line(task, "loss = ")

@@ -1,16 +1,11 @@
-"""One task of an Experiment on a cluster: what it is, TF_CONFIG says.
-
-python cluster_experiment.py MODEL_DIR SETTINGS
-"""
+"""What the programs beside it share, each of which is one task of a small cluster: a model, its input, slow steps."""
 
 from __future__ import annotations
 
 import faulthandler
-import json
 import logging
 import os
 import signal
-import sys
 import time
 from typing import Any
 
@@ -18,9 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from fastsup import estimator as est
-from fastsup.experiment import Experiment, learn_runner
 
 v1 = tf.compat.v1
+PARAMS = {"learning_rate": 0.1}
 
 
 class SlowDown(v1.train.SessionRunHook):
@@ -51,27 +46,8 @@ def model_fn(features: Any, labels: Any, mode: str, params: dict[str, float]) ->
     )
 
 
-def main(model_dir: str, settings: dict[str, Any]) -> None:
-    # Whatever becomes of the test that has started it: it doesn't outlive it for long.
+def set_up_process() -> None:
+    """Whatever becomes of the test that has started it: it doesn't outlive it for long. It tells where it stands."""
     signal.alarm(170)
     faulthandler.register(signal.SIGUSR1)
     logging.getLogger("tensorflow").setLevel(logging.INFO)
-
-    def experiment_fn(run_config: Any, hparams: Any) -> Any:
-        return Experiment(
-            est.Estimator(model_fn, config=run_config, params=hparams),
-            input_fn,
-            input_fn,
-            train_steps=settings["train_steps"],
-            eval_steps=4,
-            train_monitors=[SlowDown(model_dir)],
-            eval_delay_secs=0,
-            continuous_eval_throttle_secs=0.5,
-        )
-
-    config = est.RunConfig(model_dir=model_dir, save_checkpoints_steps=100, recovery_wait_secs=0.5)
-    learn_runner.run(experiment_fn, run_config=config, hparams={"learning_rate": 0.1})
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], json.loads(sys.argv[2]))

@@ -1,0 +1,39 @@
+"""One task of the small clusters of test_cluster_recovery.py: what it is, TF_CONFIG says.
+
+python training_task.py MODEL_DIR SETTINGS
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from program import PARAMS, SlowDown, input_fn, model_fn, set_up_process
+
+from fastsup import estimator as est
+from fastsup.estimator import job_end
+
+DEFAULTS: dict[str, Any] = {"max_steps": 1000, "save_steps": 10, "wait_secs": 60, "workers_secs": 600}
+
+
+def main(model_dir: str, settings: dict[str, Any]) -> None:
+    set_up_process()
+    job_end.WORKERS_SECS = settings["workers_secs"]
+    config = est.RunConfig(
+        model_dir=model_dir,
+        save_checkpoints_steps=settings["save_steps"],
+        log_step_count_steps=settings["save_steps"],
+        experimental_max_worker_delay_secs=0,
+        session_creation_timeout_secs=settings["wait_secs"],
+        recovery_wait_secs=0.5,
+    )
+    est.train_and_evaluate(
+        est.Estimator(model_fn, config=config, params=PARAMS),
+        est.TrainSpec(input_fn, settings["max_steps"], hooks=[SlowDown(model_dir)]),
+        est.EvalSpec(input_fn, steps=4, start_delay_secs=0, throttle_secs=0.5),
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], {**DEFAULTS, **json.loads(sys.argv[2])})
