@@ -16,14 +16,14 @@ __all__ = ["step_in_name", "with_newer_if_deleted"]
 
 _Result = TypeVar("_Result")
 
-# Each time training has been faster than the start of an evaluation, by as many checkpoints as are kept.
-_ATTEMPTS = 10
-
 
 def with_newer_if_deleted(
     path: Any, latest: Callable[[], Any], evaluate: Callable[[Any], _Result]
 ) -> tuple[Any, _Result]:
-    """Evaluates a checkpoint, or a newer one if it is deleted meanwhile. Ten times at most.
+    """Evaluates a checkpoint, or a newer one if it is deleted meanwhile.
+
+    While training is faster than the start of an evaluation, by as many checkpoints as are kept, this goes on, with a
+    warning for each. It ends when training does: the last checkpoint stays.
 
     Args:
       path: the checkpoint.
@@ -34,15 +34,13 @@ def with_newer_if_deleted(
       The checkpoint that was evaluated, and what `evaluate` returned.
 
     Raises:
-      What `evaluate` raises, if the checkpoint is still there, or no newer one is.
+      What `evaluate` raises, if it isn't about the checkpoint, or the checkpoint is still there, or no newer one is.
     """
-    attempts_left = _ATTEMPTS
     while True:
-        attempts_left -= 1
         try:
             return path, evaluate(path)
-        except (errors.OpError, ValueError) as error:
-            newer = latest() if attempts_left and _is_gone(path) else None
+        except (errors.OpError, ValueError) as error:  # noqa: PERF203
+            newer = latest() if _is_about(error, path) and _is_gone(path) else None
             if not newer or newer == path or _is_older(newer, path):
                 raise
             logging.warning(
@@ -65,7 +63,10 @@ def _is_older(path: Any, other: Any) -> bool:
     return step is not None and other_step is not None and step < other_step
 
 
+def _is_about(error: Exception, path: Any) -> bool:
+    """Whether an error names the checkpoint, as those of reading it do."""
+    return isinstance(path, (str, bytes, os.PathLike)) and os.fsdecode(path) in str(error)
+
+
 def _is_gone(path: Any) -> bool:
-    if not isinstance(path, (str, bytes, os.PathLike)):
-        return False
     return not checkpoint_management.checkpoint_exists_internal(os.fsdecode(path))

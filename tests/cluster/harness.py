@@ -46,7 +46,8 @@ def free_ports(number: int) -> list[int]:
 class Cluster:
     """Processes that run one program, each as another task. A `with` block kills what is left of them at its end.
 
-    When the block fails it prints the end of each log.
+    It prints the end of each log then: pytest shows that when the test failed. (A fixture that holds the block doesn't
+    hear of the failure, so the block couldn't tell.)
 
     Args:
       folder: empty directory for the logs; "model" in it is the model directory.
@@ -69,18 +70,17 @@ class Cluster:
     def __enter__(self) -> Cluster:
         return self
 
-    def __exit__(self, exception_type: Any, exception: Any, traceback: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         running = [process for process in self._processes.values() if process.poll() is None]
-        if exception_type is not None and running:
-            for process in running:
-                process.send_signal(signal.SIGUSR1)  # The program writes where its threads are.
+        for process in running:
+            process.send_signal(signal.SIGUSR1)  # The program writes where its threads are.
+        if running:
             time.sleep(0.5)
         for process in running:
             process.kill()
             process.wait()
-        if exception_type is not None:
-            for task, process in self._processes.items():
-                print(f"=== {task}, exit code {process.returncode}\n{self.log(task)[-_TAIL_CHARACTERS:]}")
+        for task, process in self._processes.items():
+            print(f"=== {task}, exit code {process.returncode}\n{self.log(task)[-_TAIL_CHARACTERS:]}")
 
     def start(self, *tasks: str) -> None:
         """Starts tasks, or starts them again. The log goes on where it was."""

@@ -229,6 +229,51 @@ def test_a_checkpoint_that_is_deleted_under_the_evaluator(
 
 
 @pytest.mark.usefixtures("evaluator_s_config")
+def test_training_that_saves_faster_than_an_evaluation_starts(
+    tmp_path: Path, tf_log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as alone:
+        alone.delenv("TF_CONFIG")
+        trained(tmp_path, 20)
+    steps = iter(range(20, 33))
+
+    def data_that_takes_its_time() -> Any:
+        step = next(steps, None)
+        if step is not None:
+            for path in tmp_path.glob(f"model.ckpt-{step}.*"):
+                path.rename(str(path).replace(f"-{step}.", f"-{step + 1}."))
+            (tmp_path / "checkpoint").write_text(f'model_checkpoint_path: "model.ckpt-{step + 1}"\n')
+        return data()
+
+    spec = EVALUATOR._replace(input_fn=data_that_takes_its_time)
+    estimator.train_and_evaluate(make(tmp_path), estimator.TrainSpec(endless, max_steps=20), spec)
+    replaced = [message for message in tf_log.messages if "was deleted while it was being evaluated" in message]
+    assert len(replaced) == 13
+    assert saved(tf_log.messages)[-1].startswith("global_step = 20")
+
+
+@pytest.mark.usefixtures("evaluator_s_config")
+def test_an_error_of_the_model_is_raised_though_the_checkpoint_was_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as alone:
+        alone.delenv("TF_CONFIG")
+        trained(tmp_path, 10, 20)
+    newest = (tmp_path / "checkpoint").read_text()
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-10"\n')
+
+    def broken_data() -> Any:
+        for path in tmp_path.glob("model.ckpt-10.*"):
+            path.unlink()
+        (tmp_path / "checkpoint").write_text(newest)
+        raise ValueError("no such column")
+
+    spec = EVALUATOR._replace(input_fn=broken_data)
+    with pytest.raises(ValueError, match=r"^no such column$"):
+        estimator.train_and_evaluate(make(tmp_path), estimator.TrainSpec(endless, max_steps=20), spec)
+
+
+@pytest.mark.usefixtures("evaluator_s_config")
 def test_a_checkpoint_that_is_deleted_and_was_the_last_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
