@@ -94,6 +94,7 @@ class EstimatorBase:
             raise TypeError(
                 f"model_dir must be the path of a directory, or None for a temporary one; got {model_dir!r}."
             )
+        self._has_temporary_dir = model_dir is None and getattr(config, "model_dir", None) is None
         self._config: Any = settled_config(config, model_dir)
         self._train_distribution = self._config.train_distribute
         self._eval_distribution = self._config.eval_distribute

@@ -103,5 +103,8 @@ def require_checkpoint(model_dir: Any) -> str:
     """
     path = newest_checkpoint(model_dir)
     if path is None:
-        raise ValueError(f"Could not find trained model in model_dir: {model_dir}. {contents_of(model_dir)}")
+        raise ValueError(
+            f"Could not find trained model in model_dir: {model_dir}. {contents_of(model_dir)} Train the model first, "
+            "or name the directory of a trained one."
+        )
     return path

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -93,3 +95,10 @@ def make(tmp_path: Any) -> Callable[..., Any]:
         )
 
     return make_
+
+
+@pytest.fixture
+def make_untrained(make: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Makes an Estimator that predicts as it is initialised: one with a temporary model directory."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return partial(make, model_dir=None)

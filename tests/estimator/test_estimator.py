@@ -175,16 +175,29 @@ def test_without_a_checkpoint(make: Any, input_fn: Any, tf_log: Any) -> None:
     assert model.latest_checkpoint() is None
     assert model.evaluate(input_fn)["global_step"] == 0
     assert f"Could not find trained model in model_dir: {model.model_dir}, running initialization to eva" in tf_log.text
-    len(list(model.predict(input_fn)))
-    assert "running initialization to predict." in tf_log.text
     os.makedirs(model.model_dir, exist_ok=True)
     with open(os.path.join(model.model_dir, "notes.txt"), "w"):
         pass
-    for call in (model.get_variable_names, lambda: model.get_variable_value("lin/w")):
+    for call in (
+        model.get_variable_names,
+        lambda: model.get_variable_value("lin/w"),
+        lambda: next(model.predict(input_fn)),
+    ):
         with pytest.raises(ValueError, match=r"Could not find trained model in model_dir: .* holds: .*notes\.txt"):
             call()
     with pytest.raises(ValueError, match=r"Couldn't find trained model at .* holds: .*notes\.txt"):
         model.export_saved_model(model.model_dir, lambda: None)
+
+
+def test_predictions_of_a_model_that_nobody_expects_to_be_trained(
+    make: Any, make_untrained: Any, input_fn: Any, tf_log: Any, tmp_path: Path
+) -> None:
+    assert len(list(make_untrained().predict(input_fn))) > 0
+    assert "running initialization to predict." in tf_log.text
+    trained = make(model_dir=str(tmp_path / "trained")).train(input_fn, steps=3)
+    warm = make(model_dir=str(tmp_path / "empty"), warm_start_from=trained.model_dir)
+    for one, other in zip(warm.predict(input_fn), trained.predict(input_fn), strict=True):
+        np.testing.assert_equal(one, other)
 
 
 def test_evaluation_ends_and_logs_as_often_as_the_reference(make: Any, input_fn: Any, tf_log: Any) -> None:
@@ -255,11 +268,11 @@ def test_predictions_leave_the_caller_in_its_own_graph(make: Any, input_fn: Any)
     assert len(list(other)) == 14
 
 
-def test_predictions_of_unequal_batches(make: Any, input_fn: Any) -> None:
+def test_predictions_of_unequal_batches(make_untrained: Any, input_fn: Any) -> None:
     def build(features: Any, mode: str) -> Any:
         return est.EstimatorSpec(mode, predictions={"a": features["x"], "b": features["x"][:1]})
 
-    model = make(build)
+    model = make_untrained(build)
     with pytest.raises(ValueError, match=r"Batch length of predictions should be same\. b has different batch length"):
         next(model.predict(lambda: input_fn().map(lambda x, y: x)))
 

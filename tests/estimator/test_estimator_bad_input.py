@@ -65,9 +65,9 @@ def test_a_loss_of_one_element_will_do(make: Any, input_fn: Any, tf_log: Any) ->
     assert "Loss for final step: 2.5." in tf_log.messages
 
 
-def test_predictions_are_needed_to_predict(make: Any, input_fn: Any) -> None:
+def test_predictions_are_needed_to_predict(make_untrained: Any, input_fn: Any) -> None:
     with pytest.raises(ValueError, match="Missing predictions"):
-        next(make(model_with()).predict(input_fn))
+        next(make_untrained(model_with()).predict(input_fn))
 
 
 def test_fields_of_a_spec(graph: Any) -> None:
@@ -167,7 +167,7 @@ def test_arguments_of_train(make: Any, input_fn: Any, tmp_path: Any, arguments: 
     assert not (tmp_path / "model").exists()
 
 
-def test_arguments_of_evaluate_and_predict(make: Any, input_fn: Any) -> None:
+def test_arguments_of_evaluate_and_predict(make: Any, make_untrained: Any, input_fn: Any) -> None:
     model = make()
     with pytest.raises(ValueError, match="Must specify steps > 0, given: 0"):
         model.evaluate(input_fn, steps=0)
@@ -178,7 +178,7 @@ def test_arguments_of_evaluate_and_predict(make: Any, input_fn: Any) -> None:
     with pytest.raises(ValueError, match="The passed save_path is not a valid checkpoint: /nowhere"):
         model.evaluate(input_fn, checkpoint_path="/nowhere")
     with pytest.raises(ValueError, match="predict_keys argument is not valid in case of non-dict predictions"):
-        tensor = make(model_with(predictions=lambda: tf.constant([1.0])))
+        tensor = make_untrained(model_with(predictions=lambda: tf.constant([1.0])))
         next(tensor.predict(input_fn, predict_keys=["a"]))
 
 
@@ -258,9 +258,9 @@ def test_a_spec_of_another_mode_that_lacks_something(make: Any, input_fn: Any, m
         make(model_fn).train(input_fn, steps=1)
 
 
-def test_a_spec_of_another_mode_without_predictions(make: Any, input_fn: Any) -> None:
+def test_a_spec_of_another_mode_without_predictions(make_untrained: Any, input_fn: Any) -> None:
     with pytest.raises(ValueError, match=r"^Missing predictions\. .* mode='infer', .* of mode='eval'"):
-        next(make(lambda features, mode: est.EstimatorSpec("eval", loss=tf.constant(1.0))).predict(
+        next(make_untrained(lambda features, mode: est.EstimatorSpec("eval", loss=tf.constant(1.0))).predict(
             lambda: input_fn().map(lambda x, y: x)))  # fmt: skip
 
 
@@ -273,7 +273,7 @@ def test_a_spec_of_another_mode_that_lacks_nothing(make: Any, input_fn: Any) -> 
     assert make(model_fn).train(input_fn, steps=1).get_variable_value("global_step") == 1
 
 
-def test_predictions_without_batch_dimension(make: Any, input_fn: Any) -> None:
+def test_predictions_without_batch_dimension(make_untrained: Any, input_fn: Any) -> None:
     for predictions, error, text in (
         (
             lambda: tf.constant(1),
@@ -285,8 +285,10 @@ def test_predictions_without_batch_dimension(make: Any, input_fn: Any) -> None:
         (lambda: {"p": tf.constant("a")}, IndexError, r"^predictions\['p'\] is .* pass yield_single_examples=False"),
     ):
         with pytest.raises(error, match=text):
-            next(make(model_with(predictions=predictions)).predict(input_fn))
-    batches = make(model_with(predictions=lambda: tf.constant(1))).predict(input_fn, yield_single_examples=False)
+            next(make_untrained(model_with(predictions=predictions)).predict(input_fn))
+    batches = make_untrained(model_with(predictions=lambda: tf.constant(1))).predict(
+        input_fn, yield_single_examples=False
+    )
     assert next(batches) == 1
     batches.close()
 
