@@ -100,6 +100,8 @@ class Experiment(Evaluating):
                 raise ValueError("`saving_listeners` must be `None` for an estimator with `fit`.")
         if train_steps_per_iteration is not None and not isinstance(train_steps_per_iteration, int):
             raise ValueError(f"`train_steps_per_iteration` must be an integer. Got {train_steps_per_iteration!r}.")
+        if train_steps_per_iteration is not None and train_steps_per_iteration <= 0:
+            raise ValueError(f"`train_steps_per_iteration` must be positive. Got {train_steps_per_iteration}.")
         check_seconds(
             eval_delay_secs=eval_delay_secs,
             continuous_eval_throttle_secs=continuous_eval_throttle_secs,
@@ -197,9 +199,7 @@ class Experiment(Evaluating):
                 delay_secs = min(_MAX_DELAY_SECS, task_id * _DELAY_SECS_PER_WORKER)
         if delay_secs > 0:
             wait("Waiting %d secs before starting training.", delay_secs - (time.time() - start))
-        trained = self._call_train(
-            max_steps=self._train_steps, hooks=self._train_monitors + extra_hooks
-        )  # fmt: skip
+        trained = self._call_train(max_steps=self._train_steps, hooks=self._train_monitors + extra_hooks)
         if in_cluster:
             note_end(self._estimator.model_dir, config.task_type, config.task_id)
         return trained

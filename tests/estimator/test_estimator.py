@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.util import deprecation
 
 from fastsup import estimator as est
 from fastsup import train
@@ -277,15 +278,19 @@ def test_predictions_of_unequal_batches(make_untrained: Any, input_fn: Any) -> N
         next(model.predict(lambda: input_fn().map(lambda x, y: x)))
 
 
-def test_export_with_assets_and_as_text(make: Any, input_fn: Any, tmp_path: Any) -> None:
+def test_export_with_assets_and_as_text(
+    make: Any, input_fn: Any, tmp_path: Any, tf_log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = make()
     model.train(input_fn)
+    monkeypatch.setattr(deprecation, "_PRINTED_WARNING", {})
     source = tmp_path / "words"
     source.write_text("a b c")
     receiver = est.export.build_parsing_serving_input_receiver_fn({"x": tf.io.FixedLenFeature([2], tf.float32)})
     path = model.export_saved_model(
         str(tmp_path / "out"), receiver, assets_extra={"sub/words": str(source)}, as_text=True
     ).decode()
+    assert "deprecated" not in tf_log.text
     assert re.fullmatch(r"\d+", os.path.basename(path))
     assert (tmp_path / "out" / os.path.basename(path) / "assets.extra" / "sub" / "words").read_text() == "a b c"
     assert os.path.exists(os.path.join(path, "saved_model.pbtxt"))

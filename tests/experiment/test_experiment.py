@@ -97,6 +97,7 @@ def test_the_defaults(est: Any) -> None:
         ({"export_strategies": [ExportStrategy("a", lambda e, p: p), None]}, "found None."),
         ({"train_steps_per_iteration": "123"}, "`train_steps_per_iteration` must be an integer. Got '123'."),
         ({"train_steps_per_iteration": 1.5}, "`train_steps_per_iteration` must be an integer. Got 1.5."),
+        ({"train_steps_per_iteration": 0}, "`train_steps_per_iteration` must be positive. Got 0."),
         ({"eval_delay_secs": -1}, "`eval_delay_secs` must be a number of seconds, 0 or more. Got -1."),
         ({"continuous_eval_throttle_secs": "1"}, "`continuous_eval_throttle_secs` must be a number of seconds"),
         ({"check_interval_secs": float("nan")}, "`check_interval_secs` must be a number of seconds"),

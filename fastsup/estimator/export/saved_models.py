@@ -13,7 +13,7 @@ from tensorflow.python.framework import errors, ops, random_seed
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.saved_model import builder_impl, model_utils
 from tensorflow.python.training import monitored_session, saver
-from tensorflow.python.util import compat
+from tensorflow.python.util import compat, deprecation
 
 from fastsup.estimator import trained_model, warm_start
 from fastsup.estimator.base import EstimatorBase
@@ -223,12 +223,13 @@ class SavedModelExport(EstimatorBase):
                 loss=spec.loss,
                 metrics=spec.eval_metric_ops,
             )
-            signatures = model_utils.build_all_signature_defs(
-                receiver.receiver_tensors,
-                export_outputs,
-                getattr(receiver, "receiver_tensors_alternatives", None),
-                serving_only=mode == ModeKeys.PREDICT,
-            )
+            with deprecation.silence():  # What is deprecated there is TensorFlow's own, and no matter of the caller's.
+                signatures = model_utils.build_all_signature_defs(
+                    receiver.receiver_tensors,
+                    export_outputs,
+                    getattr(receiver, "receiver_tensors_alternatives", None),
+                    serving_only=mode == ModeKeys.PREDICT,
+                )
             with Session(config=self._session_config, executor=self._config.executor) as session:
                 local_init_op = spec.scaffold.local_init_op
                 if local_init_op is None:
