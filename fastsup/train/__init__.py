@@ -30,21 +30,18 @@ from fastsup.train.hooks import (
     SummarySaverHook,
 )
 from fastsup.train.monitored_session import (
-    ChiefSessionCreator,
     CoordinatedSession,
     HookedSession,
     MonitoredSession,
-    MonitoredTrainingSession,
     RecoverableSession,
-    Scaffold,
-    SessionCreator,
     SingularMonitoredSession,
-    WorkerSessionCreator,
     WrappedSession,
 )
 from fastsup.train.recovery import NoIntactCheckpointError
+from fastsup.train.session_creators import ChiefSessionCreator, Scaffold, SessionCreator, WorkerSessionCreator
 from fastsup.train.session_manager import SessionManager
 from fastsup.train.supervisor import Supervisor
+from fastsup.train.training_session import MonitoredTrainingSession
 from fastsup.train.watchdog import WatchdogHook
 
 # TensorFlow's own.

@@ -9,40 +9,30 @@ from tensorflow.python.distribute import distribute_coordinator_context
 from tensorflow.python.framework import errors, ops
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 from tensorflow.python.training import coordinator, queue_runner
-from tensorflow.python.training import monitored_session as tf_monitored_session
 from tensorflow.python.util import function_utils
 
 from fastsup.core.recorder import recorder_of
 from fastsup.runtime.executor import keep_traceable
-from fastsup.train import event_files, session_manager, stop_signals
+from fastsup.train import event_files, stop_signals
 from fastsup.train.hook_errors import tell_hooks
 from fastsup.train.hooked_session import Hooked
-from fastsup.train.hooks import CheckpointSaverHook, StepCounterHook, SummarySaverHook
 from fastsup.train.monitored import Monitored
 from fastsup.train.recorded_hooks import hook_span
+from fastsup.train.session_creators import ChiefSessionCreator, SessionCreator
 from fastsup.train.wrapped_sessions import Coordinated, Recoverable, Wrapped
 
 __all__ = [
-    "ChiefSessionCreator",
     "CoordinatedSession",
     "HookedSession",
     "MonitoredSession",
-    "MonitoredTrainingSession",
     "RecoverableSession",
-    "Scaffold",
-    "SessionCreator",
     "SingularMonitoredSession",
-    "WorkerSessionCreator",
     "WrappedSession",
+    "given_hooks",
 ]
 
 # The errors that a session is made anew after. A program may replace them here.
 _PREEMPTION_ERRORS = (errors.AbortedError, errors.UnavailableError)
-
-USE_DEFAULT = tf_monitored_session.USE_DEFAULT
-
-Scaffold: Any = tf_monitored_session.Scaffold
-SessionCreator: Any = tf_monitored_session.SessionCreator
 
 
 class WrappedSession(Wrapped):
@@ -61,130 +51,7 @@ class RecoverableSession(Recoverable, WrappedSession):
     __doc__ = Recoverable.__doc__
 
 
-class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
-    """What the two session creators share: a scaffold, and a SessionManager that is made when it is needed."""
-
-    def __init__(
-        self,
-        scaffold: Any,
-        master: str,
-        config: Any,
-        executor: str,
-        recovery_wait_secs: float,
-        restore: str = "strict",
-    ) -> None:
-        session_manager.check_recovery_wait_secs(recovery_wait_secs)
-        session_manager.check_restore(restore)
-        if scaffold and not hasattr(scaffold, "finalize"):
-            raise AttributeError(
-                f"{type(scaffold).__name__!r} object has no attribute 'finalize': scaffold={scaffold!r} must be a "
-                "tf.compat.v1.train.Scaffold, or None for one that is taken from the graph."
-            )
-        self._recovery_wait_secs = recovery_wait_secs
-        self._restore = restore
-        self._scaffold = scaffold or Scaffold()
-        self._session_manager: Any = None
-        self._master = master
-        self._config = config
-        self._executor = executor
-
-    def _get_session_manager(self) -> Any:
-        if not self._session_manager:
-            self._session_manager = session_manager.SessionManager(
-                local_init_op=self._scaffold.local_init_op,
-                local_init_feed_dict=self._scaffold.local_init_feed_dict,
-                ready_op=self._scaffold.ready_op,
-                ready_for_local_init_op=self._scaffold.ready_for_local_init_op,
-                graph=ops.get_default_graph(),
-                recovery_wait_secs=self._recovery_wait_secs,
-                executor=self._executor,
-                restore=self._restore,
-            )
-        return self._session_manager
-
-
-class ChiefSessionCreator(_GraphSessionCreator):
-    """Makes the session of a chief, which initialises or restores the model.
-
-    Args:
-      scaffold: `Scaffold` with the operations for that. Defaults to one that takes them from the graph.
-      master: the execution engine to connect to.
-      config: ConfigProto of the session, or None.
-      checkpoint_dir: directory to restore the newest checkpoint from; or
-      checkpoint_filename_with_path: checkpoint to restore. At most one of the two.
-      executor: executor mode, as for `fastsup.Session`.
-      recovery_wait_secs: seconds between two looks at a checkpoint that is waited for.
-      restore: "strict" or "partial", as for `SessionManager`: whether the checkpoint must hold the whole model.
-      max_wait_secs: seconds to wait at most until every server that the session needs answers. None: without a limit.
-    """
-
-    def __init__(
-        self,
-        scaffold: Any = None,
-        master: str = "",
-        config: Any = None,
-        checkpoint_dir: Any = None,
-        checkpoint_filename_with_path: Any = None,
-        executor: str = "auto",
-        recovery_wait_secs: float = 30,
-        restore: str = "strict",
-        max_wait_secs: float | None = None,
-    ) -> None:
-        super().__init__(scaffold, master, config, executor, recovery_wait_secs, restore)
-        self._checkpoint_dir = checkpoint_dir
-        self._checkpoint_filename_with_path = checkpoint_filename_with_path
-        self._max_wait_secs = max_wait_secs
-
-    def create_session(self) -> Any:
-        """Finalises the graph, and makes a session that is ready to run."""
-        self._scaffold.finalize()
-        if self._master and self._max_wait_secs is not None:
-            session_manager.wait_for_contact(self._master, self._config, self._max_wait_secs, self._recovery_wait_secs)
-        return self._get_session_manager().prepare_session(
-            self._master,
-            saver=self._scaffold.saver,
-            checkpoint_dir=self._checkpoint_dir,
-            checkpoint_filename_with_path=self._checkpoint_filename_with_path,
-            config=self._config,
-            init_op=self._scaffold.init_op,
-            init_feed_dict=self._scaffold.init_feed_dict,
-            init_fn=self._scaffold.init_fn,
-        )
-
-
-class WorkerSessionCreator(_GraphSessionCreator):
-    """Makes the session of a worker, which waits until the chief has got the model ready.
-
-    Args:
-      scaffold: `Scaffold` with the operations to ask for that. Defaults to one that takes them from the graph.
-      master: the execution engine to connect to.
-      config: ConfigProto of the session, or None.
-      max_wait_secs: seconds to wait at most.
-      executor: executor mode, as for `fastsup.Session`.
-      recovery_wait_secs: seconds between two looks at the chief's model.
-    """
-
-    def __init__(
-        self,
-        scaffold: Any = None,
-        master: str = "",
-        config: Any = None,
-        max_wait_secs: float = 30 * 60,
-        executor: str = "auto",
-        recovery_wait_secs: float = 30,
-    ) -> None:
-        super().__init__(scaffold, master, config, executor, recovery_wait_secs)
-        self._max_wait_secs = max_wait_secs
-
-    def create_session(self) -> Any:
-        """Finalises the graph, and returns a session once the model is ready."""
-        self._scaffold.finalize()
-        return self._get_session_manager().wait_for_session(
-            self._master, config=self._config, max_wait_secs=self._max_wait_secs
-        )
-
-
-def _given_hooks(name: str, hooks: Any) -> Any:
+def given_hooks(name: str, hooks: Any) -> Any:
     """The hooks that were given for an argument, as they were given; none for None."""
     try:
         iter(hooks or [])
@@ -223,7 +90,7 @@ class _MonitoredSession(Monitored):
         handle_signals: bool = False,
         profiler: Any = None,
     ) -> None:
-        hooks = _given_hooks("hooks", hooks)
+        hooks = given_hooks("hooks", hooks)
         self._profiler = recorder_of(profiler)
         self._watches_signals = handle_signals and stop_signals.watch()
         try:
@@ -522,139 +389,3 @@ class SingularMonitoredSession(_MonitoredSession):
         super().__init__(
             creator, hooks, should_recover=False, stop_grace_period_secs=stop_grace_period_secs, profiler=profiler
         )
-
-
-def _one_of(steps: Any, secs: Any, default_steps: Any, default_secs: Any) -> tuple[Any, Any]:
-    """An interval in steps and in seconds, where leaving both out means the defaults and giving one drops the other."""
-    if steps is USE_DEFAULT and secs is USE_DEFAULT:
-        return default_steps, default_secs
-    return None if steps is USE_DEFAULT else steps, None if secs is USE_DEFAULT else secs
-
-
-def _is_on(**intervals: Any) -> bool:
-    try:
-        return any(interval and interval > 0 for interval in intervals.values())
-    except TypeError as error:
-        raise TypeError(f"{error}: {intervals} must be numbers, or 0 or None for none.") from None
-
-
-def MonitoredTrainingSession(
-    master: str = "",
-    is_chief: bool = True,
-    checkpoint_dir: Any = None,
-    scaffold: Any = None,
-    hooks: Iterable[Any] | None = None,
-    chief_only_hooks: Iterable[Any] | None = None,
-    save_checkpoint_secs: Any = USE_DEFAULT,
-    save_summaries_steps: Any = USE_DEFAULT,
-    save_summaries_secs: Any = USE_DEFAULT,
-    config: Any = None,
-    stop_grace_period_secs: float = 120,
-    log_step_count_steps: int | None = 100,
-    max_wait_secs: float = 7200,
-    save_checkpoint_steps: Any = USE_DEFAULT,
-    summary_dir: Any = None,
-    save_graph_def: bool = True,
-    executor: str = "auto",
-    async_save: bool = False,
-    recovery_wait_secs: float = 30,
-    restore: str = "strict",
-    max_recoveries: int | None = 10,
-    handle_signals: bool = True,
-    profiler: Any = None,
-) -> MonitoredSession:
-    """A `MonitoredSession` with the hooks that training wants: checkpoints, summaries, and the rate of steps.
-
-    Args:
-      master: the execution engine to connect to.
-      is_chief: whether this process initialises, restores and saves the model; else it waits for the one that does.
-      checkpoint_dir: directory for checkpoints, to restore from and to save to.
-      scaffold: `Scaffold` with the operations that get the model ready. Defaults to one from the graph.
-      hooks: more hooks.
-      chief_only_hooks: more hooks, for the chief alone.
-      save_checkpoint_secs: seconds between two checkpoints. Defaults to 600. None or 0: none by time.
-      save_summaries_steps: global steps between two summaries. Defaults to 100. None or 0: none by steps.
-      save_summaries_secs: seconds between two summaries. Defaults to none by time.
-      config: ConfigProto of the session, or None.
-      stop_grace_period_secs: seconds that threads get to end in `close`.
-      log_step_count_steps: global steps between two measurements of `global_step/sec`. None or 0: none.
-      max_wait_secs: seconds to wait at most, in a cluster: for a worker until the chief has got the model ready, for
-        the chief until every server that it needs answers.
-      save_checkpoint_steps: global steps between two checkpoints. Defaults to none by steps.
-      summary_dir: directory for summaries. Defaults to `checkpoint_dir`.
-      save_graph_def: whether to write the graph too.
-      executor: executor mode, as for `fastsup.Session`.
-      async_save: whether training goes on while a checkpoint is written. See `CheckpointSaverHook`.
-      recovery_wait_secs: seconds between two looks at the chief's model, for a worker.
-      restore: "strict" or "partial", as for `SessionManager`: whether the checkpoint must hold the whole model.
-      max_recoveries: preemptions in a row that are recovered from, as for `MonitoredSession`.
-      handle_signals: whether SIGTERM and SIGINT end the session between two steps, with a checkpoint, as for
-        `MonitoredSession`. Only with a `checkpoint_dir`.
-      profiler: `fastsup.HookProfiler`, as for `MonitoredSession`.
-    """
-    handle_signals = handle_signals and bool(checkpoint_dir)
-    save_summaries_steps, save_summaries_secs = _one_of(save_summaries_steps, save_summaries_secs, 100, None)
-    save_checkpoint_steps, save_checkpoint_secs = _one_of(save_checkpoint_steps, save_checkpoint_secs, None, 600)
-    scaffold = scaffold or Scaffold()
-    worker_context = distribute_coordinator_context.get_current_worker_context()
-    if worker_context:
-        # TensorFlow's distribute coordinator brings its own session creator: the session stays TensorFlow's too.
-        return tf_monitored_session._create_monitored_session_with_worker_context(  # type: ignore[no-any-return]
-            worker_context,
-            scaffold,
-            checkpoint_dir=checkpoint_dir,
-            hooks=hooks,
-            chief_only_hooks=chief_only_hooks,
-            save_checkpoint_secs=save_checkpoint_secs,
-            save_summaries_steps=save_summaries_steps,
-            save_summaries_secs=save_summaries_secs,
-            config=config,
-            stop_grace_period_secs=stop_grace_period_secs,
-            log_step_count_steps=log_step_count_steps,
-            max_wait_secs=max_wait_secs,
-            save_checkpoint_steps=save_checkpoint_steps,
-            summary_dir=summary_dir,
-            save_graph_def=save_graph_def,
-        )
-    if not is_chief:
-        worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs, executor, recovery_wait_secs)
-        return MonitoredSession(worker, hooks or [], stop_grace_period_secs, max_recoveries, handle_signals, profiler)
-
-    all_hooks: list[Any] = list(_given_hooks("chief_only_hooks", chief_only_hooks))
-    chief = ChiefSessionCreator(
-        scaffold,
-        master,
-        config,
-        checkpoint_dir,
-        executor=executor,
-        recovery_wait_secs=recovery_wait_secs,
-        restore=restore,
-        max_wait_secs=max_wait_secs,
-    )
-    summary_dir = summary_dir or checkpoint_dir
-    if summary_dir and _is_on(log_step_count_steps=log_step_count_steps):
-        all_hooks.append(StepCounterHook(output_dir=summary_dir, every_n_steps=log_step_count_steps))
-    if summary_dir and _is_on(save_summaries_steps=save_summaries_steps, save_summaries_secs=save_summaries_secs):
-        all_hooks.append(
-            SummarySaverHook(
-                scaffold=scaffold,
-                save_steps=save_summaries_steps,
-                save_secs=save_summaries_secs,
-                output_dir=summary_dir,
-            )
-        )
-    if checkpoint_dir and _is_on(
-        save_checkpoint_secs=save_checkpoint_secs, save_checkpoint_steps=save_checkpoint_steps
-    ):
-        saver = CheckpointSaverHook(
-            checkpoint_dir,
-            save_steps=save_checkpoint_steps,
-            save_secs=save_checkpoint_secs,
-            scaffold=scaffold,
-            save_graph_def=save_graph_def,
-            async_save=async_save,
-        )
-        saver._ends_last = True
-        all_hooks.append(saver)
-    all_hooks.extend(_given_hooks("hooks", hooks))
-    return MonitoredSession(chief, all_hooks, stop_grace_period_secs, max_recoveries, handle_signals, profiler)
