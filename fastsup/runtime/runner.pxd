@@ -46,11 +46,10 @@ cdef class SessionRunner:
     cdef object recorded_thread
 
     cdef Py_ssize_t rules(self)
-    cdef Plan find_plan(self, object fetches, object feed_dict)
-    cdef Plan plan_to_look_at(self, object fetches, object feed_dict)
+    cdef Plan find_plan(self, object fetches, object feed_dict, bint to_run=*)
     cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1
     cdef bint is_last(self, object fetches, object feed_dict) except -1
-    cdef Plan make_plan(self, object key, object fetches, object feed_dict)
+    cdef Plan make_plan(self, object key, object fetches, object feed_dict, bint to_run)
     cdef list execute(self, Plan plan, tuple feeds)
     cdef object run_recorded(self, object fetches, object feed_dict)
     cdef object run_in_spans(self, fs_track* track, Cell runtime, Plan plan, object fetches, object feed_dict)

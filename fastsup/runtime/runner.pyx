@@ -228,8 +228,14 @@ cdef class SessionRunner:
             raise self.given_up_for from error
         return 0
 
-    cdef Plan find_plan(self, object fetches, object feed_dict):
-        """The plan for this combination, made if need be; None if only `Session.run` can handle it."""
+    cdef Plan find_plan(self, object fetches, object feed_dict, bint to_run=True):
+        """The plan for this combination, made if need be; None if only `Session.run` can handle it.
+
+        Args:
+          fetches: what is fetched.
+          feed_dict: what is fed.
+          to_run: whether it is to be run. Else it may be one that says what a run does and isn't compiled yet.
+        """
         cdef list key
         cdef object full_key
         cdef Plan plan
@@ -249,16 +255,17 @@ cdef class SessionRunner:
         self.clock += 1
         if self.last_plan is not None and self.is_last(fetches, feed_dict):
             plan = self.last_plan
-            plan.last_used = self.clock
-            self.hits += 1
-            return plan
+            if plan.callable is not None or not to_run:
+                plan.last_used = self.clock
+                self.hits += 1
+                return plan
         key = []
         if not add_to_key(key, fetches) or not add_feeds_to_key(key, feed_dict):
             return None
         full_key = tuple(key)
         plan = self.plans.get(full_key)
-        if plan is None:
-            plan = self.make_plan(full_key, fetches, feed_dict)
+        if plan is None or (to_run and plan.callable is None):
+            plan = self.make_plan(full_key, fetches, feed_dict, to_run)
             if plan is None:
                 return None
         else:
@@ -266,13 +273,6 @@ cdef class SessionRunner:
         plan.last_used = self.clock
         self.remember_last(plan, fetches, feed_dict)
         return plan
-
-    cdef Plan plan_to_look_at(self, object fetches, object feed_dict):
-        """A plan that says what a run does but can't be run itself: nothing is compiled for it. None as above."""
-        cdef list key = []
-        if not add_to_key(key, fetches) or not add_feeds_to_key(key, feed_dict):
-            return None
-        return self._make_plan(fetches, tuple(feed_dict or ()), False)
 
     cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1:
         """Keeps a plan at hand, with what to know the same fetches and feeds by: one element, or a list of some."""
@@ -311,11 +311,11 @@ cdef class SessionRunner:
             i += 1
         return True
 
-    cdef Plan make_plan(self, object key, object fetches, object feed_dict):
+    cdef Plan make_plan(self, object key, object fetches, object feed_dict, bint to_run):
         cdef Plan plan, oldest
-        self.misses += 1
+        self.misses += to_run
         with session_span_here("plan making"):
-            plan = self._make_plan(fetches, () if not feed_dict else tuple(feed_dict))
+            plan = self._make_plan(fetches, () if not feed_dict else tuple(feed_dict), to_run)
         if plan is None:
             return None
         self.plans[key] = plan
@@ -355,13 +355,15 @@ cdef class SessionRunner:
         """The callable of a plan that was compiled with these options, or None."""
         cdef Plan plan
         for plan in self.plans.values():
-            if plan.callable.options == options:
+            if plan.callable is not None and plan.callable.options == options:
                 return plan.callable
         return None
 
     def plan_cache_info(self):
         """How the plan cache fares: (hits, misses, maxsize, currsize), as functools.lru_cache has it."""
-        return PlanCacheInfo(self.hits, self.misses, self.max_plans, len(self.plans))
+        cdef Plan plan
+        compiled = [plan for plan in self.plans.values() if plan.callable is not None]
+        return PlanCacheInfo(self.hits, self.misses, self.max_plans, len(compiled))
 
     cdef list execute(self, Plan plan, tuple feeds):
         """Runs a plan, keeps count of the global step, and raises what `Session.run` would."""

@@ -189,6 +189,9 @@ def _step_now(session: Session, graph: ops.Graph, step_read: Any) -> Any:
     if variable is None or step_read is not training_util._get_global_step_read(graph):
         return session.run(step_read)
     try:
-        return session.run(variable)
+        step = session.run(variable)
     except errors.FailedPreconditionError:
         return session.run(step_read)
+    if graph.finalized:
+        session._read_step_directly(variable)  # The other hooks ask for it too.
+    return step

@@ -66,6 +66,7 @@ cdef class Dispatch:
     cdef int catch_up_late(self, ScheduledHook hook) except -1
     cdef bint left_out_too_much(self) except -1
     cdef bint step_moved_unforeseen(self) noexcept
+    cdef int tell_step(self, ScheduledHook hook) except -1
     cdef bint wanted_late(self, object hook) except -1
     cdef bint can_act(self, ScheduledHook hook) noexcept
     cdef int act(self, ScheduledHook hook) except -1

@@ -312,6 +312,12 @@ cdef class Dispatch:
         self.called_in[id(hook)] = self.runs - 1
         return 0
 
+    cdef int tell_step(self, ScheduledHook hook) except -1:
+        """Tells a hook that is called where the global step stands after the run, if that is known."""
+        if self.step_known and id(hook) not in self.every_run_ids and not self.step_moved_unforeseen():
+            hook.counted_step = self.count.as_fetched(self.count.value())
+        return 0
+
     cdef bint step_moved_unforeseen(self) noexcept:
         """Whether the run did something to the global step that wasn't known before it."""
         cdef SessionRunner session = self.count.session

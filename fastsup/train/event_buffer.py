@@ -1,7 +1,8 @@
 """Summaries on their way to an event file.
 
-A FileWriter hands each event to a thread of its own, and waking it up costs a short step's time many times over. Hooks
-that write often collect their summaries here, and hand them over together, with the times at which they were made.
+A FileWriter hands each event to a thread of its own, through a queue of ten: waking it up, and sharing the
+interpreter's lock with it, costs a short step's time many times over. Hooks that write often collect their summaries
+here, with the times at which they were made, and write them together into the file's buffer, as the thread would.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import weakref
 from typing import Any
 
 from tensorflow.core.util import event_pb2
+from tensorflow.python.summary.writer import event_file_writer
 from tensorflow.python.summary.writer import writer as tf_writer
 
 from fastsup.core.recorder import span_here
@@ -48,17 +50,32 @@ class EventBuffer:
         """Gives what was collected to the writer."""
         summaries, self._summaries = self._summaries, []
         writer = self._writer()
-        if writer is None:
+        if writer is None or not summaries:
             return
-        for summary, step, wall_time in summaries:
+        last = len(summaries) - 1
+        for number, (summary, step, wall_time) in enumerate(summaries):
             event = event_pb2.Event(wall_time=wall_time, step=int(step))
             if isinstance(summary, tuple):
-                tag, number = summary
-                event.summary.value.add(tag=tag, simple_value=number)
+                tag, value = summary
+                event.summary.value.add(tag=tag, simple_value=value)
             else:
                 _fill(event.summary, summary, writer._seen_summary_tags)
-            writer.add_event(event)
-            self._handed_over = wall_time
+            open_file = writer.event_writer
+            if number < last and _has_written_all(open_file):
+                open_file._ev_writer.WriteEvent(event)
+            else:
+                # The thread flushes the file when it is time for that, and it gets something.
+                writer.add_event(event)
+        self._handed_over = summaries[last][2]
+
+
+def _has_written_all(open_file: Any) -> bool:
+    """Whether an event may be written to a file without its thread: nothing waits for that, which would come first."""
+    return (
+        type(open_file) is event_file_writer.EventFileWriter
+        and not open_file._closed
+        and not open_file._event_queue._queue
+    )
 
 
 def _fill(proto: Any, summary: Any, seen_tags: set[str]) -> None:

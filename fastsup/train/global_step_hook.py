@@ -48,3 +48,8 @@ class GlobalStepHook(ScheduledHook):
     def _counts(self, step_read: Any) -> bool:
         """False for a hook that was given another tensor to count by."""
         return self._global_step_tensor is step_read
+
+    def _step_after_run(self, session: Any) -> Any:
+        """The global step after the run whose `after_run` this is: as the session counts it, or else as it reads it."""
+        step = self.counted_step
+        return session.run(self._global_step_tensor) if step is None else step

@@ -4,6 +4,7 @@ from fastsup.core.recorder cimport Cell, Recorder, fs_track
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.dispatch cimport Dispatch
+from fastsup.train.scheduled cimport ScheduledHook
 from fastsup.train.wrapped_sessions cimport Wrapped
 
 
@@ -38,7 +39,6 @@ cdef class Hooked(Wrapped):
     cdef Cell watched_cell
 
     cdef bint has_schedules(self) except -1
-    cdef bint is_first_run(self) except -1
     cdef object run_unstopped(self, object fetches, object feed_dict, object options, object run_metadata)
     cdef object run_recorded(self, object fetches, object feed_dict, object options, object run_metadata)
     cdef object run_on(self, fs_track* track, object fetches, object feed_dict, object options, object run_metadata)
@@ -48,7 +48,9 @@ cdef class Hooked(Wrapped):
     cdef Cell cell_of_asked(self, object fetches, list asked, list requests)
     cdef object before_run(self, fs_track* track, object hook, object context)
     cdef int after_run(self, fs_track* track, object hook, object context, object values) except -1
+    cdef int after_run_told(self, fs_track* track, ScheduledHook hook, object context, object values) except -1
     cdef int act(self, fs_track* track, object hook) except -1
+    cdef bint fetches_more(self) except -1
     cdef object run_leaving_out(self, Plan plan, object fetches, object feed_dict)
     cdef object run_leaving_out_held(self, Plan plan, object fetches, object feed_dict)
     cdef Plan plan_with(self, Plan plan, object fetches, list extra, object feed_dict)

@@ -184,19 +184,16 @@ cdef class Hooked(Wrapped):
         if not self.has_schedules():
             return self.run_calling(list(self._hooks), fetches, feed_dict, options, run_metadata)
         if options is None and run_metadata is None:
-            if self.is_first_run():
-                # The run without what hooks ask for isn't compiled before it is needed.
-                plan = self.runner.plan_to_look_at(fetches, feed_dict)
-            else:
-                plan = self.runner.find_plan(fetches, feed_dict)
+            # The run without what hooks ask for isn't compiled before it is made.
+            plan = self.runner.find_plan(fetches, feed_dict, False)
             if plan is not None and not self.dispatch.nothing_due(plan):
                 called = self.dispatch.due()
                 if called:
                     return self.run_calling(called, fetches, feed_dict, None, None)
-            if plan is not None and plan.callable is None:
+            if plan is not None and plan.callable is None and not self.fetches_more():
                 plan = self.runner.find_plan(fetches, feed_dict)
             if plan is not None:
-                if len(plan.feeds) > 0 or self.dispatch.step_fetched or len(self.dispatch.watched_fetches) > 0:
+                if len(plan.feeds) > 0 or self.fetches_more():
                     return self.run_leaving_out(plan, fetches, feed_dict)
                 if track is not NULL:
                     fs_span_enter(track, &active_recorder().runtime_alone(fetches).c)
@@ -212,9 +209,9 @@ cdef class Hooked(Wrapped):
         self.dispatch.call_all()
         return self.run_calling(list(self._hooks), fetches, feed_dict, options, run_metadata)
 
-    cdef bint is_first_run(self) except -1:
-        """Whether no run has been made yet, and there are hooks, most of which want to be called in it."""
-        return self.dispatch.runs == 0 and len(self._hooks) > 0
+    cdef bint fetches_more(self) except -1:
+        """Whether a run that calls no hook fetches more than the caller asks for: what hooks watch, or the step."""
+        return self.dispatch.step_fetched or len(self.dispatch.watched_fetches) > 0
 
     cdef object run_leaving_out(self, Plan plan, object fetches, object feed_dict):
         """A run with feeds, or with values that hooks watch, in which none of them is called."""
@@ -315,14 +312,16 @@ cdef class Hooked(Wrapped):
             raise RuntimeError("Run called even after should_stop requested.")
         if self.recorded_by[0] is not NULL and self.watching_recorder().step_markers:
             stop_event = None
-        if stop_event is not None and self.has_schedules() and not self.is_first_run():
-            plan = self.runner.find_plan(fetches, None)
+        if stop_event is not None and self.has_schedules():
+            plan = self.runner.find_plan(fetches, None, False)
             if plan is not None and not plan.feeds:
                 steps = min(self.dispatch.idle_runs(plan), left[0])
                 watched = steps > 0 and len(self.dispatch.watched_fetches) > 0
             if watched:
                 plan = self.plan_with(plan, fetches, self.dispatch.watched_fetches, None)
-                steps = 0 if plan is None else steps
+            elif steps > 0 and plan.callable is None:
+                plan = self.runner.find_plan(fetches, None)
+            steps = 0 if plan is None else steps
         if steps < 1:
             result = self.run_unstopped(fetches, None, None, None)
             left[0] -= 1
@@ -452,6 +451,14 @@ cdef class Hooked(Wrapped):
         fs_span_leave(track)
         return 0
 
+    cdef int after_run_told(self, fs_track* track, ScheduledHook hook, object context, object values) except -1:
+        """The same, for a hook that may ask where the global step stands."""
+        self.dispatch.tell_step(hook)
+        try:
+            return self.after_run(track, hook, context, values)
+        finally:
+            hook.counted_step = None
+
     cdef int act(self, fs_track* track, object hook) except -1:
         """Has a hook act on the step, which stands for its `after_run`."""
         if track is NULL:
@@ -553,7 +560,10 @@ cdef class Hooked(Wrapped):
                 if i < len(called) and hook is called[i]:
                     i += 1
                     run_values = new_tuple(SessionRunValues, (results.get(id(hook)), options, run_metadata))
-                    self.after_run(track, hook, context, run_values)
+                    if dispatch is not None and isinstance(hook, ScheduledHook):
+                        self.after_run_told(track, hook, context, run_values)
+                    else:
+                        self.after_run(track, hook, context, run_values)
                 elif dispatch is not None and dispatch.wanted_late(hook):
                     if dispatch.can_act(<ScheduledHook> hook):
                         self.act(track, hook)

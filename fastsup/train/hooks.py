@@ -186,7 +186,7 @@ class SummarySaverHook(_NextStepHook, tf_hooks.SummarySaverHook):  # type: ignor
                 hand_over(self._summary_writer)
             tf_hooks.SummarySaverHook.after_run(self, run_context, run_values)
             return
-        global_step = run_context.session.run(self._global_step_tensor)
+        global_step = self._step_after_run(run_context.session)
         self._timer.update_last_triggered_step(global_step)
         for summary in summaries:
             buffer.add(summary, global_step)

@@ -15,6 +15,9 @@ cdef class ScheduledHook(Scheduled):
     # Wants nothing of the run but the step after it: `_act` will do in place of its callbacks.
     cdef bint acts_on_step
 
+    # The global step after the run, while the hook's `after_run` is called and the session counts it; else None.
+    cdef readonly object counted_step
+
     # Moves with every change that a schedule may depend on.
     cdef uint64_t version
     # What the schedule was computed from: that version, the timer, and the timer's version.

@@ -217,3 +217,17 @@ def test_listeners_find_the_graph(tmp_path: Path) -> None:
         hook = train.CheckpointSaverHook(str(tmp_path), save_steps=10, listeners=[Listener()])
         train.MonitoredSession(hooks=[hook]).close()
     assert found == [True]
+
+
+def test_summaries_of_many_short_steps_are_all_there_in_their_order(graph: Any, tmp_path: Path) -> None:
+    """They are written together, and those of somebody else's between them where they belong."""
+    op = build()
+    with session(tmp_path, hooks=[train.StopAtStepHook(num_steps=1000)]) as monitored:
+        monitored.run_loop(op, steps=700)
+        writer = v1.summary.FileWriterCache.get(str(tmp_path))
+        writer.add_summary(v1.Summary(value=[v1.Summary.Value(tag="loss", simple_value=0.0)]), 10_000)
+        monitored.run_loop(op)
+    steps = steps_on_disk(tmp_path)
+    assert sorted(steps) == [*range(1, 1001), 10_000]
+    steps.remove(10_000)
+    assert steps == sorted(steps)

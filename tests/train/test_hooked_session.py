@@ -9,6 +9,8 @@ from unittest import mock
 import pytest
 import tensorflow as tf
 
+import fastsup.train
+
 v1 = tf.compat.v1
 
 
@@ -258,3 +260,19 @@ def test_hooks_behind_one_that_fails_do_not_hear_of_the_run(
     session.close()
     assert [n for name, n in logged if name == "before"] == [0, 3, 6]
     assert [n for name, n in logged if name == "behind"] == [0, 4, 7]
+
+
+def test_a_run_that_hooks_always_add_to_is_compiled_only_with_what_they_add(graph: Any) -> None:
+    x, y = tf.constant(1), tf.constant(2)
+
+    class Asking(fastsup.train.SessionRunHook):
+        def before_run(self, run_context: Any) -> Any:
+            return fastsup.train.SessionRunArgs(y)
+
+    with fastsup.train.SingularMonitoredSession(hooks=[Asking()]) as session:
+        before = session.raw_session().plan_cache_info()
+        assert [session.run(x) for _ in range(3)] == [1, 1, 1]
+        assert session.run_loop(x, steps=3) == 1
+        after = session.raw_session().plan_cache_info()
+    assert after.currsize == before.currsize + 1
+    assert after.misses == before.misses + 1

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import fastsup
+
 v1 = tf.compat.v1
 
 
@@ -219,3 +221,24 @@ def test_writer_is_shared_with_other_hooks(
     assert [text for text in events(tmp_path) if "graph_def" not in text] == [
         "1:START", "1:counted", "3:counted", "3:global_step/sec",
     ]  # fmt: skip
+
+
+def test_the_step_that_a_session_counts_is_its_own(
+    graph: Any, step: Any, summary: Any, written: Any, tmp_path: Any
+) -> None:
+    """A hook knows the step from the session only while that calls it: another session has another one."""
+    hook = fastsup.train.SummarySaverHook(save_steps=1, output_dir=str(tmp_path), summary_op=summary.op)
+    known = []
+
+    class Look(fastsup.train.SessionRunHook):
+        def after_run(self, run_context: Any, run_values: Any) -> None:
+            known.append(hook.counted_step)
+
+    with fastsup.train.SingularMonitoredSession(hooks=[hook, Look()]) as session:
+        for _ in range(3):
+            session.run(step.op)
+    with v1.train.SingularMonitoredSession(hooks=[hook]) as session:
+        for _ in range(2):
+            session.run(step.op)
+    assert known == [None] * 3
+    assert [number for number, _, _ in written()] == [1, 2, 3, 1, 2]
