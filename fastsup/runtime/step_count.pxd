@@ -13,7 +13,9 @@ cdef class StepCount:
     cdef uint64_t disturbances_seen
     cdef bint known
     cdef bint ever_known
+    cdef bint fetch_prepared
 
+    cdef int prepare_fetch(self) except -1
     cdef bint know(self) except -1
     cdef int64_t value(self) noexcept
     cdef object as_fetched(self, int64_t step)

@@ -2,12 +2,14 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from tensorflow.python.framework import errors
+from tensorflow.python.framework import errors, ops
 from tensorflow.python.training import training_util
 
 from fastsup.runtime.global_step import track_global_step
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
+
+cdef object Operation = ops.Operation
 
 
 cdef bint can_be_read(SessionRunner session, object variable) except -1:
@@ -31,11 +33,19 @@ cdef class StepCount:
         self.variable = track_global_step(session)
         if self.variable is not None:
             self.numpy_type = self.variable.dtype.base_dtype.as_numpy_dtype
-        elif session.sess_str and session.graph.finalized:
-            # In a remote session the step is fetched, not counted.
-            variable = training_util.get_global_step(session.graph)
-            if variable is not None and can_be_read(session, variable):
-                session._read_step_directly(variable)
+
+    cdef int prepare_fetch(self) except -1:
+        """To be called before the step is fetched in a run: finds out, once, whether that needs its guard."""
+        cdef SessionRunner session = self.session
+        if self.fetch_prepared:
+            return 0
+        self.fetch_prepared = True
+        if not session.graph.finalized:
+            return 0
+        variable = training_util.get_global_step(session.graph)
+        if variable is not None and isinstance(variable.op, Operation) and can_be_read(session, variable):
+            session._read_step_directly(variable)
+        return 0
 
     cdef bint know(self) except -1:
         """Whether `value` is the global step now. Reads it if need be, which fails as long as it isn't initialised."""
@@ -60,7 +70,7 @@ cdef class StepCount:
         if session.writers_running or session.disturbances != disturbances or session.steps_counted != counted:
             return False
         if not self.ever_known:
-            self.ever_known = True
+            self.ever_known = self.fetch_prepared = True
             session._read_step_directly(self.variable)
         self.base = <int64_t> int(step) - counted
         self.disturbances_seen = disturbances

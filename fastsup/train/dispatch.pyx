@@ -226,6 +226,7 @@ cdef class Dispatch:
             self.step_known = True
             self.begin_next_run()
         else:
+            count.prepare_fetch()
             self.step_fetched = True
         return 0
 

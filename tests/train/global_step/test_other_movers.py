@@ -12,6 +12,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.training import training_util
 
+import fastsup
+
 v1 = tf.compat.v1
 
 
@@ -287,3 +289,16 @@ def test_a_global_step_of_the_programs_own(both: Any, standard: Any, dtype: Any)
     log = compare(both, run)
     assert log.count("run") == 7  # A run more than it takes: the hook looks once the step before the run is 13.
     assert "l.before_save:2" in log
+
+
+def test_a_step_that_has_to_be_fetched_is_fetched_without_its_guard(graph: Any) -> None:
+    """The guard against its having no value costs ten times what the read does."""
+    step = v1.train.get_or_create_global_step()
+    guarded = training_util._get_or_create_global_step_read()
+    op = v1.assign_add(step, v1.placeholder_with_default(tf.constant(2, tf.int64), [])).op
+    with fastsup.train.MonitoredTrainingSession(hooks=[fastsup.train.StopAtStepHook(last_step=100)]) as session:
+        assert not session.raw_session()._cheaper_reads
+        session.run(op)
+        session.run(op)
+        assert list(session.raw_session()._cheaper_reads) == [guarded.name]
+        assert session.run_without_hooks(guarded) == 4
