@@ -170,6 +170,15 @@ void fs_span_enter(fs_track *track, fs_cell *cell) {
     enter(track, cell, now(track->log));
 }
 
+void fs_span_enter_first(fs_track *track, fs_cell *cell) {
+    int is_first = track->depth == 0 && track->n_events == 0 && track->last == track->started;
+    if (is_first && track->open && !track->muted) {
+        enter(track, cell, track->last);
+    } else {
+        fs_span_enter(track, cell);
+    }
+}
+
 void fs_span_leave(fs_track *track) {
     fs_span_log *log = track->log;
     if (!track->open || track->muted || track->depth == 0) return;

@@ -135,6 +135,8 @@ void fs_step_next(fs_track *track, fs_cell *cell);
 
 /* Nothing happens here outside a step. */
 void fs_span_enter(fs_track *track, fs_cell *cell);
+/* Enters what a step is about, if nothing else was entered in it: at the same reading of the clock that began the step. */
+void fs_span_enter_first(fs_track *track, fs_cell *cell);
 void fs_span_leave(fs_track *track);
 /* Leaves the step's last span: should the step end next, it ends at the same reading of the clock. */
 void fs_span_leave_last(fs_track *track);

@@ -73,6 +73,7 @@ cdef extern from "spans.h":
     void fs_step_next(fs_track* track, fs_cell* cell) noexcept
     void fs_step_end(fs_track* track) noexcept
     void fs_span_enter(fs_track* track, fs_cell* cell) noexcept
+    void fs_span_enter_first(fs_track* track, fs_cell* cell) noexcept
     void fs_span_leave(fs_track* track) noexcept
     void fs_span_leave_last(fs_track* track) noexcept
 

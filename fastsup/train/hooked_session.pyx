@@ -16,6 +16,7 @@ from fastsup.core.recorder cimport (
     fs_scope,
     fs_scope_end,
     fs_span_enter,
+    fs_span_enter_first,
     fs_span_leave,
     fs_span_leave_last,
     fs_step_next,
@@ -196,7 +197,7 @@ cdef class Hooked(Wrapped):
                 if len(plan.feeds) > 0 or self.fetches_more():
                     return self.run_leaving_out(plan, fetches, feed_dict)
                 if track is not NULL:
-                    fs_span_enter(track, &active_recorder().runtime_alone(fetches).c)
+                    fs_span_enter_first(track, &active_recorder().runtime_alone(fetches).c)
                 values = self.runner.execute(plan, None)
                 if track is not NULL:
                     fs_span_leave_last(track)
@@ -339,7 +340,7 @@ cdef class Hooked(Wrapped):
         cdef Cell runtime = self.cell_of_watched(fetches)
         begin_scope(&scope, recorder, True)
         try:
-            fs_span_enter(scope.track, &runtime.c)
+            fs_span_enter_first(scope.track, &runtime.c)
             return self.loop_while_idle(scope.track, runtime, plan, watched, fetches, steps, left, stop_event)
         finally:
             fs_scope_end(&scope)

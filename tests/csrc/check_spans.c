@@ -148,6 +148,35 @@ static void check_threads(void) {
     free(log);
 }
 
+/* What a step is about begins with the step, unless something came before it. */
+static void check_first(void) {
+    fs_span_log *log = new_log(0);
+    fs_track *track = malloc(sizeof *track);
+    if (track == NULL) abort();
+    fs_track_init(track, log, 0);
+    fs_step_begin(track, 1);
+    now += 3;
+    fs_span_enter_first(track, &cells[2]);
+    now += 5;
+    fs_span_leave(track);
+    now += 100;
+    fs_span_enter_first(track, &cells[2]);
+    now += 7;
+    fs_step_end(track);
+    CHECK(cells[2].times.count == 2 && cells[2].times.total == 3 + 5 + 7);
+    fs_step_begin(track, 1);
+    fs_span_enter(track, &cells[1]);
+    now += 11;
+    fs_span_leave(track);
+    now += 13;
+    fs_span_enter_first(track, &cells[2]);
+    now += 17;
+    fs_step_end(track);
+    CHECK(cells[1].times.total == 11 && cells[2].times.total == 3 + 5 + 7 + 17);
+    free(track);
+    free(log);
+}
+
 static void check_many_steps(void) {
     fs_span_log *log = new_log(100);
     fs_track *track = malloc(sizeof *track);
@@ -184,6 +213,7 @@ int main(void) {
     check_own_time();
     check_depth();
     check_threads();
+    check_first();
     check_many_steps();
     return failures;
 }
