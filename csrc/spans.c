@@ -25,11 +25,24 @@ void fs_track_init(fs_track *track, fs_span_log *log, int32_t thread) {
     track->fresh = 1;
 }
 
+void fs_log_settle(fs_span_log *log) {
+    for (int32_t i = 0; i < log->n_pending; ++i) {
+        const fs_pending *entry = &log->pending[i];
+        fs_histogram_add(&entry->cell->times, entry->ns, entry->step);
+    }
+    log->n_pending = 0;
+}
+
+static void add(fs_span_log *log, fs_cell *cell, int64_t ns, int64_t step) {
+    if (log->n_pending == FS_PENDING) fs_log_settle(log);
+    log->pending[log->n_pending++] = (fs_pending){cell, ns, step};
+}
+
 /* Adds a duration without what measuring it costs. */
-static void add(fs_span_log *log, fs_cell *cell, int64_t ns, int64_t cost, int64_t step) {
+static void add_without_cost(fs_span_log *log, fs_cell *cell, int64_t ns, int64_t cost, int64_t step) {
     if (cost > ns) cost = ns;
     log->taken_off += cost;
-    fs_histogram_add(&cell->times, ns - cost, step);
+    add(log, cell, ns - cost, step);
 }
 
 /* A step begins in an open track, at a time, unless it is one to leave out. */
@@ -61,7 +74,7 @@ void fs_step_begin(fs_track *track, int counts) {
     }
     int64_t at = now(log);
     if (!track->fresh) {
-        add(log, &log->between, at - track->last, log->cost_between, log->begun);
+        add_without_cost(log, &log->between, at - track->last, log->cost_between, log->begun);
         log->wall += at - track->last;
     }
     track->fresh = 0;
@@ -107,13 +120,14 @@ static void keep_slow(fs_span_log *log, const fs_track *track, const fs_span_eve
     }
 }
 
-static void end_step(fs_track *track, int64_t at) {
+/* Ends a step, but for what is done after many of them. */
+static void note_end(fs_track *track, int64_t at) {
     fs_span_log *log = track->log;
     track->last = at;
     fs_span_event whole = {track->started, track->last - track->started, track->step, -1, track->thread};
     log->wall += whole.duration;
     if (!track->counts) return;
-    fs_histogram_add(&log->steps.times, whole.duration, track->step);
+    add(log, &log->steps, whole.duration, track->step);
     if (whole.duration > log->slow_threshold || log->n_slow < FS_SLOW_STEPS) keep_slow(log, track, &whole);
     if (!is_sampled(log, track->step)) return;
     if (log->n_events + FS_STEP_EVENTS + 1 > FS_TRACE_EVENTS) {
@@ -123,6 +137,18 @@ static void end_step(fs_track *track, int64_t at) {
     log->events[log->n_events++] = whole;
     memcpy(&log->events[log->n_events], track->events, sizeof(fs_span_event) * (size_t)track->n_events);
     log->n_events += track->n_events;
+}
+
+/* Ends a step. Returns when the next one may begin: what takes longer now and then is time of the profiler's. */
+static int64_t end_step(fs_track *track, int64_t at) {
+    fs_span_log *log = track->log;
+    note_end(track, at);
+    if (log->n_pending < FS_PENDING / 2) return at;
+    fs_log_settle(log);
+    track->last = now(log);
+    log->wall += track->last - at;
+    log->taken_off += track->last - at;
+    return track->last;
 }
 
 static void enter(fs_track *track, fs_cell *cell, int64_t at) {
@@ -154,8 +180,7 @@ void fs_step_next(fs_track *track, fs_cell *cell) {
         fs_span_enter(track, cell);
         return;
     }
-    int64_t at = now(log);
-    end_step(track, at);
+    int64_t at = end_step(track, now(log));
     log->begun++;
     begin_step(track, at);
     enter(track, cell, at);
@@ -190,7 +215,7 @@ void fs_span_leave(fs_track *track) {
     fs_frame *frame = &track->frames[--track->depth];
     frame->own += at - track->last;
     track->last = at;
-    add(log, frame->cell, frame->own, log->cost_in_span, track->step);
+    add_without_cost(log, frame->cell, frame->own, log->cost_in_span, track->step);
     log->spans++;
     if (track->n_events < FS_STEP_EVENTS) {
         fs_span_event *event = &track->events[track->n_events++];

@@ -28,6 +28,7 @@
 #define FS_STEP_EVENTS 128 /* spans of one step that a trace shows */
 #define FS_TRACE_EVENTS 32768
 #define FS_SLOW_STEPS 24
+#define FS_PENDING 128
 
 typedef int64_t (*fs_span_clock)(void *context);
 
@@ -36,6 +37,14 @@ typedef struct {
     int32_t id; /* in the line of the cache that the histogram's count is in */
     fs_histogram times;
 } fs_cell;
+
+/* A duration on its way to a histogram. A step that uses the cache for itself leaves nothing of a histogram there, and
+ * each takes several lines; these lie side by side, and many are added together. */
+typedef struct {
+    fs_cell *cell;
+    int64_t ns;
+    int64_t step;
+} fs_pending;
 
 /* A span as a trace shows it: with what is nested in it. */
 typedef struct {
@@ -71,6 +80,8 @@ typedef struct {
     int32_t n_events;
     int32_t n_slow;
     int64_t slow_threshold; /* steps no longer than this are no candidates */
+    int32_t n_pending;
+    fs_pending pending[FS_PENDING];
     fs_cell steps;          /* from the begin of a step to its end */
     fs_cell between;        /* from the end of a step to the begin of the next one */
     fs_span_event events[FS_TRACE_EVENTS];
@@ -124,6 +135,9 @@ static inline const void *fs_thread(void) {
 
 void fs_log_init(fs_span_log *log, fs_span_clock clock, void *context, fs_scope **open, int64_t skip);
 void fs_track_init(fs_track *track, fs_span_log *log, int32_t thread);
+
+/* Has every duration so far added to its histogram: for whoever looks at one. */
+void fs_log_settle(fs_span_log *log);
 
 /* A step begins; or, where `counts` is 0, something beside the steps that has spans too. Within a step: nothing. */
 void fs_step_begin(fs_track *track, int counts);

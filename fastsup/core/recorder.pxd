@@ -69,6 +69,7 @@ cdef extern from "spans.h":
     fs_scope* fs_scope_of(fs_scope* open, const void* thread) noexcept
     void fs_log_init(fs_span_log* log, fs_span_clock clock, void* context, fs_scope** open, int64_t skip) noexcept
     void fs_track_init(fs_track* track, fs_span_log* log, int32_t thread) noexcept
+    void fs_log_settle(fs_span_log* log) noexcept
     void fs_step_begin(fs_track* track, bint counts) noexcept
     void fs_step_next(fs_track* track, fs_cell* cell) noexcept
     void fs_step_end(fs_track* track) noexcept

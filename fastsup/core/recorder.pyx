@@ -185,6 +185,7 @@ cdef class Recorder:
                 fs_step_end(&track)
                 after = fs_clock_monotonic_ns(NULL)
                 fs_histogram_add(&pairs[spans], after - before, 0)
+        fs_log_settle(self.log)
         # One reading of the clock is a part of each of these times as well.
         reading = fs_histogram_quantile(&cell.c.times, 0.5)
         one, two = fs_histogram_quantile(&pairs[0], 0.5), fs_histogram_quantile(&pairs[1], 0.5)
@@ -362,6 +363,7 @@ cdef class Recorder:
         cdef Cell cell
         if runtime is NULL:
             raise MemoryError()
+        fs_log_settle(log)
         rows = []
         accounted = log.between.times.total
         for cell in self.cells:
@@ -395,6 +397,7 @@ cdef class Recorder:
         """What the hooks' fetches cost: the runtime's median with them less that without them, times the runs."""
         medians = {}
         cdef Cell cell
+        fs_log_settle(self.log)
         for (caller, names), (cell, _) in self.runtime_cells.items():
             if cell.c.times.count:
                 medians[caller, names] = (fs_histogram_quantile(&cell.c.times, 0.5), cell.c.times.count)
@@ -427,6 +430,7 @@ cdef class Recorder:
         cdef int64_t low, high
         cdef int i
         buckets = []
+        fs_log_settle(self.log)
         for i in range(FS_BUCKETS):
             if self.log.steps.times.buckets[i]:
                 fs_histogram_bounds(i, &low, &high)

@@ -89,6 +89,7 @@ static void check_own_time(void) {
         CHECK(open == NULL && !track->open);
         now += 17;
     }
+    fs_log_settle(log);
     CHECK(cells[0].times.total == 10 * 18 && cells[1].times.total == 10 * 7 && cells[2].times.total == 10 * 11);
     CHECK(log->steps.times.count == 10 && log->steps.times.total == 10 * 39);
     CHECK(log->between.times.count == 9 && log->between.times.total == 9 * 17);
@@ -97,6 +98,7 @@ static void check_own_time(void) {
     fs_span_enter(track, &cells[0]);
     fs_span_leave(track);
     fs_step_end(track);
+    fs_log_settle(log);
     CHECK(log->spans == 30 && log->steps.times.count == 10);
     free(track);
     free(log);
@@ -113,6 +115,7 @@ static void check_depth(void) {
         now += 1;
     }
     for (int i = 0; i < 3 * FS_SPAN_DEPTH; ++i) fs_span_leave(track);
+    fs_log_settle(log);
     CHECK(track->depth == 0 && cells[0].times.count == FS_SPAN_DEPTH && cells[0].times.total == 3 * FS_SPAN_DEPTH);
     /* More spans than a trace shows of one step. */
     for (int i = 0; i < 2 * FS_STEP_EVENTS; ++i) {
@@ -121,6 +124,7 @@ static void check_depth(void) {
         fs_span_leave(track);
     }
     fs_step_end(track);
+    fs_log_settle(log);
     CHECK(track->n_events == FS_STEP_EVENTS && cells[1].times.count == 2 * FS_STEP_EVENTS);
     free(track);
     free(log);
@@ -163,6 +167,7 @@ static void check_first(void) {
     fs_span_enter_first(track, &cells[2]);
     now += 7;
     fs_step_end(track);
+    fs_log_settle(log);
     CHECK(cells[2].times.count == 2 && cells[2].times.total == 3 + 5 + 7);
     fs_step_begin(track, 1);
     fs_span_enter(track, &cells[1]);
@@ -172,6 +177,7 @@ static void check_first(void) {
     fs_span_enter_first(track, &cells[2]);
     now += 17;
     fs_step_end(track);
+    fs_log_settle(log);
     CHECK(cells[1].times.total == 11 && cells[2].times.total == 3 + 5 + 7 + 17);
     free(track);
     free(log);
@@ -192,6 +198,7 @@ static void check_many_steps(void) {
         fs_step_next(track, &cells[0]);
     }
     fs_step_end(track);
+    fs_log_settle(log);
     CHECK(log->steps.times.count == 200001 - 100 && log->wall == sum && cells[0].times.total == sum);
     CHECK(log->n_events > FS_TRACE_EVENTS / 4 && log->n_events <= FS_TRACE_EVENTS && log->stride > 1);
     for (int32_t i = 0; i < log->n_events; ++i) CHECK(log->events[i].step % log->stride == 0);
@@ -201,6 +208,7 @@ static void check_many_steps(void) {
     fs_span_enter(track, &cells[1]);
     now += 4;
     fs_step_end(track);
+    fs_log_settle(log);
     CHECK(log->steps.times.count == 200001 - 100 && log->wall == sum + 4 && cells[1].times.total == 4);
     free(track);
     free(log);
