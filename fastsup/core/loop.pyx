@@ -76,6 +76,20 @@ cdef LoopHook as_hook(object hook):
     return hook
 
 
+cdef int64_t step_number(str name, object value) except? -1:
+    """A number of steps as the loop counts them: 64 bits.
+
+    Raises:
+      TypeError: it is no integer.
+      ValueError: it is too large.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    if not -INT64_MAX <= value.__index__() <= INT64_MAX:
+        raise ValueError(f"{name} must fit into 64 bits, got {value!r}")
+    return value
+
+
 cdef class Loop:
     """Calls a step function until it is told to stop.
 
@@ -90,9 +104,9 @@ cdef class Loop:
         program when `run` is called, if there is one.
 
     Raises:
-      TypeError: `step` can't be called, a hook isn't a `Hook`, a capsule has another signature, or `profiler` is no
-        profiler.
-      ValueError: `max_steps` is negative.
+      TypeError: `step` can't be called, a hook isn't a `Hook`, a capsule has another signature, a number of steps is no
+        integer, or `profiler` is no profiler.
+      ValueError: `max_steps` is negative, or a number of steps doesn't fit into 64 bits.
     """
 
     def __cinit__(self, *args, **kwargs):
@@ -106,9 +120,13 @@ cdef class Loop:
             raise RuntimeError("The loop is running: it can't be made anew.")
         if not PyCapsule_CheckExact(step) and not callable(step):
             raise TypeError(f"step must be callable, got {step!r}")
-        if max_steps is not None and max_steps < 0:
+        max_steps = step_number("max_steps", INT64_MAX if max_steps is None else max_steps)
+        if max_steps < 0:
             raise ValueError(f"max_steps must not be negative, got {max_steps!r}. Pass None for a loop without limit.")
+        initial_step = step_number("initial_step", initial_step)
         self.recorder = recorder_of(profiler)
+        if not hasattr(hooks, "__iter__"):
+            raise TypeError(f"hooks must be an iterable of fastsup.core.Hook objects, got {hooks!r}. Pass [] for none.")
         self.allocate(tuple([as_hook(hook) for hook in hooks]))
         cdef fs_drive* drive = drive_of(self)
         if PyCapsule_CheckExact(step):
@@ -116,7 +134,7 @@ cdef class Loop:
             drive.step_context = PyCapsule_GetContext(step)
         self.step_function = step
         self.last_result = None
-        drive.max_steps = INT64_MAX if max_steps is None else max_steps
+        drive.max_steps = max_steps
         drive.loop.global_step = initial_step
 
     cdef int allocate(self, tuple hooks) except -1:

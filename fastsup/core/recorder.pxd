@@ -119,6 +119,9 @@ cdef class Recorder:
     cdef Cell feed_cell
     cdef Cell fetch_cell
     cdef public double value_ns
+    # Whether another recorder may be turned on for the program in place of this one; and the one in whose place this is.
+    cdef bint gives_way
+    cdef Recorder in_place_of
 
     cdef fs_track* track_of(self, const void* ident) except NULL
     cdef int calibrate(self) except -1

@@ -24,7 +24,7 @@ cdef fs_scope* open_scopes = NULL
 
 # The recorder of the whole program: borrowed here for sessions to look at, held there.
 cdef void* program_recorder = NULL
-cdef object program_recorder_held = None
+cdef Recorder program_recorder_held = None
 
 # How many different (fetches, hooks that fetch) the runtime's time is kept apart for.
 cdef Py_ssize_t MAX_RUNTIME_CELLS = 64
@@ -325,15 +325,22 @@ cdef class Recorder:
         """The same for something that the session does."""
         return Span(self, self.cell(SESSION, phase))
 
-    def start(self):
+    def start(self, gives_way=False):
         """Turns recording on for every session of the program that wasn't given a profiler of its own.
 
+        Args:
+          gives_way: whether another one may be turned on: it then records in place of this one, until it is stopped.
+
         Raises:
-          RuntimeError: another one is on.
+          RuntimeError: another one is on, and doesn't give way.
         """
         global program_recorder, program_recorder_held
-        if program_recorder is not NULL:
+        if program_recorder is not NULL and not program_recorder_held.gives_way:
             raise RuntimeError("Another profiler is on for the whole program. Only one can be.")
+        if program_recorder_held is not None:
+            program_recorder_held.interrupt()
+        self.gives_way = gives_way
+        self.in_place_of = program_recorder_held
         program_recorder = <PyObject*> self
         program_recorder_held = self
         # What loops in C looks at whether it is recorded then.
@@ -343,8 +350,8 @@ cdef class Recorder:
         """Turns it off again."""
         global program_recorder, program_recorder_held
         if program_recorder is <PyObject*> self:
-            program_recorder = NULL
-            program_recorder_held = None
+            program_recorder_held, self.in_place_of = self.in_place_of, None
+            program_recorder = NULL if program_recorder_held is None else <PyObject*> program_recorder_held
             changes()[0] += 1
         self.interrupt()
 

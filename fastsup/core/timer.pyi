@@ -1,6 +1,6 @@
 from typing import Any, SupportsIndex
 
-def check_interval(name: str, value: Any) -> None: ...
+def check_interval(name: str, value: Any, optional: bool = True) -> None: ...
 
 class Timer:
     _every_secs: float | None

@@ -24,12 +24,13 @@ cdef int64_t as_step(object step) except? -1:
     return step.__index__()
 
 
-def check_interval(name, value):
+def check_interval(name, value, optional=True):
     """Refuses an interval that can't be one. TensorFlow takes it, and fires on every step or fails in the run.
 
     Args:
       name: name of the argument, for the message.
       value: the interval, in seconds or steps.
+      optional: whether None may be passed in place of one.
 
     Raises:
       ValueError: it isn't positive.
@@ -40,7 +41,8 @@ def check_interval(name, value):
     except TypeError:
         raise TypeError(f"{name} must be a number, got {value!r}") from None
     if not positive:
-        raise ValueError(f"{name} must be positive, got {value!r}. Pass a positive number, or None to leave it out.")
+        remedy = "Pass a positive number" + (", or None to leave it out." if optional else ".")
+        raise ValueError(f"{name} must be positive, got {value!r}. {remedy}")
 
 
 cdef class Timer:

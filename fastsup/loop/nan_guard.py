@@ -6,6 +6,7 @@ import logging
 import math
 from typing import Any
 
+from fastsup.core.timer import check_interval
 from fastsup.loop.numbers import Values, check_values, named_numbers
 from fastsup.loop.periodic import PeriodicHook
 
@@ -29,10 +30,13 @@ class NanGuardHook(PeriodicHook):
 
     Raises:
       ValueError: `every_steps` isn't positive.
-      TypeError: `every_steps` isn't a number, or `values` can't be called.
+      TypeError: `every_steps` isn't a number, `fail_on_nan` isn't a bool, or `values` can't be called.
     """
 
     def __init__(self, fail_on_nan: bool = True, every_steps: int = 1, values: Values | None = None) -> None:
+        if not isinstance(fail_on_nan, bool):
+            raise TypeError(f"fail_on_nan must be True or False, got {fail_on_nan!r}")
+        check_interval("every_steps", every_steps, optional=False)
         super().__init__(every_steps)
         self._fail_on_nan = fail_on_nan
         self._values = check_values(values)

@@ -26,8 +26,8 @@ class ProgressHook(PeriodicHook):
         None: the result, where it is such.
 
     Raises:
-      ValueError: `every_secs` isn't positive.
-      TypeError: `every_secs` isn't a number, or `values` can't be called.
+      ValueError: `every_secs` or `total` isn't positive.
+      TypeError: `every_secs` isn't a number, `total` no integer, `file` no stream, or `values` can't be called.
     """
 
     def __init__(
@@ -37,6 +37,12 @@ class ProgressHook(PeriodicHook):
         file: TextIO | None = None,
         values: Values | None = None,
     ) -> None:
+        if total is not None and not hasattr(total, "__index__"):
+            raise TypeError(f"total must be a global step, or None, got {total!r}")
+        if total is not None and total <= 0:
+            raise ValueError(f"total must be positive, or None where no end is known, got {total!r}")
+        if file is not None and not hasattr(file, "write"):
+            raise TypeError(f"file must be a text stream, or None for sys.stderr, got {file!r}")
         super().__init__(every_secs=_LINE_SECS if every_secs is None else every_secs)
         self._secs_given = every_secs is not None
         self._total = total
@@ -49,7 +55,7 @@ class ProgressHook(PeriodicHook):
         total = self._total
         if total is None and loop.max_steps is not None:
             total = loop.global_step - loop.steps + loop.max_steps
-        bar = _bar(file, loop.global_step, total) if file.isatty() else None
+        bar = _bar(file, loop.global_step, total) if getattr(file, "isatty", bool)() else None
         if not self._secs_given:
             self.every_secs = _LINE_SECS if bar is None else _BAR_SECS
         self._display: Any = bar or _Lines(file, total)

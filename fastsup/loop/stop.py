@@ -49,7 +49,7 @@ class TimeLimitHook(Hook):
     """
 
     def __init__(self, secs: float) -> None:
-        check_interval("secs", secs)
+        check_interval("secs", secs, optional=False)
         self.secs = secs
 
     def begin(self, loop: Any) -> None:

@@ -7,6 +7,7 @@ import builtins
 import io
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from types import ModuleType, TracebackType
@@ -53,11 +54,15 @@ def run(arguments: argparse.Namespace) -> int:
       The exit code, where the script doesn't raise SystemExit or KeyboardInterrupt itself.
     """
     paths = {kind: getattr(arguments, kind) for kind in ("json", "csv", "trace", "html")}
-    paths = {kind: os.path.abspath(path) for kind, path in paths.items() if path is not None}
+    paths = {kind: path and os.path.abspath(path) for kind, path in paths.items() if path is not None}
+    taken = {os.path.realpath(arguments.script): "the script"}
     for kind, path in paths.items():
         problem = _problem_with(path)
         if problem:
             arguments.fail(f"--{kind} {path} can't be written: {problem}")
+        other = taken.setdefault(os.path.realpath(path), f"--{kind}")
+        if other != f"--{kind}" and not path.startswith("/dev/"):
+            arguments.fail(f"--{kind} {path} would overwrite what is there: that is {other}, too")
     if arguments.skip_steps < 0:
         arguments.fail(f"--skip-steps must not be negative, got {arguments.skip_steps}")
     try:
@@ -74,15 +79,36 @@ def run(arguments: argparse.Namespace) -> int:
     }
     code = 0
     try:
-        with profiler:
+        profiler.start(gives_way=True)
+        try:
             code = _run_script(arguments.script, arguments.args, source)
+        finally:
+            _wait_for_threads()
+            profiler.stop()
     finally:
         # Also where the script leaves by an exit or a signal.
-        sys.stdout.flush()
-        if arguments.table or not paths:
-            profiler.print_table()
         failed = [_write(writers[kind], kind, path) for kind, path in paths.items()]
+        if arguments.table or not paths:
+            _print_table(profiler)
     return code or (_UNUSABLE if any(failed) else 0)
+
+
+def _wait_for_threads() -> None:
+    """Waits for the script's threads, as the interpreter does at its end: they may be the ones that train."""
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.current_thread():
+            thread.join()
+
+
+def _print_table(profiler: HookProfiler) -> None:
+    try:
+        sys.stdout.flush()
+        profiler.print_table()
+    except BrokenPipeError:
+        # Whoever read it has read enough. So that the interpreter's last flush doesn't fail too:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except (OSError, ValueError) as error:
+        print(f"python -m fastsup profile: the table could not be printed: {error}", file=sys.stderr)
 
 
 def _problem_with(path: str) -> str:

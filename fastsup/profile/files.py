@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 
 __all__ = ["check_writable", "write_whole"]
@@ -17,15 +18,26 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     Raises:
       OSError: it couldn't.
     """
+    if not os.fspath(path):
+        raise FileNotFoundError("it has no name.")
     if os.path.isdir(path):
         raise IsADirectoryError(f"{os.fspath(path)} is a directory.")
-    descriptor, name = tempfile.mkstemp(dir=_folder(path), prefix=".fastsup-")
+    if _is_special(path):
+        if not os.access(path, os.W_OK):
+            raise PermissionError(f"{os.fspath(path)} may not be written to.")
+        return
+    try:
+        descriptor, name = tempfile.mkstemp(dir=_folder(path), prefix=".fastsup-")
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
     os.close(descriptor)
     os.unlink(name)
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
     """Writes a file so that there is all of it or, where that fails, what was there before.
+
+    A device or a pipe is written to. A link stays one, and a file that was there keeps its permissions.
 
     Args:
       path: the file's path.
@@ -34,21 +46,44 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
     Raises:
       OSError: it can't be written.
     """
+    check_writable(path)
+    if _is_special(path):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return
+    target = os.path.realpath(path)
     descriptor, name = tempfile.mkstemp(dir=_folder(path), prefix=".fastsup-")
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        # As open() would have made it; mkstemp keeps others out.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
-        os.replace(name, path)
+        os.chmod(name, _mode(target))
+        os.replace(name, target)
     except BaseException:
         os.unlink(name)
         raise
 
 
+def _is_special(path: str | os.PathLike[str]) -> bool:
+    """Whether this is a device, a pipe or the like, which isn't to be replaced by a file."""
+    if os.path.realpath(os.path.dirname(os.path.abspath(path))).startswith(("/dev", "/proc")):
+        return True  # /dev/stdout, say, whatever that is.
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _mode(path: str) -> int:
+    """The permissions of a file, or those with which open() would make it. (mkstemp keeps others out.)"""
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode)
+    except OSError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask
+
+
 def _folder(path: str | os.PathLike[str]) -> str:
-    return os.path.dirname(os.path.abspath(path))
+    return os.path.dirname(os.path.realpath(path))

@@ -104,6 +104,8 @@ class Report:
 
     def advice(self) -> str:
         """Which hook to look at first, in a sentence or two."""
+        if self.steps == 0 and self.skipped_steps:
+            return f"All {self.skipped_steps} steps were left out: skip fewer of them."
         if self.steps == 0:
             return "No step of a fastsup session or loop was recorded."
         hooks = self.hooks
@@ -113,6 +115,14 @@ class Report:
         if not hooks:
             return f"No hook was called.{elsewhere}"
         if of_hooks < _WORTH_A_LOOK:
+            fetching = list(dict.fromkeys(row.owner for row in self.rows if row.is_hook and row.basis == "counted"))
+            if fetching:
+                verb, pronoun = ("fetches", "it") if len(fetching) == 1 else ("fetch", "them")
+                return (
+                    f"Hooks take {percent(of_hooks)} of the time, but for computing what {' and '.join(fetching)} "
+                    f"{verb} in every step: that is in the runtime's row, and a run without {pronoun} tells how much it is."
+                    f"{elsewhere}"
+                )
             return f"Hooks take {percent(of_hooks)} of the time: nothing to gain there.{elsewhere}"
         name, total, rows = hooks[0]
         worst = max(rows, key=lambda row: row.times.total_ns)

@@ -51,6 +51,7 @@ cdef class Hooked(Wrapped):
     cdef int after_run_told(self, fs_track* track, ScheduledHook hook, object context, object values) except -1
     cdef int act(self, fs_track* track, object hook) except -1
     cdef bint fetches_more(self) except -1
+    cdef bint is_compiled(self, Plan plan, bint watched) noexcept
     cdef object run_leaving_out(self, Plan plan, object fetches, object feed_dict)
     cdef object run_leaving_out_held(self, Plan plan, object fetches, object feed_dict)
     cdef Plan plan_with(self, Plan plan, object fetches, list extra, object feed_dict)

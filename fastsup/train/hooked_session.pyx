@@ -318,7 +318,9 @@ cdef class Hooked(Wrapped):
             if plan is not None and not plan.feeds:
                 steps = min(self.dispatch.idle_runs(plan), left[0])
                 watched = steps > 0 and len(self.dispatch.watched_fetches) > 0
-            if watched:
+            if steps > 0 and self.recorded_by[0] is not NULL and not self.is_compiled(plan, watched):
+                steps = 0  # Compiling it takes long: a part of the step that it is first run in.
+            elif watched:
                 plan = self.plan_with(plan, fetches, self.dispatch.watched_fetches, None)
             elif steps > 0 and plan.callable is None:
                 plan = self.runner.find_plan(fetches, None)
@@ -330,6 +332,10 @@ cdef class Hooked(Wrapped):
         if self.recorded_by[0] is not NULL:
             return self.loop_recorded(plan, watched, fetches, steps, left, stop_event)
         return self.loop_while_idle(NULL, None, plan, watched, fetches, steps, left, stop_event)
+
+    cdef bint is_compiled(self, Plan plan, bint watched) noexcept:
+        """Whether nothing is to be compiled for a run that calls no hook."""
+        return plan is self.smaller_plan if watched else plan.callable is not None
 
     cdef object loop_recorded(
         self, Plan plan, bint watched, object fetches, int64_t steps, int64_t* left, object stop_event

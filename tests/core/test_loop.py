@@ -178,6 +178,12 @@ def test_no_steps() -> None:
         (("step",), TypeError, "step must be callable, got 'step'"),
         ((int, [print]), TypeError, "hooks must be fastsup.core.Hook objects, got <built-in function print>"),
         ((int, [], -1), ValueError, "max_steps must not be negative, got -1"),
+        ((int, [], "5"), TypeError, "max_steps must be an integer, got '5'"),
+        ((int, [], 2.5), TypeError, r"max_steps must be an integer, got 2\.5"),
+        ((int, [], True), TypeError, "max_steps must be an integer, got True"),
+        ((int, [], 10**30), ValueError, "max_steps must fit into 64 bits, got 1000"),
+        ((int, [], 1, "x"), TypeError, "initial_step must be an integer, got 'x'"),
+        ((int, None), TypeError, r"hooks must be an iterable of fastsup\.core\.Hook objects, got None\. Pass \[\]"),
     ],
 )
 def test_bad_arguments(arguments: Any, error: type[Exception], text: str) -> None:

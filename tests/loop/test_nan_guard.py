@@ -59,3 +59,13 @@ def test_before_a_checkpoint_it_keeps_nan_out_of_it() -> None:
 def test_a_result_without_numbers_is_refused() -> None:
     with pytest.raises(TypeError, match=r"must return a number or a mapping .* loss: None"):
         StepLoop(lambda: None, [NanGuardHook()], max_steps=1).run()
+
+
+def test_wrong_arguments() -> None:
+    with pytest.raises(TypeError, match=r"^fail_on_nan must be True or False, got 'no'"):
+        NanGuardHook(fail_on_nan="no")  # type: ignore[arg-type]
+    for every_steps in (0, -1):
+        with pytest.raises(
+            ValueError, match=rf"^every_steps must be positive, got {every_steps}\. Pass a positive number\.$"
+        ):
+            NanGuardHook(every_steps=every_steps)

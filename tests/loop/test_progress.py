@@ -82,3 +82,16 @@ def test_a_terminal_without_rich_gets_lines(stepping: Stepping, monkeypatch: pyt
     terminal = Terminal()
     StepLoop(stepping(), [ProgressHook(total=9, file=terminal)], max_steps=3).run()
     assert lines(terminal) == ["step 3 of 9 (33%), 1 steps/s, 0:00:06 left"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"total": "x"}, TypeError, "total must be a global step, or None, got 'x'"),
+        ({"total": -1}, ValueError, "total must be positive, or None where no end is known, got -1"),
+        ({"file": "out.txt"}, TypeError, r"file must be a text stream, or None for sys\.stderr, got 'out\.txt'"),
+    ],
+)
+def test_wrong_arguments(arguments: dict[str, Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=f"^{text}"):
+        ProgressHook(**arguments)

@@ -270,3 +270,77 @@ def test_doctor_finds_nothing_where_there_is_nothing(monkeypatch: pytest.MonkeyP
     for name in ("CUDA_LAUNCH_BLOCKING", "PYTHONMALLOC", "TF_CPP_VMODULE", "TF_CPP_MAX_VLOG_LEVEL"):
         monkeypatch.delenv(name, raising=False)
     assert doctor.warnings() == []
+
+
+@pytest.mark.parametrize(("first", "second"), [("json", "csv"), ("trace", "html")])
+def test_outputs_in_each_others_place(script: Path, tmp_path: Path, first: str, second: str) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "out")
+    result = run("profile", f"--{first}", tmp_path / "out", f"--{second}", link, script)
+    assert result.returncode == 2
+    assert f"that is --{first}, too" in result.stderr
+    assert result.stdout == ""
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_script_is_not_overwritten(script: Path) -> None:
+    result = run("profile", "--json", script, script)
+    assert result.returncode == 2
+    assert "that is the script, too" in result.stderr
+    assert script.read_text() == SCRIPT
+
+
+def test_what_a_path_names_stays_what_it_is(script: Path, tmp_path: Path) -> None:
+    """A link is followed, a device or a pipe is written to, a file keeps its permissions."""
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("old")
+    target.chmod(0o600)
+    link.symlink_to(target)
+    result = run("profile", "--json", link, "--csv", "/dev/null", "--trace", "/dev/stdout", script)
+    assert result.returncode == 0, result.stderr
+    assert link.is_symlink()
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert json.loads(target.read_text())["steps"] == 50
+    assert not Path("/dev/null").is_file()
+    assert '"traceEvents"' in result.stdout
+
+
+def test_a_script_with_a_profiler_of_its_own(script: Path) -> None:
+    script.write_text(
+        "import fastsup.core\n"
+        "fastsup.core.StepLoop(int, max_steps=30).run()\n"
+        "with fastsup.HookProfiler() as profiler:\n"
+        "    fastsup.core.StepLoop(int, max_steps=20).run()\n"
+        "fastsup.core.StepLoop(int, max_steps=10).run()\n"
+        "print(profiler.report().steps)\n"
+    )
+    result = run("profile", script)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0] == "20"
+    assert lines[1].startswith("40 steps in ")
+
+
+def test_a_script_whose_threads_train(script: Path) -> None:
+    script.write_text(
+        "import threading, time, fastsup.core\n"
+        "def train():\n"
+        "    time.sleep(0.3)\n"
+        "    fastsup.core.StepLoop(int, max_steps=30).run()\n"
+        "threading.Thread(target=train).start()\n"
+    )
+    result = run("profile", script)
+    assert result.stdout.startswith("30 steps in "), result.stderr
+
+
+def test_a_script_that_closes_its_output(script: Path, tmp_path: Path) -> None:
+    script.write_text(SCRIPT + "\nsys.stdout.close()\n")
+    result = run("profile", "--table", "--json", tmp_path / "out", script)
+    assert result.returncode == 0
+    assert "the table could not be printed: " in result.stderr
+    assert "Traceback" not in result.stderr
+    assert json.loads((tmp_path / "out").read_text())["steps"] == 50
+
+
+def test_all_steps_left_out(script: Path) -> None:
+    assert "All 50 steps were left out: skip fewer of them." in run("profile", "--skip-steps", 60, script).stdout

@@ -472,3 +472,31 @@ def test_a_hook_closes_the_session(program: Any, callback: str) -> None:
     profiler = HookProfiler()
     assert outcome(profiler) == outcome(None)
     assert calls(profiler, "Closer", callback) == 2
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_making_a_plan_is_a_part_of_the_first_step_of_a_loop(program: Any, watched: bool) -> None:
+    model = program()
+    hooks = [fastsup.train.NanTensorHook(model.loss)] if watched else []
+    with HookProfiler() as profiler, fastsup.train.SingularMonitoredSession(hooks=hooks) as session:
+        began = time.perf_counter_ns()
+        session.run_loop([model.step, model.loss], steps=3)
+        took = time.perf_counter_ns() - began
+    report = profiler.report()
+    (making,) = [row for row in report.session if row.phase == "plan making"]
+    # Nearly all of such a short loop.
+    assert took / 2 < making.times.total_ns < report.wall_ns
+
+
+def test_a_fetch_in_every_step_is_not_called_cheap(program: Any) -> None:
+    """What computing it takes isn't known: the advice says so."""
+    model = program()
+    with tf.device("/cpu:0"):
+        big = tf.reduce_sum(tf.matmul(tf.ones([200, 200]), tf.fill([200, 200], tf.stop_gradient(model.loss))))
+    profiler = HookProfiler(skip_steps=2)
+    with fastsup.train.SingularMonitoredSession(hooks=[Fetching([big])], profiler=profiler) as session:
+        for _ in range(100):
+            session.run(model.step)
+    advice = profiler.report().advice()
+    assert "but for computing what Fetching fetches in every step: that is in the runtime's row" in advice
+    assert "nothing to gain" not in advice
