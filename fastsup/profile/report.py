@@ -120,8 +120,8 @@ class Report:
                 verb, pronoun = ("fetches", "it") if len(fetching) == 1 else ("fetch", "them")
                 return (
                     f"Hooks take {percent(of_hooks)} of the time, but for computing what {' and '.join(fetching)} "
-                    f"{verb} in every step: that is in the runtime's row, and a run without {pronoun} tells how much it is."
-                    f"{elsewhere}"
+                    f"{verb} in every step: that is in the runtime's row, and a run without {pronoun} tells how much "
+                    f"it is.{elsewhere}"
                 )
             return f"Hooks take {percent(of_hooks)} of the time: nothing to gain there.{elsewhere}"
         name, total, rows = hooks[0]
