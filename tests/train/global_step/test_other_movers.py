@@ -300,5 +300,7 @@ def test_a_step_that_has_to_be_fetched_is_fetched_without_its_guard(graph: Any) 
         assert not session.raw_session()._cheaper_reads
         session.run(op)
         session.run(op)
-        assert list(session.raw_session()._cheaper_reads) == [guarded.name]
+        # A reference variable is read where it lies.
+        expected = [] if step.dtype._is_ref_dtype else [guarded.name]
+        assert list(session.raw_session()._cheaper_reads) == expected
         assert session.run_without_hooks(guarded) == 4
