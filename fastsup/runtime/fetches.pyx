@@ -35,10 +35,12 @@ cdef class FetchContracted(Fetch):
 
 
 cdef class FetchList(Fetch):
-    cdef tuple items
-
     def __init__(self, items):
         self.items = tuple(items)
+
+    cdef object build_item(self, list values, Py_ssize_t i):
+        """One item of the result."""
+        return (<Fetch> self.items[i]).build(values)
 
     cdef object build(self, list values):
         cdef list result = []

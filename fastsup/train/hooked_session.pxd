@@ -44,6 +44,7 @@ cdef class Hooked(Wrapped):
     cdef object run_on(self, fs_track* track, object fetches, object feed_dict, object options, object run_metadata)
     cdef Recorder watching_recorder(self)
     cdef fs_track* track_now(self) noexcept
+    cdef list rejected_in_loop(self, Plan plan, list values)
     cdef Cell cell_of_watched(self, object fetches)
     cdef Cell cell_of_asked(self, object fetches, list asked, list requests)
     cdef object before_run(self, fs_track* track, object hook, object context)

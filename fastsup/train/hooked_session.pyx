@@ -24,6 +24,7 @@ from fastsup.core.recorder cimport (
     program_wide,
 )
 from fastsup.core.recorder import recorder_of
+from fastsup.runtime.fetches cimport FetchList
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.dispatch cimport Dispatch
@@ -279,6 +280,19 @@ cdef class Hooked(Wrapped):
                 rejected.append((watching[i], values[i + 1]))
         return rejected
 
+    cdef list rejected_in_loop(self, Plan plan, list values):
+        """The same from the runtime's values: what the caller gets is made of the last ones only."""
+        cdef list watching = self.dispatch.watching
+        cdef FetchList structure = <FetchList> plan.structure  # That of a list, as plan_with() asks for one.
+        cdef list rejected = None
+        cdef Py_ssize_t i
+        for i in range(len(watching)):
+            value = structure.build_item(values, i + 1)
+            if not (<ScheduledHook> watching[i]).accepts(value):
+                rejected = rejected or []
+                rejected.append((watching[i], value))
+        return rejected
+
     cdef Cell cell_of_watched(self, object fetches):
         """Where the runtime's time goes in a run for these fetches, what hooks watch, and the step if that is fetched."""
         cdef Dispatch dispatch = self.dispatch
@@ -369,8 +383,7 @@ cdef class Hooked(Wrapped):
                 left[0] -= 1
                 steps -= 1
                 if watched:
-                    values = self.runner.build(track, plan, values)
-                    rejected = self.rejected_by_hooks(values)
+                    rejected = self.rejected_in_loop(plan, values)
                 late = dispatch.idle_run_ended() or rejected is not None
                 if late:
                     self._call_left_out(fetches, None, rejected or ())
@@ -388,9 +401,11 @@ cdef class Hooked(Wrapped):
                     fs_step_next(track, &runtime.c)
         except BaseException:
             if values is not None:
-                self.loop_result = (values[0] if watched else plan.structure.build(values),)
+                last = plan.structure.build(values)
+                self.loop_result = (last[0] if watched else last,)
             raise
-        return values[0] if watched else self.runner.build(track, plan, values)
+        last = self.runner.build(track, plan, values)
+        return last[0] if watched else last
 
     cdef tuple last_of_loop(self):
         return self.loop_result
