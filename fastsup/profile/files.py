@@ -18,18 +18,11 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     Raises:
       OSError: it couldn't.
     """
-    if not os.fspath(path):
-        raise FileNotFoundError("it has no name.")
-    if os.path.isdir(path):
-        raise IsADirectoryError(f"{os.fspath(path)} is a directory.")
     if _is_special(path):
         if not os.access(path, os.W_OK):
             raise PermissionError(f"{os.fspath(path)} may not be written to.")
         return
-    try:
-        descriptor, name = tempfile.mkstemp(dir=_folder(path), prefix=".fastsup-")
-    except OSError as error:
-        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
+    descriptor, name = _new_beside(path)
     os.close(descriptor)
     os.unlink(name)
 
@@ -46,13 +39,12 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
     Raises:
       OSError: it can't be written.
     """
-    check_writable(path)
     if _is_special(path):
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
         return
     target = os.path.realpath(path)
-    descriptor, name = tempfile.mkstemp(dir=_folder(path), prefix=".fastsup-")
+    descriptor, name = _new_beside(path)
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
@@ -65,8 +57,22 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
         raise
 
 
+def _new_beside(path: str | os.PathLike[str]) -> tuple[int, str]:
+    """An empty file, open, in the folder of the one to write. Errors name that one."""
+    if not os.fspath(path):
+        raise FileNotFoundError("it has no name.")
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"{os.fspath(path)} is a directory.")
+    try:
+        return tempfile.mkstemp(dir=os.path.dirname(os.path.realpath(path)), prefix=".fastsup-")
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
+
+
 def _is_special(path: str | os.PathLike[str]) -> bool:
     """Whether this is a device, a pipe or the like, which isn't to be replaced by a file."""
+    if os.path.isdir(path):
+        return False
     if os.path.realpath(os.path.dirname(os.path.abspath(path))).startswith(("/dev", "/proc")):
         return True  # /dev/stdout, say, whatever that is.
     try:
@@ -83,7 +89,3 @@ def _mode(path: str) -> int:
         mask = os.umask(0)
         os.umask(mask)
         return 0o666 & ~mask
-
-
-def _folder(path: str | os.PathLike[str]) -> str:
-    return os.path.dirname(os.path.realpath(path))

@@ -1,6 +1,7 @@
 from libc.stdint cimport int64_t
 
 from fastsup.core.recorder cimport Cell, Recorder, fs_track
+from fastsup.runtime.fetches cimport FetchList
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.dispatch cimport Dispatch
@@ -44,7 +45,6 @@ cdef class Hooked(Wrapped):
     cdef object run_on(self, fs_track* track, object fetches, object feed_dict, object options, object run_metadata)
     cdef Recorder watching_recorder(self)
     cdef fs_track* track_now(self) noexcept
-    cdef list rejected_in_loop(self, Plan plan, list values)
     cdef Cell cell_of_watched(self, object fetches)
     cdef Cell cell_of_asked(self, object fetches, list asked, list requests)
     cdef object before_run(self, fs_track* track, object hook, object context)
@@ -56,7 +56,7 @@ cdef class Hooked(Wrapped):
     cdef object run_leaving_out(self, Plan plan, object fetches, object feed_dict)
     cdef object run_leaving_out_held(self, Plan plan, object fetches, object feed_dict)
     cdef Plan plan_with(self, Plan plan, object fetches, list extra, object feed_dict)
-    cdef list rejected_by_hooks(self, list values)
+    cdef list rejected_by_hooks(self, list values, FetchList structure)
     cdef object loop_recorded(
         self, Plan plan, bint watched, object fetches, int64_t steps, int64_t* left, object stop_event
     )

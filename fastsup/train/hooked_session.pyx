@@ -247,7 +247,7 @@ cdef class Hooked(Wrapped):
         if extra:
             if dispatch.step_fetched:
                 step = values[len(extra)]
-            rejected = self.rejected_by_hooks(values)
+            rejected = self.rejected_by_hooks(values, None)
             values = values[0]
         dispatch.run_ended(None, step)
         if rejected is not None or dispatch.left_out_too_much():
@@ -269,25 +269,18 @@ cdef class Hooked(Wrapped):
         self.extra_fetches = extra
         return self.larger_plan
 
-    cdef list rejected_by_hooks(self, list values):
-        """The hooks that have to see what they watch, each with its value; None if they accept it unseen."""
-        cdef list watching = self.dispatch.watching
-        cdef list rejected = None
-        cdef Py_ssize_t i
-        for i in range(len(watching)):
-            if not (<ScheduledHook> watching[i]).accepts(values[i + 1]):
-                rejected = rejected or []
-                rejected.append((watching[i], values[i + 1]))
-        return rejected
+    cdef list rejected_by_hooks(self, list values, FetchList structure):
+        """The hooks that have to see what they watch, each with its value; None if they accept it unseen.
 
-    cdef list rejected_in_loop(self, Plan plan, list values):
-        """The same from the runtime's values: what the caller gets is made of the last ones only."""
+        Args:
+          values: the result of the run: what the caller wants, and then what each of them watches; or
+          structure: what makes that of the runtime's values, which `values` then are. None: they are the result.
+        """
         cdef list watching = self.dispatch.watching
-        cdef FetchList structure = <FetchList> plan.structure  # That of a list, as plan_with() asks for one.
         cdef list rejected = None
         cdef Py_ssize_t i
         for i in range(len(watching)):
-            value = structure.build_item(values, i + 1)
+            value = values[i + 1] if structure is None else structure.build_item(values, i + 1)
             if not (<ScheduledHook> watching[i]).accepts(value):
                 rejected = rejected or []
                 rejected.append((watching[i], value))
@@ -383,7 +376,8 @@ cdef class Hooked(Wrapped):
                 left[0] -= 1
                 steps -= 1
                 if watched:
-                    rejected = self.rejected_in_loop(plan, values)
+                    # The runtime's values: what the caller gets is made of the last ones only. The plan is of a list.
+                    rejected = self.rejected_by_hooks(values, <FetchList> plan.structure)
                 late = dispatch.idle_run_ended() or rejected is not None
                 if late:
                     self._call_left_out(fetches, None, rejected or ())

@@ -188,11 +188,24 @@ def trained(model_dir: Path, *steps: int) -> None:
         est.train(endless, max_steps=step)
 
 
-@pytest.mark.usefixtures("evaluator_s_config")
-def test_an_evaluator_ends_with_the_last_step(tmp_path: Path, tf_log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def trained_alone(monkeypatch: pytest.MonkeyPatch, model_dir: Path, *steps: int) -> None:
+    """The same, not as a task of a cluster."""
     with monkeypatch.context() as alone:
         alone.delenv("TF_CONFIG")
-        trained(tmp_path, 10, 20)
+        trained(model_dir, *steps)
+
+
+def state_naming_step(model_dir: Path, step: int) -> str:
+    """Has the state file name the checkpoint of a step. Returns what was in it."""
+    state = model_dir / "checkpoint"
+    before = state.read_text()
+    state.write_text(f'model_checkpoint_path: "model.ckpt-{step}"\n')
+    return before
+
+
+@pytest.mark.usefixtures("evaluator_s_config")
+def test_an_evaluator_ends_with_the_last_step(tmp_path: Path, tf_log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained_alone(monkeypatch, tmp_path, 10, 20)
     train_spec = estimator.TrainSpec(endless, max_steps=20)
     assert estimator.train_and_evaluate(make(tmp_path), train_spec, EVALUATOR) is None
     assert len(saved(tf_log.messages)) == 1
@@ -204,11 +217,8 @@ def test_an_evaluator_ends_with_the_last_step(tmp_path: Path, tf_log: Any, monke
 def test_a_checkpoint_that_is_deleted_under_the_evaluator(
     tmp_path: Path, tf_log: Any, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    with monkeypatch.context() as alone:
-        alone.delenv("TF_CONFIG")
-        trained(tmp_path, 10, 20)
-    newest = (tmp_path / "checkpoint").read_text()
-    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-10"\n')
+    trained_alone(monkeypatch, tmp_path, 10, 20)
+    newest = state_naming_step(tmp_path, 10)
 
     def data_that_takes_its_time() -> Any:
         if (tmp_path / "model.ckpt-10.index").exists():
@@ -232,9 +242,7 @@ def test_a_checkpoint_that_is_deleted_under_the_evaluator(
 def test_training_that_saves_faster_than_an_evaluation_starts(
     tmp_path: Path, tf_log: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as alone:
-        alone.delenv("TF_CONFIG")
-        trained(tmp_path, 20)
+    trained_alone(monkeypatch, tmp_path, 20)
     steps = iter(range(20, 33))
 
     def data_that_takes_its_time() -> Any:
@@ -256,11 +264,8 @@ def test_training_that_saves_faster_than_an_evaluation_starts(
 def test_an_error_of_the_model_is_raised_though_the_checkpoint_was_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as alone:
-        alone.delenv("TF_CONFIG")
-        trained(tmp_path, 10, 20)
-    newest = (tmp_path / "checkpoint").read_text()
-    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-10"\n')
+    trained_alone(monkeypatch, tmp_path, 10, 20)
+    newest = state_naming_step(tmp_path, 10)
 
     def broken_data() -> Any:
         for path in tmp_path.glob("model.ckpt-10.*"):
@@ -277,9 +282,7 @@ def test_an_error_of_the_model_is_raised_though_the_checkpoint_was_deleted(
 def test_a_checkpoint_that_is_deleted_and_was_the_last_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as alone:
-        alone.delenv("TF_CONFIG")
-        trained(tmp_path, 10)
+    trained_alone(monkeypatch, tmp_path, 10)
 
     def data_that_takes_its_time() -> Any:
         for path in tmp_path.glob("model.ckpt-10.*"):
@@ -302,9 +305,7 @@ def test_an_evaluator_without_checkpoints_and_with_a_limit(tmp_path: Path, tf_lo
 def test_an_evaluator_evaluates_what_a_training_left_that_ended_early(
     tmp_path: Path, tf_log: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as alone:
-        alone.delenv("TF_CONFIG")
-        trained(tmp_path / "elsewhere", 10)
+    trained_alone(monkeypatch, tmp_path / "elsewhere", 10)
 
     class Hook(v1.train.SessionRunHook):
         """While the first checkpoint is evaluated, training ends with another one."""
