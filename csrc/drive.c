@@ -55,7 +55,7 @@ void fs_drive_request_stop(const fs_loop *loop) {
 }
 
 int fs_drive_fail(const fs_loop *loop, const char *message) {
-    snprintf(((fs_drive *)loop)->message, FS_MESSAGE_SIZE, "%s", message);
+    snprintf(((fs_drive *)loop)->message, FS_MESSAGE_SIZE, "%s", message == NULL ? "" : message);
     return -1;
 }
 

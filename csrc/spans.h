@@ -133,6 +133,7 @@ static inline const void *fs_thread(void) {
 #endif
 }
 
+/* A clock that is NULL is the machine's. */
 void fs_log_init(fs_span_log *log, fs_span_clock clock, void *context, fs_scope **open, int64_t skip);
 void fs_track_init(fs_track *track, fs_span_log *log, int32_t thread);
 

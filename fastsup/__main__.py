@@ -24,7 +24,10 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(metavar="command", required=True)
     command.add_parser(commands)
     doctor.add_parser(commands)
-    chosen = parser.parse_args(arguments)
+    chosen, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        # Said by the command, with its own usage.
+        chosen.fail(f"unrecognized arguments: {' '.join(unknown)}")
     return int(chosen.run(chosen))
 
 

@@ -1,4 +1,4 @@
-from fastsup.core.hook cimport fs_loop
+from fastsup.core.hook cimport LoopHook, fs_loop
 
 
 cdef class Loop:
@@ -14,6 +14,7 @@ cdef class Loop:
     cdef object recorder
 
     cdef int allocate(self, tuple hooks) except -1
+    cdef int begin_hook(self, LoopHook hook) except -1
     cdef int run_python(self) except -1
     cdef int run_native(self) except -1
     cdef int handle(self, int event) except -1

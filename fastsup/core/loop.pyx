@@ -60,6 +60,9 @@ cdef extern from "drive.h":
 # How many steps another thread may have to wait for the interpreter.
 cdef int64_t YIELD_STEPS = 64
 
+# Leaves room for more steps than a loop can do.
+cdef int64_t LAST_INITIAL_STEP = 1 << 62
+
 cdef object logger = logging.getLogger("fastsup")
 
 
@@ -106,7 +109,8 @@ cdef class Loop:
     Raises:
       TypeError: `step` can't be called, a hook isn't a `Hook`, a capsule has another signature, a number of steps is no
         integer, or `profiler` is no profiler.
-      ValueError: `max_steps` is negative, or a number of steps doesn't fit into 64 bits.
+      ValueError: `max_steps` is negative, `initial_step` doesn't lie between 0 and 2**62, or a number of steps doesn't
+        fit into 64 bits.
     """
 
     def __cinit__(self, *args, **kwargs):
@@ -124,6 +128,8 @@ cdef class Loop:
         if max_steps < 0:
             raise ValueError(f"max_steps must not be negative, got {max_steps!r}. Pass None for a loop without limit.")
         initial_step = step_number("initial_step", initial_step)
+        if not 0 <= initial_step <= LAST_INITIAL_STEP:
+            raise ValueError(f"initial_step must lie between 0 and 2**62, got {initial_step!r}: steps are 64 bits.")
         self.recorder = recorder_of(profiler)
         if not hasattr(hooks, "__iter__"):
             raise TypeError(f"hooks must be an iterable of fastsup.core.Hook objects, got {hooks!r}. Pass [] for none.")
@@ -204,7 +210,7 @@ cdef class Loop:
         try:
             for hook in self.hooks:
                 begun.append(hook)
-                hook.begin(self)
+                self.begin_hook(hook)
             fs_drive_reload(drive_of(self))
             if recorder is not None:
                 self.run_recorded(recorder)
@@ -229,6 +235,18 @@ cdef class Loop:
             self.running = False
             self.end_recording(recorder)
         return self.result
+
+    cdef int begin_hook(self, LoopHook hook) except -1:
+        cdef uint64_t before = changes()[0]
+        hook.begin(self)
+        never = hook.next_run is None and hook.next_step is None and hook.next_time is None
+        if never and changes()[0] == before and type(hook).after_step is not LoopHook.after_step:
+            logger.warning(
+                "after_step of the hook %r won't be called: it hasn't said when it is due. Call due_every_run(), "
+                "due_at_step() or due_at_time() in its begin; or never_due(), if that is meant.",
+                hook,
+            )
+        return 0
 
     cdef object begin_recording(self):
         """What records this run, told of the hooks; or None."""

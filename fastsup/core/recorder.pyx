@@ -8,7 +8,7 @@ import os
 
 cimport cython
 from cpython.ref cimport PyObject
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t
 from libc.stdlib cimport calloc, free
 
 from fastsup.core.schedule cimport changes
@@ -119,7 +119,7 @@ cdef class Recorder:
 
     Raises:
       TypeError: `skip_steps` is no integer, or `clock` no clock.
-      ValueError: `skip_steps` is negative.
+      ValueError: `skip_steps` is negative, or doesn't fit into 64 bits.
     """
 
     def __cinit__(self, *args, **kwargs):
@@ -129,10 +129,12 @@ cdef class Recorder:
         self.cells = []
 
     def __init__(self, skip_steps=0, step_markers=False, clock=None):
-        if not hasattr(skip_steps, "__index__"):
+        if isinstance(skip_steps, bool) or not hasattr(skip_steps, "__index__"):
             raise TypeError(f"skip_steps must be an integer, got {skip_steps!r}.")
         if skip_steps < 0:
             raise ValueError(f"skip_steps must not be negative, got {skip_steps!r}. Pass 0 to leave no step out.")
+        if skip_steps > INT64_MAX:
+            raise ValueError(f"skip_steps must fit into 64 bits, got {skip_steps!r}.")
         if clock is not None and not isinstance(clock, ManualClock):
             raise TypeError(f"clock must be a ManualClock or None, got {clock!r}.")
         if self.cells:
@@ -149,7 +151,7 @@ cdef class Recorder:
         self.other_runtime = self.cell(SESSION, RUNTIME)
         if clock is None:
             self.calibrate()
-            fs_log_init(self.log, fs_clock_monotonic_ns, NULL, &open_scopes, skip_steps)
+            fs_log_init(self.log, NULL, NULL, &open_scopes, skip_steps)
             self.log.cost_in_span = self.cost_in_span
             self.log.cost_between = self.cost_between
         else:
@@ -173,7 +175,7 @@ cdef class Recorder:
         cdef int spans, i, j
         if pairs is NULL:
             raise MemoryError()
-        fs_log_init(self.log, fs_clock_monotonic_ns, NULL, &open_scopes, 0)
+        fs_log_init(self.log, NULL, NULL, &open_scopes, 0)
         fs_track_init(&track, self.log, 0)
         for spans in range(2):
             for i in range(CALIBRATION_STEPS):

@@ -11,7 +11,7 @@ from fastsup.core.timer import check_interval
 
 
 class PeriodicHook(Hook):
-    """Calls `act` at intervals, counted from the loop's begin and then from the call before.
+    """Calls `act`, which subclasses override, at intervals: from the loop's begin, and then from the call before.
 
     Args:
       every_steps: steps between two calls, or None.
@@ -37,9 +37,16 @@ class PeriodicHook(Hook):
 
         Args:
           loop: the `StepLoop`; `loop.global_step`, `loop.result` and `loop.request_stop()` are what it is for.
+
+        Raises:
+          NotImplementedError: a subclass hasn't overridden it.
         """
+        raise NotImplementedError(
+            f"{type(self).__name__} must override act(loop): there is nothing to do at intervals."
+        )
 
     def begin(self, loop: Any) -> None:
+        self.never_due()
         self._wait(loop)
 
     def after_step(self, loop: Any, value: Any) -> None:

@@ -10,7 +10,9 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from types import ModuleType, TracebackType
+from importlib.abc import InspectLoader
+from importlib.util import find_spec
+from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
 from fastsup.profile.files import check_writable
@@ -39,6 +41,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--html", metavar="F", help="write a page")
     parser.add_argument("--skip-steps", metavar="N", type=int, default=0, help="steps to leave out at the start")
     parser.add_argument("--step-markers", action="store_true", help="mark steps for TensorFlow's own profiler")
+    parser.add_argument(
+        "-m", dest="is_module", action="store_true", help="the script is a module's name, as for python -m"
+    )
     parser.add_argument("script", help="the script to run")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
     parser.set_defaults(run=run, fail=parser.error)
@@ -53,9 +58,13 @@ def run(arguments: argparse.Namespace) -> int:
     Returns:
       The exit code, where the script doesn't raise SystemExit or KeyboardInterrupt itself.
     """
+    try:
+        script = (_Module if arguments.is_module else _File)(arguments.script)
+    except (OSError, ImportError) as error:
+        arguments.fail(f"the script can't be read: {error}")
     paths = {kind: getattr(arguments, kind) for kind in ("json", "csv", "trace", "html")}
     paths = {kind: path and os.path.abspath(path) for kind, path in paths.items() if path is not None}
-    taken = {os.path.realpath(arguments.script): "the script"}
+    taken = {os.path.realpath(script.path): "the script"}
     for kind, path in paths.items():
         problem = _problem_with(path)
         if problem:
@@ -63,14 +72,10 @@ def run(arguments: argparse.Namespace) -> int:
         other = taken.setdefault(os.path.realpath(path), f"--{kind}")
         if other != f"--{kind}" and not path.startswith("/dev/"):
             arguments.fail(f"--{kind} {path} would overwrite what is there: that is {other}, too")
-    if arguments.skip_steps < 0:
-        arguments.fail(f"--skip-steps must not be negative, got {arguments.skip_steps}")
     try:
-        with io.open_code(os.path.abspath(arguments.script)) as file:
-            source = file.read()
-    except OSError as error:
-        arguments.fail(f"the script can't be read: {error}")
-    profiler = HookProfiler(skip_steps=arguments.skip_steps, step_markers=arguments.step_markers)
+        profiler = HookProfiler(skip_steps=arguments.skip_steps, step_markers=arguments.step_markers)
+    except ValueError as error:
+        arguments.fail(str(error).replace("skip_steps", "--skip-steps"))
     writers: dict[str, Callable[[str], None]] = {
         "json": profiler.write_json,
         "csv": profiler.write_csv,
@@ -81,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         profiler.start(gives_way=True)
         try:
-            code = _run_script(arguments.script, arguments.args, source)
+            code = _run(script, arguments.args)
         finally:
             _wait_for_threads()
             profiler.stop()
@@ -130,16 +135,72 @@ def _write(write: Callable[[str], None], kind: str, path: str) -> bool:
     return False
 
 
-def _run_script(path: str, arguments: list[str], source: bytes) -> int:
-    """Runs a script as `python path arguments` does. Returns 1 where an exception has ended it, which it has shown."""
+class _File:
+    """A script, as `python path` runs it.
+
+    Args:
+      path: its path.
+
+    Raises:
+      OSError: it can't be read.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        with io.open_code(os.path.abspath(path)) as file:
+            self._source = file.read()
+        self.names: dict[str, Any] = {"__file__": path, "__cached__": None}
+        self.folder = os.path.dirname(os.path.abspath(path))
+
+    def code(self) -> CodeType:
+        return compile(self._source, self.path, "exec", dont_inherit=True)
+
+
+class _Module:
+    """A module, as `python -m name` runs it; of a package, its `__main__`.
+
+    Args:
+      name: its name.
+
+    Raises:
+      ImportError: there is none.
+    """
+
+    def __init__(self, name: str) -> None:
+        spec = find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            name += ".__main__"
+            spec = find_spec(name)
+        if spec is None or not isinstance(spec.loader, InspectLoader):
+            raise ImportError(f"there is no module {name} in Python that could be run.")
+        self.path = spec.origin or name
+        self._name, self._loader = name, spec.loader
+        self.names = {
+            "__file__": self.path,
+            "__cached__": spec.cached,
+            "__spec__": spec,
+            "__loader__": spec.loader,
+            "__package__": spec.parent,
+        }
+        self.folder = os.getcwd()
+
+    def code(self) -> CodeType:
+        code = self._loader.get_code(self._name)
+        if code is None:
+            raise ImportError(f"the module {self._name} isn't in Python: it can't be run.")
+        return code
+
+
+def _run(script: _File | _Module, arguments: list[str]) -> int:
+    """Runs a script as Python itself does. Returns 1 where an exception has ended it, which it has shown."""
     module = ModuleType("__main__")
-    vars(module).update(__file__=path, __builtins__=builtins, __cached__=None)
-    sys.argv[:] = [path, *arguments]
+    vars(module).update(__builtins__=builtins, **script.names)
+    sys.argv[:] = [script.path, *arguments]
     # In place of the folder that `python -m` has put there.
-    sys.path[0] = os.path.dirname(os.path.abspath(path))
+    sys.path[0] = script.folder
     sys.modules["__main__"] = module
     try:
-        exec(compile(source, path, "exec", dont_inherit=True), vars(module))
+        exec(script.code(), vars(module))
     except (SystemExit, KeyboardInterrupt):
         raise
     except BaseException as error:

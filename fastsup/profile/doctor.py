@@ -27,7 +27,7 @@ def add_parser(commands: Any) -> None:
         help="say what is installed and how fast a step can be",
         description="Says what is installed, how fast a step can be in each executor, and what often is in the way.",
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, fail=parser.error)
 
 
 def run(arguments: argparse.Namespace) -> int:

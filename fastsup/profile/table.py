@@ -56,15 +56,16 @@ def _lines(report: Report) -> list[tuple[str, str]]:
     """The lines, each with its style."""
     steps = report.step_time
     left_out = f" ({report.skipped_steps} left out before)" if report.skipped_steps else ""
-    lines = [(f"{report.steps} steps{left_out} in {duration(report.wall_ns)}", "bold")]
+    begun = f"{report.steps} step{'' if report.steps == 1 else 's'}{left_out} in {duration(report.wall_ns)}"
+    lines = [(begun, "bold")]
     if report.steps:
         assert steps.p50_ns is not None
         assert steps.p99_ns is not None
-        lines[0] = (
-            f"{lines[0][0]}; a step: mean {duration(steps.mean_ns)}, p50 {duration(steps.p50_ns)}, "
-            f"p99 {duration(steps.p99_ns)}",
-            "bold",
+        of_a_step = (
+            f"a step: mean {duration(steps.mean_ns)}, p50 {duration(steps.p50_ns)}, p99 {duration(steps.p99_ns)}"
         )
+        whole = f"{begun}; {of_a_step}"
+        lines = [(line, "bold") for line in ([whole] if len(whole) <= WIDTH else [f"{begun};", of_a_step])]
         lines += [("", ""), (_line("", *[name for name, _ in _COLUMNS]), "dim")]
         for number, (name, total, rows) in enumerate(report.hooks):
             numbers = duration(total).rjust(8) + percent(report.share(total)).rjust(6)

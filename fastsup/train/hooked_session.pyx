@@ -198,7 +198,7 @@ cdef class Hooked(Wrapped):
                 if len(plan.feeds) > 0 or self.fetches_more():
                     return self.run_leaving_out(plan, fetches, feed_dict)
                 if track is not NULL:
-                    fs_span_enter_first(track, &active_recorder().runtime_alone(fetches).c)
+                    fs_span_enter_first(track, &self.cell_of_watched(fetches).c)
                 values = self.runner.execute(plan, None)
                 if track is not NULL:
                     fs_span_leave_last(track)

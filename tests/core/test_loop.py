@@ -183,6 +183,8 @@ def test_no_steps() -> None:
         ((int, [], True), TypeError, "max_steps must be an integer, got True"),
         ((int, [], 10**30), ValueError, "max_steps must fit into 64 bits, got 1000"),
         ((int, [], 1, "x"), TypeError, "initial_step must be an integer, got 'x'"),
+        ((int, [], 1, -1), ValueError, "initial_step must lie between 0 and .*, got -1"),
+        ((int, [], 1, 2**62 + 1), ValueError, "initial_step must lie between 0 and .*, got 4611686018427387905"),
         ((int, None), TypeError, r"hooks must be an iterable of fastsup\.core\.Hook objects, got None\. Pass \[\]"),
     ],
 )
@@ -314,3 +316,25 @@ def test_a_thousand_idle_hooks_are_not_called() -> None:
     two = Every(2)
     StepLoop(int, [*(Idle() for _ in range(1024)), two], max_steps=4).run()
     assert two.calls == ["begin", (2, 0), (4, 0), "end"]
+
+
+class SaysNothing(Hook):
+    def after_step(self, loop: Any, value: Any) -> None:
+        raise AssertionError
+
+
+class NeverDue(SaysNothing):
+    def begin(self, loop: Any) -> None:
+        self.never_due()
+
+
+class Begins(Hook):
+    def begin(self, loop: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("hook", "warnings"), [(SaysNothing, 1), (NeverDue, 0), (Begins, 0), (Hook, 0)])
+def test_a_hook_that_will_not_be_called_is_told_of(hook: type[Hook], warnings: int, caplog: Any) -> None:
+    StepLoop(int, [hook()], max_steps=3).run()
+    assert len(caplog.messages) == warnings
+    assert all("after_step of the hook" in text and "due_every_run()" in text for text in caplog.messages)

@@ -377,6 +377,8 @@ def test_results_are_the_same_with_a_profiler() -> None:
     ("arguments", "error", "text"),
     [
         ({"skip_steps": -1}, ValueError, "skip_steps must not be negative, got -1"),
+        ({"skip_steps": 2**63}, ValueError, "skip_steps must fit into 64 bits, got 9223372036854775808"),
+        ({"skip_steps": True}, TypeError, "skip_steps must be an integer, got True"),
         ({"skip_steps": 1.5}, TypeError, "skip_steps must be an integer, got 1.5"),
         ({"clock": time.time}, TypeError, "clock must be a ManualClock or None"),
     ],

@@ -94,6 +94,11 @@ static void check_failures(void) {
     CHECK(strlen(drive->message) == FS_MESSAGE_SIZE - 1);
     close_drive(drive, dues);
 
+    drive = with_hooks(0, NULL, NULL, (fs_schedule){0, 0.0}, &dues);
+    drive->step = fail_at_5;
+    CHECK(fs_drive_run(drive) == FS_STEP_FAILED && drive->message[0] == '\0');
+    close_drive(drive, dues);
+
     drive = with_hooks(1, odd_code, NULL, (fs_schedule){3, 0.0}, &dues);
     CHECK(fs_drive_run(drive) == FS_HOOK_FAILED && drive->loop.steps == 3 && drive->code == 42);
     close_drive(drive, dues);

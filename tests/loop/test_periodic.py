@@ -43,10 +43,13 @@ class Notes(PeriodicHook):
         (None, float("inf"), []),
     ],
 )
-def test_intervals(stepping: Stepping, every_steps: Any, every_secs: Any, expected: list[int]) -> None:
+def test_intervals(
+    stepping: Stepping, every_steps: Any, every_secs: Any, expected: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
     hook = Notes(every_steps, every_secs)
     StepLoop(stepping(), [hook], max_steps=12, initial_step=100).run()
     assert hook.steps == expected
+    assert not caplog.messages
 
 
 def test_a_hook_can_serve_a_second_loop() -> None:
@@ -80,3 +83,11 @@ def write(*_: Any) -> None:
 def test_bad_arguments(make: Callable[[], Any], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         make()
+
+
+def test_a_hook_that_does_nothing_is_an_error() -> None:
+    class Forgetful(PeriodicHook):
+        pass
+
+    with pytest.raises(NotImplementedError, match=r"Forgetful must override act\(loop\)"):
+        StepLoop(int, [Forgetful(2)], max_steps=5).run()

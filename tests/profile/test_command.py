@@ -77,6 +77,23 @@ def test_arguments_and_exit_code_are_the_scripts(script: Path) -> None:
     assert result.stdout.startswith("done -1 7 --json\n30 steps (20 left out before) in ")
 
 
+@pytest.mark.parametrize("name", ["train", "scripts.train", "scripts"])
+def test_a_module(script: Path, tmp_path: Path, name: str) -> None:
+    if name.startswith("scripts"):
+        script.write_text(SCRIPT.replace("neighbour", ".neighbour"))
+    if name == "scripts":
+        script.rename(script.with_name("__main__.py"))
+    folder = script.parent if name == "train" else tmp_path
+    arguments = ["-m", name, "-1", "3", "-m"]
+    alone = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert alone.stdout == "done -1 3 -m\n", alone.stderr
+    result = run("profile", "--table", *arguments, cwd=folder)
+    assert result.returncode == alone.returncode == 3
+    assert result.stdout.startswith(alone.stdout + "50 steps in ")
+
+
 def test_a_hook_that_fails(script: Path) -> None:
     result = run("profile", script, 10)
     assert result.returncode == 1
@@ -95,6 +112,12 @@ def test_a_script_that_fails(script: Path) -> None:
     assert result.stderr == alone.stderr
     assert "ValueError: 1" in result.stderr
     assert "50 steps in " in result.stdout
+
+
+def test_a_module_that_is_none() -> None:
+    result = run("profile", "-m", "math")
+    assert result.returncode == 1
+    assert "the module math isn't in Python" in result.stderr
 
 
 def test_a_script_that_is_none(tmp_path: Path) -> None:
@@ -147,6 +170,12 @@ def test_unwritable_files_are_said_before_the_run(
     [
         (["profile", "missing.py"], "the script can't be read: "),
         (["profile", "--skip-steps", "-1", __file__], "--skip-steps must not be negative, got -1"),
+        (["profile", "--skip-steps", str(2**63), __file__], "--skip-steps must fit into 64 bits"),
+        (["profile", "-m", "no_such_module"], "the script can't be read: there is no module no_such_module in Python"),
+        (["profile", "-m", "email"], "there is no module email.__main__ in Python"),
+        (["profile", "-m", "no_such.module"], "No module named 'no_such'"),
+        (["profile", "--tabel", __file__], "python -m fastsup profile: error: unrecognized arguments: --tabel"),
+        (["doctor", "--tabel"], "python -m fastsup doctor: error: unrecognized arguments: --tabel"),
         (["profile"], "the following arguments are required: script"),
         ([], "the following arguments are required: command"),
     ],

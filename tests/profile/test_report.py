@@ -85,6 +85,18 @@ def test_table(recorded: HookProfiler) -> None:
     assert "\x1b" not in recorded.table()
 
 
+def test_a_long_first_line_is_two() -> None:
+    clock = ManualClock()
+    profiler = HookProfiler(skip_steps=123_456, clock=clock)
+    for _ in range(123_457):
+        with profiler.step():
+            clock.advance(1_230)
+    assert profiler.table().splitlines()[:2] == [
+        "1 step (123456 left out before) in 1.23µs;",
+        "a step: mean 1.23µs, p50 1.23µs, p99 1.23µs",
+    ]
+
+
 class Terminal(io.StringIO):
     """A file that is a terminal."""
 
