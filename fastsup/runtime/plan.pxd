@@ -1,7 +1,12 @@
+from cpython.object cimport PyObject
 from cython cimport final
 from libc.stdint cimport int64_t, uint64_t
 
 from fastsup.runtime.fetches cimport Fetch
+
+
+cdef extern from "Python.h":
+    object PyObject_Call(object callable, object args, PyObject* kwargs)
 
 
 @final
@@ -14,11 +19,9 @@ cdef class CompiledCallable:
     cdef object session_handle
     cdef object handle
     cdef Liveness liveness
+    cdef object function
     cdef tuple arguments
     cdef readonly bytes options
-
-    cdef list call(self, tuple feeds)
-    cdef list call_for_views(self, tuple feeds)
 
 
 @final
@@ -51,5 +54,29 @@ cdef class Plan:
     cdef uint64_t last_used
 
     cdef tuple convert_feeds(self, dict feed_dict)
-    cdef list call(self, tuple feeds)
     cdef list call_on_trial(self, object trial, tuple feeds)
+
+
+cdef list own_values(list values)
+
+# What every step passes through is compiled into the modules that run steps: the code of another one, in other pages of
+# memory, is cold again after each step.
+
+cdef inline list views_from(CompiledCallable compiled, tuple feeds):
+    """Computes the fetches: a list of NumPy values, in the order of the options. They may show the runtime's memory."""
+    if feeds is None:
+        return PyObject_Call(compiled.function, compiled.arguments, NULL)
+    return PyObject_Call(compiled.function, (compiled.session_handle, compiled.handle, feeds, None), NULL)
+
+
+cdef inline list values_from(CompiledCallable compiled, tuple feeds):
+    """The same, with arrays that are the caller's own."""
+    cdef list values = views_from(compiled, feeds)
+    return own_values(values) if len(values) > 0 else values
+
+
+cdef inline list call_plan(Plan plan, tuple feeds):
+    """Computes what a plan fetches, from the arrays to feed, or None if it has none."""
+    if plan.trial is None:
+        return values_from(plan.callable, feeds)
+    return plan.call_on_trial(plan.trial, feeds)

@@ -1,6 +1,5 @@
 """A run plan: one combination of fetches and feeds, resolved, with the runtime's callable that computes it."""
 
-from cpython.object cimport PyObject
 from libc.math cimport fabs
 
 from time import perf_counter
@@ -9,9 +8,6 @@ import numpy
 
 from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.client import session as tf_session
-
-cdef extern from "Python.h":
-    object PyObject_Call(object callable, object args, PyObject* kwargs)
 
 cdef object run_callable = pywrap_tf_session.TF_SessionRunCallable
 cdef object release_callable = pywrap_tf_session.TF_SessionReleaseCallable
@@ -24,6 +20,16 @@ if hasattr(tf_session, "numpy_compat"):
     as_array = tf_session.numpy_compat.np_asarray
 else:
     as_array = numpy.asarray
+
+
+cdef list own_values(list values):
+    """The same values, those copied that show the runtime's own memory: a later step may write there, and the caller as
+    well."""
+    cdef Py_ssize_t i
+    for i in range(len(values)):
+        if type(values[i]) is ndarray and values[i].base is not None:
+            values[i] = copy_array(values[i])
+    return values
 
 
 cdef class Liveness:
@@ -51,27 +57,12 @@ cdef class CompiledCallable:
             self.handle = pywrap_tf_session.TF_SessionMakeCallable(session_handle, buffer)
         finally:
             pywrap_tf_session.TF_DeleteBuffer(buffer)
+        self.function = run_callable
         self.arguments = (session_handle, self.handle, (), None)
 
     def __dealloc__(self):
         if self.handle is not None and self.liveness is not None and self.liveness.open:
             release_callable(self.session_handle, self.handle)
-
-    cdef list call(self, tuple feeds):
-        """Computes the fetches: a list of NumPy values, in the order of the options."""
-        cdef list values = self.call_for_views(feeds)
-        cdef Py_ssize_t i
-        for i in range(len(values)):
-            # The array shows the runtime's own memory, where a later step may write, and the caller as well.
-            if type(values[i]) is ndarray and values[i].base is not None:
-                values[i] = copy_array(values[i])
-        return values
-
-    cdef list call_for_views(self, tuple feeds):
-        """The same, with arrays that may show the runtime's own memory."""
-        if feeds is None:
-            return PyObject_Call(run_callable, self.arguments, NULL)
-        return PyObject_Call(run_callable, (self.session_handle, self.handle, feeds, None), NULL)
 
 
 cdef class FeedSlot:
@@ -163,17 +154,12 @@ cdef class Plan:
             i += 1
         return tuple(arrays)
 
-    cdef list call(self, tuple feeds):
-        if self.trial is None:
-            return self.callable.call(feeds)
-        return self.call_on_trial(self.trial, feeds)
-
     cdef list call_on_trial(self, object trial, tuple feeds):
         """Runs one of the candidates, timed. Another thread may end the trial meanwhile."""
         cdef CompiledCallable candidate = trial.next()
         cdef list values
         started = perf_counter()
-        values = candidate.call(feeds)
+        values = values_from(candidate, feeds)
         chosen = trial.record(candidate, perf_counter() - started)
         if chosen is not None:
             self.callable = chosen

@@ -21,6 +21,8 @@ cdef class SessionRunner:
     # What a plan was made under. When one of these changes, plans are made anew.
     cdef object run_graph
     cdef uint64_t graph_version
+    cdef dict names_in_use
+    cdef Py_ssize_t names_seen
     cdef bint graph_is_final
     cdef set unfetchable
     cdef set unfeedable
@@ -47,6 +49,7 @@ cdef class SessionRunner:
 
     cdef Py_ssize_t rules(self)
     cdef Plan find_plan(self, object fetches, object feed_dict, bint to_run=*)
+    cdef bint keep_up_with_graph(self) except -1
     cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1
     cdef bint is_last(self, object fetches, object feed_dict) except -1
     cdef Plan make_plan(self, object key, object fetches, object feed_dict, bint to_run)

@@ -23,7 +23,7 @@ from fastsup.runtime.elements import ELEMENT_TYPES
 from fastsup.runtime.durable import make_durable
 from fastsup.runtime.fetches cimport Fetch
 from fastsup.runtime.fetches import FetchOne
-from fastsup.runtime.plan cimport Liveness, Plan
+from fastsup.runtime.plan cimport Liveness, Plan, call_plan, views_from
 from fastsup.runtime.step_gate cimport StepGate
 
 cdef frozenset element_types = ELEMENT_TYPES
@@ -35,6 +35,10 @@ cdef object ndarray = numpy.ndarray
 cdef object copy_to = numpy.copyto
 # What the runtime wants of memory that it takes over from an array as it is.
 cdef int ALIGNMENT = 64
+
+# A graph that grows mostly takes names for what is new, and counting those costs nothing. Asking it for its version takes
+# a fortieth of a small step, so that is done once in so many runs.
+cdef uint64_t GRAPH_LOOKS = 64
 
 # Where a session looks whose runs nobody records.
 cdef void* nobody = NULL
@@ -119,6 +123,8 @@ cdef class SessionRunner:
         self.gate = StepGate()
         self.run_graph = self._graph
         self.graph_version = self._graph.version
+        self.names_in_use = self._graph._names_in_use
+        self.names_seen = len(self.names_in_use)
         self.graph_is_final = self._graph.finalized
         self.unfetchable = self._graph._unfetchable_ops
         self.unfeedable = self._graph._unfeedable_tensors._storage
@@ -239,16 +245,9 @@ cdef class SessionRunner:
         cdef list key
         cdef object full_key
         cdef Plan plan
-        cdef uint64_t version
-        if not self.graph_is_final:
-            version = self.run_graph.version
-            if version != self.graph_version:
-                # New operations have to be there before anything runs. Where they are refused, Session.run says so.
-                try:
-                    self._extend_graph()
-                except OpError:
-                    return None
-                self.graph_version = version
+        if not self.graph_is_final and (len(self.names_in_use) != self.names_seen or self.clock % GRAPH_LOOKS == 0):
+            if not self.keep_up_with_graph():
+                return None
         if self.rules() != self.rules_seen:
             self.rules_seen = self.rules()
             self._drop_plans()
@@ -273,6 +272,19 @@ cdef class SessionRunner:
         plan.last_used = self.clock
         self.remember_last(plan, fetches, feed_dict)
         return plan
+
+    cdef bint keep_up_with_graph(self) except -1:
+        """Has new operations there before anything runs. False where they are refused, which Session.run says."""
+        cdef Py_ssize_t names = len(self.names_in_use)
+        cdef uint64_t version = self.run_graph.version
+        if version != self.graph_version:
+            try:
+                self._extend_graph()
+            except OpError:
+                return False
+            self.graph_version = version
+        self.names_seen = names
+        return True
 
     cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1:
         """Keeps a plan at hand, with what to know the same fetches and feeds by: one element, or a list of some."""
@@ -379,7 +391,7 @@ cdef class SessionRunner:
         if delta != 0:
             self.writers_running += 1
         try:
-            values = plan.call(feeds)
+            values = call_plan(plan, feeds)
         except BaseException as error:
             if delta != 0:
                 # It may have got to the increment, or not.
@@ -412,10 +424,10 @@ cdef class SessionRunner:
         try:
             if plan.access == 3:
                 # Of values that it is fed, which no step changes.
-                values = plan.call(feeds)
+                values = call_plan(plan, feeds)
             else:
                 with self.gate:
-                    values = plan.call(feeds)
+                    values = call_plan(plan, feeds)
         except OpError as error:
             self.raise_given_up(error)
             self._raise_as_run_does(error, plan.elements)
@@ -453,7 +465,7 @@ cdef class SessionRunner:
                 return self.run(tensors)
         try:
             with self.gate:
-                values = plan.callable.call_for_views(None)
+                values = views_from(plan.callable, None)
                 for value, buffer in zip(plan.structure.build(values), buffers):
                     if type(value) is ndarray:
                         if buffer is None or buffer.shape != value.shape or buffer.dtype != value.dtype:
