@@ -8,14 +8,12 @@ from typing import Any, NamedTuple
 
 from tensorflow.python.training import server_lib
 
+from fastsup.estimator.cluster_members import ClusterConfigTypeError, cluster_spec_of
+
 __all__ = ["ClusterConfigTypeError", "TaskSettings", "TaskType", "described", "read_tf_config", "task_settings"]
 
 TF_CONFIG = "TF_CONFIG"
 _EXAMPLE = '{"cluster": {"chief": ["host0:2222"], "worker": ["host1:2222"]}, "task": {"type": "worker", "index": 0}}'
-
-
-class ClusterConfigTypeError(ValueError, TypeError):
-    """A part of TF_CONFIG is of the wrong type. A TypeError too, which is what TensorFlow raises for some of them."""
 
 
 class TaskType:
@@ -56,16 +54,29 @@ class TaskSettings(NamedTuple):
     num_worker_replicas: int
 
 
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Of a key that comes twice Python takes the last one in silence, and tasks would be lost."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(
+            f'The environment variable TF_CONFIG has the key "{twice}" more than once in one object: {keys}. Give it '
+            f"once, with all of its tasks. TF_CONFIG is {os.environ.get(TF_CONFIG)!r}."
+        )
+    return found
+
+
 def read_tf_config() -> dict[str, Any]:
     """The environment variable TF_CONFIG as a dictionary, an empty one if it isn't set.
 
     Raises:
-      ValueError: it isn't JSON, or no JSON object.
+      ValueError: it isn't JSON, or no JSON object, or has a key twice.
     """
     text = os.environ.get(TF_CONFIG, "{}")
     try:
-        config = json.loads(text)
-    except ValueError as error:
+        config = json.loads(text, object_pairs_hook=_without_duplicates)
+    except json.JSONDecodeError as error:
         raise ValueError(
             f"The environment variable TF_CONFIG isn't JSON ({error}). It is {text!r}. "
             f"It should be a JSON object such as {_EXAMPLE}."
@@ -92,59 +103,10 @@ def described(tf_config: dict[str, Any]) -> str:
     return f'TF_CONFIG["cluster"] has the roles: {roles}; TF_CONFIG["task"] is {tf_config.get("task")!r}.'
 
 
-def _check_address(job: str, place: Any, address: Any, with_port: bool) -> None:
-    where = f'TF_CONFIG["cluster"]["{job}"][{place}]'
-    if not isinstance(address, str):
-        raise ClusterConfigTypeError(f'{where} must be a string such as "host0:2222", got {address!r}.')
-    host, colon, port = address.rpartition(":")
-    if with_port and not (colon and host and port.isdecimal() and int(port) < 65536):
-        raise ValueError(f'{where} must be an address with a port, such as "host0:2222"; got {address!r}.')
-
-
-def _cluster_spec(tf_config: dict[str, Any]) -> Any:
-    cluster = tf_config.get("cluster") or {}
-    if not isinstance(cluster, dict):
-        raise ClusterConfigTypeError(
-            'TF_CONFIG["cluster"] must be a JSON object from roles to lists of addresses, such as '
-            f'{{"chief": ["host0:2222"]}}; got {cluster!r}.'
-        )
-    seen: dict[str, str] = {}
-    for job, tasks in cluster.items():
-        if not isinstance(tasks, list | tuple | dict):
-            raise ClusterConfigTypeError(
-                f"The tasks for job {job!r} must be a list or a dictionary from integers to strings. "
-                f'TF_CONFIG["cluster"]["{job}"] is {tasks!r}; it should be a list such as ["host0:2222"].'
-            )
-        if not tasks:
-            raise ValueError(
-                f'TF_CONFIG["cluster"]["{job}"] is empty. Give the addresses of its tasks, or leave "{job}" out.'
-            )
-        if isinstance(tasks, dict):
-            cluster = {**cluster, job: _numbered(job, tasks)}
-            tasks = cluster[job]
-        for place, address in tasks.items() if isinstance(tasks, dict) else enumerate(tasks):
-            _check_address(job, place, address, with_port=tf_config.get("environment") != "google")
-            where = f'TF_CONFIG["cluster"]["{job}"][{place}]'
-            if address in seen:
-                raise ValueError(
-                    f"{where} and {seen[address]} are the same address, {address!r}. Each task needs its own."
-                )
-            seen[address] = where
-    return server_lib.ClusterSpec(cluster)
-
-
-def _numbered(job: str, tasks: dict[Any, Any]) -> dict[int, Any]:
-    """A job as a dictionary from indices to addresses, whose keys JSON has made strings."""
-    try:
-        return {int(index): address for index, address in tasks.items()}
-    except ValueError:
-        raise ValueError(
-            f'TF_CONFIG["cluster"]["{job}"] is an object, so its keys must be task indices; got {list(tasks)}.'
-        ) from None
-
-
 def _task(tf_config: dict[str, Any]) -> dict[str, Any]:
-    task = tf_config.get("task") or {}
+    task = tf_config.get("task")
+    if task is None:
+        task = {}
     if not isinstance(task, dict):
         raise ClusterConfigTypeError(
             f'TF_CONFIG["task"] must be a JSON object such as {{"type": "worker", "index": 0}}; got {task!r}.'
@@ -179,10 +141,12 @@ def _task_in_cluster(tf_config: dict[str, Any], cluster_spec: Any, chief: str) -
             f'If "cluster" is set in TF_CONFIG, it must have one "{chief}" node. '
             f'Add "{chief}": ["host:port"] to TF_CONFIG["cluster"].'
         )
-    if len(cluster_spec.job_tasks(chief)) > 1:
+    if cluster_spec.num_tasks(chief) > 1:
         raise ValueError(
             f'The "cluster" in TF_CONFIG must have only one "{chief}" node. Make the others "worker" nodes.'
         )
+    if cluster_spec.task_indices(chief) != [0]:
+        raise ValueError(f'The index of the "{chief}" node must be 0. TF_CONFIG["cluster"]["{chief}"] has another one.')
     task = _task(tf_config)
     task_type, task_id = task.get("type"), task.get("index")
     roles = [*cluster_spec.jobs, TaskType.EVALUATOR]
@@ -288,7 +252,7 @@ def _task_settings(tf_config: dict[str, Any]) -> TaskSettings:
         raise ClusterConfigTypeError(
             f'If "service" is set in TF_CONFIG, it must be a dict. Given {type(service)}: {service!r}.'
         )
-    cluster_spec = _cluster_spec(tf_config)
+    cluster_spec = cluster_spec_of(tf_config)
     if not cluster_spec:
         return _alone(tf_config, service)
     chief = TaskType.CHIEF

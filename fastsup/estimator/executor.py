@@ -10,6 +10,7 @@ from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.estimator import estimator as estimator_lib
 from fastsup.estimator import server as server_of_task
+from fastsup.estimator.cluster_config import described, read_tf_config
 from fastsup.estimator.deleted_checkpoint import step_in_name
 from fastsup.estimator.eval_listener import ContinuousEvalListener, NewCheckpointListenerForEvaluate
 from fastsup.estimator.eval_result import EvalResult, EvalStatus
@@ -90,17 +91,21 @@ class TrainingExecutor:
         if not config.task_type:
             raise ValueError(
                 "`estimator.config` must have task_type set. This usually means TF_CONFIG environment is not set "
-                "correctly."
+                f"correctly. {described(read_tf_config())}"
             )
         if config.task_type == "local":
             raise ValueError(
                 "`task.type` in TF_CONFIG cannot be `local`. Leaving `cluster` and `task` properties in TF_CONFIG "
-                "absent triggers train and evaluate `Estimator` locally (non-distributed)."
+                "absent triggers train and evaluate `Estimator` locally (non-distributed). "
+                f"{described(read_tf_config())}"
             )
         names = [name for name in dir(self) if name.startswith("run_") and name != "run_local"]
         roles = [name.removeprefix("run_") for name in names if callable(getattr(self, name))]
         if config.task_type not in roles:
-            raise ValueError(f"Task type {config.task_type} is not supported. Supported task types are {roles}")
+            raise ValueError(
+                f"Task type {config.task_type} is not supported. Supported task types are {roles}. "
+                f"{described(read_tf_config())}"
+            )
         getattr(self, f"run_{config.task_type}")()
         return None
 

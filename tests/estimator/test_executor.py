@@ -135,6 +135,7 @@ def test_roles_that_nobody_runs(task_type: Any, message: str) -> None:
     with pytest.raises(ValueError) as raised:
         make(an_estimator(config)).run()
     assert str(raised.value).startswith(message)
+    assert 'TF_CONFIG["cluster"] has the roles: ' in str(raised.value)
 
 
 def test_a_subclass_may_add_a_role() -> None:
