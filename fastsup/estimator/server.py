@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import server_lib
 
@@ -15,7 +18,7 @@ from fastsup.estimator.job_end import JobWatch
 from fastsup.estimator.run_config import TaskType
 from fastsup.estimator.trainers import trainers_of
 
-__all__ = ["is_google_environment", "serve_until_job_ends", "start_std_server"]
+__all__ = ["is_google_environment", "saying_where", "serve_until_job_ends", "start_std_server"]
 
 _TRAINER_JOBS = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
 _REMEDY = "or set the TF_CONFIG environment variable."
@@ -42,6 +45,7 @@ def start_std_server(config: Any) -> Any:
 
     Raises:
       RuntimeError: the configuration lacks the cluster, the task or the master.
+      tf.errors.UnknownError: nothing can listen at the task's address.
     """
     if not config.cluster_spec or not config.task_type or config.task_id is None:
         raise RuntimeError(
@@ -62,16 +66,36 @@ def start_std_server(config: Any) -> Any:
     session_config = config_pb2.ConfigProto(log_device_placement=False)
     if config.session_config is not None:
         session_config.gpu_options.CopyFrom(config.session_config.gpu_options)
-    server = server_lib.Server(
-        config.cluster_spec,
-        job_name=config.task_type,
-        task_index=config.task_id,
-        config=session_config,
-        start=False,
-        protocol=config.protocol,
-    )
-    server.start()
+    with saying_where(config):
+        server = server_lib.Server(
+            config.cluster_spec,
+            job_name=config.task_type,
+            task_index=config.task_id,
+            config=session_config,
+            start=False,
+            protocol=config.protocol,
+        )
+        server.start()
     return server
+
+
+@contextlib.contextmanager
+def saying_where(config: Any) -> Iterator[None]:
+    """Adds to the error of a server that can't start which task's it is, where, and what may be the matter.
+
+    Args:
+      config: configuration of the task.
+    """
+    try:
+        yield
+    except errors.UnknownError as error:
+        address = config.cluster_spec.task_address(config.task_type, config.task_id)
+        raise errors.UnknownError(
+            error.node_def,
+            error.op,
+            f"{error.message}: {config.task_type} {config.task_id} can't listen at {address}, its address in the "
+            "cluster. Another process does, perhaps this task, started before; or the port needs other rights.",
+        ) from error
 
 
 def _num_workers(cluster: Any) -> int:
