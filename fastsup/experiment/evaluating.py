@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from fastsup.estimator.trainers import trainers_of
-from fastsup.experiment.arguments import as_predicate
+from fastsup.experiment.arguments import as_predicate, check_seconds
 from fastsup.experiment.continuous_eval import evaluate_continuously, wait
 
 __all__ = ["Evaluating"]
@@ -37,7 +37,11 @@ class Evaluating:
 
         Returns:
           The metrics.
+
+        Raises:
+          ValueError: delay_secs is no number of seconds.
         """
+        check_seconds(delay_secs=delay_secs)
         wait("Waiting %d secs before starting eval.", self._eval_delay_secs if delay_secs is None else delay_secs)
         return self._call_evaluate(name=name or "one_pass")
 
@@ -61,7 +65,8 @@ class Evaluating:
           name: name of the evaluation.
 
         Raises:
-          ValueError: the predicate isn't callable.
+          ValueError: the predicate isn't callable, or a delay is no number of seconds.
+          tf.errors.DeadlineExceededError: there is nobody left who trains.
         """
         self._continuous_eval(
             self._eval_input_fn,
@@ -99,6 +104,7 @@ class Evaluating:
         continuous_eval_predicate_fn: Any = None,
         export: bool = True,
     ) -> None:
+        check_seconds(delay_secs=delay_secs, throttle_delay_secs=throttle_delay_secs)
         evaluate_continuously(
             functools.partial(self._evaluate_and_export, input_fn, name, export),
             self._estimator.model_dir,

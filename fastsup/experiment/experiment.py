@@ -14,19 +14,21 @@ from tensorflow.python.training import server_lib
 
 from fastsup.estimator import estimator as estimator_lib
 from fastsup.estimator.job_end import JobWatch, note_end, note_start
-from fastsup.estimator.server import serve_until_job_ends, start_std_server
+from fastsup.estimator.server import saying_where, serve_until_job_ends, start_std_server
 from fastsup.experiment.arguments import as_list, as_predicate, check_seconds
 from fastsup.experiment.continuous_eval import has_reached, wait
 from fastsup.experiment.evaluating import Evaluating
 from fastsup.experiment.export_strategy import as_export_strategies
-from fastsup.experiment.hooks import EvalAndExportListener, EvaluateNewCheckpointHook
-from fastsup.train import CheckpointSaverHook, GlobalStepWaiterHook
+from fastsup.experiment.hooks import EvalAndExportListener, EvaluateNewCheckpointHook, WaitForStepHook
+from fastsup.train import CheckpointSaverHook
 
 __all__ = ["Experiment"]
 
 _MAX_DELAY_SECS = 60
 _DELAY_SECS_PER_WORKER = 5
 _DEFAULT_STEPS_PER_ITERATION = 1000
+# Where a configuration of an older kind doesn't say how long to wait.
+_DEFAULT_LIMIT_SECS = 7200.0
 _SERVERLESS_ENVIRONMENTS = ("local", "google")
 
 
@@ -44,7 +46,7 @@ class Experiment(Evaluating):
       train_monitors: iterable of hooks for training.
       eval_hooks: iterable of hooks for evaluation.
       local_eval_frequency: as min_eval_frequency, for `local_run`. None: evaluated only after training.
-      eval_delay_secs: seconds to wait before evaluation starts.
+      eval_delay_secs: seconds to wait before evaluation starts. None: 0.
       continuous_eval_throttle_secs: seconds at least from the start of one evaluation to the start of the next, for
         `continuous_eval`.
       min_eval_frequency: global steps at least between two evaluations, for `train_and_evaluate`. 0: evaluated only
@@ -73,8 +75,8 @@ class Experiment(Evaluating):
         train_monitors: Iterable[Any] | None = None,
         eval_hooks: Iterable[Any] | None = None,
         local_eval_frequency: int | None = None,
-        eval_delay_secs: float = 120,
-        continuous_eval_throttle_secs: float = 60,
+        eval_delay_secs: float | None = 120,
+        continuous_eval_throttle_secs: float | None = 60,
         min_eval_frequency: int | None = None,
         delay_workers_by_global_step: bool = False,
         export_strategies: Any = None,
@@ -116,8 +118,8 @@ class Experiment(Evaluating):
         self._train_monitors = as_list("train_monitors", train_monitors)
         self._eval_hooks = as_list("eval_hooks", eval_hooks)
         self._local_eval_frequency = local_eval_frequency
-        self._eval_delay_secs = eval_delay_secs
-        self._continuous_eval_throttle_secs = continuous_eval_throttle_secs
+        self._eval_delay_secs = eval_delay_secs or 0
+        self._continuous_eval_throttle_secs = continuous_eval_throttle_secs or 0
         if min_eval_frequency is None:
             min_eval_frequency = 1000 if str(estimator.model_dir).startswith("gs://") else 1
         self._min_eval_frequency: int | None = min_eval_frequency
@@ -169,11 +171,18 @@ class Experiment(Evaluating):
 
         Args:
           delay_secs: seconds to wait before. None: 5 for each worker before this one, 60 at most; or, with
-            delay_workers_by_global_step, until the workers before it have made some steps.
+            delay_workers_by_global_step, until the workers before it have made some steps. A worker for which they
+            won't, because training has ended, ends too.
 
         Returns:
           What the Estimator's `train` returns: itself.
+
+        Raises:
+          ValueError: delay_secs is no number of seconds, or the config lacks what the server needs.
+          tf.errors.DeadlineExceededError: with delay_workers_by_global_step, the step stays what it is, below that of
+            this worker, for the config's `session_creation_timeout_secs`.
         """
+        check_seconds(delay_secs=delay_secs)
         start = time.time()
         config = self._estimator.config
         in_cluster = bool(config.cluster_spec)
@@ -193,7 +202,9 @@ class Experiment(Evaluating):
         if delay_secs is None:
             task_id = config.task_id or 0
             if self._delay_workers_by_global_step:
-                extra_hooks.append(GlobalStepWaiterHook(int(8000.0 * math.log(task_id + 1))))
+                limit_secs = getattr(config, "session_creation_timeout_secs", None) or _DEFAULT_LIMIT_SECS
+                step = int(8000.0 * math.log(task_id + 1))
+                extra_hooks.append(WaitForStepHook(step, JobWatch(self._estimator.model_dir), limit_secs))
                 delay_secs = 0
             else:
                 delay_secs = min(_MAX_DELAY_SECS, task_id * _DELAY_SECS_PER_WORKER)
@@ -313,14 +324,15 @@ class Experiment(Evaluating):
             )
         if not hasattr(config, "tf_config"):
             return start_std_server(config)
-        server = server_lib.Server(
-            config.cluster_spec,
-            job_name=config.task_type,
-            task_index=config.task_id,
-            config=config.tf_config,
-            start=False,
-        )
-        server.start()
+        with saying_where(config):
+            server = server_lib.Server(
+                config.cluster_spec,
+                job_name=config.task_type,
+                task_index=config.task_id,
+                config=config.tf_config,
+                start=False,
+            )
+            server.start()
         return server
 
     def _call_train(self, **arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What evaluates while an Experiment trains: at intervals, or after each checkpoint."""
+"""Hooks of an Experiment: what evaluates while it trains, and what holds a worker back."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorflow.python.checkpoint import checkpoint_management
+from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks, session_run_hook, training_util
 
+from fastsup.estimator.job_end import JobWatch
+from fastsup.train import GlobalStepWaiterHook, stop_signals
 from fastsup.train.dispatch import remember_callbacks
 from fastsup.train.scheduled import ScheduledHook
 
-__all__ = ["EvalAndExportListener", "EvaluateNewCheckpointHook"]
+__all__ = ["EvalAndExportListener", "EvaluateNewCheckpointHook", "WaitForStepHook"]
+
+# Seconds between two looks at the global step that a worker waits for.
+_LOOK_SECS = 0.5
 
 
 @remember_callbacks
@@ -107,3 +113,56 @@ class EvalAndExportListener(basic_session_run_hooks.CheckpointSaverListener):  #
             self._latest_path = path
             self.eval_result = self._eval_fn(name="intermediate_export", checkpoint_path=path)
             self.export_results = self._export_fn(self.eval_result, checkpoint_path=path)
+
+
+@remember_callbacks
+class WaitForStepHook(GlobalStepWaiterHook):
+    """Holds a worker back until the others have reached a step; but not when they no longer will.
+
+    Args:
+      wait_until_step: the global step to wait for.
+      watch: what looks for the end of the job.
+      limit_secs: seconds to wait at most while the global step doesn't change.
+    """
+
+    def __init__(self, wait_until_step: int, watch: JobWatch, limit_secs: float) -> None:
+        super().__init__(wait_until_step)
+        self._watch = watch
+        self._limit_secs = limit_secs
+
+    def before_run(self, run_context: Any) -> None:
+        """Waits, before the first step.
+
+        Raises:
+          tf.errors.DeadlineExceededError: the global step has not changed for the limit.
+        """
+        if self._worker_is_started:
+            return
+        if self._wait_until_step > 0:
+            logging.info("Waiting for global step %d before starting training.", self._wait_until_step)
+            self._wait(run_context)
+        self._worker_is_started = True
+
+    def _wait(self, run_context: Any) -> None:
+        previous, changed_at = None, time.monotonic()
+        while True:
+            step = run_context.session.run(self._global_step_tensor)
+            # A signal that ends this process is raised at the end of the run, so let there be one.
+            if step >= self._wait_until_step or stop_signals.has_come():
+                return
+            if self._watch.chief_has_ended():
+                logging.info("Training has ended at step %d: this worker ends too, without having trained.", step)
+                run_context.request_stop()
+                return
+            now = time.monotonic()
+            if step != previous:
+                previous, changed_at = step, now
+            elif now - changed_at >= self._limit_secs:
+                raise errors.DeadlineExceededError(
+                    None,
+                    None,
+                    f"The global step has stayed at {step} for {now - changed_at:.0f} s, while this worker waited for "
+                    f"step {self._wait_until_step}. RunConfig.session_creation_timeout_secs={self._limit_secs} says "
+                    "for how long to wait; delay_workers_by_global_step=False doesn't wait for a step.",
+                )
+            time.sleep(_LOOK_SECS)

@@ -7,6 +7,7 @@ from typing import Any
 
 from tensorflow.python.platform import tf_logging as logging
 
+from fastsup.estimator.cluster_config import described, read_tf_config
 from fastsup.estimator.run_config import TaskType
 from fastsup.experiment.experiment import Experiment
 
@@ -29,9 +30,12 @@ def _default_schedule(config: Any) -> str:
     if tasks <= 1 and role not in (TaskType.EVALUATOR, TaskType.PS):
         return "train_and_evaluate"
     if not role:
-        raise ValueError("Must specify a schedule")
+        raise ValueError(f"Must specify a schedule: the task has no type. {described(read_tf_config())}")
     if role not in _SCHEDULES:
-        raise ValueError(f"No default schedule for task type: {role}. There are some for {sorted(_SCHEDULES)}.")
+        raise ValueError(
+            f"No default schedule for task type: {role}. There are some for {sorted(_SCHEDULES)}. "
+            f"{described(read_tf_config())}"
+        )
     return _SCHEDULES[role]
 
 
@@ -58,7 +62,8 @@ def run(
     Raises:
       ValueError: output_dir and run_config are both given, hparams without run_config, there is no such method, or no
         default for this role.
-      TypeError: experiment_fn isn't callable or returns something else, or what schedule names isn't a method.
+      TypeError: experiment_fn isn't callable or returns something else, schedule is no string, or what it names isn't a
+        method.
     """
     if output_dir is not None and run_config is not None:
         raise ValueError("Cannot provide both `output_dir` and `run_config`")
@@ -73,7 +78,9 @@ def run(
     if not isinstance(experiment, Experiment):
         raise TypeError(f'Experiment builder "{experiment_fn}" did not return an Experiment, but {experiment!r}.')
     schedule = schedule or _default_schedule(experiment.estimator.config)
-    if not hasattr(experiment, schedule):
+    if not isinstance(schedule, str):
+        raise TypeError(f'`schedule` must be the name of a method, such as "train", or `None`. Got {schedule!r}.')
+    if schedule.startswith("_") or not hasattr(experiment, schedule):
         names = [name for name in dir(experiment) if not name.startswith("_") and callable(getattr(experiment, name))]
         logging.error("Schedule references non-existent task %s", schedule)
         logging.error("Allowed values for this experiment are: %s", names)

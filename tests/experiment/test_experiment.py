@@ -100,6 +100,7 @@ def test_the_defaults(est: Any) -> None:
         ({"train_steps_per_iteration": 0}, "`train_steps_per_iteration` must be positive. Got 0."),
         ({"eval_delay_secs": -1}, "`eval_delay_secs` must be a number of seconds, 0 or more. Got -1."),
         ({"continuous_eval_throttle_secs": "1"}, "`continuous_eval_throttle_secs` must be a number of seconds"),
+        ({"eval_delay_secs": float("inf")}, "`eval_delay_secs` must be a number of seconds, 0 or more. Got inf."),
         ({"check_interval_secs": float("nan")}, "`check_interval_secs` must be a number of seconds"),
         ({"train_monitors": 1}, "`train_monitors` must be an iterable, or `None`. Got 1."),
         ({"eval_hooks": 1}, "`eval_hooks` must be an iterable, or `None`. Got 1."),
@@ -256,6 +257,31 @@ def test_evaluate(est: Any, sleep: Any, tf_log: Any) -> None:
     experiment.evaluate(delay_secs=0, name="other")
     assert est.evaluate.call_args[1]["name"] == "other"
     assert sleep.total == 120
+
+
+@pytest.mark.parametrize(
+    ("method", "argument"),
+    [
+        ("train", "delay_secs"),
+        ("evaluate", "delay_secs"),
+        ("continuous_eval", "delay_secs"),
+        ("continuous_eval", "throttle_delay_secs"),
+        ("continuous_eval_on_train_data", "throttle_delay_secs"),
+    ],
+)
+def test_a_delay_that_is_no_number(est: Any, method: str, argument: str) -> None:
+    with pytest.raises(ValueError, match=f"`{argument}` must be a number of seconds, 0 or more. Got '1'."):
+        getattr(make(est), method)(**{argument: "1"})
+    assert est.method_calls == []
+
+
+def test_no_delays(est: Any, sleep: Any) -> None:
+    checkpoint(est.model_dir)
+    made = make(est, train_steps=10, eval_delay_secs=None, continuous_eval_throttle_secs=None)
+    made.evaluate()
+    made.continuous_eval()
+    assert est.evaluate.call_count == 2
+    assert sleep.total == 0
 
 
 def test_evaluate_an_older_estimator(config: Any, sleep: Any) -> None:

@@ -65,6 +65,8 @@ def test_what_the_function_gets() -> None:
         ({"output_dir": "a", "run_config": "b"}, ValueError, "Cannot provide both `output_dir` and `run_config`"),
         ({"hparams": {}}, ValueError, "Must set value for `run_config` if `hparams` is provided"),
         ({"schedule": "nonsense"}, ValueError, "Schedule references non-existent task nonsense"),
+        ({"schedule": "_call_train"}, ValueError, "Schedule references non-existent task _call_train"),
+        ({"schedule": 3}, TypeError, "`schedule` must be the name of a method"),
         ({"schedule": "not_a_method"}, TypeError, "Schedule references non-callable member not_a_method"),
     ],
 )
@@ -78,5 +80,6 @@ def test_what_it_refuses(arguments: dict[str, Any], error: Any, message: str) ->
 @pytest.mark.parametrize(("role", "message"), [("", "Must specify a schedule"), ("foo", "No default schedule for")])
 def test_a_role_without_a_method(role: str, message: str) -> None:
     config = mock.Mock(cluster_spec=tf.train.ClusterSpec({"worker": ["a:1", "b:1"]}), task_type=role)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message) as raised:
         learn_runner.run(lambda output_dir: experiment(config))
+    assert 'TF_CONFIG["cluster"] has the roles: ' in str(raised.value)
