@@ -10,7 +10,15 @@ from tensorflow.python.training import server_lib
 
 from fastsup.estimator.cluster_members import ClusterConfigTypeError, cluster_spec_of
 
-__all__ = ["ClusterConfigTypeError", "TaskSettings", "TaskType", "described", "read_tf_config", "task_settings"]
+__all__ = [
+    "ClusterConfigTypeError",
+    "TaskSettings",
+    "TaskType",
+    "check_job",
+    "described",
+    "read_tf_config",
+    "task_settings",
+]
 
 TF_CONFIG = "TF_CONFIG"
 _EXAMPLE = '{"cluster": {"chief": ["host0:2222"], "worker": ["host1:2222"]}, "task": {"type": "worker", "index": 0}}'
@@ -301,3 +309,27 @@ def _task_settings(tf_config: dict[str, Any]) -> TaskSettings:
         num_ps_replicas=_count(cluster_spec, TaskType.PS),
         num_worker_replicas=_count(cluster_spec, TaskType.WORKER, chief),
     )
+
+
+def check_job(config: Any) -> None:
+    """Refuses a cluster in which tasks would be in each other's way, or wait for each other without an end.
+
+    Args:
+      config: configuration of the task.
+
+    Raises:
+      ValueError: it is a second evaluator, or there are workers without parameter servers.
+    """
+    if config.task_type == TaskType.EVALUATOR and config.task_id > 0:
+        raise ValueError(
+            "For distributed training, there can only be one `evaluator` task (with task id 0).  Given task id "
+            f'{config.task_id}. TF_CONFIG["task"]["index"] of the evaluator should be 0. {described(read_tf_config())}'
+        )
+    jobs = config.cluster_spec.jobs if config.cluster_spec else []
+    # With a device function of its own, a program may keep the variables elsewhere.
+    if TaskType.WORKER in jobs and TaskType.PS not in jobs and getattr(config, "device_fn", None) is None:
+        raise ValueError(
+            'TF_CONFIG["cluster"] has workers and no "ps": there is no task that holds the variables they share. Add '
+            '"ps": ["host:port"] to it, or leave "worker" out to train in one process. The cluster is '
+            f"{config.cluster_spec.as_dict()}. {described(read_tf_config())}"
+        )

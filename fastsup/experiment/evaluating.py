@@ -60,8 +60,9 @@ class Evaluating:
           throttle_delay_secs: seconds at least from the start of one evaluation to the start of the next. None:
             continuous_eval_throttle_secs.
           evaluate_checkpoint_only_once: whether a checkpoint is evaluated only once.
-          continuous_eval_predicate_fn: function of `eval_results`, or of that and `checkpoint_path`, that says whether
-            to go on. It is asked before each look: first with None, with {} where there was nothing to evaluate.
+          continuous_eval_predicate_fn: function of `eval_results`, or of that and an argument of the name
+            `checkpoint_path`, that says whether to go on. It is asked before each look: first with None, with {} where
+            there was nothing to evaluate.
           name: name of the evaluation.
 
         Raises:

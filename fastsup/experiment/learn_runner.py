@@ -7,7 +7,7 @@ from typing import Any
 
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.estimator.cluster_config import described, read_tf_config
+from fastsup.estimator.cluster_config import check_job, described, read_tf_config
 from fastsup.estimator.run_config import TaskType
 from fastsup.experiment.experiment import Experiment
 
@@ -36,6 +36,7 @@ def _default_schedule(config: Any) -> str:
             f"No default schedule for task type: {role}. There are some for {sorted(_SCHEDULES)}. "
             f"{described(read_tf_config())}"
         )
+    check_job(config)
     return _SCHEDULES[role]
 
 
@@ -60,8 +61,8 @@ def run(
       What the method returns.
 
     Raises:
-      ValueError: output_dir and run_config are both given, hparams without run_config, there is no such method, or no
-        default for this role.
+      ValueError: output_dir and run_config are both given, hparams without run_config, there is no such method, no
+        default for this role, or the job has a second evaluator, or workers without parameter servers.
       TypeError: experiment_fn isn't callable or returns something else, schedule is no string, or what it names isn't a
         method.
     """

@@ -83,3 +83,20 @@ def test_a_role_without_a_method(role: str, message: str) -> None:
     with pytest.raises(ValueError, match=message) as raised:
         learn_runner.run(lambda output_dir: experiment(config))
     assert 'TF_CONFIG["cluster"] has the roles: ' in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "task", "message"),
+    [
+        ({"chief": ["a:1"], "worker": ["b:1"]}, ("worker", 0), 'TF_CONFIG["cluster"] has workers and no "ps"'),
+        ({"chief": ["a:1"], "ps": ["b:1"]}, ("evaluator", 1), "there can only be one `evaluator` task"),
+    ],
+)
+def test_a_job_that_can_t_be(
+    monkeypatch: pytest.MonkeyPatch, cluster: Any, task: tuple[str, int], message: str
+) -> None:
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": task[0], "index": task[1]}}))
+    with pytest.raises(ValueError) as raised:
+        learn_runner.run(lambda output_dir: experiment(estimator.RunConfig()))
+    assert str(raised.value).startswith(("For distributed training, " + message, message))
+    assert 'TF_CONFIG["cluster"] has the roles: ' in str(raised.value)
