@@ -127,7 +127,7 @@ class WaitForStepHook(GlobalStepWaiterHook):
 
     def __init__(self, wait_until_step: int, watch: JobWatch, limit_secs: float) -> None:
         super().__init__(wait_until_step)
-        self._watch = watch
+        self._job = watch
         self._limit_secs = limit_secs
 
     def before_run(self, run_context: Any) -> None:
@@ -150,8 +150,8 @@ class WaitForStepHook(GlobalStepWaiterHook):
             # A signal that ends this process is raised at the end of the run, so let there be one.
             if step >= self._wait_until_step or stop_signals.has_come():
                 return
-            if self._watch.chief_has_ended():
-                logging.info("Training has ended at step %d: this worker ends too, without having trained.", step)
+            if self._job.chief_has_ended():
+                logging.info("Training has ended at step %d: this worker ends too.", step)
                 run_context.request_stop()
                 return
             now = time.monotonic()
