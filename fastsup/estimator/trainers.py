@@ -72,8 +72,8 @@ class Trainers:
             raise errors.DeadlineExceededError(
                 None,
                 None,
-                f"No chief or worker has answered for {now - self._silent_since:.0f} s, and none has written down that "
-                f"the job has ended: {addresses}. RunConfig.session_creation_timeout_secs={self._limit_secs} says for "
+                f"No chief or worker has answered for {now - self._silent_since:.0f} s, and not each of them has "
+                f"written down that it has ended: {addresses}. RunConfig.session_creation_timeout_secs={self._limit_secs} says for "
                 "how long to wait.",
             )
 

@@ -12,14 +12,11 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks, session_run_hook, training_util
 
 from fastsup.estimator.job_end import JobWatch
-from fastsup.train import GlobalStepWaiterHook, stop_signals
+from fastsup.train import GlobalStepWaiterHook
 from fastsup.train.dispatch import remember_callbacks
 from fastsup.train.scheduled import ScheduledHook
 
 __all__ = ["EvalAndExportListener", "EvaluateNewCheckpointHook", "WaitForStepHook"]
-
-# Seconds between two looks at the global step that a worker waits for.
-_LOOK_SECS = 0.5
 
 
 @remember_callbacks
@@ -122,7 +119,8 @@ class WaitForStepHook(GlobalStepWaiterHook):
     Args:
       wait_until_step: the global step to wait for.
       watch: what looks for the end of the job.
-      limit_secs: seconds to wait at most while the global step doesn't change.
+      limit_secs: seconds to wait at most while the global step doesn't change. Then a run raises a
+        tf.errors.DeadlineExceededError.
     """
 
     def __init__(self, wait_until_step: int, watch: JobWatch, limit_secs: float) -> None:
@@ -130,39 +128,22 @@ class WaitForStepHook(GlobalStepWaiterHook):
         self._job = watch
         self._limit_secs = limit_secs
 
-    def before_run(self, run_context: Any) -> None:
-        """Waits, before the first step.
+        self._seen: tuple[int, float] | None = None  # The step, and when it became that.
 
-        Raises:
-          tf.errors.DeadlineExceededError: the global step has not changed for the limit.
-        """
-        if self._worker_is_started:
-            return
-        if self._wait_until_step > 0:
-            logging.info("Waiting for global step %d before starting training.", self._wait_until_step)
-            self._wait(run_context)
-        self._worker_is_started = True
-
-    def _wait(self, run_context: Any) -> None:
-        previous, changed_at = None, time.monotonic()
-        while True:
-            step = run_context.session.run(self._global_step_tensor)
-            # A signal that ends this process is raised at the end of the run, so let there be one.
-            if step >= self._wait_until_step or stop_signals.has_come():
-                return
-            if self._job.chief_has_ended():
-                logging.info("Training has ended at step %d: this worker ends too.", step)
-                run_context.request_stop()
-                return
-            now = time.monotonic()
-            if step != previous:
-                previous, changed_at = step, now
-            elif now - changed_at >= self._limit_secs:
-                raise errors.DeadlineExceededError(
-                    None,
-                    None,
-                    f"The global step has stayed at {step} for {now - changed_at:.0f} s, while this worker waited for "
-                    f"step {self._wait_until_step}. RunConfig.session_creation_timeout_secs={self._limit_secs} says "
-                    "for how long to wait; delay_workers_by_global_step=False doesn't wait for a step.",
-                )
-            time.sleep(_LOOK_SECS)
+    def _may_come(self, run_context: Any, step: Any) -> bool:
+        if self._job.chief_has_ended():
+            logging.info("Training has ended at step %d: this worker ends too.", step)
+            run_context.request_stop()
+            return False
+        now = time.monotonic()
+        if self._seen is None or step != self._seen[0]:
+            self._seen = step, now
+        elif now - self._seen[1] >= self._limit_secs:
+            raise errors.DeadlineExceededError(
+                None,
+                None,
+                f"The global step has stayed at {step} for {now - self._seen[1]:.0f} s, while this worker waited for "
+                f"step {self._wait_until_step}. RunConfig.session_creation_timeout_secs={self._limit_secs} says "
+                "for how long to wait; delay_workers_by_global_step=False doesn't wait for a step.",
+            )
+        return True
