@@ -73,7 +73,8 @@ class Trainers:
                 None,
                 None,
                 f"No chief or worker has answered for {now - self._silent_since:.0f} s, and not each of them has "
-                f"written down that it has ended: {addresses}. RunConfig.session_creation_timeout_secs={self._limit_secs} says for "
+                f"written down that it has ended: {addresses}. "
+                f"RunConfig.session_creation_timeout_secs={self._limit_secs} says for "
                 "how long to wait.",
             )
 
