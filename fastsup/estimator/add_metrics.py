@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tensorflow.python.util import function_utils
 
-from fastsup.estimator.estimator import Estimator
+from fastsup.estimator.estimator import Estimator, check_estimator
 from fastsup.estimator.model_fn import ModeKeys
 
 __all__ = ["add_metrics"]
@@ -24,8 +24,12 @@ def add_metrics(estimator: Any, metric_fn: Callable[..., dict[str, Any]]) -> Est
         names to metric objects or (value, update) pairs. A name that there is already stands for the new metric.
 
     Raises:
+      TypeError: no Estimator, or a `metric_fn` that can't be called; in an evaluation, one that returns no dictionary.
       ValueError: `metric_fn` has other arguments.
     """
+    check_estimator(estimator)
+    if not callable(metric_fn):
+        raise TypeError(f"metric_fn must be callable, given: {metric_fn!r}")
     taken = function_utils.fn_args(metric_fn)
     others = list(set(taken) - _METRIC_FN_ARGS)
     if others:
@@ -37,6 +41,8 @@ def add_metrics(estimator: Any, metric_fn: Callable[..., dict[str, Any]]) -> Est
             return spec
         known = {"features": features, "labels": labels, "predictions": spec.predictions, "config": config}
         metrics = metric_fn(**{name: value for name, value in known.items() if name in taken})
+        if not isinstance(metrics, Mapping):
+            raise TypeError(f"metric_fn ({metric_fn}) must return a dictionary of metrics, and returned {metrics!r}.")
         return spec._replace(eval_metric_ops={**(spec.eval_metric_ops or {}), **metrics})
 
     return Estimator(

@@ -173,7 +173,12 @@ class EstimatorBase:
 
         Args:
           name: name of the evaluation, where there are several.
+
+        Raises:
+          TypeError: `name` is no string.
         """
+        if name and not isinstance(name, str):
+            raise TypeError(f"name must be a string or None, given: {name!r}")
         return os.path.join(self._model_dir, f"eval_{name}" if name else "eval")
 
     def _checkpoint_or_initialize(self, checkpoint_path: Any, purpose: str) -> Any:

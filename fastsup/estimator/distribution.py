@@ -60,12 +60,15 @@ def settle_strategies(config: Any, tf_config: dict[str, Any]) -> None:
       tf_config: TF_CONFIG as a dictionary.
 
     Raises:
+      TypeError: something that is no strategy.
       ValueError: a strategy was given twice.
       NotImplementedError: a strategy that spans the processes of a cluster.
     """
     config._distribute_coordinator_mode = None
     given = config._experimental_distribute
     if given is not None:
+        if not hasattr(given, "train_distribute"):
+            raise TypeError(f"experimental_distribute must be a DistributeConfig or None, got {given!r}.")
         for name in ("train_distribute", "eval_distribute"):
             strategy = getattr(given, name)
             if strategy is None:
@@ -78,6 +81,10 @@ def settle_strategies(config: Any, tf_config: dict[str, Any]) -> None:
                 "`experimental_distribute.remote_cluster` isn't supported. Start the same program in each task of the "
                 "cluster, with TF_CONFIG set, and without `train_distribute`."
             )
+    for name in ("train_distribute", "eval_distribute"):
+        strategy = getattr(config, "_" + name)
+        if strategy is not None and not hasattr(strategy, "extended"):
+            raise TypeError(f"{name} must be a tf.distribute.Strategy or None, got {strategy!r}.")
     refuse_unsupported(config._train_distribute, config._eval_distribute)
     cluster = tf_config.get("cluster")
     if is_multi_worker(config._train_distribute) or (

@@ -17,7 +17,7 @@ from tensorflow.python.training import session_run_hook, training_util
 
 from fastsup.core import SecondOrStepTimer
 from fastsup.estimator import distribution
-from fastsup.estimator.estimator import Estimator
+from fastsup.estimator.estimator import check_estimator
 from fastsup.train.dispatch import remember_callbacks
 from fastsup.train.global_step_hook import GlobalStepHook
 
@@ -133,8 +133,7 @@ def make_early_stopping_hook(
       TypeError: `estimator` is no Estimator, or `should_stop_fn` can't be called.
       ValueError: both intervals, or one that isn't positive.
     """
-    if not isinstance(estimator, Estimator):
-        raise TypeError(f"`estimator` must have type `tf.estimator.Estimator`. Got: {type(estimator)}")
+    check_estimator(estimator)
     if run_every_secs is not None and run_every_steps is not None:
         raise ValueError("Only one of `run_every_secs` and `run_every_steps` must be set.")
     if distribution.is_multi_worker(estimator.config.train_distribute):
@@ -188,11 +187,32 @@ def _values_of(metric_name: str, eval_dir: str, min_steps: int) -> Iterator[tupl
         yield step, metrics[metric_name]
 
 
+def _directory_of_metric(estimator: Any, metric_name: Any, eval_dir: Any, **numbers: Any) -> Any:
+    """The directory with the evaluations. Refuses what would only fail at the first look, hours later.
+
+    Args:
+      estimator: the `Estimator`.
+      metric_name: name of the metric.
+      eval_dir: the directory, or None for that of the Estimator.
+      **numbers: what the metric and the steps are compared with, by the argument's name.
+
+    Raises:
+      TypeError: no Estimator, a name that is no string, or something else that is no number.
+    """
+    check_estimator(estimator)
+    if not isinstance(metric_name, str):
+        raise TypeError(f"`metric_name` must be the name of a metric, a string. Got: {metric_name!r}")
+    for name, value in numbers.items():
+        if not hasattr(value, "__float__"):
+            raise TypeError(f"`{name}` must be a number. Got: {value!r}")
+    return estimator.eval_dir() if eval_dir is None else eval_dir
+
+
 def _threshold_hook(
     estimator: Any, metric_name: str, threshold: float, higher_is_better: bool, eval_dir: Any, min_steps: int,
     run_every_secs: Any, run_every_steps: Any,
 ) -> Any:  # fmt: skip
-    directory = estimator.eval_dir() if eval_dir is None else eval_dir
+    directory = _directory_of_metric(estimator, metric_name, eval_dir, threshold=threshold, min_steps=min_steps)
     crossed = operator.gt if higher_is_better else operator.lt
 
     def should_stop() -> bool:
@@ -213,7 +233,8 @@ def _no_improvement_hook(
     estimator: Any, metric_name: str, max_steps: int, higher_is_better: bool, eval_dir: Any, min_steps: int,
     run_every_secs: Any, run_every_steps: Any,
 ) -> Any:  # fmt: skip
-    directory = estimator.eval_dir() if eval_dir is None else eval_dir
+    limit = {f"max_steps_without_{'increase' if higher_is_better else 'decrease'}": max_steps}
+    directory = _directory_of_metric(estimator, metric_name, eval_dir, min_steps=min_steps, **limit)
     better = operator.gt if higher_is_better else operator.lt
 
     def should_stop() -> bool:

@@ -8,7 +8,7 @@ from fastsup.estimator.distributed_model import DistributedModel
 from fastsup.estimator.export.saved_models import SavedModelExport
 from fastsup.estimator.predict_model import Prediction
 
-__all__ = ["Estimator"]
+__all__ = ["Estimator", "check_estimator"]
 
 # What a subclass may override all the same.
 _OVERRIDABLE = {"model_fn", "_create_and_assert_global_step", "_export_all_saved_models", "latest_checkpoint"}
@@ -56,3 +56,13 @@ class Estimator(DistributedModel, Prediction, SavedModelExport):
         raise AttributeError(
             "`Estimator.export_savedmodel` has been deprecated. Please use `export_saved_model` instead."
         )
+
+
+def check_estimator(estimator: Any) -> None:
+    """Refuses what is no Estimator.
+
+    Raises:
+      TypeError: `estimator` is none.
+    """
+    if not isinstance(estimator, Estimator):
+        raise TypeError(f"`estimator` must have type `tf.estimator.Estimator`. Got: {type(estimator)}")

@@ -52,8 +52,7 @@ class TrainingExecutor:
         train_hooks: Any = None,
         continuous_eval_listener: Any = None,
     ) -> None:
-        if not isinstance(estimator, estimator_lib.Estimator):
-            raise TypeError(f"`estimator` must have type `tf.estimator.Estimator`. Got: {type(estimator)}")
+        estimator_lib.check_estimator(estimator)
         if not isinstance(train_spec, TrainSpec):
             raise TypeError(f"`train_spec` must have type `tf.estimator.TrainSpec`. Got: {type(train_spec)}")
         if eval_spec and not isinstance(eval_spec, EvalSpec):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +13,8 @@ from tensorflow.python.training import monitored_session, session_run_hook, trai
 from fastsup import train
 from fastsup.core import SecondOrStepTimer
 from fastsup.estimator import trained_model
-from fastsup.estimator.base import check_hooks
+from fastsup.estimator.base import check_hooks, check_steps
+from fastsup.estimator.estimator import check_estimator
 
 __all__ = ["InMemoryEvaluatorHook", "make_stop_at_checkpoint_step_hook"]
 
@@ -38,6 +38,7 @@ class InMemoryEvaluatorHook(session_run_hook.SessionRunHook):  # type: ignore[mi
       every_n_iter: runs between two evaluations.
 
     Raises:
+      TypeError: no Estimator, an `input_fn` that can't be called, or an argument of another wrong type.
       ValueError: `every_n_iter` isn't positive, or the configuration is one of a cluster.
     """
 
@@ -50,13 +51,18 @@ class InMemoryEvaluatorHook(session_run_hook.SessionRunHook):  # type: ignore[mi
         name: str | None = None,
         every_n_iter: int | None = 100,
     ) -> None:
+        check_estimator(estimator)
+        if not callable(input_fn):
+            raise TypeError(f"`input_fn` must be callable, given: {input_fn}")
+        if every_n_iter is not None and not hasattr(every_n_iter, "__float__"):
+            raise TypeError(f"every_n_iter must be a number of steps, given: {every_n_iter!r}")
         if every_n_iter is None or every_n_iter <= 0:
             raise ValueError(f"invalid every_n_iter={every_n_iter}.")
         if estimator.config.num_ps_replicas > 0 or estimator.config.num_worker_replicas > 1:
             raise ValueError("InMemoryEvaluator supports only single machine (aka Local) setting.")
         self._estimator = estimator
         self._input_fn = input_fn
-        self._eval_dir = os.path.join(estimator.model_dir, f"eval_{name}" if name else "eval")
+        self._eval_dir = estimator.eval_dir(name)
         self._hooks = check_hooks(hooks)
         self._hooks.extend(estimator._convert_eval_steps_to_hooks(steps))
         self._timer = SecondOrStepTimer(every_steps=every_n_iter)
@@ -165,7 +171,13 @@ def make_stop_at_checkpoint_step_hook(estimator: Any, last_step: int, wait_after
       estimator: the `Estimator` that trains.
       last_step: the global step.
       wait_after_file_check_secs: seconds that a worker waits between two looks at the model directory.
+
+    Raises:
+      TypeError: no Estimator, or a `last_step` that is no integer.
+      ValueError: a `last_step` that isn't positive, or is None.
     """
+    check_estimator(estimator)
+    check_steps("last_step", last_step)
     if estimator.config.is_chief:
         return train.StopAtStepHook(last_step=last_step)
     return _StopAtCheckpointStepHook(estimator.model_dir, last_step, wait_after_file_check_secs)

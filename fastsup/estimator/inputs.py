@@ -15,13 +15,21 @@ __all__ = ["numpy_input_fn", "pandas_input_fn"]
 _TARGET = "__target_key__"
 
 
-def _check_arguments(shuffle: Any, batch_size: Any, num_threads: Any, num_epochs: Any) -> None:
+def _check_arguments(shuffle: Any, batch_size: Any, num_threads: Any, num_epochs: Any, queue_capacity: Any) -> None:
     if not isinstance(shuffle, bool):
         raise ValueError(
             "shuffle must be provided and explicitly set as boolean (it is recommended to set it as True for "
             f"training); got {shuffle}"
         )
-    for name, value in (("batch_size", batch_size), ("num_threads", num_threads), ("num_epochs", num_epochs)):
+    numbers = {
+        "batch_size": batch_size,
+        "num_threads": num_threads,
+        "num_epochs": num_epochs,
+        "queue_capacity": queue_capacity,
+    }
+    for name, value in numbers.items():
+        if value is not None and not hasattr(value, "__float__"):
+            raise TypeError(f"{name} must be a number, got {value!r}.")
         if value is not None and value < 1:
             raise ValueError(f"{name} must be positive, got {value!r}.")
 
@@ -103,7 +111,7 @@ def numpy_input_fn(
         common, nothing in x or y.
       TypeError: when the function is called: `x` is neither array nor dictionary.
     """
-    _check_arguments(shuffle, batch_size, num_threads, num_epochs)
+    _check_arguments(shuffle, batch_size, num_threads, num_epochs, queue_capacity)
 
     def input_fn() -> Any:
         columns, feature_names, targets = _columns(x, y)
@@ -159,16 +167,19 @@ def pandas_input_fn(
       Function without arguments that returns the features by column, or a pair of them and the target or targets.
 
     Raises:
-      TypeError: there is no pandas, or `target_column` is no string.
+      TypeError: there is no pandas, `x` or `y` isn't of it, or `target_column` is no string.
       ValueError: `shuffle` is no bool, x has a column of that name already, or the indices differ.
     """
     try:
         import pandas as pd  # type: ignore[import-untyped,unused-ignore]
     except (ImportError, OSError):
         raise TypeError("pandas_input_fn should not be called without pandas installed") from None
-    _check_arguments(shuffle, batch_size, num_threads, num_epochs)
+    _check_arguments(shuffle, batch_size, num_threads, num_epochs, queue_capacity)
     if not isinstance(target_column, str):
         raise TypeError("target_column must be a string type")
+    for name, table in (("x", x), ("y", y)):
+        if not hasattr(table, "iloc") and not (name == "y" and y is None):
+            raise TypeError(f"{name} must be of pandas; got {type(table).__name__}. numpy_input_fn takes arrays.")
     x = x.copy()
     targets: dict[str, str] | None = None
     if y is not None:

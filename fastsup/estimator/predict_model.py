@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -151,6 +151,8 @@ class Prediction(EstimatorBase):
             return predictions
         if not isinstance(predictions, dict):
             raise ValueError("predict_keys argument is not valid in case of non-dict predictions.")
+        if not isinstance(predict_keys, Container | Iterable):
+            raise TypeError(f"predict_keys must be a list of names of predictions, given: {predict_keys!r}")
         wanted = {key: value for key, value in predictions.items() if key in predict_keys}
         if not wanted:
             raise ValueError(f"Expected to run at least one output from {predictions.keys()}, provided {predict_keys}.")

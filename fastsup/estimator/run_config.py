@@ -88,6 +88,7 @@ def _validate(config: RunConfig) -> None:
             "session_config must be instance of ConfigProto",
         ),
         ("keep_checkpoint_max", lambda value: value >= 0, "keep_checkpoint_max should be >= 0"),
+        ("keep_checkpoint_max", lambda value: hasattr(value, "__index__"), "keep_checkpoint_max must be an integer"),
         ("keep_checkpoint_every_n_hours", lambda value: value > 0, "keep_checkpoint_every_n_hours should be > 0"),
         ("log_step_count_steps", lambda value: value > 0, "log_step_count_steps should be > 0"),
         ("tf_random_seed", lambda value: isinstance(value, int), "tf_random_seed must be integer."),
@@ -111,7 +112,7 @@ def _validate(config: RunConfig) -> None:
         except TypeError:
             raise ValueError(f"{message}; got {value!r} of type {type(value).__name__}") from None
         if not accepted:
-            raise ValueError(f"{message}; got {value!r}")
+            raise ValueError(f"{message} Got {value!r}." if message.endswith(".") else f"{message}; got {value!r}")
     check_executor(config.executor)
     recorder_of(config.profiler)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import namedtuple
+from collections.abc import Mapping
 from typing import Any
 
 from tensorflow.python.checkpoint import checkpoint_management
@@ -38,6 +39,7 @@ class WarmStartSettings(_Fields):
 
     Raises:
       ValueError: there is no `ckpt_to_initialize_from`.
+      TypeError: it is no path, or what should be a dictionary is none.
     """
 
     __slots__ = ()
@@ -51,6 +53,17 @@ class WarmStartSettings(_Fields):
     ) -> Any:
         if not ckpt_to_initialize_from:
             raise ValueError("`ckpt_to_initialize_from` MUST be set in WarmStartSettings")
+        if not isinstance(ckpt_to_initialize_from, str | bytes | os.PathLike):
+            raise TypeError(
+                f"ckpt_to_initialize_from must be the path of a checkpoint, got {ckpt_to_initialize_from!r}."
+            )
+        dictionaries = {
+            "var_name_to_vocab_info": var_name_to_vocab_info,
+            "var_name_to_prev_var_name": var_name_to_prev_var_name,
+        }
+        for name, given in dictionaries.items():
+            if given and not isinstance(given, Mapping):
+                raise TypeError(f"{name} must be a dictionary from names of variables, got {given!r}.")
         return super().__new__(
             cls,
             ckpt_to_initialize_from,

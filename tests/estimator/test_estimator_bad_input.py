@@ -320,3 +320,36 @@ def test_evaluation_of_no_input(make: Any, input_fn: Any, tf_log: Any) -> None:
     tf_log.clear()
     model.evaluate(input_fn, steps=1)
     assert "made no steps" not in tf_log.text
+
+
+def test_names_that_are_none(make: Any, input_fn: Any) -> None:
+    model = make().train(input_fn, steps=1)
+    with pytest.raises(TypeError, match=r"^name must be a string or None, given: 5$"):
+        model.evaluate(input_fn, steps=1, name=5)
+    with pytest.raises(TypeError, match=r"^name must be a string or None, given: 5$"):
+        model.eval_dir(5)
+    with pytest.raises(TypeError, match=r"^predict_keys must be a list of names of predictions, given: 5$"):
+        next(model.predict(input_fn, predict_keys=5))
+
+
+def test_wrong_arguments_of_an_export(make: Any, input_fn: Any, tmp_path: Any) -> None:
+    model = make().train(input_fn, steps=1)
+    with pytest.raises(TypeError, match=r"^export_dir_base must be the path of a directory, got 5\.$"):
+        model.export_saved_model(5, lambda: None)
+    export = str(tmp_path / "export")
+    with pytest.raises(TypeError, match=r"^input_receiver_fn_map must be a dictionary from modes .* got 5\.$"):
+        model.experimental_export_all_saved_models(export, 5)
+    for receivers in ({}, {"infer": None}, {"bogus": lambda: None}):
+        with pytest.raises(ValueError, match=r"^No valid modes for exporting found\. .* Give one of 'train', 'eval', "):
+            model.experimental_export_all_saved_models(export, receivers)
+    assert not (tmp_path / "export").exists()
+
+
+def test_wrong_arguments_of_add_metrics(make: Any, input_fn: Any) -> None:
+    model = make().train(input_fn, steps=1)
+    with pytest.raises(TypeError, match=r"^`estimator` must have type `tf.estimator.Estimator`. Got: <class 'int'>"):
+        est.add_metrics(5, lambda labels: {})
+    with pytest.raises(TypeError, match=r"^metric_fn must be callable, given: 5$"):
+        est.add_metrics(model, 5)
+    with pytest.raises(TypeError, match=r"must return a dictionary of metrics, and returned None\.$"):
+        est.add_metrics(model, lambda labels: None).evaluate(input_fn, steps=1)

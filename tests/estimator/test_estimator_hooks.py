@@ -114,7 +114,36 @@ def test_evaluates_in_memory(make: Any, input_fn: Any) -> None:
     assert not [name for name in os.listdir(model.model_dir) if name.startswith("model.ckpt")]
 
 
+METRIC_HOOKS = [
+    (est.stop_if_higher_hook, "threshold"),
+    (est.stop_if_lower_hook, "threshold"),
+    (est.stop_if_no_increase_hook, "max_steps_without_increase"),
+    (est.stop_if_no_decrease_hook, "max_steps_without_decrease"),
+]
+
+
+@pytest.mark.parametrize(("make_hook", "limit"), METRIC_HOOKS)
+def test_early_stopping_by_a_metric_refuses(make: Any, make_hook: Any, limit: str) -> None:
+    with pytest.raises(TypeError, match=r"^`estimator` must have type `tf.estimator.Estimator`. Got: <class 'int'>"):
+        make_hook(5, "loss", 1)
+    model = make()
+    with pytest.raises(TypeError, match=r"^`metric_name` must be the name of a metric, a string. Got: 5$"):
+        make_hook(model, 5, 1)
+    with pytest.raises(TypeError, match=rf"^`{limit}` must be a number. Got: 'a'$"):
+        make_hook(model, "loss", "a")
+    with pytest.raises(TypeError, match=r"^`min_steps` must be a number. Got: None$"):
+        make_hook(model, "loss", 1, min_steps=None)
+
+
 def test_evaluation_in_memory_refuses(make: Any, input_fn: Any, set_tf_config: Any) -> None:
+    with pytest.raises(TypeError, match=r"^`estimator` must have type"):
+        est.InMemoryEvaluatorHook(5, input_fn)
+    with pytest.raises(TypeError, match=r"^`input_fn` must be callable, given: 5$"):
+        est.InMemoryEvaluatorHook(make(), 5)
+    with pytest.raises(TypeError, match=r"^every_n_iter must be a number of steps, given: 'a'$"):
+        est.InMemoryEvaluatorHook(make(), input_fn, every_n_iter="a")
+    with pytest.raises(TypeError, match=r"^name must be a string or None, given: 5$"):
+        est.InMemoryEvaluatorHook(make(), input_fn, name=5)
     for n in (None, 0):
         with pytest.raises(ValueError, match=f"invalid every_n_iter={n}"):
             est.InMemoryEvaluatorHook(make(), input_fn, every_n_iter=n)
@@ -125,6 +154,10 @@ def test_evaluation_in_memory_refuses(make: Any, input_fn: Any, set_tf_config: A
 
 def test_stops_at_the_step_of_a_checkpoint(make: Any, input_fn: Any, set_tf_config: Any, monkeypatch: Any) -> None:
     model = make()
+    with pytest.raises(TypeError, match=r"^`estimator` must have type"):
+        est.make_stop_at_checkpoint_step_hook(5, 5)
+    with pytest.raises(TypeError, match=r"^last_step must be an integer or None, given: 'a'$"):
+        est.make_stop_at_checkpoint_step_hook(model, "a")
     chief = est.make_stop_at_checkpoint_step_hook(model, 5)
     assert isinstance(chief, train.StopAtStepHook)
     model.train(lambda: input_fn().repeat(), hooks=[chief])

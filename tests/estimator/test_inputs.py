@@ -62,6 +62,10 @@ def test_in_random_order() -> None:
 def test_what_numpy_input_fn_refuses(tf_log: Any) -> None:
     with pytest.raises(ValueError, match="shuffle must be provided and explicitly set as boolean"):
         numpy_input_fn(A)
+    with pytest.raises(ValueError, match="queue_capacity must be positive, got 0"):
+        numpy_input_fn(A, queue_capacity=0, shuffle=False)
+    with pytest.raises(TypeError, match=r"^batch_size must be a number, got 'a'"):
+        numpy_input_fn(A, batch_size="a", shuffle=False)
     with pytest.raises(ValueError, match="batch_size must be positive, got 0"):
         numpy_input_fn(A, shuffle=False, batch_size=0)
     for x, y, error, message in [
@@ -96,6 +100,10 @@ def test_data_frames() -> None:
         pandas_input_fn(x, y, shuffle=False, target_column="a")
     with pytest.raises(ValueError, match="Index for x and y are mismatched"):
         pandas_input_fn(x, pandas.Series(A), shuffle=False)
+    with pytest.raises(TypeError, match=r"^x must be of pandas; got ndarray\. numpy_input_fn takes arrays"):
+        pandas_input_fn(A, y, shuffle=False)
+    with pytest.raises(TypeError, match=r"^y must be of pandas; got ndarray"):
+        pandas_input_fn(x, A, shuffle=False)
     with pytest.raises(TypeError, match="target_column must be a string type"):
         pandas_input_fn(x, y, shuffle=False, target_column=3)
 

@@ -115,9 +115,10 @@ REFUSED = [
     ("save_checkpoints_secs", "60", "save_checkpoints_secs should be >= 0; got '60'"),
     ("session_config", {}, "session_config must be instance of ConfigProto"),
     ("keep_checkpoint_max", -1, "keep_checkpoint_max should be >= 0"),
+    ("keep_checkpoint_max", 1.5, r"^keep_checkpoint_max must be an integer; got 1\.5$"),
     ("keep_checkpoint_every_n_hours", 0, "keep_checkpoint_every_n_hours should be > 0"),
     ("log_step_count_steps", 0, "log_step_count_steps should be > 0"),
-    ("tf_random_seed", 1.0, "tf_random_seed must be integer."),
+    ("tf_random_seed", 1.0, r"^tf_random_seed must be integer\. Got 1\.0\.$"),
     ("experimental_max_worker_delay_secs", 1.5, "experimental_max_worker_delay_secs must be an integer"),
     ("session_creation_timeout_secs", 0, "session_creation_timeout_secs should be > 0"),
     ("device_fn", lambda x: x, 'device_fn must be callable with exactly one argument "op".'),
@@ -137,6 +138,12 @@ def test_what_is_refused(name: str, value: Any, message: str) -> None:
         est.RunConfig(**{name: value})
     with pytest.raises(ValueError, match=message):
         est.RunConfig().replace(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["train_distribute", "eval_distribute", "experimental_distribute"])
+def test_what_is_no_strategy(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"^{name} must be a .* or None, got 5\.$"):
+        est.RunConfig(**{name: 5})
 
 
 def test_a_subclass_may_override_properties(make: Any) -> None:

@@ -19,6 +19,14 @@ def trained(make: Any, input_fn: Any) -> Any:
     return make().train(input_fn, steps=1)
 
 
+def test_settings_of_wrong_types() -> None:
+    with pytest.raises(TypeError, match=r"^ckpt_to_initialize_from must be the path of a checkpoint, got 5\.$"):
+        est.WarmStartSettings(5)
+    for name in ("var_name_to_vocab_info", "var_name_to_prev_var_name"):
+        with pytest.raises(TypeError, match=rf"^{name} must be a dictionary from names of variables, got \['a'\]\.$"):
+            est.WarmStartSettings("model", **{name: ["a"]})
+
+
 def test_a_directory_without_checkpoint(make: Any, input_fn: Any, tmp_path: Any) -> None:
     (tmp_path / "old").mkdir()
     model = make(warm_start_from=str(tmp_path / "old"))

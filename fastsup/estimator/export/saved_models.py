@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tensorflow.python.checkpoint import checkpoint as checkpoint_lib
@@ -137,6 +137,13 @@ class SavedModelExport(EstimatorBase):
         strip_default_attrs: bool = True,
     ) -> Any:
         """See `experimental_export_all_saved_models`."""
+        if not isinstance(export_dir_base, str | bytes | os.PathLike):
+            raise TypeError(f"export_dir_base must be the path of a directory, got {export_dir_base!r}.")
+        if not isinstance(input_receiver_fn_map, Mapping):
+            raise TypeError(
+                "input_receiver_fn_map must be a dictionary from modes to functions that return an input receiver, "
+                f"got {input_receiver_fn_map!r}."
+            )
         with context.graph_mode():
             checkpoint_path = checkpoint_path or self.latest_checkpoint()
             if not checkpoint_path:
@@ -154,7 +161,10 @@ class SavedModelExport(EstimatorBase):
                     )
             modes = [mode for mode in _MODES if input_receiver_fn_map.get(mode)]
             if not modes:
-                raise ValueError(f"No valid modes for exporting found. Got {input_receiver_fn_map.keys()}.")
+                raise ValueError(
+                    f"No valid modes for exporting found. Got {input_receiver_fn_map.keys()}. Give one of "
+                    f"{', '.join(map(repr, _MODES))} a function that returns an input receiver."
+                )
             _check_assets(assets_extra)
             export_dir = model_utils.get_timestamped_export_dir(export_dir_base)
             temporary_dir = model_utils.get_temp_export_dir(export_dir)
