@@ -9,6 +9,7 @@ from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 SWITCHES = ("DEBUG", "SANITIZE", "COVERAGE", "CORE_ONLY")
 DEBUG, SANITIZE, COVERAGE, CORE_ONLY = (os.environ.get(name) == "1" for name in SWITCHES)
@@ -44,7 +45,17 @@ extensions = [
     for path in sorted(Path("fastsup/core" if CORE_ONLY else "fastsup").rglob("*.pyx"))
 ]
 
+
+class BuildWithC(build_ext):
+    """Brings the C files up to date first: an extension over an older struct of theirs would crash."""
+
+    def run(self):
+        self.run_command("build_clib")
+        super().run()
+
+
 setup(
+    cmdclass={"build_ext": BuildWithC},
     libraries=[
         (
             "fastsup_c",
