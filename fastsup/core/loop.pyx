@@ -12,11 +12,11 @@ from fastsup.core.capsule cimport function_in
 from fastsup.core.clock cimport is_replaced, seconds
 from fastsup.core.hook cimport FS_GO_ON, FS_STOP, FunctionHook, LoopHook, fs_hook_fn, fs_loop, fs_schedule, fs_step_fn
 from fastsup.core.hook import STEP_SIGNATURE
-from fastsup.core.recorder cimport (
-    Cell, Recorder, begin_scope, fs_scope, fs_scope_end, fs_span_enter, fs_span_leave, fs_track, program_wide
-)
+from fastsup.core.recorded cimport Cell
+from fastsup.core.recorder cimport Recorder, begin_scope, program_wide
 from fastsup.core.recorder import recorder_of
 from fastsup.core.schedule cimport changes, fs_due
+from fastsup.core.spans cimport fs_scope, fs_scope_end, fs_span_enter, fs_span_leave, fs_track
 
 cdef extern from "fastsup/due.h":
     bint fs_due_reached(const fs_due* due, int64_t run, int64_t global_step, double now) nogil

@@ -6,7 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from fastsup.core.recorder import RUNTIME, SESSION, Recorder
+from fastsup.core.recorded import RUNTIME, SESSION
+from fastsup.core.recorder import Recorder
 
 __all__ = ["Report", "Row", "Times", "duration", "report_of"]
 

@@ -1,6 +1,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
-from fastsup.core.recorder cimport Cell, fs_track
+from fastsup.core.recorded cimport Cell
+from fastsup.core.spans cimport fs_track
 from fastsup.runtime.plan cimport Liveness, Plan
 from fastsup.runtime.step_gate cimport StepGate
 

@@ -14,11 +14,10 @@ import numpy
 from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import errors
 
-from fastsup.core.recorder cimport (
-    Cell, Recorder, active_recorder, active_track, begin_scope, fs_scope, fs_scope_end, fs_span_enter, fs_span_leave,
-    fs_track, program_wide
-)
+from fastsup.core.recorded cimport Cell
+from fastsup.core.recorder cimport Recorder, active_recorder, active_track, begin_scope, program_wide
 from fastsup.core.recorder import recorder_of, session_span_here
+from fastsup.core.spans cimport fs_scope, fs_scope_end, fs_span_enter, fs_span_leave, fs_track
 from fastsup.runtime.elements import ELEMENT_TYPES
 from fastsup.runtime.durable import make_durable
 from fastsup.runtime.fetches cimport Fetch

@@ -1,6 +1,8 @@
 from libc.stdint cimport int64_t
 
-from fastsup.core.recorder cimport Cell, Recorder, fs_track
+from fastsup.core.recorded cimport Cell
+from fastsup.core.recorder cimport Recorder
+from fastsup.core.spans cimport fs_track
 from fastsup.runtime.fetches cimport FetchList
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner

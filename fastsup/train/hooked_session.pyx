@@ -7,23 +7,13 @@ from libc.stdint cimport int64_t
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.training import session_run_hook
 
-from fastsup.core.recorder cimport (
-    Cell,
-    Recorder,
-    active_recorder,
-    active_track,
-    begin_scope,
-    fs_scope,
-    fs_scope_end,
-    fs_span_enter,
-    fs_span_enter_first,
-    fs_span_leave,
-    fs_span_leave_last,
-    fs_step_next,
-    fs_track,
-    program_wide,
-)
+from fastsup.core.recorded cimport Cell
+from fastsup.core.recorder cimport Recorder, active_recorder, active_track, begin_scope, program_wide
 from fastsup.core.recorder import recorder_of
+from fastsup.core.spans cimport (
+    fs_scope, fs_scope_end, fs_span_enter, fs_span_enter_first, fs_span_leave, fs_span_leave_last, fs_step_next,
+    fs_track
+)
 from fastsup.runtime.fetches cimport FetchList
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner

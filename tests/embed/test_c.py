@@ -219,6 +219,8 @@ import threading, time
 import embed_c
 from fastsup.core import Hook
 class Stops(Hook):
+    def begin(self, loop):
+        self.never_due()
     def after_step(self, loop, value):
         loop.request_stop()
 stops = Stops()

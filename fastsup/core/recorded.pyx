@@ -1,0 +1,198 @@
+"""What was recorded, as numbers: histograms made into quantiles, spans into dictionaries, fetches into estimates."""
+
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport calloc, free
+
+from fastsup.core.spans cimport (
+    FS_BUCKETS, FS_TRACE_EVENTS, fs_histogram, fs_histogram_bounds, fs_histogram_merge, fs_histogram_quantile,
+    fs_log_settle, fs_slow_step
+)
+
+SESSION = "session"
+RUNTIME = "runtime"
+
+
+cdef class Cell:
+    """The times of one phase of a hook, or of the session."""
+
+
+cdef dict describe(const fs_histogram* times):
+    return {
+        "calls": times.count,
+        "total_ns": times.total,
+        "mean_ns": times.total / <double> times.count if times.count else 0.0,
+        "p50_ns": fs_histogram_quantile(times, 0.5),
+        "p95_ns": fs_histogram_quantile(times, 0.95),
+        "p99_ns": fs_histogram_quantile(times, 0.99),
+        "max_ns": times.max,
+        "max_step": times.max_step if times.count else None,
+    }
+
+
+cdef class Recorded:
+    """What a recorder has recorded: to be looked at, also while it records."""
+
+    def __cinit__(self, *args, **kwargs):
+        self.log = <fs_span_log*> calloc(1, sizeof(fs_span_log))
+        if self.log is NULL:
+            raise MemoryError()
+        self.cells = []
+
+    def __dealloc__(self):
+        cdef fs_track* track = self.tracks
+        cdef fs_track* following
+        while track is not NULL:
+            following = track.next
+            free(track)
+            track = following
+        free(self.log)
+
+    def snapshot(self):
+        """What was recorded so far, as numbers.
+
+        Returns:
+          Dictionary: steps, skipped_steps, wall_ns, threads, profiler_ns, unaccounted_ns, `cells` (a list of
+          dictionaries with owner, phase and times), step_time and between_steps (times), and `fetches` (what the
+          hooks' fetches cost, by an estimate: dictionaries with owner, calls, total_ns and basis).
+        """
+        cdef fs_span_log* log = self.log
+        cdef fs_cell* runtime = <fs_cell*> calloc(1, sizeof(fs_cell))
+        cdef Cell cell
+        if runtime is NULL:
+            raise MemoryError()
+        fs_log_settle(log)
+        rows = []
+        accounted = log.between.times.total
+        for cell in self.cells:
+            accounted += cell.c.times.total
+            if cell.owner == SESSION and cell.phase == RUNTIME:
+                fs_histogram_merge(&runtime.times, &cell.c.times)
+            elif cell.c.times.count:
+                rows.append({"owner": cell.owner, "phase": cell.phase, **describe(&cell.c.times)})
+        if runtime.times.count:
+            rows.append({"owner": SESSION, "phase": RUNTIME, **describe(&runtime.times)})
+        free(runtime)
+        steps = log.steps.times.count
+        # What was taken off is known; the rest of the profiler's cost is what spans and steps have cost when calibrated.
+        beside = log.spans * self.cost_beside_span + steps * self.cost_beside_step
+        rest = log.wall - accounted - log.taken_off
+        own = log.taken_off + <int64_t> max(0.0, min(beside, rest))
+        return {
+            "steps": steps,
+            "skipped_steps": min(log.begun, log.skip),
+            "wall_ns": log.wall,
+            "threads": self.threads(),
+            "profiler_ns": own,
+            "unaccounted_ns": log.wall - accounted - own,
+            "cells": rows,
+            "step_time": describe(&log.steps.times),
+            "between_steps": describe(&log.between.times),
+            "fetches": self.fetch_estimates(),
+        }
+
+    def fetch_estimates(self):
+        """What the hooks' fetches cost: the runtime's median with them less that without them, times the runs."""
+        medians = {}
+        cdef Cell cell
+        fs_log_settle(self.log)
+        for (caller, names), (cell, _) in self.runtime_cells.items():
+            if cell.c.times.count:
+                medians[caller, names] = (fs_histogram_quantile(&cell.c.times, 0.5), cell.c.times.count)
+        found = {}
+        for (caller, names), (median, calls) in medians.items():
+            if not names:
+                continue
+            # The runs that had most of the same fetches: what is left is the share of the hooks that they lack.
+            fewer = [
+                other for (its_caller, other) in medians
+                if its_caller == caller and len(other) < len(names) and set(other) <= set(names)
+            ]
+            known = max(fewer, key=len) if fewer else None
+            for name in names:
+                entry = found.setdefault(name, {"owner": name, "calls": 0, "total_ns": 0, "basis": "compared"})
+                if known is None:
+                    cost = self.values_fetched.get(name, 1) * self.value_ns
+                    entry["basis"] = "counted"
+                elif name in known:
+                    # Known from other runs.
+                    cost = found_cost(medians, caller, known, name, self)
+                else:
+                    cost = max(0.0, median - medians[caller, known][0]) / (len(names) - len(known))
+                entry["calls"] += calls
+                entry["total_ns"] += <int64_t> (cost * calls)
+        return list(found.values())
+
+    def step_buckets(self):
+        """The histogram of step times: a list of (from, to, count), in nanoseconds, of those that aren't empty."""
+        cdef int64_t low, high
+        cdef int i
+        buckets = []
+        fs_log_settle(self.log)
+        for i in range(FS_BUCKETS):
+            if self.log.steps.times.buckets[i]:
+                fs_histogram_bounds(i, &low, &high)
+                buckets.append((low, high, self.log.steps.times.buckets[i]))
+        return buckets
+
+    cdef dict event(self, const fs_span_event* event):
+        cdef Cell cell = None if event.cell < 0 else self.cells[event.cell]
+        return {
+            "owner": SESSION if cell is None else cell.owner,
+            "phase": "step" if cell is None else cell.phase,
+            "start_ns": event.start,
+            "duration_ns": event.duration,
+            "step": event.step,
+            "thread": event.thread,
+        }
+
+    def slow_steps(self):
+        """The longest steps, longest first: dictionaries with step, duration_ns and spans, the step's own first."""
+        cdef fs_slow_step* slow
+        cdef int i, j
+        steps = []
+        for i in range(self.log.n_slow):
+            slow = &self.log.slow[i]
+            spans = [self.event(&slow.events[j]) for j in range(slow.n_events)]
+            steps.append({"step": slow.step, "duration_ns": slow.duration, "spans": spans})
+        return sorted(steps, key=lambda step: -step["duration_ns"])
+
+    def trace(self):
+        """The spans of a sample of steps, in the order of the steps: dictionaries."""
+        cdef int i
+        return [self.event(&self.log.events[i]) for i in range(self.log.n_events)]
+
+    @property
+    def steps_begun(self):
+        """Steps so far, with those that are left out and the one under way."""
+        return self.log.begun
+
+    @property
+    def sampled_every(self):
+        """Of how many steps one is in the trace."""
+        return self.log.stride
+
+    @property
+    def trace_capacity(self):
+        """How many spans the trace can hold at most."""
+        return FS_TRACE_EVENTS
+
+    cdef int32_t threads(self) noexcept:
+        cdef int32_t count = 0
+        cdef fs_track* track = self.tracks
+        while track is not NULL:
+            count += 1
+            track = track.next
+        return count
+
+    def __sizeof__(self):
+        return (
+            sizeof(fs_span_log) + len(self.cells) * sizeof(fs_cell) + self.threads() * sizeof(fs_track)
+        )
+
+
+cdef double found_cost(dict medians, object caller, tuple names, object name, Recorded recorded) except? -1.0:
+    """What a hook's fetches cost in runs of which others with fewer hooks are known; else by their number."""
+    cdef tuple without = tuple([other for other in names if other != name])
+    if (caller, names) in medians and (caller, without) in medians:
+        return max(0.0, medians[caller, names][0] - medians[caller, without][0])
+    return recorded.values_fetched.get(name, 1) * recorded.value_ns
