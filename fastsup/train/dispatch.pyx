@@ -207,7 +207,7 @@ cdef class Dispatch:
                 or (self.watches_stall and self.count.value() == self.stale_step)
             )
         for i in range(len(self.table.entries)):
-            if self.hook_is_due(i, self.table.entries[i]):
+            if self.comes_due(i, self.table.entries[i]):
                 return True
         return False
 
@@ -281,10 +281,12 @@ cdef class Dispatch:
         return called
 
     cdef bint hook_is_due(self, Py_ssize_t i, ScheduledHook hook) except -1:
+        """Whether a hook has to be called in the coming run, where others are: what it watches is fetched by its call."""
+        return hook.watched_fetch is not None or self.comes_due(i, hook)
+
+    cdef bint comes_due(self, Py_ssize_t i, ScheduledHook hook) except -1:
         """Whether a hook has to be called in the coming run, as far as that can be told before it."""
         cdef int64_t step = hook.due.global_step
-        if hook.watched_fetch is not None:
-            return True
         if self.step_fetched and step != FS_DUE_NEVER:
             # What decides after the run does so on the step that the run fetches; the others on the run before.
             if hook.needs_true_step or self.stale_step == NO_STEP:

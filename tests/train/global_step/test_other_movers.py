@@ -304,3 +304,24 @@ def test_a_step_that_has_to_be_fetched_is_fetched_without_its_guard(graph: Any) 
         expected = [] if step.dtype._is_ref_dtype else [guarded.name]
         assert list(session.raw_session()._cheaper_reads) == expected
         assert session.run_without_hooks(guarded) == 4
+
+
+def test_a_loss_is_watched_beside_a_step_that_has_to_be_fetched(graph: Any) -> None:
+    """The loss's hook isn't called for that, and sees a NaN all the same."""
+    step = v1.train.get_or_create_global_step()
+    by, loss = v1.placeholder_with_default(tf.constant(2, tf.int64), []), v1.placeholder_with_default(1.0, [])
+    op = v1.assign_add(step, by).op
+    profiler = fastsup.HookProfiler()
+    hooks = [fastsup.train.StopAtStepHook(last_step=100), fastsup.train.NanTensorHook(loss)]
+    with (
+        pytest.raises(fastsup.train.NanLossDuringTrainingError),
+        fastsup.train.MonitoredSession(hooks=hooks, profiler=profiler) as session,
+    ):
+        for _ in range(10):
+            session.run(op)
+        session.run_loop(op, steps=10)
+        calls = {(row.owner, row.phase): row.times.calls for row in profiler.report().rows}
+        # In the first run the hooks don't know yet where the step stands.
+        assert calls.get(("NanTensorHook", "after_run"), 0) <= 1
+        assert session.run_without_hooks(step) == 40
+        session.run(op, {loss: float("nan")})
