@@ -12,6 +12,7 @@ import argparse
 import json
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from typing import Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import tensorflow as tf
-from digits import Digits, build_model, load_data
+from digits import Digits, above_zero, build_model, load_data
 
 import fastsup.estimator as estimator
 
@@ -93,9 +94,10 @@ def tf_configs() -> dict[str, str]:
 
 
 def run_cluster(options: argparse.Namespace) -> int:
-    """Starts the processes and waits for them. Returns 0 if each has ended well."""
+    """Starts the processes and waits for them. Returns 0 if each has ended well. None outlives this one."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     logs = options.logdir / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
+    logs.mkdir(exist_ok=True)
     started = time.monotonic()
     with ExitStack() as stack:
         processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -104,6 +106,7 @@ def run_cluster(options: argparse.Namespace) -> int:
             environment = {**os.environ, "TF_CONFIG": tf_config}
             command = [sys.executable, *sys.argv, "--logdir", str(options.logdir)]
             processes[name] = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+            stack.callback(processes[name].wait)
             stack.callback(processes[name].kill)
         running = dict(processes)
         while running and time.monotonic() - started < options.timeout_secs:
@@ -127,14 +130,23 @@ def run_cluster(options: argparse.Namespace) -> int:
 def parse_arguments() -> argparse.Namespace:
     """The options of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--logdir", type=Path, help="directory for checkpoints and logs. Default: a new one")
-    parser.add_argument("--steps", type=int, default=5000, help="global step to train up to")
-    parser.add_argument("--save-steps", type=int, default=1000, help="steps between two checkpoints")
-    parser.add_argument("--learning-rate", type=float, default=0.1)
-    parser.add_argument("--worker-delay-secs", type=int, default=1, help="seconds that a worker waits, at most")
-    parser.add_argument("--timeout-secs", type=float, default=300, help="seconds after which everything is ended")
+    add = parser.add_argument
+    add("--logdir", type=Path, help="directory for checkpoints and logs (a new one)")
+    add("--steps", type=above_zero(int), default=5000, help="global step to train up to (%(default)s)")
+    add("--save-steps", type=above_zero(int), default=1000, help="steps between two checkpoints (%(default)s)")
+    add("--learning-rate", type=above_zero(float), default=0.1, help="of the optimizer (%(default)s)")
+    add("--worker-delay-secs", type=int, default=1, help="seconds that a worker waits, at most (%(default)s)")
+    add("--timeout-secs", type=above_zero(float), default=300, help="after which everything is ended (%(default)s)")
     options = parser.parse_args()
+    if options.worker_delay_secs < 0:
+        parser.error(f"argument --worker-delay-secs: must be 0 or more, got {options.worker_delay_secs}")
+    if options.logdir is None and os.environ.get("TF_CONFIG"):
+        parser.error("argument --logdir: needed with TF_CONFIG, the same for all tasks")
     options.logdir = options.logdir or Path(tempfile.mkdtemp(prefix="digits-cluster-"))
+    try:
+        options.logdir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"argument --logdir: {error}")
     return options
 
 
@@ -143,4 +155,7 @@ if __name__ == "__main__":
     if os.environ.get("TF_CONFIG"):
         run_task(arguments)
     else:
-        sys.exit(run_cluster(arguments))
+        try:
+            sys.exit(run_cluster(arguments))
+        except KeyboardInterrupt:
+            sys.exit(128 + signal.SIGINT)

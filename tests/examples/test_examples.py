@@ -200,3 +200,48 @@ def test_cluster_trains_and_every_task_ends_well(tmp_path: Path) -> None:
 def test_cluster_ends_what_it_started_when_time_is_up(tmp_path: Path) -> None:
     output = run(tmp_path, "cluster.py", "--logdir", tmp_path / "logs", "--timeout-secs", 0.5, exit_code=1)
     assert re.search(r"Still running after 0.5 s: ps-0, chief-0, worker-0, worker-1, evaluator-0", output)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--steps", "0"], "argument --steps: must be above 0, got 0"),
+        (["--save-steps", "x"], "argument --save-steps: invalid int value: 'x'"),
+        (["--learning-rate", "nan"], "argument --learning-rate: must be above 0, got nan"),
+        (["--worker-delay-secs", "-1"], "argument --worker-delay-secs: must be 0 or more, got -1"),
+        (["--timeout-secs", "nan"], "argument --timeout-secs: must be above 0, got nan"),
+        (["--logdir", __file__], "argument --logdir: "),
+    ],
+)
+def test_cluster_refuses_wrong_arguments(tmp_path: Path, arguments: list[str], complaint: str) -> None:
+    output = run(tmp_path, "cluster.py", *arguments, exit_code=2)
+    assert complaint in output
+    assert "Traceback" not in output
+
+
+def test_a_task_of_the_cluster_needs_the_logdir_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENVIRONMENT, "TF_CONFIG", "{}")
+    assert "argument --logdir: needed with TF_CONFIG" in run(tmp_path, "cluster.py", exit_code=2)
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_cluster_that_is_ended_ends_what_it_started(tmp_path: Path, sent: signal.Signals, code: int) -> None:
+    process = start(tmp_path, "cluster.py", "--logdir", tmp_path / "logs", "--steps", ENDLESS)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    started: list[str] = []
+    deadline = time.monotonic() + 60
+    try:
+        while len(started) < 5:
+            assert process.poll() is None, "".join(process.communicate())
+            assert time.monotonic() < deadline, started
+            time.sleep(0.05)
+            started = children.read_text().split()
+        process.send_signal(sent)
+        output, errors = process.communicate(timeout=60)
+        assert process.returncode == code, output + errors
+        assert "Traceback" not in errors
+        assert [child for child in started if Path("/proc", child).exists()] == []
+    finally:
+        process.kill()
+        for child in filter(lambda child: Path("/proc", child).exists(), started):
+            os.kill(int(child), signal.SIGKILL)
