@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from tensorflow.python.training import server_lib
 
 from fastsup.estimator.cluster_members import ClusterConfigTypeError, cluster_spec_of
+from fastsup.estimator.known_keys import warn_of_unknown_keys
 
 __all__ = [
     "ClusterConfigTypeError",
@@ -248,6 +249,7 @@ def task_settings(tf_config: dict[str, Any]) -> TaskSettings:
       ValueError: cluster and task don't go together. The message shows the roles and the task.
       ClusterConfigTypeError: a part of it is of the wrong type.
     """
+    warn_of_unknown_keys(tf_config)
     try:
         return _task_settings(tf_config)
     except ValueError as error:

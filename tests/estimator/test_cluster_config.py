@@ -189,6 +189,30 @@ def what_was_seen(value: Any) -> list[str]:
     ]
 
 
+@pytest.mark.parametrize(
+    ("value", "where", "unknown"),
+    [
+        ({"clusters": HOSTS, "tasks": {"type": "ps", "index": 0}}, "TF_CONFIG", "['clusters', 'tasks']"),
+        ({"sparseCluster": HOSTS}, "TF_CONFIG", "['sparseCluster']"),
+        ({"task": {"type": "worker", "id": 0}}, 'TF_CONFIG["task"]', "['id']"),
+    ],
+)
+def test_keys_that_nobody_reads(set_tf_config: Any, tf_log: Any, value: Any, where: str, unknown: str) -> None:
+    set_tf_config(value)
+    assert est.RunConfig().is_chief
+    (warning,) = [message for message in tf_log.messages if "keys that nobody reads" in message]
+    assert warning.startswith(f"{where} has keys that nobody reads: {unknown}. The known ones are [")
+    assert ("'cluster'" if where == "TF_CONFIG" else "'index'") in warning
+
+
+def test_keys_that_platforms_set_are_known(set_tf_config: Any, tf_log: Any) -> None:
+    task = {"type": "chief", "index": 0, "trial": "1", "cloud": "x"}
+    more: dict[str, Any] = dict.fromkeys(("master", "session_master", "rpc_layer"), "grpc") | {"job": {}, "service": {}}
+    set_tf_config({"cluster": HOSTS, "task": task, "environment": "cloud", "eval_session_master": "", **more})
+    est.RunConfig()
+    assert not [message for message in tf_log.messages if "nobody reads" in message]
+
+
 NO_PS = {"chief": ["h0:1"], "worker": ["h1:1", "h2:1"]}
 NO_PS_MASTER = {"master": ["h0:1"], "worker": ["h1:1"]}
 # What a RunConfig may be, but not a job.
