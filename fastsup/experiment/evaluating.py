@@ -124,11 +124,16 @@ class Evaluating:
             self._export(eval_result, checkpoint_path=path)
         return eval_result
 
+    def _check_evaluates(self) -> None:
+        """Refuses, before it trains, what could not evaluate after it."""
+        if self._eval_input_fn is None:
+            raise ValueError("`eval_input_fn` is None. Give the Experiment a function that returns the data.")
+
     def _call_evaluate(self, **arguments: Any) -> Any:
-        arguments = {"input_fn": self._eval_input_fn, "steps": self._eval_steps, "checkpoint_path": None, **arguments}
+        defaults = {"input_fn": self._eval_input_fn, "steps": self._eval_steps, "hooks": self._eval_hooks}
         if not self._is_core_estimator:
-            arguments["metrics"] = self._eval_metrics
-        return self._estimator.evaluate(hooks=self._eval_hooks, **arguments)
+            defaults["metrics"] = self._eval_metrics
+        return self._estimator.evaluate(**{**defaults, "checkpoint_path": None, **arguments})
 
     def _export(self, eval_result: Any, checkpoint_path: Any = None) -> list[Any]:
         return [

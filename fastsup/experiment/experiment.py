@@ -12,10 +12,18 @@ from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import server_lib
 
-from fastsup.estimator import estimator as estimator_lib
+from fastsup.estimator.cluster_config import read_tf_config
 from fastsup.estimator.job_end import JobWatch, note_end, note_start
 from fastsup.estimator.server import saying_where, serve_until_job_ends, start_std_server
-from fastsup.experiment.arguments import as_list, as_predicate, check_seconds
+from fastsup.experiment.arguments import (
+    as_hooks,
+    as_listeners,
+    as_predicate,
+    check_functions,
+    check_seconds,
+    check_steps,
+    is_core_estimator,
+)
 from fastsup.experiment.continuous_eval import has_reached, wait
 from fastsup.experiment.evaluating import Evaluating
 from fastsup.experiment.export_strategy import as_export_strategies
@@ -37,8 +45,9 @@ class Experiment(Evaluating):
 
     Args:
       estimator: `Estimator`, or an object of the older kind, with `fit` and `evaluate`.
-      train_input_fn: function that returns the training data.
-      eval_input_fn: function that returns the evaluation data. With eval_steps=None it should come to an end.
+      train_input_fn: function that returns the training data. None for a task that doesn't train.
+      eval_input_fn: function that returns the evaluation data, which with eval_steps=None should come to an end. None
+        for a task that doesn't evaluate.
       eval_metrics: dictionary from names to metric functions, for an estimator of the older kind. None for an
         `Estimator`, whose model_fn has the metrics.
       train_steps: global step to train up to. None: for ever, unless the data ends.
@@ -85,38 +94,27 @@ class Experiment(Evaluating):
         saving_listeners: Iterable[Any] | None = None,
         check_interval_secs: float | None = 5,
     ) -> None:
-        self._is_core_estimator = isinstance(estimator, estimator_lib.Estimator)
-        if self._is_core_estimator:
-            if eval_metrics is not None:
-                raise ValueError(
-                    "`eval_metrics` must be `None` with `tf.estimator.Estimator`. Use `eval_metric_ops` in "
-                    "`tf.estimator.EstimatorSpec` instead."
-                )
-        else:
-            if not all(callable(getattr(estimator, name, None)) for name in ("fit", "evaluate")):
-                raise ValueError(
-                    "`estimator` must be a `fastsup.estimator.Estimator`, or have the methods `fit` and `evaluate`. "
-                    f"Got {estimator!r}."
-                )
-            if saving_listeners is not None:
-                raise ValueError("`saving_listeners` must be `None` for an estimator with `fit`.")
+        is_core = is_core_estimator(estimator, eval_metrics)
+        check_functions(train_input_fn=train_input_fn, eval_input_fn=eval_input_fn)
+        check_steps(1, train_steps=train_steps, eval_steps=eval_steps)
+        check_steps(0, local_eval_frequency=local_eval_frequency, min_eval_frequency=min_eval_frequency)
         if train_steps_per_iteration is not None and not isinstance(train_steps_per_iteration, int):
             raise ValueError(f"`train_steps_per_iteration` must be an integer. Got {train_steps_per_iteration!r}.")
-        if train_steps_per_iteration is not None and train_steps_per_iteration <= 0:
-            raise ValueError(f"`train_steps_per_iteration` must be positive. Got {train_steps_per_iteration}.")
+        check_steps(1, train_steps_per_iteration=train_steps_per_iteration)
         check_seconds(
             eval_delay_secs=eval_delay_secs,
             continuous_eval_throttle_secs=continuous_eval_throttle_secs,
             check_interval_secs=check_interval_secs,
         )
+        self._is_core_estimator = is_core
         self._estimator = estimator
         self._train_input_fn = train_input_fn
         self._eval_input_fn = eval_input_fn
         self._eval_metrics = eval_metrics
         self._train_steps = train_steps
         self._eval_steps = eval_steps
-        self._train_monitors = as_list("train_monitors", train_monitors)
-        self._eval_hooks = as_list("eval_hooks", eval_hooks)
+        self._train_monitors = as_hooks("train_monitors", train_monitors, is_core)
+        self._eval_hooks = as_hooks("eval_hooks", eval_hooks, is_core)
         self._local_eval_frequency = local_eval_frequency
         self._eval_delay_secs = eval_delay_secs or 0
         self._continuous_eval_throttle_secs = continuous_eval_throttle_secs or 0
@@ -127,7 +125,7 @@ class Experiment(Evaluating):
         self._export_strategies = as_export_strategies(export_strategies)
         self._train_steps_per_iteration = train_steps_per_iteration
         self._checkpoint_and_export = checkpoint_and_export
-        self._saving_listeners = saving_listeners
+        self._saving_listeners = as_listeners(saving_listeners, is_core)
         self._check_interval_secs = check_interval_secs
 
     @property
@@ -151,8 +149,12 @@ class Experiment(Evaluating):
         return self._eval_steps
 
     def extend_train_hooks(self, additional_hooks: Iterable[Any]) -> None:
-        """Adds hooks for training."""
-        self._train_monitors.extend(additional_hooks)
+        """Adds hooks for training.
+
+        Raises:
+          ValueError: one of them is no hook.
+        """
+        self._train_monitors.extend(as_hooks("additional_hooks", additional_hooks, self._is_core_estimator))
 
     def reset_export_strategies(self, new_export_strategies: Any = None) -> Any:
         """Replaces the export strategies.
@@ -190,7 +192,8 @@ class Experiment(Evaluating):
             note_start(self._estimator.model_dir, config.task_type, config.task_id)
         # Before the delay: the other tasks' servers wait for this one.
         if in_cluster and config.master:
-            environment = getattr(config, "environment", None)
+            is_older = hasattr(config, "environment")
+            environment = config.environment if is_older else read_tf_config().get("environment")
             if environment == "local":
                 logging.warning(
                     "ClusterSpec and master are provided, but environment is set to 'local'. Set environment to "
@@ -223,7 +226,11 @@ class Experiment(Evaluating):
 
         Returns:
           The metrics of the last evaluation, and what the export strategies then returned.
+
+        Raises:
+          ValueError: there is no eval_input_fn.
         """
+        self._check_evaluates()
         monitors = self._train_monitors
         listener = self._intermediate_export()
         extra: list[Any] = []
@@ -282,8 +289,9 @@ class Experiment(Evaluating):
           The metrics of the last evaluation, and what the export strategies then returned.
 
         Raises:
-          ValueError: the predicate isn't callable.
+          ValueError: the predicate isn't callable, or there is no eval_input_fn.
         """
+        self._check_evaluates()
         predicate = as_predicate(continuous_eval_predicate_fn)
         steps = self._train_steps_per_iteration
         if steps is None and self._train_steps is not None:
@@ -304,9 +312,10 @@ class Experiment(Evaluating):
         return eval_result, export_results
 
     def test(self) -> Any:
-        """Trains one step, evaluates one batch, and exports. Returns the metrics."""
+        """Trains one step, evaluates one batch without eval_hooks, and exports. Returns the metrics."""
+        self._check_evaluates()
         self._call_train(steps=1, hooks=self._train_monitors)
-        eval_result = self._call_evaluate(steps=1, name="one_pass")
+        eval_result = self._call_evaluate(steps=1, name="one_pass", hooks=None)
         self._export(eval_result)
         return eval_result
 

@@ -23,7 +23,7 @@ class ExportStrategy(_ExportStrategy):
       name: name of the directory under `export` that the exports go to.
       export_fn: function of the first two to five of (estimator, export_path, checkpoint_path, eval_result,
         strip_default_attrs). From the third on they are passed by name.
-      strip_default_attrs: what export_fn gets under that name. None: False.
+      strip_default_attrs: what export_fn gets under that name.
     """
 
     __slots__ = ()
@@ -57,7 +57,7 @@ class ExportStrategy(_ExportStrategy):
                 raise ValueError("An export_fn accepting eval_result must also accept checkpoint_path.")
             named["eval_result"] = eval_result
         if "strip_default_attrs" in arguments:
-            named["strip_default_attrs"] = False if self.strip_default_attrs is None else self.strip_default_attrs
+            named["strip_default_attrs"] = self.strip_default_attrs
         return self.export_fn(estimator, export_path, **named)
 
 

@@ -52,29 +52,40 @@ def run(
     Args:
       experiment_fn: function that returns the `Experiment`. Called as experiment_fn(output_dir=…), or with a run_config
         as experiment_fn(run_config=…, hparams=…).
-      output_dir: directory that experiment_fn gets. Not with run_config.
+      output_dir: directory that experiment_fn gets. Either that or run_config is to be given.
       schedule: name of the method of the Experiment to call. None: chosen by the task's role.
-      run_config: `RunConfig` that experiment_fn gets.
+      run_config: `RunConfig` that experiment_fn gets. It has a model_dir.
       hparams: hyperparameters that experiment_fn gets. Only with run_config.
 
     Returns:
       What the method returns.
 
     Raises:
-      ValueError: output_dir and run_config are both given, hparams without run_config, there is no such method, no
-        default for this role, or the job has a second evaluator, or workers without parameter servers.
+      ValueError: of output_dir and run_config both are given, or none, or an empty one; hparams without run_config; no
+        such method; no default for this role; or the job has a second evaluator, or workers without parameter servers.
       TypeError: experiment_fn isn't callable or returns something else, schedule is no string, or what it names isn't a
         method.
     """
     if output_dir is not None and run_config is not None:
         raise ValueError("Cannot provide both `output_dir` and `run_config`")
-    if hparams is not None and run_config is None:
-        raise ValueError("Must set value for `run_config` if `hparams` is provided")
+    if output_dir is None and run_config is None:
+        raise ValueError("Must set value for `output_dir` or `run_config`")
     if not callable(experiment_fn):
         raise TypeError(f'Experiment builder "{experiment_fn}" is not callable.')
     if run_config is not None:
+        if not getattr(run_config, "model_dir", None):
+            raise ValueError(
+                "Must specify a model directory `model_dir` in `run_config`, such as RunConfig(model_dir=...). Got "
+                f"{run_config!r}."
+            )
         experiment = experiment_fn(run_config=run_config, hparams=hparams)
     else:
+        if not output_dir:
+            raise ValueError(f"Must specify an output directory. Got output_dir={output_dir!r}.")
+        if hparams is not None:
+            raise ValueError(
+                "Must set `hparams` as None for `experiment_fn` with `output_dir`. With `run_config` it gets them."
+            )
         experiment = experiment_fn(output_dir=output_dir)
     if not isinstance(experiment, Experiment):
         raise TypeError(f'Experiment builder "{experiment_fn}" did not return an Experiment, but {experiment!r}.')

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.python.training import server_lib
@@ -66,8 +68,16 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Any:
     return replacement
 
 
+def train_input() -> Any:
+    pytest.fail("the Estimator calls this, if anybody")
+
+
+def eval_input() -> Any:
+    pytest.fail("the Estimator calls this, if anybody")
+
+
 def make(est: Any, **arguments: Any) -> Experiment:
-    return Experiment(est, **{"train_input_fn": "train_input", "eval_input_fn": "eval_input", **arguments})
+    return Experiment(est, **{"train_input_fn": train_input, "eval_input_fn": eval_input, **arguments})
 
 
 def checkpoint(model_dir: Any, step: int = 10) -> str:
@@ -82,7 +92,7 @@ def checkpoint(model_dir: Any, step: int = 10) -> str:
 
 
 def test_the_defaults(est: Any) -> None:
-    made = Experiment(est, "train_input", "eval_input")
+    made = Experiment(est, train_input, eval_input)
     assert (made.estimator, made.eval_metrics, made.train_steps, made.eval_steps) == (est, None, None, 100)
     assert est.method_calls == []
 
@@ -98,23 +108,76 @@ def test_the_defaults(est: Any) -> None:
         ({"train_steps_per_iteration": "123"}, "`train_steps_per_iteration` must be an integer. Got '123'."),
         ({"train_steps_per_iteration": 1.5}, "`train_steps_per_iteration` must be an integer. Got 1.5."),
         ({"train_steps_per_iteration": 0}, "`train_steps_per_iteration` must be positive. Got 0."),
+        ({"train_steps_per_iteration": True}, "`train_steps_per_iteration` must be an integer, or `None`. Got True."),
+        ({"train_input_fn": [1]}, "`train_input_fn` must be a function that returns the data, or `None`. Got [1]."),
+        ({"eval_input_fn": "data"}, "`eval_input_fn` must be a function that returns the data, or `None`. Got 'data'."),
+        ({"train_steps": "10"}, "`train_steps` must be an integer, or `None`. Got '10'."),
+        ({"train_steps": 0}, "`train_steps` must be positive. Got 0."),
+        ({"train_steps": float("inf")}, "`train_steps` must be an integer, or `None`. Got inf."),
+        ({"eval_steps": 1.5}, "`eval_steps` must be an integer, or `None`. Got 1.5."),
+        ({"eval_steps": -1}, "`eval_steps` must be positive. Got -1."),
+        ({"local_eval_frequency": "1"}, "`local_eval_frequency` must be an integer, or `None`. Got '1'."),
+        ({"min_eval_frequency": -1}, "`min_eval_frequency` must be 0 or more. Got -1."),
+        ({"min_eval_frequency": True}, "`min_eval_frequency` must be an integer, or `None`. Got True."),
         ({"eval_delay_secs": -1}, "`eval_delay_secs` must be a number of seconds, 0 or more. Got -1."),
         ({"continuous_eval_throttle_secs": "1"}, "`continuous_eval_throttle_secs` must be a number of seconds"),
         ({"eval_delay_secs": float("inf")}, "`eval_delay_secs` must be a number of seconds, 0 or more. Got inf."),
         ({"check_interval_secs": float("nan")}, "`check_interval_secs` must be a number of seconds"),
         ({"train_monitors": 1}, "`train_monitors` must be an iterable, or `None`. Got 1."),
+        ({"train_monitors": ["hook"]}, "`train_monitors` must be `SessionRunHook` instances, found 'hook'."),
         ({"eval_hooks": 1}, "`eval_hooks` must be an iterable, or `None`. Got 1."),
+        ({"eval_hooks": [v1.train.SessionRunHook]}, "`eval_hooks` must be `SessionRunHook` instances, found <class"),
+        ({"saving_listeners": 1}, "`saving_listeners` must be an iterable, or `None`. Got 1."),
+        ({"saving_listeners": [1]}, "`saving_listeners` must be `CheckpointSaverListener` instances, found 1."),
     ],
 )
 def test_what_it_refuses(est: Any, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as raised:
-        Experiment(**{"estimator": est, "train_input_fn": "t", "eval_input_fn": "e", **arguments})
+        Experiment(**{"estimator": est, "train_input_fn": train_input, "eval_input_fn": eval_input, **arguments})
     assert message in str(raised.value)
+    assert est.method_calls == []
 
 
 def test_an_older_estimator_has_no_saving_listeners(config: Any) -> None:
     with pytest.raises(ValueError, match="`saving_listeners` must be `None`"):
         make(OlderEstimator(config, "dir"), saving_listeners=[])
+
+
+def test_what_an_older_estimator_refuses(config: Any) -> None:
+    with pytest.raises(ValueError, match=r"`eval_metrics` must be a dictionary .* Got 'accuracy'"):
+        make(OlderEstimator(config, "dir"), eval_metrics="accuracy")
+    with pytest.raises(ValueError, match="`train_monitors` must be `SessionRunHook` instances, found 3"):
+        make(OlderEstimator(config, "dir"), train_monitors=[3])
+
+
+def test_an_older_estimator_takes_monitors(config: Any, sleep: Any) -> None:
+    est, monitor = OlderEstimator(config, "dir"), mock.Mock(spec=["begin", "end", "step_begin", "step_end"])
+    make(est, train_monitors=[monitor]).train()
+    est.fit.assert_called_once_with(input_fn=train_input, max_steps=None, monitors=[monitor])
+
+
+@pytest.mark.parametrize("steps", [1e5, 100_000, np.int64(100_000)])
+def test_whole_numbers_of_steps(est: Any, steps: Any) -> None:
+    assert make(est, train_steps=steps, eval_steps=steps).train_steps == 100_000
+
+
+def test_what_can_be_iterated_over_once_lasts(est: Any) -> None:
+    listener, hook = v1.train.CheckpointSaverListener(), v1.train.SessionRunHook()
+    experiment = make(est, saving_listeners=iter([listener]), train_monitors=iter([hook]))
+    experiment.continuous_train_and_eval(stops_after(2))
+    called = [call[1] for call in est.train.call_args_list]
+    assert [(call["saving_listeners"], call["hooks"]) for call in called] == [([listener], [hook])] * 2
+
+
+def test_a_task_that_only_trains_needs_no_data_to_evaluate(est: Any, sleep: Any) -> None:
+    assert make(est, eval_input_fn=None).train() is est
+
+
+@pytest.mark.parametrize("method", ["train_and_evaluate", "local_run", "continuous_train_and_eval", "test"])
+def test_what_could_not_evaluate_does_not_train(est: Any, method: str) -> None:
+    with pytest.raises(ValueError, match=r"`eval_input_fn` is None\. Give the Experiment a function"):
+        getattr(make(est, eval_input_fn=None), method)()
+    assert est.method_calls == []
 
 
 def test_the_frequency_of_evaluations_on_gcs(est: Any) -> None:
@@ -131,14 +194,14 @@ def test_train(est: Any, sleep: Any) -> None:
     hook, listener = v1.train.SessionRunHook(), v1.train.CheckpointSaverListener()
     experiment = make(est, train_steps=7, train_monitors=[hook], saving_listeners=[listener])
     assert experiment.train() is est
-    est.train.assert_called_once_with(input_fn="train_input", max_steps=7, hooks=[hook], saving_listeners=[listener])
+    est.train.assert_called_once_with(input_fn=train_input, max_steps=7, hooks=[hook], saving_listeners=[listener])
     sleep.assert_not_called()
 
 
 def test_train_an_older_estimator(config: Any, sleep: Any) -> None:
     est, hook = OlderEstimator(config, "dir"), v1.train.SessionRunHook()
     make(est, train_steps=7, train_monitors=(hook,), eval_metrics={"m": 1}).train()
-    est.fit.assert_called_once_with(input_fn="train_input", max_steps=7, monitors=[hook])
+    est.fit.assert_called_once_with(input_fn=train_input, max_steps=7, monitors=[hook])
 
 
 @pytest.mark.parametrize("delay", [0, 1, 3])
@@ -203,6 +266,16 @@ def test_configs_of_the_older_kind(
     assert any("environment is set to 'local'" in message for message in tf_log.messages) == warns
 
 
+@pytest.mark.parametrize(("environment", "starts"), [("cloud", 1), ("google", 0), ("local", 0)])
+def test_the_environment_of_tf_config(
+    est: Any, config: Any, sleep: Any, server: Any, monkeypatch: pytest.MonkeyPatch, environment: str, starts: int
+) -> None:
+    in_cluster(config)
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"environment": environment}))
+    make(est).train()
+    assert server.call_count == starts
+
+
 @pytest.mark.parametrize("lacks", ["cluster_spec", "master"])
 def test_no_server_without_a_cluster(est: Any, config: Any, sleep: Any, server: Any, lacks: str) -> None:
     in_cluster(config, **{lacks: None})
@@ -240,6 +313,15 @@ def test_export_strategies_can_be_replaced(est: Any) -> None:
     assert experiment.reset_export_strategies([second]) == (first,)
     assert experiment.reset_export_strategies() == (second,)
     assert experiment.reset_export_strategies() == ()
+    with pytest.raises(ValueError, match="`export_strategies` must be an ExportStrategy"):
+        experiment.reset_export_strategies("latest")
+
+
+def test_hooks_that_are_none_can_t_be_added(est: Any) -> None:
+    experiment = make(est)
+    with pytest.raises(ValueError, match="`additional_hooks` must be `SessionRunHook` instances, found 'hook'"):
+        experiment.extend_train_hooks([v1.train.SessionRunHook(), "hook"])
+    assert experiment._train_monitors == []
 
 
 # Evaluation.
@@ -250,7 +332,7 @@ def test_evaluate(est: Any, sleep: Any, tf_log: Any) -> None:
     experiment = make(est, eval_steps=5, eval_hooks=[hook])
     assert experiment.evaluate() == {"global_step": 10}
     est.evaluate.assert_called_once_with(
-        input_fn="eval_input", steps=5, name="one_pass", checkpoint_path=None, hooks=[hook]
+        input_fn=eval_input, steps=5, name="one_pass", checkpoint_path=None, hooks=[hook]
     )
     assert sleep.total == 120
     assert "Waiting 120 secs before starting eval." in tf_log.messages
@@ -309,7 +391,7 @@ def test_continuous_eval_of_each_checkpoint_once(est: Any, sleep: Any, tf_log: A
     predicate = stops_after(4)
     make(est).continuous_eval(continuous_eval_predicate_fn=predicate)
     est.evaluate.assert_called_once_with(
-        input_fn="eval_input", steps=100, name="continuous", checkpoint_path=path, hooks=[]
+        input_fn=eval_input, steps=100, name="continuous", checkpoint_path=path, hooks=[]
     )
     assert predicate.asked == [None, {"global_step": 10}, {}, {}, {}]
     assert sleep.total == 120 + 4 * 60
@@ -374,7 +456,7 @@ def test_continuous_eval_exports(est: Any, sleep: Any) -> None:
     make(est, train_steps=10, export_strategies=[strategy]).continuous_eval_on_train_data()
     assert len(exported) == 1
     assert est.evaluate.call_args == mock.call(
-        input_fn="train_input", steps=100, name="continuous_on_train_data", checkpoint_path=path, hooks=[]
+        input_fn=train_input, steps=100, name="continuous_on_train_data", checkpoint_path=path, hooks=[]
     )
 
 
@@ -395,7 +477,7 @@ def test_train_and_evaluate(est: Any, sleep: Any) -> None:
     assert experiment.train_and_evaluate() == ({"global_step": 10}, ["exported"])
     assert est.train.call_args[1]["hooks"][0] is hook
     assert len(est.train.call_args[1]["hooks"]) == 2
-    est.evaluate.assert_called_once_with(input_fn="eval_input", steps=100, name=None, checkpoint_path=None, hooks=[])
+    est.evaluate.assert_called_once_with(input_fn=eval_input, steps=100, name=None, checkpoint_path=None, hooks=[])
     experiment.train()
     assert est.train.call_args[1]["hooks"] == [hook]
     assert sleep.total == 0
@@ -420,10 +502,10 @@ def test_local_run_has_a_frequency_of_its_own(est: Any) -> None:
 def test_one_step_each(est: Any) -> None:
     strategy = ExportStrategy("name", lambda e, p: exported.append(p))
     exported: list[str] = []
-    make(est, export_strategies=strategy).test()
-    est.train.assert_called_once_with(input_fn="train_input", steps=1, hooks=[], saving_listeners=None)
+    make(est, export_strategies=strategy, eval_hooks=[v1.train.SessionRunHook()]).test()
+    est.train.assert_called_once_with(input_fn=train_input, steps=1, hooks=[], saving_listeners=None)
     est.evaluate.assert_called_once_with(
-        input_fn="eval_input", steps=1, name="one_pass", checkpoint_path=None, hooks=[]
+        input_fn=eval_input, steps=1, name="one_pass", checkpoint_path=None, hooks=None
     )
     assert exported == [f"{est.model_dir}/export/name"]
 
@@ -437,7 +519,7 @@ def test_one_step_each(est: Any) -> None:
 )  # fmt: skip
 def test_the_steps_of_a_turn(est: Any, arguments: dict[str, Any], steps: int) -> None:
     make(est, **arguments).continuous_train_and_eval(stops_after(1))
-    est.train.assert_called_once_with(input_fn="train_input", steps=steps, hooks=[], saving_listeners=None)
+    est.train.assert_called_once_with(input_fn=train_input, steps=steps, hooks=[], saving_listeners=None)
 
 
 def test_turns(est: Any, tf_log: Any) -> None:
@@ -466,7 +548,8 @@ def test_an_export_strategy_passes_what_its_function_takes(est: Any) -> None:
     def five(est: Any, path: Any, checkpoint_path: Any, eval_result: Any, strip_default_attrs: Any) -> Any:
         return strip_default_attrs
 
-    assert ExportStrategy("a", five).export(est, "path") is False
+    assert ExportStrategy("a", five).export(est, "path") is None
+    assert ExportStrategy("a", five, False).export(est, "path") is False
     assert ExportStrategy("a", five, True).export(est, "path") is True
 
 

@@ -25,7 +25,7 @@ class Recorded(Experiment):
 
 
 def experiment(config: Any) -> Recorded:
-    return Recorded(mock.Mock(spec=estimator.Estimator, config=config, model_dir="dir"), "t", "e")
+    return Recorded(mock.Mock(spec=estimator.Estimator, config=config, model_dir="dir"), lambda: None, lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -43,12 +43,12 @@ def experiment(config: Any) -> Recorded:
 def test_the_method_of_a_role(monkeypatch: pytest.MonkeyPatch, role: Any, cluster: Any, method: str) -> None:
     tf_config = {"cluster": cluster, "task": {"type": role, "index": 0}} if role else {}
     monkeypatch.setenv("TF_CONFIG", json.dumps(tf_config))
-    config = estimator.RunConfig()
+    config = estimator.RunConfig(model_dir="dir")
     assert learn_runner.run(lambda run_config, hparams: experiment(run_config), run_config=config) == method
 
 
 def test_what_the_function_gets() -> None:
-    config, hparams = estimator.RunConfig(), {"rate": 1}
+    config, hparams = estimator.RunConfig(model_dir="dir"), {"rate": 1}
     function = mock.Mock(return_value=experiment(config))
     learn_runner.run(function, run_config=config, hparams=hparams)
     function.assert_called_once_with(run_config=config, hparams=hparams)
@@ -62,8 +62,16 @@ def test_what_the_function_gets() -> None:
     [
         ({"experiment_fn": "none"}, TypeError, 'Experiment builder "none" is not callable.'),
         ({"experiment_fn": lambda output_dir: 5}, TypeError, "did not return an Experiment, but 5."),
-        ({"output_dir": "a", "run_config": "b"}, ValueError, "Cannot provide both `output_dir` and `run_config`"),
-        ({"hparams": {}}, ValueError, "Must set value for `run_config` if `hparams` is provided"),
+        ({"run_config": "b"}, ValueError, "Cannot provide both `output_dir` and `run_config`"),
+        ({"output_dir": None}, ValueError, "Must set value for `output_dir` or `run_config`"),
+        ({"output_dir": ""}, ValueError, "Must specify an output directory. Got output_dir=''."),
+        ({"hparams": {}}, ValueError, "Must set `hparams` as None for `experiment_fn` with `output_dir`."),
+        (
+            {"output_dir": None, "run_config": mock.Mock(model_dir=None)},
+            ValueError,
+            "Must specify a model directory `model_dir` in `run_config`",
+        ),
+        ({"output_dir": None, "run_config": "dir"}, ValueError, "`model_dir` in `run_config`, such as"),
         ({"schedule": "nonsense"}, ValueError, "Schedule references non-existent task nonsense"),
         ({"schedule": "_call_train"}, ValueError, "Schedule references non-existent task _call_train"),
         ({"schedule": 3}, TypeError, "`schedule` must be the name of a method"),
@@ -73,7 +81,7 @@ def test_what_the_function_gets() -> None:
 def test_what_it_refuses(arguments: dict[str, Any], error: Any, message: str) -> None:
     function = lambda output_dir: experiment(estimator.RunConfig())  # noqa: E731
     with pytest.raises(error) as raised:
-        learn_runner.run(**{"experiment_fn": function, **arguments})
+        learn_runner.run(**{"experiment_fn": function, "output_dir": "dir", **arguments})
     assert message in str(raised.value)
 
 
@@ -81,7 +89,7 @@ def test_what_it_refuses(arguments: dict[str, Any], error: Any, message: str) ->
 def test_a_role_without_a_method(role: str, message: str) -> None:
     config = mock.Mock(cluster_spec=tf.train.ClusterSpec({"worker": ["a:1", "b:1"]}), task_type=role)
     with pytest.raises(ValueError, match=message) as raised:
-        learn_runner.run(lambda output_dir: experiment(config))
+        learn_runner.run(lambda output_dir: experiment(config), "dir")
     assert 'TF_CONFIG["cluster"] has the roles: ' in str(raised.value)
 
 
@@ -97,6 +105,6 @@ def test_a_job_that_can_t_be(
 ) -> None:
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": task[0], "index": task[1]}}))
     with pytest.raises(ValueError) as raised:
-        learn_runner.run(lambda output_dir: experiment(estimator.RunConfig()))
+        learn_runner.run(lambda output_dir: experiment(estimator.RunConfig()), "dir")
     assert str(raised.value).startswith(("For distributed training, " + message, message))
     assert 'TF_CONFIG["cluster"] has the roles: ' in str(raised.value)
