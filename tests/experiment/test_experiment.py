@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.python.training import server_lib
@@ -91,74 +90,10 @@ def checkpoint(model_dir: Any, step: int = 10) -> str:
 # What it is made with.
 
 
-def test_the_defaults(est: Any) -> None:
-    made = Experiment(est, train_input, eval_input)
-    assert (made.estimator, made.eval_metrics, made.train_steps, made.eval_steps) == (est, None, None, 100)
-    assert est.method_calls == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"eval_metrics": {}}, "`eval_metrics` must be `None` with `tf.estimator.Estimator`"),
-        ({"estimator": "none"}, "`estimator` must be a `fastsup.estimator.Estimator`, or have the methods"),
-        ({"export_strategies": "not"}, "`export_strategies` must be an ExportStrategy, an iterable of"),
-        ({"export_strategies": 1}, "or `None`, found 1."),
-        ({"export_strategies": [ExportStrategy("a", lambda e, p: p), None]}, "found None."),
-        ({"train_steps_per_iteration": "123"}, "`train_steps_per_iteration` must be an integer. Got '123'."),
-        ({"train_steps_per_iteration": 1.5}, "`train_steps_per_iteration` must be an integer. Got 1.5."),
-        ({"train_steps_per_iteration": 0}, "`train_steps_per_iteration` must be positive. Got 0."),
-        ({"train_steps_per_iteration": True}, "`train_steps_per_iteration` must be an integer, or `None`. Got True."),
-        ({"train_input_fn": [1]}, "`train_input_fn` must be a function that returns the data, or `None`. Got [1]."),
-        ({"eval_input_fn": "data"}, "`eval_input_fn` must be a function that returns the data, or `None`. Got 'data'."),
-        ({"train_steps": "10"}, "`train_steps` must be an integer, or `None`. Got '10'."),
-        ({"train_steps": 0}, "`train_steps` must be positive. Got 0."),
-        ({"train_steps": float("inf")}, "`train_steps` must be an integer, or `None`. Got inf."),
-        ({"eval_steps": 1.5}, "`eval_steps` must be an integer, or `None`. Got 1.5."),
-        ({"eval_steps": -1}, "`eval_steps` must be positive. Got -1."),
-        ({"local_eval_frequency": "1"}, "`local_eval_frequency` must be an integer, or `None`. Got '1'."),
-        ({"min_eval_frequency": -1}, "`min_eval_frequency` must be 0 or more. Got -1."),
-        ({"min_eval_frequency": True}, "`min_eval_frequency` must be an integer, or `None`. Got True."),
-        ({"eval_delay_secs": -1}, "`eval_delay_secs` must be a number of seconds, 0 or more. Got -1."),
-        ({"continuous_eval_throttle_secs": "1"}, "`continuous_eval_throttle_secs` must be a number of seconds"),
-        ({"eval_delay_secs": float("inf")}, "`eval_delay_secs` must be a number of seconds, 0 or more. Got inf."),
-        ({"check_interval_secs": float("nan")}, "`check_interval_secs` must be a number of seconds"),
-        ({"train_monitors": 1}, "`train_monitors` must be an iterable, or `None`. Got 1."),
-        ({"train_monitors": ["hook"]}, "`train_monitors` must be `SessionRunHook` instances, found 'hook'."),
-        ({"eval_hooks": 1}, "`eval_hooks` must be an iterable, or `None`. Got 1."),
-        ({"eval_hooks": [v1.train.SessionRunHook]}, "`eval_hooks` must be `SessionRunHook` instances, found <class"),
-        ({"saving_listeners": 1}, "`saving_listeners` must be an iterable, or `None`. Got 1."),
-        ({"saving_listeners": [1]}, "`saving_listeners` must be `CheckpointSaverListener` instances, found 1."),
-    ],
-)
-def test_what_it_refuses(est: Any, arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError) as raised:
-        Experiment(**{"estimator": est, "train_input_fn": train_input, "eval_input_fn": eval_input, **arguments})
-    assert message in str(raised.value)
-    assert est.method_calls == []
-
-
-def test_an_older_estimator_has_no_saving_listeners(config: Any) -> None:
-    with pytest.raises(ValueError, match="`saving_listeners` must be `None`"):
-        make(OlderEstimator(config, "dir"), saving_listeners=[])
-
-
-def test_what_an_older_estimator_refuses(config: Any) -> None:
-    with pytest.raises(ValueError, match=r"`eval_metrics` must be a dictionary .* Got 'accuracy'"):
-        make(OlderEstimator(config, "dir"), eval_metrics="accuracy")
-    with pytest.raises(ValueError, match="`train_monitors` must be `SessionRunHook` instances, found 3"):
-        make(OlderEstimator(config, "dir"), train_monitors=[3])
-
-
 def test_an_older_estimator_takes_monitors(config: Any, sleep: Any) -> None:
     est, monitor = OlderEstimator(config, "dir"), mock.Mock(spec=["begin", "end", "step_begin", "step_end"])
     make(est, train_monitors=[monitor]).train()
     est.fit.assert_called_once_with(input_fn=train_input, max_steps=None, monitors=[monitor])
-
-
-@pytest.mark.parametrize("steps", [1e5, 100_000, np.int64(100_000)])
-def test_whole_numbers_of_steps(est: Any, steps: Any) -> None:
-    assert make(est, train_steps=steps, eval_steps=steps).train_steps == 100_000
 
 
 def test_what_can_be_iterated_over_once_lasts(est: Any) -> None:
@@ -178,13 +113,6 @@ def test_what_could_not_evaluate_does_not_train(est: Any, method: str) -> None:
     with pytest.raises(ValueError, match=r"`eval_input_fn` is None\. Give the Experiment a function"):
         getattr(make(est, eval_input_fn=None), method)()
     assert est.method_calls == []
-
-
-def test_the_frequency_of_evaluations_on_gcs(est: Any) -> None:
-    assert make(est)._min_eval_frequency == 1
-    est.model_dir = "gs://bucket/model"
-    assert make(est)._min_eval_frequency == 1000
-    assert make(est, min_eval_frequency=0)._min_eval_frequency == 0
 
 
 # Training.
@@ -315,13 +243,6 @@ def test_export_strategies_can_be_replaced(est: Any) -> None:
     assert experiment.reset_export_strategies() == ()
     with pytest.raises(ValueError, match="`export_strategies` must be an ExportStrategy"):
         experiment.reset_export_strategies("latest")
-
-
-def test_hooks_that_are_none_can_t_be_added(est: Any) -> None:
-    experiment = make(est)
-    with pytest.raises(ValueError, match="`additional_hooks` must be `SessionRunHook` instances, found 'hook'"):
-        experiment.extend_train_hooks([v1.train.SessionRunHook(), "hook"])
-    assert experiment._train_monitors == []
 
 
 # Evaluation.
