@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorflow.python.eager import context
-from tensorflow.python.framework import ops
+from tensorflow.python.framework import errors, ops
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import (
     basic_session_run_hooks,
@@ -90,11 +90,7 @@ class EstimatorBase:
     ) -> None:
         # By way of the class: a subclass that knows what it overrides replaces this check.
         self.__class__._assert_members_are_not_overridden(self)
-        if model_dir is not None and not isinstance(model_dir, (str, bytes, os.PathLike)):
-            raise TypeError(
-                f"model_dir must be the path of a directory, or None for a temporary one; got {model_dir!r}."
-            )
-        self._has_temporary_dir = model_dir is None and getattr(config, "model_dir", None) is None
+        self._has_temporary_dir = not model_dir and getattr(config, "model_dir", None) is None
         self._config: Any = settled_config(config, model_dir)
         self._train_distribution = self._config.train_distribute
         self._eval_distribution = self._config.eval_distribute
@@ -148,10 +144,20 @@ class EstimatorBase:
 
         Raises:
           ValueError: there is no checkpoint. The message says what is in the model directory.
-          tf.errors.NotFoundError: there is no such variable.
+          tf.errors.NotFoundError: there is no such variable. The message lists those that there are.
+          TypeError: `name` is no string.
         """
         with context.graph_mode():
-            return checkpoint_utils.load_variable(trained_model.require_checkpoint(self.model_dir), name)
+            path = trained_model.require_checkpoint(self.model_dir)
+            if not isinstance(name, str):
+                raise TypeError(
+                    f"name must be the name of a variable, a string; got {name!r}. {trained_model.variables_of(path)}"
+                )
+            try:
+                return checkpoint_utils.load_variable(path, name)
+            except errors.NotFoundError as error:
+                message = f"{error.message}: there is no variable of name={name!r}. {trained_model.variables_of(path)}"
+                raise errors.NotFoundError(error.node_def, error.op, message) from error
 
     def get_variable_names(self) -> list[str]:
         """The names of all variables in the newest checkpoint.

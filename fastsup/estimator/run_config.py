@@ -33,9 +33,17 @@ _REPLACEABLE = [
 _BOTH_INTERVALS = "`save_checkpoints_steps` and `save_checkpoints_secs` cannot be both set."
 
 
-def path_to_str(path: Any) -> Any:
-    """The string of a path object; anything else as it is."""
-    return os.fsdecode(path) if hasattr(path, "__fspath__") else path
+def path_to_str(model_dir: Any) -> str | None:
+    """A model directory as a string; None for None.
+
+    Raises:
+      TypeError: it is no path.
+    """
+    if model_dir is None:
+        return None
+    if not isinstance(model_dir, str | bytes | os.PathLike):
+        raise TypeError(f"model_dir must be the path of a directory, or None for a temporary one; got {model_dir!r}.")
+    return os.fsdecode(model_dir)
 
 
 def default_session_config(device_filters: list[str] | None = None) -> Any:
@@ -110,7 +118,7 @@ def _validate(config: RunConfig) -> None:
         try:
             accepted = accepts(value)
         except TypeError:
-            raise ValueError(f"{message}; got {value!r} of type {type(value).__name__}") from None
+            raise TypeError(f"{message}; got {value!r} of type {type(value).__name__}") from None
         if not accepted:
             raise ValueError(f"{message} Got {value!r}." if message.endswith(".") else f"{message}; got {value!r}")
     check_executor(config.executor)
@@ -168,7 +176,7 @@ class RunConfig:
 
     Raises:
       ValueError: an argument can't be that, or TF_CONFIG says what can't be.
-      TypeError: `profiler` is no profiler.
+      TypeError: an argument is of the wrong type.
     """
 
     def __init__(
@@ -313,7 +321,8 @@ class RunConfig:
           **kwargs: the new values, by name: of any argument of the constructor.
 
         Raises:
-          ValueError, TypeError: a name is no such property, or a property can't have that value.
+          ValueError: a name is no such property, or a property can't have that value.
+          TypeError: a value is of the wrong type.
         """
         return RunConfig._replace(copy.deepcopy(self), allowed_properties_list=_REPLACEABLE, **kwargs)
 
@@ -324,7 +333,7 @@ class RunConfig:
         for name, value in kwargs.items():
             if name not in allowed:
                 raise ValueError(f"Replacing {name} is not supported. Allowed properties are {allowed}.")
-            setattr(config, "_" + name, value)
+            setattr(config, "_" + name, path_to_str(value) if name == "model_dir" else value)
         _settle_intervals(config, kwargs)
         _validate(config)
         return config
@@ -339,6 +348,7 @@ def settled_config(config: Any, model_dir: Any) -> Any:
 
     Raises:
       ValueError: `config` is no RunConfig, or `model_dir` is another one than its own.
+      TypeError: `model_dir` is no path.
     """
     if config is None:
         config = RunConfig()

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from tensorflow.python.training import basic_session_run_hooks, session_run_hook
 
+from fastsup.estimator.base import check_steps
 from fastsup.estimator.exporters import Exporter
 
 __all__ = ["EvalSpec", "TrainSpec", "assert_eval_spec", "validate_exporters", "validate_hooks"]
@@ -113,8 +114,7 @@ class TrainSpec(_TrainSpec):
         saving_listeners: Iterable[Any] | None = None,
     ) -> TrainSpec:
         _validate_input_fn(input_fn)
-        if max_steps is not None:
-            _validate_number("max_steps", max_steps, lambda value: value > 0, "> 0")
+        check_steps("max_steps", max_steps)
         return super().__new__(
             cls,
             input_fn,
@@ -172,16 +172,14 @@ class EvalSpec(_EvalSpec):
         idle_timeout_secs: float | None = None,
     ) -> EvalSpec:
         _validate_input_fn(input_fn)
-        if steps is not None:
-            _validate_number("steps", steps, lambda value: value > 0, "> 0")
+        check_steps("steps", steps)
         if name is not None and not isinstance(name, str):
             raise TypeError(f"`name` must be string, given: {name}")
         hooks = validate_hooks(hooks)
         exporters = validate_exporters(exporters)
         _validate_number("start_delay_secs", start_delay_secs, lambda value: value >= 0, ">= 0")
         _validate_number("throttle_secs", throttle_secs, lambda value: value >= 0, ">= 0")
-        if throttle_steps is not None:
-            _validate_number("throttle_steps", throttle_steps, lambda value: value > 0, "> 0, or None")
+        check_steps("throttle_steps", throttle_steps)
         if idle_timeout_secs is not None:
             _validate_number("idle_timeout_secs", idle_timeout_secs, lambda value: value > 0, "> 0, or None")
         return super().__new__(

@@ -14,7 +14,14 @@ from tensorflow.python.training import py_checkpoint_reader
 
 from fastsup.train.checkpoints import is_in, is_unfinished, list_checkpoints
 
-__all__ = ["contents_of", "explaining_what_is_missing", "global_step_of", "newest_checkpoint", "require_checkpoint"]
+__all__ = [
+    "contents_of",
+    "explaining_what_is_missing",
+    "global_step_of",
+    "newest_checkpoint",
+    "require_checkpoint",
+    "variables_of",
+]
 
 _LISTED = 20
 
@@ -67,6 +74,17 @@ def contents_of(model_dir: Any) -> str:
     return f"{path} holds: {', '.join(names[:_LISTED])}{more}."
 
 
+def variables_of(checkpoint_path: Any) -> str:
+    """What a checkpoint holds, in one sentence: its first variables, by name, with their shapes."""
+    try:
+        shapes = py_checkpoint_reader.NewCheckpointReader(checkpoint_path).get_variable_to_shape_map()
+    except (errors.OpError, RuntimeError, ValueError) as error:
+        return f"The checkpoint {checkpoint_path} can't be read: {error}."
+    names = [f"{name} {shape}" for name, shape in sorted(shapes.items())]
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"The checkpoint {checkpoint_path} holds: {', '.join(names[:_LISTED])}{more}."
+
+
 @contextmanager
 def explaining_what_is_missing(checkpoint_path: Any) -> Iterator[None]:
     """Adds to the error about a variable that a checkpoint lacks what the checkpoint has.
@@ -82,17 +100,8 @@ def explaining_what_is_missing(checkpoint_path: Any) -> Iterator[None]:
     except errors.NotFoundError as error:
         if checkpoint_path is None or "not found in checkpoint" not in error.message:
             raise
-        try:
-            shapes = py_checkpoint_reader.NewCheckpointReader(checkpoint_path).get_variable_to_shape_map()
-        except (errors.OpError, RuntimeError, ValueError):
-            raise error from None
-        names = [f"{name} {shape}" for name, shape in sorted(shapes.items())]
-        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-        raise errors.NotFoundError(
-            error.node_def,
-            error.op,
-            f"{error.message}\n\nThe checkpoint {checkpoint_path} holds: {', '.join(names[:_LISTED])}{more}.",
-        ) from error
+        message = f"{error.message}\n\n{variables_of(checkpoint_path)}"
+        raise errors.NotFoundError(error.node_def, error.op, message) from error
 
 
 def require_checkpoint(model_dir: Any) -> str:

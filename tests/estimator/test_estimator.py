@@ -194,6 +194,8 @@ def test_predictions_of_a_model_that_nobody_expects_to_be_trained(
     make: Any, make_untrained: Any, input_fn: Any, tf_log: Any, tmp_path: Path
 ) -> None:
     assert len(list(make_untrained().predict(input_fn))) > 0
+    # An empty name is none.
+    assert len(list(est.Estimator(make().model_fn, "").predict(input_fn))) > 0
     assert "running initialization to predict." in tf_log.text
     trained = make(model_dir=str(tmp_path / "trained")).train(input_fn, steps=3)
     warm = make(model_dir=str(tmp_path / "empty"), warm_start_from=trained.model_dir)

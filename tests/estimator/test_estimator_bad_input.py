@@ -293,9 +293,13 @@ def test_predictions_without_batch_dimension(make_untrained: Any, input_fn: Any)
     batches.close()
 
 
-def test_a_number_for_the_model_directory(model_fn: Any) -> None:
-    with pytest.raises(TypeError, match=r"^model_dir must be the path of a directory, or None .*; got 3\."):
-        est.Estimator(model_fn, 3, params={})
+def test_the_value_of_a_variable_that_there_is_not(make: Any, input_fn: Any) -> None:
+    model = make().train(input_fn, steps=1)
+    held = r"The checkpoint .*model\.ckpt-1 holds: global_step \[\], lin/b \[1\], lin/b/Momentum \[1\], lin/w \[2, 1\]"
+    with pytest.raises(tf.errors.NotFoundError, match=rf"^Key w not found in checkpoint: .* name='w'\. {held}"):
+        model.get_variable_value("w")
+    with pytest.raises(TypeError, match=rf"^name must be the name of a variable, a string; got 5\. {held}"):
+        model.get_variable_value(5)
 
 
 @pytest.mark.parametrize("result", [None, 3])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -103,8 +104,42 @@ def test_the_training_is_recorded(make: Any, input_fn: Any) -> None:
     assert parts == pytest.approx(report.wall_ns, rel=1e-6)
 
 
-def test_a_path_is_a_model_dir() -> None:
-    assert est.RunConfig(model_dir=Path("/a/b")).model_dir == "/a/b"
+@pytest.mark.parametrize("model_dir", ["/a/b", b"/a/b", Path("/a/b")])
+def test_a_path_is_a_model_dir(model_fn: Any, model_dir: Any) -> None:
+    assert est.RunConfig(model_dir=model_dir).model_dir == "/a/b"
+    assert est.RunConfig().replace(model_dir=model_dir).model_dir == "/a/b"
+    assert est.Estimator(model_fn, model_dir, params={}).eval_dir() == "/a/b/eval"
+
+
+def test_what_is_no_path_is_no_model_dir(model_fn: Any) -> None:
+    message = r"^model_dir must be the path of a directory, or None for a temporary one; got 5\.$"
+    for make_ in (est.RunConfig, est.RunConfig().replace, partial(est.Estimator, model_fn, params={})):
+        with pytest.raises(TypeError, match=message):
+            make_(model_dir=5)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "save_summary_steps",
+        "save_checkpoints_steps",
+        "save_checkpoints_secs",
+        "keep_checkpoint_max",
+        "keep_checkpoint_every_n_hours",
+        "log_step_count_steps",
+        "session_creation_timeout_secs",
+        "recovery_wait_secs",
+    ],
+)
+def test_what_is_a_type_error_in_the_reference_is_one_here(name: str) -> None:
+    for make_ in (est.RunConfig, est.RunConfig().replace):
+        with pytest.raises(TypeError, match=rf"^{name} should be .*; got '6' of type str$"):
+            make_(**{name: "6"})
+
+
+def test_an_interval_that_must_be_set() -> None:
+    with pytest.raises(TypeError, match=r"^recovery_wait_secs should be > 0, and finite; got None of type NoneType$"):
+        est.RunConfig(recovery_wait_secs=None)  # type: ignore[arg-type]
 
 
 REFUSED = [
@@ -112,7 +147,6 @@ REFUSED = [
     ("save_summary_steps", -1, "save_summary_steps should be >= 0"),
     ("save_checkpoints_steps", -1, "save_checkpoints_steps should be >= 0"),
     ("save_checkpoints_secs", -1, "save_checkpoints_secs should be >= 0"),
-    ("save_checkpoints_secs", "60", "save_checkpoints_secs should be >= 0; got '60'"),
     ("session_config", {}, "session_config must be instance of ConfigProto"),
     ("keep_checkpoint_max", -1, "keep_checkpoint_max should be >= 0"),
     ("keep_checkpoint_max", 1.5, r"^keep_checkpoint_max must be an integer; got 1\.5$"),
@@ -128,7 +162,6 @@ REFUSED = [
     ("async_save", 1, "async_save must be True or False"),
     ("recovery_wait_secs", 0, "recovery_wait_secs should be > 0, and finite; got 0"),
     ("recovery_wait_secs", float("inf"), "recovery_wait_secs should be > 0, and finite; got inf"),
-    ("recovery_wait_secs", None, "recovery_wait_secs should be > 0, and finite; got None"),
 ]
 
 

@@ -62,8 +62,9 @@ def test_what_both_refuse(kind: Any, arguments: dict[str, Any], error: Any, mess
     [
         ({"max_steps": 0}, ValueError, "Must specify max_steps > 0, given: 0"),
         ({"max_steps": -1}, ValueError, "Must specify max_steps > 0, given: -1"),
-        ({"max_steps": float("nan")}, ValueError, "Must specify max_steps > 0, given: nan"),
-        ({"max_steps": "9"}, TypeError, "`max_steps` must be a number, given: '9'. Must specify max_steps > 0."),
+        ({"max_steps": float("nan")}, TypeError, "max_steps must be an integer or None, given: nan"),
+        ({"max_steps": 1.5}, TypeError, "max_steps must be an integer or None, given: 1.5"),
+        ({"max_steps": "9"}, TypeError, "max_steps must be an integer or None, given: '9'"),
         (
             {"saving_listeners": [2]},
             TypeError,
@@ -81,7 +82,8 @@ def test_what_a_train_spec_refuses(arguments: dict[str, Any], error: Any, messag
     ("arguments", "error", "message"),
     [
         ({"steps": 0}, ValueError, "Must specify steps > 0, given: 0"),
-        ({"steps": "1"}, TypeError, "`steps` must be a number, given: '1'. Must specify steps > 0."),
+        ({"steps": 1.5}, TypeError, "steps must be an integer or None, given: 1.5"),
+        ({"steps": "1"}, TypeError, "steps must be an integer or None, given: '1'"),
         ({"name": 123}, TypeError, "`name` must be string, given: 123"),
         ({"start_delay_secs": -1}, ValueError, "Must specify start_delay_secs >= 0, given: -1"),
         ({"throttle_secs": -0.5}, ValueError, "Must specify throttle_secs >= 0, given: -0.5"),
@@ -90,7 +92,8 @@ def test_what_a_train_spec_refuses(arguments: dict[str, Any], error: Any, messag
             TypeError,
             "`throttle_secs` must be a number, given: None. Must specify throttle_secs >= 0.",
         ),
-        ({"throttle_steps": 0}, ValueError, "Must specify throttle_steps > 0, or None, given: 0"),
+        ({"throttle_steps": 0}, ValueError, "Must specify throttle_steps > 0, given: 0"),
+        ({"throttle_steps": 1.5}, TypeError, "throttle_steps must be an integer or None, given: 1.5"),
         ({"idle_timeout_secs": 0}, ValueError, "Must specify idle_timeout_secs > 0, or None, given: 0"),
         (
             {"exporters": 5},
