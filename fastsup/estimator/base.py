@@ -189,7 +189,7 @@ class EstimatorBase:
 
     def _checkpoint_or_initialize(self, checkpoint_path: Any, purpose: str) -> Any:
         """The checkpoint to use, the newest by default. Where there is none, that is logged, with what there is."""
-        path = checkpoint_path or trained_model.newest_checkpoint(self._model_dir)
+        path = trained_model.given_checkpoint(checkpoint_path) or trained_model.newest_checkpoint(self._model_dir)
         if not path:
             logging.info(
                 "Could not find trained model in model_dir: %s, running initialization to %s. %s",

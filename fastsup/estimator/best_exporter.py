@@ -74,7 +74,7 @@ class BestExporter(SavedModelExporter):
 
     Raises:
       ValueError: compare_fn is None or has other arguments, or exports_to_keep isn't positive.
-      TypeError: compare_fn or serving_input_receiver_fn isn't callable.
+      TypeError: an argument is of the wrong type.
     """
 
     def __init__(
@@ -88,6 +88,8 @@ class BestExporter(SavedModelExporter):
         exports_to_keep: int | None = 5,
     ) -> None:
         _check_compare_fn(compare_fn)
+        if event_file_pattern is not None and not isinstance(event_file_pattern, str):
+            raise TypeError(f"`event_file_pattern` must be a string or None, given: {event_file_pattern!r}")
         super().__init__(name, serving_input_receiver_fn, assets_extra, as_text)
         self._compare_fn = compare_fn
         self._event_file_pattern = event_file_pattern

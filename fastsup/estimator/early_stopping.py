@@ -78,7 +78,11 @@ class _StopOnPredicateHook(GlobalStepHook, _StepReader):
         if not callable(should_stop_fn):
             raise TypeError("`should_stop_fn` must be callable.")
         self._should_stop_fn = should_stop_fn
-        self._timer: Any = SecondOrStepTimer(run_every_secs, run_every_steps)
+        try:
+            self._timer: Any = SecondOrStepTimer(run_every_secs, run_every_steps)
+        except (TypeError, ValueError) as error:
+            given = f"run_every_secs={run_every_secs!r}, run_every_steps={run_every_steps!r}"
+            raise type(error)(f"{error} ({given})") from None
         self._stop_op: Any = None
 
     def begin(self) -> None:
@@ -197,15 +201,18 @@ def _directory_of_metric(estimator: Any, metric_name: Any, eval_dir: Any, **numb
       **numbers: what the metric and the steps are compared with, by the argument's name.
 
     Raises:
-      TypeError: no Estimator, a name that is no string, or something else that is no number.
+      TypeError: no Estimator, a name that is no string, a directory that is no path, or something else that is no
+        number.
     """
     check_estimator(estimator)
+    if eval_dir is not None and not isinstance(eval_dir, str | bytes | os.PathLike):
+        raise TypeError(f"`eval_dir` must be the path of a directory, or None for the Estimator's. Got: {eval_dir!r}")
     if not isinstance(metric_name, str):
         raise TypeError(f"`metric_name` must be the name of a metric, a string. Got: {metric_name!r}")
     for name, value in numbers.items():
         if not hasattr(value, "__float__"):
             raise TypeError(f"`{name}` must be a number. Got: {value!r}")
-    return estimator.eval_dir() if eval_dir is None else eval_dir
+    return estimator.eval_dir() if eval_dir is None else os.fsdecode(eval_dir)
 
 
 def _threshold_hook(

@@ -34,9 +34,14 @@ class StopAtSecsHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
 
     Args:
       stop_after_secs: seconds after which to stop.
+
+    Raises:
+      TypeError: it is no number.
     """
 
     def __init__(self, stop_after_secs: float) -> None:
+        if not hasattr(stop_after_secs, "__float__"):
+            raise TypeError(f"stop_after_secs must be a number of seconds, got {stop_after_secs!r}.")
         self._stop_after_secs = stop_after_secs
         self._start_time: Any = None
 

@@ -47,7 +47,7 @@ class SavedModelExporter(Exporter):
       as_text: whether to write the SavedModel as text.
 
     Raises:
-      TypeError: serving_input_receiver_fn is neither callable nor None.
+      TypeError: an argument is of the wrong type.
     """
 
     def __init__(
@@ -59,6 +59,8 @@ class SavedModelExporter(Exporter):
                 f"`serving_input_receiver_fn` must be callable, given: {serving_input_receiver_fn!r}. "
                 "Pass a function that returns a ServingInputReceiver."
             )
+        if assets_extra is not None and not isinstance(assets_extra, dict):
+            raise TypeError(f"`assets_extra` must be a dictionary from destinations to files, given: {assets_extra!r}")
         self._name = name
         self._serving_input_receiver_fn = serving_input_receiver_fn
         self._assets_extra = assets_extra
@@ -96,7 +98,7 @@ class FinalExporter(SavedModelExporter):
 
 
 def check_exports_to_keep(exports_to_keep: Any, message: str) -> None:
-    """Refuses a number of exports that isn't positive."""
+    """Refuses a number of exports that isn't a positive integer. None is no limit."""
     if exports_to_keep is None:
         return
     try:
@@ -105,6 +107,8 @@ def check_exports_to_keep(exports_to_keep: Any, message: str) -> None:
         raise TypeError(f"`exports_to_keep` must be a number or None, got {exports_to_keep!r}") from None
     if not positive:
         raise ValueError(message)
+    if not hasattr(exports_to_keep, "__index__"):
+        raise TypeError(f"`exports_to_keep` must be an integer or None, got {exports_to_keep!r}")
 
 
 def list_exports(export_path: Any) -> list[str]:
@@ -145,7 +149,7 @@ class LatestExporter(SavedModelExporter):
 
     Raises:
       ValueError: exports_to_keep isn't positive.
-      TypeError: serving_input_receiver_fn is neither callable nor None.
+      TypeError: an argument is of the wrong type.
     """
 
     def __init__(

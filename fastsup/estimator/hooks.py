@@ -173,11 +173,13 @@ def make_stop_at_checkpoint_step_hook(estimator: Any, last_step: int, wait_after
       wait_after_file_check_secs: seconds that a worker waits between two looks at the model directory.
 
     Raises:
-      TypeError: no Estimator, or a `last_step` that is no integer.
+      TypeError: no Estimator, a `last_step` that is no integer, or a wait that is no number.
       ValueError: a `last_step` that isn't positive, or is None.
     """
     check_estimator(estimator)
     check_steps("last_step", last_step)
+    if not hasattr(wait_after_file_check_secs, "__float__"):
+        raise TypeError(f"wait_after_file_check_secs must be a number of seconds, got {wait_after_file_check_secs!r}.")
     if estimator.config.is_chief:
         return train.StopAtStepHook(last_step=last_step)
     return _StopAtCheckpointStepHook(estimator.model_dir, last_step, wait_after_file_check_secs)

@@ -17,6 +17,7 @@ from fastsup.train.checkpoints import is_in, is_unfinished, list_checkpoints
 __all__ = [
     "contents_of",
     "explaining_what_is_missing",
+    "given_checkpoint",
     "global_step_of",
     "newest_checkpoint",
     "require_checkpoint",
@@ -102,6 +103,21 @@ def explaining_what_is_missing(checkpoint_path: Any) -> Iterator[None]:
             raise
         message = f"{error.message}\n\n{variables_of(checkpoint_path)}"
         raise errors.NotFoundError(error.node_def, error.op, message) from error
+
+
+def given_checkpoint(checkpoint_path: Any) -> str | None:
+    """The checkpoint that was passed as `checkpoint_path`; None if none was.
+
+    Raises:
+      TypeError: it is no path.
+    """
+    if not checkpoint_path:
+        return None
+    if not isinstance(checkpoint_path, str | bytes | os.PathLike):
+        raise TypeError(
+            f"checkpoint_path must be the path of a checkpoint, or None for the newest; got {checkpoint_path!r}."
+        )
+    return os.fsdecode(checkpoint_path)
 
 
 def require_checkpoint(model_dir: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -165,6 +166,23 @@ def test_arguments_of_train(make: Any, input_fn: Any, tmp_path: Any, arguments: 
     with pytest.raises(error, match=message):
         model.train(input_fn, **arguments)
     assert not (tmp_path / "model").exists()
+
+
+def test_what_is_no_path_of_a_checkpoint(make: Any, input_fn: Any, tmp_path: Path) -> None:
+    model = make().train(input_fn, steps=1)
+    for call in (
+        lambda: model.evaluate(input_fn, checkpoint_path=5),
+        lambda: next(model.predict(input_fn, checkpoint_path=5)),
+        lambda: model.export_saved_model(str(tmp_path / "export"), lambda: None, checkpoint_path=5),
+    ):
+        with pytest.raises(
+            TypeError, match=r"^checkpoint_path must be the path of .*, or None for the newest; got 5\.$"
+        ):
+            call()
+    path = model.latest_checkpoint()
+    for given in (Path(path), path.encode()):
+        assert model.evaluate(input_fn, checkpoint_path=given)["global_step"] == 1
+        assert len(list(model.predict(input_fn, checkpoint_path=given))) > 0
 
 
 def test_arguments_of_evaluate_and_predict(make: Any, make_untrained: Any, input_fn: Any) -> None:

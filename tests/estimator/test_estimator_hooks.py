@@ -82,6 +82,11 @@ def test_early_stopping_refuses(make: Any, tmp_path: Any) -> None:
         est.make_early_stopping_hook(model, lambda: True, 60, 5)
     with pytest.raises(TypeError, match="`should_stop_fn` must be callable"):
         est.make_early_stopping_hook(model, 1)
+    with pytest.raises(TypeError, match=r"must be a number, got 'a' \(run_every_secs='a', run_every_steps=None\)$"):
+        est.make_early_stopping_hook(model, lambda: True, "a")
+    message = r"^Either every_secs or every_steps should be provided\. \(run_every_secs=None, run_every_steps=None\)$"
+    with pytest.raises(ValueError, match=message):
+        est.make_early_stopping_hook(model, lambda: True, None)
     with tf.Graph().as_default():
         write_metrics(str(tmp_path / "e"), METRICS)
     hook = est.stop_if_higher_hook(model, "typo", 1, str(tmp_path / "e"))
@@ -133,6 +138,8 @@ def test_early_stopping_by_a_metric_refuses(make: Any, make_hook: Any, limit: st
         make_hook(model, "loss", "a")
     with pytest.raises(TypeError, match=r"^`min_steps` must be a number. Got: None$"):
         make_hook(model, "loss", 1, min_steps=None)
+    with pytest.raises(TypeError, match=r"^`eval_dir` must be the path of a directory, or None .*\. Got: 5$"):
+        make_hook(model, "loss", 1, eval_dir=5)
 
 
 def test_evaluation_in_memory_refuses(make: Any, input_fn: Any, set_tf_config: Any) -> None:
@@ -158,6 +165,8 @@ def test_stops_at_the_step_of_a_checkpoint(make: Any, input_fn: Any, set_tf_conf
         est.make_stop_at_checkpoint_step_hook(5, 5)
     with pytest.raises(TypeError, match=r"^last_step must be an integer or None, given: 'a'$"):
         est.make_stop_at_checkpoint_step_hook(model, "a")
+    with pytest.raises(TypeError, match=r"^wait_after_file_check_secs must be a number of seconds, got 'a'\.$"):
+        est.make_stop_at_checkpoint_step_hook(model, 5, "a")
     chief = est.make_stop_at_checkpoint_step_hook(model, 5)
     assert isinstance(chief, train.StopAtStepHook)
     model.train(lambda: input_fn().repeat(), hooks=[chief])

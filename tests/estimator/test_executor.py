@@ -568,6 +568,8 @@ def test_training_that_did_nothing_else(run_config: Any) -> None:
 def test_stop_at_secs(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
+    with pytest.raises(TypeError, match=r"^stop_after_secs must be a number of seconds, got 'a'\.$"):
+        estimator.StopAtSecsHook("a")  # type: ignore[arg-type]
     hook = estimator.StopAtSecsHook(stop_after_secs=3)
     hook.begin()
     context = mock.Mock()

@@ -120,7 +120,25 @@ def test_an_export_that_somebody_else_deletes_is_no_error(est: Any, exports: Pat
             TypeError,
             "`exports_to_keep` must be a number or None, got 'many'",
         ),
+        (
+            estimator.BestExporter,
+            {"exports_to_keep": 1.5},
+            TypeError,
+            "`exports_to_keep` must be an integer or None, got 1.5",
+        ),
         (estimator.FinalExporter, {"serving_input_receiver_fn": 1}, TypeError, "must be callable, given: 1"),
+        (
+            estimator.FinalExporter,
+            {"assets_extra": ["a"]},
+            TypeError,
+            "`assets_extra` must be a dictionary from destinations to files, given: ['a']",
+        ),
+        (
+            estimator.BestExporter,
+            {"event_file_pattern": 5},
+            TypeError,
+            "`event_file_pattern` must be a string or None, given: 5",
+        ),
         (estimator.BestExporter, {"compare_fn": None}, ValueError, "`compare_fn` must not be None."),
         (
             estimator.BestExporter,

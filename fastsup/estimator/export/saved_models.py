@@ -145,7 +145,7 @@ class SavedModelExport(EstimatorBase):
                 f"got {input_receiver_fn_map!r}."
             )
         with context.graph_mode():
-            checkpoint_path = checkpoint_path or self.latest_checkpoint()
+            checkpoint_path = trained_model.given_checkpoint(checkpoint_path) or self.latest_checkpoint()
             if not checkpoint_path:
                 if not self._warm_start_settings:
                     raise ValueError(
