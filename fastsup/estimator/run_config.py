@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import copy
-import math
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 from tensorflow.python.platform import tf_logging as logging
-from tensorflow.python.util import function_utils
 
-from fastsup.core.recorder import recorder_of
 from fastsup.estimator import distribution
 from fastsup.estimator.cluster_config import TaskSettings, TaskType, read_tf_config, task_settings
-from fastsup.runtime.executor import check_executor
+from fastsup.estimator.run_config_values import check_values
 
 __all__ = ["RunConfig", "TaskType", "default_session_config", "path_to_str"]
 
@@ -77,52 +74,6 @@ def _chosen_model_dir(tf_config: dict[str, Any], model_dir: Any) -> Any:
             )
         logging.info("Using model_dir in TF_CONFIG: %s", in_environment)
     return model_dir or in_environment
-
-
-def _is_device_fn(function: Any) -> bool:
-    return callable(function) and set(function_utils.fn_args(function)) == {"op"}
-
-
-def _validate(config: RunConfig) -> None:
-    """Refuses what a property can't be. None is what was not set."""
-    rules: list[tuple[str, Callable[[Any], Any], str]] = [
-        ("model_dir", bool, "model_dir should be non-empty"),
-        ("save_summary_steps", lambda value: value >= 0, "save_summary_steps should be >= 0"),
-        ("save_checkpoints_steps", lambda value: value >= 0, "save_checkpoints_steps should be >= 0"),
-        ("save_checkpoints_secs", lambda value: value >= 0, "save_checkpoints_secs should be >= 0"),
-        (
-            "session_config",
-            lambda value: isinstance(value, config_pb2.ConfigProto),
-            "session_config must be instance of ConfigProto",
-        ),
-        ("keep_checkpoint_max", lambda value: value >= 0, "keep_checkpoint_max should be >= 0"),
-        ("keep_checkpoint_max", lambda value: hasattr(value, "__index__"), "keep_checkpoint_max must be an integer"),
-        ("keep_checkpoint_every_n_hours", lambda value: value > 0, "keep_checkpoint_every_n_hours should be > 0"),
-        ("log_step_count_steps", lambda value: value > 0, "log_step_count_steps should be > 0"),
-        ("tf_random_seed", lambda value: isinstance(value, int), "tf_random_seed must be integer."),
-        (
-            "experimental_max_worker_delay_secs",
-            lambda value: isinstance(value, int),
-            "experimental_max_worker_delay_secs must be an integer if set.",
-        ),
-        ("session_creation_timeout_secs", lambda value: value > 0, "session_creation_timeout_secs should be > 0"),
-        ("device_fn", _is_device_fn, 'device_fn must be callable with exactly one argument "op".'),
-        ("protocol", lambda value: value in ("grpc", "grpc+verbs"), "protocol should be grpc or grpc+verbs"),
-        ("async_save", lambda value: isinstance(value, bool), "async_save must be True or False"),
-        ("recovery_wait_secs", lambda value: 0 < value < math.inf, "recovery_wait_secs should be > 0, and finite"),
-    ]
-    for name, accepts, message in rules:
-        value = getattr(config, name)
-        if value is None and name != "recovery_wait_secs":
-            continue
-        try:
-            accepted = accepts(value)
-        except TypeError:
-            raise TypeError(f"{message}; got {value!r} of type {type(value).__name__}") from None
-        if not accepted:
-            raise ValueError(f"{message} Got {value!r}." if message.endswith(".") else f"{message}; got {value!r}")
-    check_executor(config.executor)
-    recorder_of(config.profiler)
 
 
 def _settle_intervals(config: Any, replaced: Iterable[str]) -> None:
@@ -335,7 +286,7 @@ class RunConfig:
                 raise ValueError(f"Replacing {name} is not supported. Allowed properties are {allowed}.")
             setattr(config, "_" + name, path_to_str(value) if name == "model_dir" else value)
         _settle_intervals(config, kwargs)
-        _validate(config)
+        check_values(config)
         return config
 
 
