@@ -32,9 +32,8 @@ double fs_clock_ticking(void) {
 #endif
 }
 
-int64_t fs_clock_monotonic_ns(void *unused) {
+int64_t fs_clock_monotonic_ns(void) {
     struct timespec ts;
-    (void)unused;
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }

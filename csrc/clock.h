@@ -16,8 +16,7 @@ int fs_clock_reached(double time);
  * telling about how long something has taken, at a quarter of the price. */
 double fs_clock_ticking(void);
 
-/* Nanoseconds since some time in the past, from a clock that is never set: for durations. Takes what any clock of spans
- * takes (see spans.h), and ignores it. */
-int64_t fs_clock_monotonic_ns(void *unused);
+/* Nanoseconds since some time in the past, from a clock that is never set: for durations. */
+int64_t fs_clock_monotonic_ns(void);
 
 #endif

@@ -7,7 +7,7 @@
 
 /* The machine's clock is read by the code next to this: not by that of another library, in another page. */
 static int64_t now(const fs_span_log *log) {
-    return log->clock == NULL ? fs_clock_monotonic_ns(NULL) : log->clock(log->clock_context);
+    return log->clock == NULL ? fs_clock_monotonic_ns() : log->clock(log->clock_context);
 }
 
 void fs_log_init(fs_span_log *log, fs_span_clock clock, void *context, fs_scope **open, int64_t skip) {

@@ -237,6 +237,7 @@ cdef class Loop:
         return self.result
 
     cdef int begin_hook(self, LoopHook hook) except -1:
+        """Calls its `begin`, and tells of a hook that will not be called after any step."""
         cdef uint64_t before = changes()[0]
         hook.begin(self)
         never = hook.next_run is None and hook.next_step is None and hook.next_time is None

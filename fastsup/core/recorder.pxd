@@ -14,7 +14,7 @@ cdef class HookCells:
 
 
 cdef class Recorder(Recorded):
-    # The runtime's cell seen last, which every step looks at too.
+    # The runtime's cell seen last: at hand for steps without hooks.
     cdef object last_fetches
     cdef Cell last_runtime
     cdef readonly bint step_markers

@@ -19,7 +19,7 @@ from fastsup.core.spans cimport (
 )
 
 cdef extern from "clock.h":
-    int64_t fs_clock_monotonic_ns(void* unused) noexcept
+    int64_t fs_clock_monotonic_ns() noexcept
 
 # What is under way in the process, of any recorder and thread: the newest in front.
 cdef fs_scope* open_scopes = NULL
@@ -146,13 +146,13 @@ cdef class Recorder(Recorded):
         fs_track_init(&track, self.log, 0)
         for spans in range(2):
             for i in range(CALIBRATION_STEPS):
-                before = fs_clock_monotonic_ns(NULL)
+                before = fs_clock_monotonic_ns()
                 fs_step_begin(&track, True)
                 for j in range(1 + spans):
                     fs_span_enter(&track, &cell.c)
                     fs_span_leave(&track)
                 fs_step_end(&track)
-                after = fs_clock_monotonic_ns(NULL)
+                after = fs_clock_monotonic_ns()
                 fs_histogram_add(&pairs[spans], after - before, 0)
         fs_log_settle(self.log)
         # One reading of the clock is a part of each of these times as well.

@@ -25,7 +25,7 @@ from fastsup.estimator.input_fn import parse_input_fn_result
 from fastsup.estimator.model_fn import EstimatorSpec, check_mode, listed, verify_model_fn_args
 from fastsup.estimator.run_config import settled_config
 
-__all__ = ["EstimatorBase", "check_hooks", "check_listeners", "check_steps"]
+__all__ = ["EstimatorBase", "check_hooks", "check_listeners", "check_steps", "is_whole_number"]
 
 
 def check_hooks(hooks: Any) -> list[Any]:
@@ -54,11 +54,16 @@ def check_listeners(saving_listeners: Any) -> list[Any]:
     return listeners
 
 
+def is_whole_number(value: Any) -> bool:
+    """Whether it is an integer, or a number such as 1e5 that is one."""
+    return hasattr(value, "__index__") or (hasattr(value, "is_integer") and value.is_integer())
+
+
 def check_steps(name: str, steps: Any) -> None:
     """Refuses a number of steps that isn't a positive integer. None is no limit."""
     if steps is None:
         return
-    if not hasattr(steps, "__index__") and not (hasattr(steps, "is_integer") and steps.is_integer()):
+    if not is_whole_number(steps):
         raise TypeError(f"{name} must be an integer or None, given: {steps!r}")
     if steps <= 0:
         raise ValueError(f"Must specify {name} > 0, given: {steps}")

@@ -15,7 +15,7 @@ from tensorflow.python.training import server_lib
 
 from fastsup.estimator.cluster_config import TaskType, read_tf_config
 
-__all__ = ["Trainers", "trainers_of"]
+__all__ = ["Trainers", "limit_secs_of", "trainers_of"]
 
 _ROLES = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
 _CONNECT_SECS = 1.0
@@ -74,9 +74,13 @@ class Trainers:
                 None,
                 f"No chief or worker has answered for {now - self._silent_since:.0f} s, and not each of them has "
                 f"written down that it has ended: {addresses}. "
-                f"RunConfig.session_creation_timeout_secs={self._limit_secs} says for "
-                "how long to wait.",
+                f"RunConfig.session_creation_timeout_secs={self._limit_secs} says for how long to wait.",
             )
+
+
+def limit_secs_of(config: Any) -> float:
+    """Seconds that a task waits at most for the others of its job."""
+    return getattr(config, "session_creation_timeout_secs", None) or _DEFAULT_LIMIT_SECS
 
 
 def trainers_of(config: Any) -> Trainers:
@@ -92,5 +96,4 @@ def trainers_of(config: Any) -> Trainers:
     addresses = []
     if isinstance(cluster, server_lib.ClusterSpec) and tf_config.get("environment") != "google":
         addresses = [address for role in _ROLES if role in cluster.jobs for address in cluster.job_tasks(role)]
-    limit = getattr(config, "session_creation_timeout_secs", None)
-    return Trainers([address for address in addresses if address], limit or _DEFAULT_LIMIT_SECS)
+    return Trainers([address for address in addresses if address], limit_secs_of(config))

@@ -14,6 +14,7 @@ from tensorflow.python.training import basic_session_run_hooks, session_run_hook
 from tensorflow.python.util import function_utils
 
 from fastsup.estimator import estimator as estimator_lib
+from fastsup.estimator.base import is_whole_number
 
 __all__ = [
     "as_hooks",
@@ -92,8 +93,7 @@ def check_steps(least: int, **arguments: Any) -> None:
     for name, value in arguments.items():
         if value is None or isinstance(value, str):
             continue
-        is_whole = hasattr(value, "__index__") or (hasattr(value, "is_integer") and value.is_integer())
-        if isinstance(value, bool) or not is_whole:
+        if isinstance(value, bool) or not is_whole_number(value):
             raise ValueError(f"`{name}` must be an integer, or `None`. Got {value!r}.")
         if value < least:
             raise ValueError(f"`{name}` must be {'positive' if least else '0 or more'}. Got {value!r}.")

@@ -15,6 +15,7 @@ from tensorflow.python.training import server_lib
 from fastsup.estimator.cluster_config import read_tf_config
 from fastsup.estimator.job_end import JobWatch, note_end, note_start
 from fastsup.estimator.server import saying_where, serve_until_job_ends, start_std_server
+from fastsup.estimator.trainers import limit_secs_of
 from fastsup.experiment.arguments import (
     as_hooks,
     as_listeners,
@@ -35,8 +36,6 @@ __all__ = ["Experiment"]
 _MAX_DELAY_SECS = 60
 _DELAY_SECS_PER_WORKER = 5
 _DEFAULT_STEPS_PER_ITERATION = 1000
-# Where a configuration of an older kind doesn't say how long to wait.
-_DEFAULT_LIMIT_SECS = 7200.0
 _SERVERLESS_ENVIRONMENTS = ("local", "google")
 
 
@@ -205,9 +204,8 @@ class Experiment(Evaluating):
         if delay_secs is None:
             task_id = config.task_id or 0
             if self._delay_workers_by_global_step:
-                limit_secs = getattr(config, "session_creation_timeout_secs", None) or _DEFAULT_LIMIT_SECS
                 step = int(8000.0 * math.log(task_id + 1))
-                extra_hooks.append(WaitForStepHook(step, JobWatch(self._estimator.model_dir), limit_secs))
+                extra_hooks.append(WaitForStepHook(step, JobWatch(self._estimator.model_dir), limit_secs_of(config)))
                 delay_secs = 0
             else:
                 delay_secs = min(_MAX_DELAY_SECS, task_id * _DELAY_SECS_PER_WORKER)
