@@ -49,11 +49,16 @@ class StepCost:
         self._rows: dict[ops.Operation, float] = {}
         for op in graph.get_operations():
             self._elements[op] = [self._elements_of(op, tensor) for tensor in op.outputs]
+        self._secs: dict[ops.Operation, float] = {}
 
     def secs(self, op: ops.Operation) -> float:
         """Seconds that an operation takes."""
-        if op.type in _FREE:
-            return 0.0
+        secs = self._secs.get(op)
+        if secs is None:
+            secs = self._secs[op] = 0.0 if op.type in _FREE else self._secs_of(op)
+        return secs
+
+    def _secs_of(self, op: ops.Operation) -> float:
         results = self._elements[op]
         sources = [self._count(tensor) for tensor in op.inputs]
         if op.type in _MATRIX_PRODUCTS:

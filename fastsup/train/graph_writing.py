@@ -1,11 +1,11 @@
-"""Writes a graph as text, which takes long, while the session does something else."""
+"""Writes a graph as text, which takes a while, while the session does something else."""
 
 from __future__ import annotations
 
 import threading
 from typing import Any
 
-from tensorflow.python.training import training_util
+from fastsup.train.graph_text import write_graph_as_text
 
 
 class GraphWriting:
@@ -26,7 +26,7 @@ class GraphWriting:
 
     def _write(self, *args: Any) -> None:
         try:
-            training_util.write_graph(*args)
+            write_graph_as_text(*args)
         except BaseException as error:
             self._error = error
 

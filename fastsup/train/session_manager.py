@@ -17,6 +17,7 @@ from tensorflow.python.training import session_manager as tf_session_manager
 from fastsup.runtime.global_step import track_global_step
 from fastsup.runtime.session import Session
 from fastsup.train.contact import Contact
+from fastsup.train.initialised import InitialisedFlags
 from fastsup.train.partial_restore import restore_partially
 from fastsup.train.recovery import Recovery
 
@@ -168,6 +169,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         )
         self._executor = executor
         self._restore = restore
+        self._initialised = InitialisedFlags(ready_op, ready_for_local_init_op)
 
     def _make_session(self, master: str, config: Any) -> Session:
         self._target = master
@@ -255,10 +257,14 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
 
     def _model_ready(self, sess: Any) -> Any:
         with _names("ready_op", self._ready_op):
+            if self._initialised.all_set(sess):
+                return True, None
             return super()._model_ready(sess)
 
     def _model_ready_for_local_init(self, sess: Any) -> Any:
         with _names("ready_for_local_init_op", self._ready_for_local_init_op):
+            if self._initialised.first_set(sess):
+                return True, None
             return super()._model_ready_for_local_init(sess)
 
     def _note_restored(self, session: Session, path: str | None) -> None:

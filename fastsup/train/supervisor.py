@@ -22,6 +22,7 @@ from fastsup.train import session_manager as session_manager_mod
 from fastsup.train import stop_signals
 from fastsup.train.background_save import BackgroundSaver
 from fastsup.train.directories import directory_path
+from fastsup.train.graph_text import write_graph_as_text
 from fastsup.train.saved_already import checkpoint_of_now
 from fastsup.train.stray_threads import warn_of_stray_threads
 from fastsup.train.supervisor_arguments import check_choice, check_kinds, check_seconds
@@ -239,7 +240,7 @@ class Supervisor(SupervisorElements):
 
     def _write_graph(self) -> None:
         if self._logdir:
-            training_util.write_graph(self._graph.as_graph_def(add_shapes=True), self._logdir, "graph.pbtxt")
+            write_graph_as_text(self._graph.as_graph_def(add_shapes=True), self._logdir, "graph.pbtxt")
         if self._summary_writer and not self._graph_added_to_summary:
             self._summary_writer.add_graph(self._graph)
             self._summary_writer.add_meta_graph(self._meta_graph_def)
