@@ -40,7 +40,8 @@ class Case:
       title: what it is, in a few words.
       at_least: the target.
       unit: what one step is.
-      fixed_steps: how many steps a measurement takes; None: as many as fill a slice.
+      fixed_steps: how many steps a measurement takes, the sides taking turns after each; None: as many at once as fill
+        a slice.
     """
 
     name: str
@@ -101,10 +102,13 @@ class Side:
         """Warms up, and finds out how many steps fill a slice."""
         steps = case.fixed_steps or 20
         secs_per_step = self.measure(case, steps)
-        while case.fixed_steps is None and secs_per_step * steps < SLICE_SECS / 2:
+        if case.fixed_steps is not None:
+            self.steps[case.name] = 1
+            return
+        while secs_per_step * steps < SLICE_SECS / 2:
             steps = max(2 * steps, round(SLICE_SECS / 2 / secs_per_step))
             secs_per_step = self.measure(case, steps)
-        self.steps[case.name] = case.fixed_steps or max(20, round(SLICE_SECS / secs_per_step))
+        self.steps[case.name] = max(20, round(SLICE_SECS / secs_per_step))
 
     def close(self) -> None:
         """Ends the process."""
@@ -121,9 +125,13 @@ def measure(sides: Sequence[Side], cases: Sequence[Case], rounds: int) -> dict[s
             side.prepare(case)
         order = list(sides)
         for _ in range(rounds):
-            for side in order:
-                found[side.name].append(side.measure(case, side.steps[case.name]))
-            order.reverse()
+            parts: dict[str, list[float]] = {side.name: [] for side in sides}
+            for _ in range(case.fixed_steps or 1):
+                for side in order:
+                    parts[side.name].append(side.measure(case, side.steps[case.name]))
+                order.reverse()
+            for name, secs_per_step in parts.items():
+                found[name].append(sum(secs_per_step) / len(secs_per_step))
         samples[case.name] = found
     return samples
 
