@@ -18,14 +18,15 @@ import tensorflow as tf
 
 import fastsup
 import fastsup.train as train
-from benchmarks.measure import NEVER, Contender, alternate
+from benchmarks.measure import NEVER, Contender, alternate, steps_per_slice, time_slice
 
 v1 = tf.compat.v1
 
 ROUNDS = 50
 SLICE_SECS = 0.1
-# Variables of so many numbers make steps of about 3 and 20 microseconds.
-SIZES = {"3 µs step": 10, "20 µs step": 36_000}
+# A step of so many numbers is as short as one gets.
+SMALLEST = 10
+LONGER_STEP_SECS = 20e-6
 BUSY_NS = (50_000, 5_000, 500)
 BUSY_STEPS = 5_000
 
@@ -95,10 +96,27 @@ def _same(contender: Contender) -> Contender:
     return contender
 
 
+def size_of_step(seconds: float) -> int:
+    """How many numbers it takes, on this machine, to make a step of about so long.
+
+    Args:
+      seconds: the length.
+    """
+    size = 40_000
+    for _ in range(3):  # The length doesn't grow quite by the size.
+        training = Training(size, loops=False)
+        steps = steps_per_slice(training, SLICE_SECS)
+        step_secs = median(time_slice(training, steps) / steps for _ in range(5))
+        training.close()
+        size = max(SMALLEST, round(size * seconds / step_secs))
+    return size
+
+
 def cost(rounds: int = ROUNDS, slice_secs: float = SLICE_SECS) -> dict[str, list[float]]:
     """What recording makes of a step, as a ratio: for each case those of all pairs."""
     ratios = {}
-    for name, size in SIZES.items():
+    sizes = {"3 µs step": SMALLEST, "20 µs step": size_of_step(LONGER_STEP_SECS)}
+    for name, size in sizes.items():
         for loops in (False, True):
             training = Training(size, loops)
             recorded = Recorded(training)
