@@ -27,6 +27,9 @@ cdef class Dispatch:
     cdef list watched_fetches
     cdef bint needs_step
     cdef bint watches_stall
+    # Where the step is fetched: whether a hook wants that after the run, and the step that the others may be due at.
+    cdef bint wants_true_step
+    cdef int64_t earliest_foreseen
     cdef double time_before
     cdef double time_after
 

@@ -130,6 +130,8 @@ cdef class Dispatch:
         self.watched_fetches = []
         self.needs_step = False
         self.watches_stall = False
+        self.wants_true_step = False
+        self.earliest_foreseen = FS_DUE_NEVER
         self.time_before = HUGE_VAL
         self.time_after = HUGE_VAL
         for entry in self.table.entries:
@@ -143,6 +145,9 @@ cdef class Dispatch:
                 self.time_after = min(self.time_after, hook.due.time)
             else:
                 self.time_before = min(self.time_before, hook.due.time)
+                self.earliest_foreseen = min(self.earliest_foreseen, hook.due.global_step)
+            if hook.needs_true_step and hook.due.global_step != FS_DUE_NEVER:
+                self.wants_true_step = True
         return 0
 
     cdef bint follows_schedule(self, object candidate, bint anew) except -1:
@@ -192,7 +197,6 @@ cdef class Dispatch:
 
     cdef bint anything_due(self, Plan plan) except -1:
         """Whether a hook may have to be called in the coming run of this plan. Looks at the global step before it."""
-        cdef Py_ssize_t i
         self.step_known = False
         self.step_fetched = False
         self.acting = False
@@ -206,10 +210,11 @@ cdef class Dispatch:
                 self.position() >= self.table.earliest.global_step
                 or (self.watches_stall and self.count.value() == self.stale_step)
             )
-        for i in range(len(self.table.entries)):
-            if self.comes_due(i, self.table.entries[i]):
-                return True
-        return False
+        return (
+            self.wants_true_step
+            or self.stale_step + 2 >= self.earliest_foreseen
+            or (self.stale_step == NO_STEP and self.table.earliest.global_step != FS_DUE_NEVER)
+        )
 
     cdef int look_at_step(self, Plan plan) except -1:
         """Finds out where the global step stands, or that the run has to fetch it."""
@@ -360,11 +365,19 @@ cdef class Dispatch:
 
     cdef bint can_act(self, ScheduledHook hook) noexcept:
         """Whether a hook that was left out of the run can act on the step after it, without its callbacks."""
-        return hook.acts_on_step and self.step_known and not self.step_moved_unforeseen()
+        if not hook.acts_on_step:
+            return False
+        if self.step_fetched:
+            return self.stale_step != self.stale_step_before
+        return self.step_known and not self.step_moved_unforeseen()
 
     cdef int act(self, ScheduledHook hook) except -1:
         """Has it do that."""
-        hook._act(self.count.as_fetched(self.stale_step), self.count.as_fetched(self.count.value()))
+        if self.step_fetched:
+            # What the run fetched may be the step before its increment or after.
+            hook._act(self.fetched_value, self.count.session.run(self.step_read))
+        else:
+            hook._act(self.count.as_fetched(self.stale_step), self.count.as_fetched(self.count.value()))
         return 0
 
     cdef object known_values(self, object hook, object fetches):

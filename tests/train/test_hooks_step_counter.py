@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.platform import tf_logging
 
+import fastsup
 from fastsup import train
 
 v1 = tf.compat.v1
@@ -173,6 +174,38 @@ def test_without_steps_per_run(impl: Any, hooked: Any, graph: Any, counting_step
             seen.append(number)
     assert seen == logged
     session.close()
+
+
+def step_that_cannot_be_counted() -> Any:
+    """An operation that moves the global step by one, under a condition: only a fetch tells where it stands."""
+    step = v1.train.get_or_create_global_step()
+    return tf.cond(step < 1000, lambda: v1.assign_add(step, 1), lambda: v1.assign_add(step, 0))
+
+
+def test_a_step_that_is_fetched(
+    impl: Any, hooked: Any, graph: Any, clock: Any, tmp_path: Any, speeds: Any, tf_log: Any
+) -> None:
+    move = step_that_cannot_be_counted()
+    session, outer = hooked(impl.train.StepCounterHook(every_n_steps=5, output_dir=str(tmp_path)))
+    for _ in range(23):
+        clock.now += 0.5
+        outer.run(move.op)
+    session.close()
+    # What a run reads of the step is that before its increment or after it, as it happens.
+    assert [speed for _, speed in speeds()] == pytest.approx([2.0] * len(speeds()))
+    assert len(speeds()) in (4, 5)
+    assert tf_log.messages == ["global_step/sec: 2"] * len(speeds())
+
+
+def test_acts_on_a_fetched_step_without_its_callbacks(graph: Any) -> None:
+    move = step_that_cannot_be_counted()
+    profiler = fastsup.HookProfiler()
+    with train.SingularMonitoredSession(hooks=[train.StepCounterHook(every_n_steps=5)], profiler=profiler) as session:
+        for _ in range(53):
+            session.run(move.op)
+    calls = {row.phase: row.times.calls for row in profiler.report().rows if row.owner == "StepCounterHook"}
+    # It is called in the first run, when nothing is known of the step, and where two runs have read the same step.
+    assert calls["before_run"] < calls["after_run"]
 
 
 STALL = (
