@@ -1,4 +1,4 @@
-"""A GraphDef as text, the same as protobuf's text format of it, which takes many times as long.
+"""A GraphDef as text, the same as `tf.io.write_graph` makes by protobuf's text format, which takes many times as long.
 
 Protobuf writes a message field by field, by reflection, and the bytes of a constant one by one. The nodes of a graph
 have few fields, most of their attributes are equal, and bytes can be written all at once.
@@ -14,10 +14,14 @@ from typing import Any
 import numpy as np
 from google.protobuf import text_encoding, text_format
 from tensorflow.core.framework import attr_value_pb2, graph_pb2, node_def_pb2
+from tensorflow.python.framework import versions
 from tensorflow.python.lib.io import file_io
 
 # What each byte is written as. NumPy fills the shorter ones up with zeros, which nothing is written as.
 _ESCAPED = np.array([text_encoding.CEscape(bytes([byte]), False) for byte in range(256)], "S4").view(np.uint32)
+# Before 2.21, TensorFlow has a float written as Python writes the double of its value.
+_BEFORE_2_21 = tuple(map(int, versions.VERSION.split(".")[:2])) < (2, 21)
+_FLOATS = {"float_format": ""} if _BEFORE_2_21 else {}
 # Attributes of more bytes than that are seldom equal, and a tensor of fewer is written in no time.
 _MANY_BYTES = 1024
 _WRITTEN_BY_NAME = frozenset({"name", "op", "input", "device", "attr"})
@@ -41,7 +45,7 @@ def write_graph_as_text(graph_def: graph_pb2.GraphDef, directory: str, name: str
 
 
 def graph_as_text(graph_def: graph_pb2.GraphDef) -> str:
-    """The text that `google.protobuf.text_format.MessageToString` makes of a graph.
+    """The text that `tf.io.write_graph` writes.
 
     Args:
       graph_def: the graph.
@@ -55,7 +59,7 @@ def graph_as_text(graph_def: graph_pb2.GraphDef) -> str:
         else:
             getattr(beside_nodes, field.name).CopyFrom(value)
     lines = [line for node in graph_def.node for line in _lines(node)]
-    return "".join(lines) + str(text_format.MessageToString(beside_nodes))
+    return "".join(lines) + _text(beside_nodes)
 
 
 def _lines(node: node_def_pb2.NodeDef) -> Iterator[str]:
@@ -81,8 +85,12 @@ def _lines(node: node_def_pb2.NodeDef) -> Iterator[str]:
     yield "}\n"
 
 
+def _text(message: Any, indent: int = 0) -> str:
+    return str(text_format.MessageToString(message, indent=indent, **_FLOATS))
+
+
 def _indented(**fields: Any) -> str:
-    return str(text_format.MessageToString(node_def_pb2.NodeDef(**fields), indent=2))
+    return _text(node_def_pb2.NodeDef(**fields), indent=2)
 
 
 @lru_cache(maxsize=64)
@@ -99,7 +107,7 @@ def _attribute(key: str, serialized: bytes) -> str:
 def _field(name: str, serialized: bytes) -> str:
     node = node_def_pb2.NodeDef()
     getattr(node, name).ParseFromString(serialized)
-    return str(text_format.MessageToString(node, indent=2))
+    return _text(node, indent=2)
 
 
 def _is_mostly_content(value: Any) -> bool:
@@ -113,6 +121,6 @@ def _large_tensor(key: str, tensor: Any) -> str:
     written = _ESCAPED.take(np.frombuffer(tensor.tensor_content, np.uint8)).tobytes()
     content = written.translate(None, delete=b"\0").decode("ascii")
     return (
-        f'  attr {{\n    key: "{key}"\n    value {{\n      tensor {{\n{text_format.MessageToString(before, indent=8)}'
+        f'  attr {{\n    key: "{key}"\n    value {{\n      tensor {{\n{_text(before, indent=8)}'
         f'        tensor_content: "{content}"\n      }}\n    }}\n  }}\n'
     )

@@ -1,4 +1,4 @@
-"""A graph as text: to the letter what protobuf makes of it."""
+"""A graph as text: to the letter what TensorFlow has protobuf make of it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from google.protobuf import text_format
 
 from fastsup.train.graph_text import graph_as_text, write_graph_as_text
 
 v1 = tf.compat.v1
+
+
+@pytest.fixture
+def theirs(tmp_path: Any) -> Any:
+    """What TensorFlow writes of a GraphDef."""
+
+    def read(graph_def: Any) -> str:
+        v1.train.write_graph(graph_def, str(tmp_path / "theirs"), "graph.pbtxt")
+        return str((tmp_path / "theirs" / "graph.pbtxt").read_text())
+
+    return read
 
 
 def nothing() -> None:
@@ -53,13 +63,13 @@ def functions_and_devices() -> None:
     "build", [nothing, small_step, constants_of_all_sizes_and_types, strings_that_are_escaped, functions_and_devices]
 )
 @pytest.mark.parametrize("add_shapes", [False, True])
-def test_is_what_protobuf_writes(build: Any, add_shapes: bool, graph: Any) -> None:
+def test_is_what_tensorflow_writes(build: Any, add_shapes: bool, graph: Any, theirs: Any) -> None:
     build()
     graph_def = graph.as_graph_def(add_shapes=add_shapes)
-    assert graph_as_text(graph_def) == text_format.MessageToString(graph_def)
+    assert graph_as_text(graph_def) == theirs(graph_def)
 
 
-def test_every_field_of_a_graph() -> None:
+def test_every_field_of_a_graph(theirs: Any) -> None:
     """Also those that no graph of today's TensorFlow has set."""
     graph_def = v1.GraphDef(version=21)
     graph_def.versions.producer = 2000
@@ -76,16 +86,15 @@ def test_every_field_of_a_graph() -> None:
     node.attr["odd"].tensor.float_val.append(2.0)  # A content and values: no tensor has both.
     node.attr["mixed"].placeholder = "p" * 3000
     graph_def.library.gradient.add(function_name="f", gradient_func="g")
-    assert graph_as_text(graph_def) == text_format.MessageToString(graph_def)
+    assert graph_as_text(graph_def) == theirs(graph_def)
 
 
-def test_writes_the_file_that_tensorflow_writes(tmp_path: Any, graph: Any) -> None:
+def test_writes_the_file_into_a_new_folder(tmp_path: Any, graph: Any, theirs: Any) -> None:
     small_step()
     graph_def = graph.as_graph_def()
-    v1.train.write_graph(graph_def, str(tmp_path / "theirs"), "graph.pbtxt")
-    write_graph_as_text(graph_def, str(tmp_path / "new" / "ours"), "graph.pbtxt")
     ours = tmp_path / "new" / "ours"
-    assert (ours / "graph.pbtxt").read_bytes() == (tmp_path / "theirs" / "graph.pbtxt").read_bytes()
+    write_graph_as_text(graph_def, str(ours), "graph.pbtxt")
+    assert (ours / "graph.pbtxt").read_text() == theirs(graph_def)
     assert [path.name for path in ours.iterdir()] == ["graph.pbtxt"]
 
 
