@@ -64,7 +64,6 @@ cdef class Dispatch:
     cdef int begin_next_run(self) except -1
     cdef list due(self)
     cdef bint hook_is_due(self, Py_ssize_t i, ScheduledHook hook) except -1
-    cdef bint comes_due(self, Py_ssize_t i, ScheduledHook hook) except -1
     cdef int64_t position(self) noexcept
     cdef int catch_up(self, object hook) except -1
     cdef int catch_up_late(self, ScheduledHook hook) except -1

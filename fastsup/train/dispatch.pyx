@@ -286,12 +286,10 @@ cdef class Dispatch:
         return called
 
     cdef bint hook_is_due(self, Py_ssize_t i, ScheduledHook hook) except -1:
-        """Whether a hook has to be called in the coming run, where others are: what it watches is fetched by its call."""
-        return hook.watched_fetch is not None or self.comes_due(i, hook)
-
-    cdef bint comes_due(self, Py_ssize_t i, ScheduledHook hook) except -1:
-        """Whether a hook has to be called in the coming run, as far as that can be told before it."""
+        """Whether a hook has to be called in the coming run, where others are, as far as that can be told before it."""
         cdef int64_t step = hook.due.global_step
+        if hook.watched_fetch is not None:
+            return True  # What it watches is fetched by its call.
         if self.step_fetched and step != FS_DUE_NEVER:
             # What decides after the run does so on the step that the run fetches; the others on the run before.
             if hook.needs_true_step or self.stale_step == NO_STEP:
@@ -373,11 +371,13 @@ cdef class Dispatch:
 
     cdef int act(self, ScheduledHook hook) except -1:
         """Has it do that."""
+        stale = self.late_values(self.step_read)
+        # What the run fetched may be the step before its increment or after.
         if self.step_fetched:
-            # What the run fetched may be the step before its increment or after.
-            hook._act(self.fetched_value, self.count.session.run(self.step_read))
+            step = self.count.session.run(self.step_read)
         else:
-            hook._act(self.count.as_fetched(self.stale_step), self.count.as_fetched(self.count.value()))
+            step = self.count.as_fetched(self.count.value())
+        hook._act(stale, step)
         return 0
 
     cdef object known_values(self, object hook, object fetches):
