@@ -17,6 +17,8 @@ cdef class Dispatch:
     cdef TypeVersions types
     cdef Py_ssize_t hooks_seen
     cdef list schedulable
+    # Whether a hook is there twice.
+    cdef bint has_twins
     cdef list every_run
     cdef set every_run_ids
     cdef list quiet

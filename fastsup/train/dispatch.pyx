@@ -106,6 +106,7 @@ cdef class Dispatch:
             + [type(getattr(candidate, "_timer", None)) for candidate in self.hooks]
         )
         self.hooks_seen = len(self.hooks)
+        self.has_twins = len(set(map(id, self.hooks))) < self.hooks_seen
         self.schedulable = [candidate for candidate in self.hooks if isinstance(candidate, ScheduledHook)]
         self.every_run = []
         self.quiet = []

@@ -48,6 +48,7 @@ cdef class Hooked(Wrapped):
     cdef Recorder watching_recorder(self)
     cdef fs_track* track_now(self) noexcept
     cdef Cell cell_of_watched(self, object fetches)
+    cdef int give_results(self, list called, list results, list values, dict known_parts) except -1
     cdef Cell cell_of_asked(self, object fetches, list asked, list requests)
     cdef object before_run(self, fs_track* track, object hook, object context)
     cdef int after_run(self, fs_track* track, object hook, object context, object values) except -1

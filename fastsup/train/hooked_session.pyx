@@ -1,7 +1,7 @@
 """The session that calls the hooks around each run, and leaves out those that have nothing to do in it."""
 
 from cpython.exc cimport PyErr_CheckSignals
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int64_t
 
 from tensorflow.core.protobuf import config_pb2
@@ -29,9 +29,17 @@ from fastsup.train.wrapped_sessions import native_kinds
 cdef object SessionRunArgs = session_run_hook.SessionRunArgs
 cdef object SessionRunContext = session_run_hook.SessionRunContext
 cdef object SessionRunValues = session_run_hook.SessionRunValues
-cdef object new_tuple = tuple.__new__
 cdef object RunOptions = config_pb2.RunOptions
 cdef object RunMetadata = config_pb2.RunMetadata
+
+# In place of the result of a hook that has asked for one.
+cdef object ASKED = object()
+
+
+cdef object new_named_tuple(object kind, object first, object second, object third):
+    """A named tuple of three, made of no arguments: there is one for each hook and run."""
+    cdef tuple iterable = ((first, second, third),)
+    return (<PyTypeObject*> tuple).tp_new(kind, <PyObject*> iterable, NULL)
 
 
 cdef class Hooked(Wrapped):
@@ -489,38 +497,44 @@ cdef class Hooked(Wrapped):
         cdef bint plain = dispatch is not None and options is None and run_metadata is None
         cdef list asked = []
         cdef list requests = [fetches]
-        cdef dict results = {}
+        cdef list results = [None] * len(called)
         cdef dict hook_feeds = None
         cdef dict known_parts = None
         cdef Py_ssize_t i
         cdef fs_track* track = self.track_now()
-        context = self.context = SessionRunContext(SessionRunArgs(fetches, feed_dict), self._sess)
+        context = SessionRunContext(new_named_tuple(SessionRunArgs, fetches, feed_dict, None), self._sess)
+        self.context = context
         options = options or RunOptions()
-        for hook in called:
+        for i in range(len(called)):
+            hook = called[i]
             if dispatch is not None:
                 dispatch.catch_up(hook)
             request = self.before_run(track, hook, context)
             if request is None:
                 continue
-            wanted = request.fetches
+            if type(request) is SessionRunArgs:
+                wanted, feeds, run_options = (<tuple> request)[0], (<tuple> request)[1], (<tuple> request)[2]
+            else:
+                wanted, feeds, run_options = request.fetches, request.feed_dict, request.options
             if wanted is not None:
                 known = dispatch.known_values(hook, wanted) if plain else None
                 if known is not None:
-                    results[id(hook)] = known
-                    wanted = None
+                    results[i] = known
                     if type(known) is dict:
                         known_parts = known_parts or {}
-                        known_parts[id(hook)] = known
-                        wanted = {key: fetch for key, fetch in request.fetches.items() if key not in known} or None
+                        known_parts[i] = known
+                        wanted = {key: fetch for key, fetch in wanted.items() if key not in known} or None
+                    else:
+                        wanted = None
             if wanted is not None:
+                results[i] = ASKED
                 asked.append(hook)
                 requests.append(wanted)
-            feeds = request.feed_dict
             if feeds:
                 hook_feeds = hook_feeds or {}
                 merge_feeds(hook_feeds, feeds, "Same tensor is fed by two hooks.")
-            if request.options:
-                merge_run_options(options, request.options)
+            if run_options:
+                merge_run_options(options, run_options)
                 plain = False
         if hook_feeds:
             if feed_dict:
@@ -549,12 +563,7 @@ cdef class Hooked(Wrapped):
             if track is not NULL:
                 fs_span_leave(track)
             values = [fetched["caller"]] + [fetched[hook] for hook in asked]
-        for i in range(len(asked)):
-            results[id(asked[i])] = values[i + 1]
-        if known_parts is not None:
-            for i in range(len(asked)):
-                if id(asked[i]) in known_parts:
-                    results[id(asked[i])] = {**known_parts[id(asked[i])], **values[i + 1]}
+        self.give_results(called, results, values, known_parts)
         if dispatch is not None:
             dispatch.run_ended(called, values[len(values) - 1] if dispatch.step_fetched else None)
         i = 0
@@ -564,8 +573,8 @@ cdef class Hooked(Wrapped):
             for hook in hooks:
                 # The hooks that are called come in the order of all of them.
                 if i < len(called) and hook is called[i]:
+                    run_values = new_named_tuple(SessionRunValues, results[i], options, run_metadata)
                     i += 1
-                    run_values = new_tuple(SessionRunValues, (results.get(id(hook)), options, run_metadata))
                     if dispatch is not None and isinstance(hook, ScheduledHook):
                         self.after_run_told(track, hook, context, run_values)
                     else:
@@ -584,6 +593,29 @@ cdef class Hooked(Wrapped):
         if self.runner is not None:
             self.runner.steps_ended += 1
         return values[0]
+
+    cdef int give_results(self, list called, list results, list values, dict known_parts) except -1:
+        """Puts what each hook gets into `results`, where those that have asked stand in the order of their values.
+
+        Args:
+          called: the hooks that are called.
+          results: for each of them what is known already, or None; or `ASKED`.
+          values: what was fetched: what the caller wants, and then what each of them has asked for.
+          known_parts: the dictionaries, by position in `results`, that what was asked for is only the rest of; or None.
+        """
+        cdef Py_ssize_t i, n = 0
+        for i in range(len(called)):
+            if results[i] is ASKED:
+                n += 1
+                results[i] = values[n]
+                if known_parts is not None and i in known_parts:
+                    results[i] = {**known_parts[i], **values[n]}
+        if self.dispatch is None or self.dispatch.has_twins:
+            # A hook that is there twice gets what it has asked for last, as with results that are kept by hook.
+            last = {id(hook): result for hook, result in zip(called, results)}
+            for i in range(len(called)):
+                results[i] = last[id(called[i])]
+        return 0
 
     cdef Cell cell_of_asked(self, object fetches, list asked, list requests):
         """Where the runtime's time goes in a run for these fetches and those of the hooks that have asked for some."""
