@@ -3,13 +3,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "clock.h"
-
-/* The machine's clock is read by the code next to this: not by that of another library, in another page. */
-static int64_t now(const fs_span_log *log) {
-    return log->clock == NULL ? fs_clock_monotonic_ns() : log->clock(log->clock_context);
-}
-
 void fs_log_init(fs_span_log *log, fs_span_clock clock, void *context, fs_scope **open, int64_t skip) {
     memset(log, 0, sizeof(*log));
     log->clock = clock;
@@ -28,60 +21,27 @@ void fs_track_init(fs_track *track, fs_span_log *log, int32_t thread) {
     track->fresh = 1;
 }
 
-void fs_log_settle(fs_span_log *log) {
-    for (int32_t i = 0; i < log->n_pending; ++i) {
-        const fs_pending *entry = &log->pending[i];
-        fs_histogram_add(&entry->cell->times, entry->ns, entry->step);
-    }
-    log->n_pending = 0;
-}
-
-static void add(fs_span_log *log, fs_cell *cell, int64_t ns, int64_t step) {
-    if (log->n_pending == FS_PENDING) fs_log_settle(log);
-    log->pending[log->n_pending++] = (fs_pending){cell, ns, step};
-}
-
 /* Adds a duration without what measuring it costs. */
 static void add_without_cost(fs_span_log *log, fs_cell *cell, int64_t ns, int64_t cost, int64_t step) {
     if (cost > ns) cost = ns;
     log->taken_off += cost;
-    add(log, cell, ns - cost, step);
+    fs_histogram_add(&cell->times, ns - cost, step);
 }
 
-/* A step begins in an open track, at a time, unless it is one to leave out. */
-static void begin_step(fs_track *track, int64_t at) {
-    track->depth = 0;
-    track->too_deep = 0;
-    track->at_rest = 0;
-    track->n_events = 0;
-    track->step = track->log->begun;
-    track->started = at;
-    track->last = at;
-}
-
-void fs_step_begin(fs_track *track, int counts) {
+/* A step that isn't left out begins. */
+static void begin_step(fs_track *track, int64_t at, int64_t step) {
     fs_span_log *log = track->log;
-    if (track->open) {
-        track->nested++;
-        return;
-    }
-    track->open = 1;
-    track->nested = 0;
-    track->counts = counts;
-    if (counts) log->begun++;
-    track->muted = log->begun <= log->skip;
-    if (track->muted) {
-        track->fresh = 1;
-        track->depth = 0;
-        return;
-    }
-    int64_t at = now(log);
-    if (!track->fresh) {
-        add_without_cost(log, &log->between, at - track->last, log->cost_between, log->begun);
+    if (!track->fresh && at > track->last) {
+        add_without_cost(log, &log->between, at - track->last, log->cost_between, step);
         log->wall += at - track->last;
     }
     track->fresh = 0;
-    begin_step(track, at);
+    track->depth = 0;
+    track->too_deep = 0;
+    track->n_events = 0;
+    track->step = step;
+    track->started = at;
+    track->last = at;
 }
 
 /* The stride is a power of two. */
@@ -123,14 +83,13 @@ static void keep_slow(fs_span_log *log, const fs_track *track, const fs_span_eve
     }
 }
 
-/* Ends a step, but for what is done after many of them. */
-static void note_end(fs_track *track, int64_t at) {
+static void end_step(fs_track *track, int64_t at, int counts) {
     fs_span_log *log = track->log;
-    track->last = at;
-    fs_span_event whole = {track->started, track->last - track->started, track->step, -1, track->thread};
+    fs_span_event whole = {track->started, at - track->started, track->step, -1, track->thread};
     log->wall += whole.duration;
-    if (!track->counts) return;
-    add(log, &log->steps, whole.duration, track->step);
+    track->last = at;
+    if (!counts) return;
+    fs_histogram_add(&log->steps.times, whole.duration, track->step);
     if (whole.duration > log->slow_threshold || log->n_slow < FS_SLOW_STEPS) keep_slow(log, track, &whole);
     if (!is_sampled(log, track->step)) return;
     if (log->n_events + FS_STEP_EVENTS + 1 > FS_TRACE_EVENTS) {
@@ -142,20 +101,7 @@ static void note_end(fs_track *track, int64_t at) {
     log->n_events += track->n_events;
 }
 
-/* Ends a step. Returns when the next one may begin: what takes longer now and then is time of the profiler's. */
-static int64_t end_step(fs_track *track, int64_t at) {
-    fs_span_log *log = track->log;
-    note_end(track, at);
-    if (log->n_pending < FS_PENDING / 2) return at;
-    fs_log_settle(log);
-    track->last = now(log);
-    log->wall += track->last - at;
-    log->taken_off += track->last - at;
-    return track->last;
-}
-
 static void enter(fs_track *track, fs_cell *cell, int64_t at) {
-    track->at_rest = 0;
     if (track->depth > 0) track->frames[track->depth - 1].own += at - track->last;
     fs_frame *frame = &track->frames[track->depth++];
     frame->cell = cell;
@@ -164,57 +110,8 @@ static void enter(fs_track *track, fs_cell *cell, int64_t at) {
     track->last = at;
 }
 
-void fs_step_end(fs_track *track) {
-    if (!track->open) return;
-    if (track->nested > 0) {
-        track->nested--;
-        return;
-    }
-    while (track->depth > 0) fs_span_leave(track);
-    track->open = 0;
-    if (!track->muted) end_step(track, track->at_rest ? track->last : now(track->log));
-}
-
-void fs_step_next(fs_track *track, fs_cell *cell) {
+static void leave(fs_track *track, int64_t at) {
     fs_span_log *log = track->log;
-    if (!track->open || track->nested > 0 || track->muted || !track->counts || track->depth > 0) {
-        fs_step_end(track);
-        fs_step_begin(track, 1);
-        fs_span_enter(track, cell);
-        return;
-    }
-    int64_t at = end_step(track, now(log));
-    log->begun++;
-    begin_step(track, at);
-    enter(track, cell, at);
-}
-
-void fs_span_enter(fs_track *track, fs_cell *cell) {
-    if (!track->open || track->muted) return;
-    if (track->depth == FS_SPAN_DEPTH) {
-        track->too_deep++;
-        return;
-    }
-    enter(track, cell, now(track->log));
-}
-
-void fs_span_enter_first(fs_track *track, fs_cell *cell) {
-    int is_first = track->depth == 0 && track->n_events == 0 && track->last == track->started;
-    if (is_first && track->open && !track->muted) {
-        enter(track, cell, track->last);
-    } else {
-        fs_span_enter(track, cell);
-    }
-}
-
-void fs_span_leave(fs_track *track) {
-    fs_span_log *log = track->log;
-    if (!track->open || track->muted || track->depth == 0) return;
-    if (track->too_deep > 0) {
-        track->too_deep--;
-        return;
-    }
-    int64_t at = now(log);
     fs_frame *frame = &track->frames[--track->depth];
     frame->own += at - track->last;
     track->last = at;
@@ -230,24 +127,121 @@ void fs_span_leave(fs_track *track) {
     }
 }
 
-void fs_span_leave_last(fs_track *track) {
-    fs_span_leave(track);
-    track->at_rest = track->depth == 0 && track->nested == 0;
+/* The begin of a lap's step and of its span, and the span's end if that has come. */
+static void replay(fs_track *track, const fs_lap *lap) {
+    /* A lap begins in a track that isn't fresh: what has made it so since then is for the next step. */
+    int32_t fresh = track->fresh;
+    track->fresh = 0;
+    begin_step(track, lap->started, lap->step);
+    track->fresh = fresh;
+    if (lap->cell == NULL) return;
+    enter(track, lap->cell, lap->started);
+    if (lap->left >= 0) leave(track, lap->left);
 }
 
-void fs_scope_begin(fs_scope *scope, fs_track *track, void *recorder, int counts) {
-    fs_step_begin(track, counts);
-    scope->track = track;
-    scope->recorder = recorder;
-    scope->depth = track->depth;
-    scope->nested = track->nested;
-    scope->next = *track->log->open;
-    *track->log->open = scope;
+void fs_track_settle(fs_track *track) {
+    int32_t n = track->n_laps;
+    for (int32_t i = 0; i < n; ++i) {
+        replay(track, &track->laps[i]);
+        end_step(track, track->laps[i].left, 1);
+    }
+    if (track->state == FS_LAP) track->laps[0] = track->laps[n];
+    track->n_laps = 0;
 }
 
-void fs_scope_end(fs_scope *scope) {
+void fs_track_unfold(fs_track *track) {
+    fs_track_settle(track);
+    if (track->state != FS_LAP) return;
+    track->state = FS_OPEN;
+    track->nested = 0;
+    track->counts = 1;
+    replay(track, &track->laps[0]);
+}
+
+void fs_track_interrupt(fs_track *track) {
+    fs_track_settle(track);
+    track->fresh = 1;
+    if (track->state == FS_READY) track->state = FS_SHUT;
+}
+
+void fs_laps_full(fs_track *track) {
+    fs_span_log *log = track->log;
+    fs_track_settle(track);
+    if (track->fresh) return;
+    /* This takes longer than what measuring costs else: it is no time between two steps. */
+    int64_t at = fs_span_now(log);
+    log->wall += at - track->last;
+    log->taken_off += at - track->last;
+    track->last = at;
+}
+
+void fs_step_begin(fs_track *track, int counts) {
+    fs_span_log *log = track->log;
+    fs_track_unfold(track);
+    if (track->state == FS_OPEN) {
+        track->nested++;
+        return;
+    }
+    track->state = FS_OPEN;
+    track->nested = 0;
+    track->counts = counts;
+    if (counts) log->begun++;
+    track->muted = log->begun <= log->skip;
+    if (track->muted) {
+        track->fresh = 1;
+        track->depth = 0;
+        return;
+    }
+    begin_step(track, fs_span_now(log), log->begun);
+    track->fresh = 0;
+}
+
+void fs_step_end(fs_track *track) {
+    fs_track_unfold(track);
+    if (track->state != FS_OPEN) return;
+    if (track->nested > 0) {
+        track->nested--;
+        return;
+    }
+    while (track->depth > 0) fs_span_leave(track);
+    track->state = track->fresh ? FS_SHUT : FS_READY;
+    if (!track->muted) end_step(track, fs_span_now(track->log), track->counts);
+}
+
+void fs_step_follow(fs_track *track, fs_cell *cell) {
+    fs_step_end(track);
+    if (track->state == FS_READY) {
+        fs_lap_begin(track, cell, track->last);
+    } else {
+        fs_step_begin(track, 1);
+        fs_span_enter(track, cell);
+    }
+}
+
+void fs_span_enter(fs_track *track, fs_cell *cell) {
+    fs_track_unfold(track);
+    if (track->state != FS_OPEN || track->muted) return;
+    if (track->depth == FS_SPAN_DEPTH) {
+        track->too_deep++;
+        return;
+    }
+    enter(track, cell, fs_span_now(track->log));
+}
+
+void fs_span_leave(fs_track *track) {
+    fs_track_unfold(track);
+    if (track->state != FS_OPEN || track->muted || track->depth == 0) return;
+    if (track->too_deep > 0) {
+        track->too_deep--;
+        return;
+    }
+    leave(track, fs_span_now(track->log));
+}
+
+void fs_scope_finish(fs_scope *scope) {
     fs_track *track = scope->track;
     fs_scope **place = track->log->open;
+    fs_track_unfold(track);
     track->nested = scope->nested;
     while (track->depth > scope->depth) fs_span_leave(track);
     fs_step_end(track);

@@ -16,7 +16,10 @@ from fastsup.core.recorded cimport Cell
 from fastsup.core.recorder cimport Recorder, begin_scope, program_wide
 from fastsup.core.recorder import recorder_of
 from fastsup.core.schedule cimport changes, fs_due
-from fastsup.core.spans cimport fs_scope, fs_scope_end, fs_span_enter, fs_span_leave, fs_track
+from fastsup.core.spans cimport (
+    fs_scope, fs_scope_end, fs_span_enter, fs_span_enter_first, fs_span_leave, fs_span_leave_last, fs_track,
+    fs_track_unfold
+)
 
 cdef extern from "fastsup/due.h":
     bint fs_due_reached(const fs_due* due, int64_t run, int64_t global_step, double now) nogil
@@ -329,10 +332,12 @@ cdef class Loop:
         while goes_on and not fs_drive_is_done(drive):
             begin_scope(&scope, recorder, True)
             try:
-                fs_span_enter(scope.track, &step.c)
+                fs_span_enter_first(scope.track, &step.c)
                 goes_on = self.step_once()
-                scope.track.counts = goes_on
-                fs_span_leave(scope.track)
+                if not goes_on:
+                    fs_track_unfold(scope.track)
+                    scope.track.counts = False
+                fs_span_leave_last(scope.track)
                 if drive.earliest.time != HUGE_VAL:
                     drive.asks_clock = is_replaced()
                 if goes_on and fs_drive_count_step(drive):

@@ -21,5 +21,6 @@ cdef class Recorded:
     cdef double cost_beside_span
     cdef double cost_beside_step
 
+    cdef int settle(self) except -1
     cdef int32_t threads(self) noexcept
     cdef dict event(self, const fs_span_event* event)

@@ -5,7 +5,7 @@ from libc.stdlib cimport calloc, free
 
 from fastsup.core.spans cimport (
     FS_BUCKETS, FS_TRACE_EVENTS, fs_histogram, fs_histogram_bounds, fs_histogram_merge, fs_histogram_quantile,
-    fs_log_settle, fs_slow_step
+    fs_slow_step, fs_track_settle
 )
 
 SESSION = "session"
@@ -47,6 +47,14 @@ cdef class Recorded:
             track = following
         free(self.log)
 
+    cdef int settle(self) except -1:
+        """Has everything recorded that is only noted down so far."""
+        cdef fs_track* track = self.tracks
+        while track is not NULL:
+            fs_track_settle(track)
+            track = track.next
+        return 0
+
     def snapshot(self):
         """What was recorded so far, as numbers.
 
@@ -60,7 +68,7 @@ cdef class Recorded:
         cdef Cell cell
         if runtime is NULL:
             raise MemoryError()
-        fs_log_settle(log)
+        self.settle()
         rows = []
         accounted = log.between.times.total
         for cell in self.cells:
@@ -94,7 +102,7 @@ cdef class Recorded:
         """What the hooks' fetches cost: the runtime's median with them less that without them, times the runs."""
         medians = {}
         cdef Cell cell
-        fs_log_settle(self.log)
+        self.settle()
         for (caller, names), (cell, _) in self.runtime_cells.items():
             if cell.c.times.count:
                 medians[caller, names] = (fs_histogram_quantile(&cell.c.times, 0.5), cell.c.times.count)
@@ -127,7 +135,7 @@ cdef class Recorded:
         cdef int64_t low, high
         cdef int i
         buckets = []
-        fs_log_settle(self.log)
+        self.settle()
         for i in range(FS_BUCKETS):
             if self.log.steps.times.buckets[i]:
                 fs_histogram_bounds(i, &low, &high)
@@ -149,6 +157,7 @@ cdef class Recorded:
         """The longest steps, longest first: dictionaries with step, duration_ns and spans, the step's own first."""
         cdef fs_slow_step* slow
         cdef int i, j
+        self.settle()
         steps = []
         for i in range(self.log.n_slow):
             slow = &self.log.slow[i]
@@ -159,6 +168,7 @@ cdef class Recorded:
     def trace(self):
         """The spans of a sample of steps, in the order of the steps: dictionaries."""
         cdef int i
+        self.settle()
         return [self.event(&self.log.events[i]) for i in range(self.log.n_events)]
 
     @property
@@ -169,6 +179,7 @@ cdef class Recorded:
     @property
     def sampled_every(self):
         """Of how many steps one is in the trace."""
+        self.settle()
         return self.log.stride
 
     @property

@@ -14,8 +14,8 @@ from libc.stdlib cimport calloc, free
 from fastsup.core.recorded import RUNTIME, SESSION
 from fastsup.core.schedule cimport changes
 from fastsup.core.spans cimport (
-    fs_histogram, fs_histogram_add, fs_histogram_quantile, fs_log_init, fs_log_settle, fs_scope_end, fs_scope_of,
-    fs_span_enter, fs_span_leave, fs_step_begin, fs_step_end, fs_track_init
+    fs_histogram, fs_histogram_add, fs_histogram_quantile, fs_log_init, fs_scope_end, fs_scope_of,
+    fs_span_enter, fs_span_leave, fs_step_begin, fs_step_end, fs_track_init, fs_track_interrupt, fs_track_unfold
 )
 
 cdef extern from "clock.h":
@@ -48,7 +48,11 @@ os.register_at_fork(after_in_child=keep_own_scopes)
 
 cdef fs_track* active_track() noexcept:
     cdef fs_scope* scope = fs_scope_of(open_scopes, fs_thread())
-    return NULL if scope is NULL else scope.track
+    if scope is NULL:
+        return NULL
+    # Whoever asks wants to look at it, or to record something in it.
+    fs_track_unfold(scope.track)
+    return scope.track
 
 
 cdef Recorder active_recorder():
@@ -154,7 +158,6 @@ cdef class Recorder(Recorded):
                 fs_step_end(&track)
                 after = fs_clock_monotonic_ns()
                 fs_histogram_add(&pairs[spans], after - before, 0)
-        fs_log_settle(self.log)
         # One reading of the clock is a part of each of these times as well.
         reading = fs_histogram_quantile(&cell.c.times, 0.5)
         one, two = fs_histogram_quantile(&pairs[0], 0.5), fs_histogram_quantile(&pairs[1], 0.5)
@@ -217,7 +220,7 @@ cdef class Recorder(Recorded):
         """Says that what comes until the next step is none of the time between two steps: of any thread."""
         cdef fs_track* track = self.tracks
         while track is not NULL:
-            track.fresh = True
+            fs_track_interrupt(track)
             track = track.next
 
     cdef Cell cell_of_step(self, object hook):

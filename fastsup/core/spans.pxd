@@ -53,8 +53,6 @@ cdef extern from "spans.h":
         const void* ident
         int32_t thread
         int32_t nested
-        int32_t fresh
-        int32_t open
         int32_t muted
         int32_t counts
         int32_t depth
@@ -69,7 +67,9 @@ cdef extern from "spans.h":
     fs_scope* fs_scope_of(fs_scope* open, const void* thread) noexcept
     void fs_log_init(fs_span_log* log, fs_span_clock clock, void* context, fs_scope** open, int64_t skip) noexcept
     void fs_track_init(fs_track* track, fs_span_log* log, int32_t thread) noexcept
-    void fs_log_settle(fs_span_log* log) noexcept
+    void fs_track_settle(fs_track* track) noexcept
+    void fs_track_unfold(fs_track* track) noexcept
+    void fs_track_interrupt(fs_track* track) noexcept
     void fs_step_begin(fs_track* track, bint counts) noexcept
     void fs_step_next(fs_track* track, fs_cell* cell) noexcept
     void fs_step_end(fs_track* track) noexcept

@@ -42,6 +42,17 @@ cdef object new_named_tuple(object kind, object first, object second, object thi
     return (<PyTypeObject*> tuple).tp_new(kind, <PyObject*> iterable, NULL)
 
 
+cdef inline Cell cell_at_hand(Hooked session, object fetches):
+    """What `cell_of_watched` gives: mostly what it gave last."""
+    if (
+        session.watching_seen is session.dispatch.watching
+        and session.watched_with is fetches
+        and session.watched_with_step == session.dispatch.step_fetched
+    ):
+        return session.watched_cell
+    return session.cell_of_watched(fetches)
+
+
 cdef class Hooked(Wrapped):
     """A session that calls hooks around each run.
 
@@ -196,7 +207,7 @@ cdef class Hooked(Wrapped):
                 if len(plan.feeds) > 0 or self.fetches_more():
                     return self.run_leaving_out(plan, fetches, feed_dict)
                 if track is not NULL:
-                    fs_span_enter_first(track, &self.cell_of_watched(fetches).c)
+                    fs_span_enter_first(track, &cell_at_hand(self, fetches).c)
                 values = self.runner.execute(plan, None)
                 if track is not NULL:
                     fs_span_leave_last(track)
@@ -234,7 +245,7 @@ cdef class Hooked(Wrapped):
             plan = self.plan_with(plan, fetches, extra, feed_dict)
         wanted = [fetches, *extra] if extra else fetches
         if track is not NULL:
-            values = self.runner.run_in_spans(track, self.cell_of_watched(fetches), plan, wanted, feed_dict)
+            values = self.runner.run_in_spans(track, cell_at_hand(self, fetches), plan, wanted, feed_dict)
         else:
             if plan is not None and plan.feeds:
                 feeds = plan.convert_feeds(feed_dict)
@@ -289,12 +300,6 @@ cdef class Hooked(Wrapped):
         cdef Dispatch dispatch = self.dispatch
         cdef Recorder recorder = self.known_to if self.known_to is not None else active_recorder()
         cdef list names = []
-        if (
-            self.watching_seen is dispatch.watching
-            and self.watched_with is fetches
-            and self.watched_with_step == dispatch.step_fetched
-        ):
-            return self.watched_cell
         for hook in dispatch.watching:
             name = recorder.cells_of(hook).name
             names.append(name)
@@ -345,10 +350,10 @@ cdef class Hooked(Wrapped):
     cdef object loop_recorded(
         self, Plan plan, bint watched, object fetches, int64_t steps, int64_t* left, object stop_event
     ):
-        """The same steps as steps of the profile: two readings of the clock for each."""
+        """The same steps as steps of the profile, one right after the other: one reading of the clock for each."""
         cdef fs_scope scope
         cdef Recorder recorder = self.known_to  # Held: a hook may close the session.
-        cdef Cell runtime = self.cell_of_watched(fetches)
+        cdef Cell runtime = cell_at_hand(self, fetches)
         begin_scope(&scope, recorder, True)
         try:
             fs_span_enter_first(scope.track, &runtime.c)
@@ -370,7 +375,7 @@ cdef class Hooked(Wrapped):
             while True:
                 values = self.runner.execute(plan, None)
                 if track is not NULL:
-                    fs_span_leave(track)
+                    fs_span_leave_last(track)
                 left[0] -= 1
                 steps -= 1
                 if watched:

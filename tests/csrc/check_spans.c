@@ -82,14 +82,14 @@ static void check_own_time(void) {
         now += 11;
         CHECK(fs_scope_of(open, fs_thread()) == &inner);
         fs_scope_end(&inner);
-        CHECK(track->depth == 1 && track->open && open == &outer);
+        CHECK(track->depth == 1 && track->state == FS_OPEN && open == &outer);
         now += 13;
         fs_span_leave_last(track);
         fs_scope_end(&outer);
-        CHECK(open == NULL && !track->open);
+        CHECK(open == NULL && track->state == FS_READY);
         now += 17;
     }
-    fs_log_settle(log);
+    fs_track_settle(track);
     CHECK(cells[0].times.total == 10 * 18 && cells[1].times.total == 10 * 7 && cells[2].times.total == 10 * 11);
     CHECK(log->steps.times.count == 10 && log->steps.times.total == 10 * 39);
     CHECK(log->between.times.count == 9 && log->between.times.total == 9 * 17);
@@ -98,7 +98,7 @@ static void check_own_time(void) {
     fs_span_enter(track, &cells[0]);
     fs_span_leave(track);
     fs_step_end(track);
-    fs_log_settle(log);
+    fs_track_settle(track);
     CHECK(log->spans == 30 && log->steps.times.count == 10);
     free(track);
     free(log);
@@ -115,7 +115,7 @@ static void check_depth(void) {
         now += 1;
     }
     for (int i = 0; i < 3 * FS_SPAN_DEPTH; ++i) fs_span_leave(track);
-    fs_log_settle(log);
+    fs_track_settle(track);
     CHECK(track->depth == 0 && cells[0].times.count == FS_SPAN_DEPTH && cells[0].times.total == 3 * FS_SPAN_DEPTH);
     /* More spans than a trace shows of one step. */
     for (int i = 0; i < 2 * FS_STEP_EVENTS; ++i) {
@@ -124,7 +124,7 @@ static void check_depth(void) {
         fs_span_leave(track);
     }
     fs_step_end(track);
-    fs_log_settle(log);
+    fs_track_settle(track);
     CHECK(track->n_events == FS_STEP_EVENTS && cells[1].times.count == 2 * FS_STEP_EVENTS);
     free(track);
     free(log);
@@ -152,33 +152,116 @@ static void check_threads(void) {
     free(log);
 }
 
-/* What a step is about begins with the step, unless something came before it. */
-static void check_first(void) {
+static void run_lap(fs_track *track, int64_t ns, int64_t pause) {
+    fs_scope scope;
+    fs_scope_begin(&scope, track, NULL, 1);
+    fs_span_enter_first(track, &cells[2]);
+    now += ns;
+    fs_span_leave_last(track);
+    fs_scope_end(&scope);
+    now += pause;
+}
+
+/* Steps of one span are recorded later, as what they were; whatever comes between makes ordinary ones of them. */
+static void check_laps(void) {
     fs_span_log *log = new_log(0);
     fs_track *track = malloc(sizeof *track);
+    fs_scope scope, inner;
     if (track == NULL) abort();
     fs_track_init(track, log, 0);
-    fs_step_begin(track, 1);
-    now += 3;
+    for (int i = 0; i < 2 * FS_LAPS + 3; ++i) run_lap(track, 100 + i, 10);
+    CHECK(track->state == FS_READY && track->n_laps == 2 && log->begun == 2 * FS_LAPS + 3);
+    CHECK(log->steps.times.count == 2 * FS_LAPS + 1);
+    fs_track_settle(track);
+    CHECK(track->n_laps == 0 && log->steps.times.count == 2 * FS_LAPS + 3 && log->steps.times.max_step == log->begun);
+    CHECK(cells[2].times.total == log->steps.times.total && cells[2].times.max == 100 + 2 * FS_LAPS + 2);
+    CHECK(log->between.times.count == 2 * FS_LAPS + 2 && log->between.times.total == 10 * (2 * FS_LAPS + 2));
+    CHECK(log->wall == log->steps.times.total + log->between.times.total);
+    int64_t wall = log->wall, span = cells[2].times.total;
+
+    /* Looked at before its span has begun, in it, and after it; with a lap before it that waits. */
+    for (int when = 0; when < 3; ++when) {
+        run_lap(track, 1, 1);
+        fs_scope_begin(&scope, track, NULL, 1);
+        now += 2;
+        CHECK(track->state == FS_LAP);
+        if (when == 0) fs_track_unfold(track);
+        fs_span_enter_first(track, &cells[2]);
+        now += 3;
+        fs_track_settle(track);
+        if (when == 1) fs_track_unfold(track);
+        CHECK(track->n_laps == 0 && (when < 2) == (track->state == FS_OPEN) && (when == 2 || track->depth == 1));
+        fs_span_leave_last(track);
+        now += 5;
+        if (when == 2) fs_track_unfold(track);
+        CHECK(track->state == (when == 2 ? FS_OPEN : track->state) && track->depth == 0);
+        fs_scope_end(&scope);
+        now += 7;
+        fs_track_settle(track);
+        wall += 10 + 1 + 1 + 2 + 3 + 5 - (when > 0 ? 3 : 0);
+        span += 1 + 3 + (when > 0 ? 2 : 0);
+        CHECK(log->wall == wall && cells[2].times.total == span);
+    }
+    /* An error leaves the span open. */
+    fs_scope_begin(&scope, track, NULL, 1);
     fs_span_enter_first(track, &cells[2]);
-    now += 5;
-    fs_span_leave(track);
-    now += 100;
+    now += 4;
+    fs_scope_end(&scope);
+    CHECK(track->state == FS_READY && cells[2].times.total == span + 4 && cells[2].times.max_step == 2 * FS_LAPS + 3);
+    /* A step within its span, and a span behind it. */
+    fs_scope_begin(&scope, track, NULL, 1);
     fs_span_enter_first(track, &cells[2]);
-    now += 7;
-    fs_step_end(track);
-    fs_log_settle(log);
-    CHECK(cells[2].times.count == 2 && cells[2].times.total == 3 + 5 + 7);
-    fs_step_begin(track, 1);
+    now += 6;
+    fs_scope_begin(&inner, track, NULL, 1);
+    CHECK(track->state == FS_OPEN && track->nested == 1 && track->depth == 1);
+    fs_scope_end(&inner);
+    fs_span_leave_last(track);
     fs_span_enter(track, &cells[1]);
-    now += 11;
+    now += 8;
     fs_span_leave(track);
-    now += 13;
+    fs_scope_end(&scope);
+    CHECK(cells[2].times.total == span + 10 && cells[1].times.total == 8);
+    /* Interrupted in the middle: the step counts, the time after it doesn't. */
+    int64_t pauses = log->between.times.total;
+    run_lap(track, 1, 0);
+    fs_scope_begin(&scope, track, NULL, 1);
     fs_span_enter_first(track, &cells[2]);
-    now += 17;
-    fs_step_end(track);
-    fs_log_settle(log);
-    CHECK(cells[1].times.total == 11 && cells[2].times.total == 3 + 5 + 7 + 17);
+    now += 9;
+    fs_track_interrupt(track);
+    fs_span_leave_last(track);
+    fs_scope_end(&scope);
+    CHECK(track->state == FS_SHUT);
+    now += 1000;
+    run_lap(track, 2, 0);
+    fs_track_settle(track);
+    CHECK(cells[2].times.total == span + 10 + 1 + 9 + 2 && log->between.times.total == pauses);
+    CHECK(log->steps.times.count == (uint64_t)log->begun);
+    free(track);
+    free(log);
+}
+
+/* A loop's steps follow each other: what is between two of them is the next one's. */
+static void check_loop(void) {
+    fs_span_log *log = new_log(1);
+    fs_track *track = malloc(sizeof *track);
+    fs_scope scope;
+    int steps = 3 * FS_LAPS;
+    if (track == NULL) abort();
+    fs_track_init(track, log, 0);
+    fs_scope_begin(&scope, track, NULL, 1);
+    fs_span_enter_first(track, &cells[2]);
+    for (int i = 0; i <= steps; ++i) {
+        now += 20;
+        fs_span_leave_last(track);
+        if (i == steps) break;
+        now += 1;
+        fs_step_next(track, &cells[2]);
+    }
+    fs_scope_end(&scope);
+    fs_track_settle(track);
+    CHECK(log->begun == steps + 1 && log->steps.times.count == (uint64_t)steps && log->between.times.count == 0);
+    /* But for the first one, which isn't a lap. */
+    CHECK(log->wall == 21 * steps - 1 && log->wall == cells[2].times.total + log->taken_off + 1);
     free(track);
     free(log);
 }
@@ -198,7 +281,7 @@ static void check_many_steps(void) {
         fs_step_next(track, &cells[0]);
     }
     fs_step_end(track);
-    fs_log_settle(log);
+    fs_track_settle(track);
     CHECK(log->steps.times.count == 200001 - 100 && log->wall == sum && cells[0].times.total == sum);
     CHECK(log->n_events > FS_TRACE_EVENTS / 4 && log->n_events <= FS_TRACE_EVENTS && log->stride > 1);
     for (int32_t i = 0; i < log->n_events; ++i) CHECK(log->events[i].step % log->stride == 0);
@@ -208,7 +291,7 @@ static void check_many_steps(void) {
     fs_span_enter(track, &cells[1]);
     now += 4;
     fs_step_end(track);
-    fs_log_settle(log);
+    fs_track_settle(track);
     CHECK(log->steps.times.count == 200001 - 100 && log->wall == sum + 4 && cells[1].times.total == 4);
     free(track);
     free(log);
@@ -221,7 +304,8 @@ int main(void) {
     check_own_time();
     check_depth();
     check_threads();
-    check_first();
+    check_laps();
+    check_loop();
     check_many_steps();
     return failures;
 }
