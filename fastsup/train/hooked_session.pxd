@@ -1,18 +1,16 @@
 from libc.stdint cimport int64_t
 
 from fastsup.core.recorded cimport Cell
-from fastsup.core.recorder cimport Recorder
 from fastsup.core.spans cimport fs_track
 from fastsup.runtime.fetches cimport FetchList
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.dispatch cimport Dispatch
+from fastsup.train.recorded_session cimport RecordedSession
 from fastsup.train.scheduled cimport ScheduledHook
-from fastsup.train.wrapped_sessions cimport Wrapped
 
 
-cdef class Hooked(Wrapped):
-    cdef public object _hooks
+cdef class Hooked(RecordedSession):
     cdef public bint _should_stop
     # Our session, and the schedules of the hooks around it; None where the session is somebody else's.
     cdef object session_seen
@@ -28,30 +26,11 @@ cdef class Hooked(Wrapped):
     # Of the run under way, for hooks that are told of an error.
     cdef object context
 
-    # Where to look whether runs are recorded: the session's own recorder, or the one of the whole program.
-    cdef void** recorded_by
-    cdef void* own_recorder
-    cdef object recorder
-    # The one that knows the hooks, and what takes back what it did to them.
-    cdef Recorder known_to
-    cdef object unwatch
-    # For the fetches and the hooks that watch a fetch, seen last: where the runtime's time goes.
-    cdef object watched_with
-    cdef object watching_seen
-    cdef bint watched_with_step
-    cdef Cell watched_cell
-
     cdef bint has_schedules(self) except -1
     cdef object run_unstopped(self, object fetches, object feed_dict, object options, object run_metadata)
     cdef object run_recorded(self, object fetches, object feed_dict, object options, object run_metadata)
     cdef object run_on(self, fs_track* track, object fetches, object feed_dict, object options, object run_metadata)
-    cdef Recorder watching_recorder(self)
-    cdef fs_track* track_now(self) noexcept
-    cdef Cell cell_of_watched(self, object fetches)
     cdef int give_results(self, list called, list results, list values, dict known_parts) except -1
-    cdef Cell cell_of_asked(self, object fetches, list asked, list requests)
-    cdef object before_run(self, fs_track* track, object hook, object context)
-    cdef int after_run(self, fs_track* track, object hook, object context, object values) except -1
     cdef int after_run_told(self, fs_track* track, ScheduledHook hook, object context, object values) except -1
     cdef int act(self, fs_track* track, object hook) except -1
     cdef bint fetches_more(self) except -1

@@ -8,8 +8,7 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.training import session_run_hook
 
 from fastsup.core.recorded cimport Cell
-from fastsup.core.recorder cimport Recorder, active_recorder, active_track, begin_scope, program_wide
-from fastsup.core.recorder import recorder_of
+from fastsup.core.recorder cimport Recorder, active_recorder, begin_scope
 from fastsup.core.spans cimport (
     fs_scope, fs_scope_end, fs_span_enter, fs_span_enter_first, fs_span_leave, fs_span_leave_last, fs_step_next,
     fs_track
@@ -19,7 +18,8 @@ from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.dispatch cimport Dispatch
 from fastsup.train.hook_errors import tell_hooks
-from fastsup.train.recorded_hooks import count_values, marked, watch
+from fastsup.train.recorded_hooks import marked
+from fastsup.train.recorded_session cimport RecordedSession, cell_at_hand
 from fastsup.train.run_requests import merge_feeds, merge_run_options
 from fastsup.train.scheduled cimport ScheduledHook
 from fastsup.train.stop_signals cimport hold_signals, release_signals
@@ -42,18 +42,7 @@ cdef object new_named_tuple(object kind, object first, object second, object thi
     return (<PyTypeObject*> tuple).tp_new(kind, <PyObject*> iterable, NULL)
 
 
-cdef inline Cell cell_at_hand(Hooked session, object fetches):
-    """What `cell_of_watched` gives: mostly what it gave last."""
-    if (
-        session.watching_seen is session.dispatch.watching
-        and session.watched_with is fetches
-        and session.watched_with_step == session.dispatch.step_fetched
-    ):
-        return session.watched_cell
-    return session.cell_of_watched(fetches)
-
-
-cdef class Hooked(Wrapped):
+cdef class Hooked(RecordedSession):
     """A session that calls hooks around each run.
 
     Args:
@@ -61,23 +50,9 @@ cdef class Hooked(Wrapped):
       hooks: iterable of `SessionRunHook`.
     """
 
-    def __cinit__(self, *args, **kwargs):
-        self.recorded_by = program_wide()
-
     def __init__(self, sess, hooks):
-        Wrapped.__init__(self, sess)
-        self._hooks = hooks
+        RecordedSession.__init__(self, sess, hooks)
         self._should_stop = False
-
-    def _record(self, profiler):
-        """Records every run from now on.
-
-        Args:
-          profiler: a `HookProfiler`; or None, for the one that is on for the whole program, whenever one is.
-        """
-        self.recorder = recorder_of(profiler)
-        self.own_recorder = <PyObject*> self.recorder
-        self.recorded_by = program_wide() if profiler is None else &self.own_recorder
 
     def _check_stop(self):
         return self._should_stop
@@ -94,13 +69,6 @@ cdef class Hooked(Wrapped):
                 hook._before_close()
         self._forget_hooks()
         Wrapped.close(self)
-
-    def _forget_hooks(self):
-        if self.known_to is not None:
-            self.unwatch()
-            self.known_to.forget(self._hooks)
-            self.known_to.interrupt()
-            self.known_to = self.unwatch = None
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         """Runs one step, between the hooks' `before_run` and `after_run`.
@@ -153,24 +121,6 @@ cdef class Hooked(Wrapped):
                 self.dispatch = Dispatch(self._hooks, self.runner)
         return self.dispatch is not None
 
-    cdef Recorder watching_recorder(self):
-        """What records the session now, told of the hooks in their order. To be called where something does."""
-        cdef Recorder recorder = <Recorder> self.recorded_by[0]
-        if self.known_to is not recorder:
-            self._forget_hooks()
-            recorder.interrupt()
-            self.unwatch = watch(recorder, self._hooks)
-            self.known_to = recorder
-            self.watching_seen = None
-        return recorder
-
-    cdef fs_track* track_now(self) noexcept:
-        """Where the spans of the run under way go; NULL if it isn't recorded."""
-        if self.recorded_by[0] is NULL:
-            return NULL
-        # A session of another recorder may be the one whose hook runs this one.
-        return active_track() if active_recorder() is self.known_to else NULL
-
     cdef object run_unstopped(self, object fetches, object feed_dict, object options, object run_metadata):
         if self.recorded_by[0] is not NULL:
             return self.run_recorded(fetches, feed_dict, options, run_metadata)
@@ -179,7 +129,9 @@ cdef class Hooked(Wrapped):
     cdef object run_recorded(self, object fetches, object feed_dict, object options, object run_metadata):
         """A run as a step of the profile."""
         cdef fs_scope scope
-        cdef Recorder recorder = self.watching_recorder()
+        cdef Recorder recorder = <Recorder> self.recorded_by[0]
+        if recorder is not self.known_to:
+            recorder = self.watching_recorder()
         begin_scope(&scope, recorder, True)
         try:
             if recorder.step_markers:
@@ -207,7 +159,7 @@ cdef class Hooked(Wrapped):
                 if len(plan.feeds) > 0 or self.fetches_more():
                     return self.run_leaving_out(plan, fetches, feed_dict)
                 if track is not NULL:
-                    fs_span_enter_first(track, &cell_at_hand(self, fetches).c)
+                    fs_span_enter_first(track, &cell_at_hand(self, self.dispatch, fetches).c)
                 values = self.runner.execute(plan, None)
                 if track is not NULL:
                     fs_span_leave_last(track)
@@ -245,7 +197,7 @@ cdef class Hooked(Wrapped):
             plan = self.plan_with(plan, fetches, extra, feed_dict)
         wanted = [fetches, *extra] if extra else fetches
         if track is not NULL:
-            values = self.runner.run_in_spans(track, cell_at_hand(self, fetches), plan, wanted, feed_dict)
+            values = self.runner.run_in_spans(track, cell_at_hand(self, self.dispatch, fetches), plan, wanted, feed_dict)
         else:
             if plan is not None and plan.feeds:
                 feeds = plan.convert_feeds(feed_dict)
@@ -295,23 +247,6 @@ cdef class Hooked(Wrapped):
                 rejected.append((watching[i], value))
         return rejected
 
-    cdef Cell cell_of_watched(self, object fetches):
-        """Where the runtime's time goes in a run for these fetches, what hooks watch, and the step if that is fetched."""
-        cdef Dispatch dispatch = self.dispatch
-        cdef Recorder recorder = self.known_to if self.known_to is not None else active_recorder()
-        cdef list names = []
-        for hook in dispatch.watching:
-            name = recorder.cells_of(hook).name
-            names.append(name)
-            recorder.note_values(name, 1)
-        if dispatch.step_fetched:
-            names.append("session")
-        self.watched_cell = recorder.runtime_cell(fetches, tuple(names))
-        self.watching_seen = dispatch.watching
-        self.watched_with = fetches
-        self.watched_with_step = dispatch.step_fetched
-        return self.watched_cell
-
     cdef object loop_native(self, object fetches, int64_t* left, object stop_event):
         """Steps until a hook is due, or anything else comes between."""
         cdef Plan plan
@@ -353,7 +288,7 @@ cdef class Hooked(Wrapped):
         """The same steps as steps of the profile, one right after the other: one reading of the clock for each."""
         cdef fs_scope scope
         cdef Recorder recorder = self.known_to  # Held: a hook may close the session.
-        cdef Cell runtime = cell_at_hand(self, fetches)
+        cdef Cell runtime = cell_at_hand(self, self.dispatch, fetches)
         begin_scope(&scope, recorder, True)
         try:
             fs_span_enter_first(scope.track, &runtime.c)
@@ -452,24 +387,6 @@ cdef class Hooked(Wrapped):
         )
         return 0
 
-    cdef object before_run(self, fs_track* track, object hook, object context):
-        if track is NULL:
-            return hook.before_run(context)
-        # An error leaves the span open: the end of the step closes it.
-        fs_span_enter(track, &active_recorder().cells_of(hook).before_run.c)
-        request = hook.before_run(context)
-        fs_span_leave(track)
-        return request
-
-    cdef int after_run(self, fs_track* track, object hook, object context, object values) except -1:
-        if track is NULL:
-            hook.after_run(context, values)
-            return 0
-        fs_span_enter(track, &active_recorder().cells_of(hook).after_run.c)
-        hook.after_run(context, values)
-        fs_span_leave(track)
-        return 0
-
     cdef int after_run_told(self, fs_track* track, ScheduledHook hook, object context, object values) except -1:
         """The same, for a hook that may ask where the global step stands."""
         self.dispatch.tell_step(hook)
@@ -550,7 +467,7 @@ cdef class Hooked(Wrapped):
             # As if a hook had asked for it, under a key that no hook is.
             asked.append(dispatch)
             requests.append(dispatch.step_read)
-        cdef Cell runtime = None if track is NULL else self.cell_of_asked(fetches, asked, requests)
+        cdef Cell runtime = None if track is NULL else self.cell_of_asked(dispatch, fetches, asked, requests)
         if plain and track is not NULL:
             plan = self.runner.find_plan(requests, feed_dict) if self.runner.liveness.open else None
             values = self.runner.run_in_spans(track, runtime, plan, requests, feed_dict)
@@ -622,21 +539,6 @@ cdef class Hooked(Wrapped):
                 results[i] = last[id(called[i])]
         return 0
 
-    cdef Cell cell_of_asked(self, object fetches, list asked, list requests):
-        """Where the runtime's time goes in a run for these fetches and those of the hooks that have asked for some."""
-        cdef Recorder recorder = active_recorder()
-        cdef list names = []
-        cdef Py_ssize_t i
-        for i in range(len(asked)):
-            if asked[i] is self.dispatch:
-                # The global step, for hooks that were left out.
-                names.append("session")
-                continue
-            name = recorder.cells_of(asked[i]).name
-            if name not in recorder.values_fetched:
-                recorder.note_values(name, count_values(requests[i + 1]))
-            names.append(name)
-        return recorder.runtime_cell(fetches, tuple(names))
 
 
 native_kinds.insert(0, Hooked)

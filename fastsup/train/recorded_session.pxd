@@ -1,0 +1,40 @@
+from fastsup.core.recorded cimport Cell
+from fastsup.core.recorder cimport Recorder
+from fastsup.core.spans cimport fs_track
+from fastsup.train.dispatch cimport Dispatch
+from fastsup.train.wrapped_sessions cimport Wrapped
+
+
+cdef class RecordedSession(Wrapped):
+    cdef public object _hooks
+
+    # Where to look whether runs are recorded: the session's own recorder, or the one of the whole program.
+    cdef void** recorded_by
+    cdef void* own_recorder
+    cdef object recorder
+    # The one that knows the hooks, and what takes back what it did to them.
+    cdef Recorder known_to
+    cdef object unwatch
+    # For the fetches and the hooks that watch a fetch, seen last: where the runtime's time goes.
+    cdef object watched_with
+    cdef object watching_seen
+    cdef bint watched_with_step
+    cdef Cell watched_cell
+
+    cdef Recorder watching_recorder(self)
+    cdef fs_track* track_now(self) noexcept
+    cdef Cell cell_of_watched(self, Dispatch dispatch, object fetches)
+    cdef Cell cell_of_asked(self, Dispatch dispatch, object fetches, list asked, list requests)
+    cdef object before_run(self, fs_track* track, object hook, object context)
+    cdef int after_run(self, fs_track* track, object hook, object context, object values) except -1
+
+
+cdef inline Cell cell_at_hand(RecordedSession session, Dispatch dispatch, object fetches):
+    """What `cell_of_watched` gives: mostly what it gave last."""
+    if (
+        session.watching_seen is dispatch.watching
+        and session.watched_with is fetches
+        and session.watched_with_step == dispatch.step_fetched
+    ):
+        return session.watched_cell
+    return session.cell_of_watched(dispatch, fetches)

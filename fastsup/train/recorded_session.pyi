@@ -1,0 +1,11 @@
+from collections.abc import Iterable
+from typing import Any
+
+from fastsup.core.recorder import Recorder
+from fastsup.train.wrapped_sessions import Wrapped
+
+class RecordedSession(Wrapped):
+    _hooks: Any
+    def __init__(self, sess: Any, hooks: Iterable[Any]) -> None: ...
+    def _record(self, profiler: Recorder | None) -> None: ...
+    def _forget_hooks(self) -> None: ...
