@@ -86,7 +86,7 @@ static void keep_slow(fs_span_log *log, const fs_track *track, const fs_span_eve
 static void end_step(fs_track *track, int64_t at, int counts) {
     fs_span_log *log = track->log;
     fs_span_event whole = {track->started, at - track->started, track->step, -1, track->thread};
-    log->wall += whole.duration;
+    log->wall += at - track->last;
     track->last = at;
     if (!counts) return;
     fs_histogram_add(&log->steps.times, whole.duration, track->step);
@@ -102,6 +102,7 @@ static void end_step(fs_track *track, int64_t at, int counts) {
 }
 
 static void enter(fs_track *track, fs_cell *cell, int64_t at) {
+    track->log->wall += at - track->last;
     if (track->depth > 0) track->frames[track->depth - 1].own += at - track->last;
     fs_frame *frame = &track->frames[track->depth++];
     frame->cell = cell;
@@ -114,6 +115,7 @@ static void leave(fs_track *track, int64_t at) {
     fs_span_log *log = track->log;
     fs_frame *frame = &track->frames[--track->depth];
     frame->own += at - track->last;
+    log->wall += at - track->last;
     track->last = at;
     add_without_cost(log, frame->cell, frame->own, log->cost_in_span, track->step);
     log->spans++;
@@ -143,7 +145,7 @@ void fs_track_settle(fs_track *track) {
     int32_t n = track->n_laps;
     for (int32_t i = 0; i < n; ++i) {
         replay(track, &track->laps[i]);
-        end_step(track, track->laps[i].left, 1);
+        end_step(track, track->laps[i].ended, 1);
     }
     if (track->state == FS_LAP) track->laps[0] = track->laps[n];
     track->n_laps = 0;
@@ -162,6 +164,17 @@ void fs_track_interrupt(fs_track *track) {
     fs_track_settle(track);
     track->fresh = 1;
     if (track->state == FS_READY) track->state = FS_SHUT;
+}
+
+void fs_track_pause(fs_track *track) {
+    if (track->state == FS_SHUT || track->state == FS_READY) fs_track_interrupt(track);
+}
+
+void fs_track_abandon(fs_track *track) {
+    fs_track_interrupt(track);
+    track->state = FS_SHUT;
+    track->depth = 0;
+    track->ident = NULL;
 }
 
 void fs_laps_full(fs_track *track) {
@@ -208,6 +221,13 @@ void fs_step_end(fs_track *track) {
     if (!track->muted) end_step(track, fs_span_now(track->log), track->counts);
 }
 
+void fs_step_discount(fs_track *track) {
+    fs_track_unfold(track);
+    if (track->state != FS_OPEN || track->nested > 0 || !track->counts) return;
+    track->counts = 0;
+    track->log->begun--;
+}
+
 void fs_step_follow(fs_track *track, fs_cell *cell) {
     fs_step_end(track);
     if (track->state == FS_READY) {
@@ -245,9 +265,9 @@ void fs_scope_finish(fs_scope *scope) {
     track->nested = scope->nested;
     while (track->depth > scope->depth) fs_span_leave(track);
     fs_step_end(track);
-    /* Other threads may have begun theirs since. */
-    while (*place != scope) place = &(*place)->next;
-    *place = scope->next;
+    /* Other threads may have begun theirs since; and in the child of a fork those of other threads are gone. */
+    while (*place != NULL && *place != scope) place = &(*place)->next;
+    if (*place != NULL) *place = scope->next;
 }
 
 fs_scope *fs_scope_of(fs_scope *open, const void *thread) {

@@ -48,6 +48,7 @@ typedef struct {
     int64_t step;
     int64_t started;
     int64_t left;
+    int64_t ended;
 } fs_lap;
 
 /* A span as a trace shows it: with what is nested in it. */
@@ -73,7 +74,7 @@ typedef struct {
     struct fs_scope **open; /* what is under way in the process, the newest in front */
     int64_t skip;    /* steps to leave out at the start */
     int64_t begun;   /* steps begun, with those */
-    int64_t wall;    /* nanoseconds in steps and between them */
+    int64_t wall;    /* nanoseconds in steps and between them, up to the last readings of the clock */
     /* What measuring costs: the part that a span, or a pause, would show, which is taken off; and what it took off. */
     int64_t cost_in_span;
     int64_t cost_between;
@@ -153,10 +154,16 @@ void fs_track_settle(fs_track *track);
 void fs_track_unfold(fs_track *track);
 /* What comes until the next step is none of the time between two steps. */
 void fs_track_interrupt(fs_track *track);
+/* The same, unless it is in the middle of a step. */
+void fs_track_pause(fs_track *track);
+/* The track's thread is gone, whatever it was in the middle of: in the child of a fork. */
+void fs_track_abandon(fs_track *track);
 
 /* A step begins; or, where `counts` is 0, something beside the steps that has spans too. Within a step: nothing. */
 void fs_step_begin(fs_track *track, int counts);
 void fs_step_end(fs_track *track);
+/* The step under way turns out to be none: there was nothing to do in it. */
+void fs_step_discount(fs_track *track);
 
 /* Nothing happens here outside a step. */
 void fs_span_enter(fs_track *track, fs_cell *cell);
@@ -180,7 +187,8 @@ static inline void fs_lap_begin(fs_track *track, fs_cell *cell, int64_t at) {
     lap->started = at;
 }
 
-static inline void fs_lap_end(fs_track *track) {
+static inline void fs_lap_end(fs_track *track, int64_t at) {
+    track->laps[track->n_laps].ended = at;
     track->state = track->fresh ? FS_SHUT : FS_READY;
     if (++track->n_laps == FS_LAPS) fs_laps_full(track);
 }
@@ -222,12 +230,13 @@ static inline void fs_span_leave_last(fs_track *track) {
     }
 }
 
-/* The end of a step, the begin of the next one and of a span in it: for a loop that has nothing between its steps. */
+/* The end of a step, the begin of the next one and of a span in it, at one reading of the clock: for a loop that has nothing
+ * between its steps. */
 static inline void fs_step_next(fs_track *track, fs_cell *cell) {
     fs_lap *lap = &track->laps[track->n_laps];
     if (track->state == FS_LAP && lap->left >= 0 && !track->fresh) {
-        int64_t at = lap->left;
-        fs_lap_end(track);
+        int64_t at = fs_span_now(track->log);
+        fs_lap_end(track, at);
         fs_lap_begin(track, cell, track->n_laps > 0 ? at : track->last);
     } else {
         fs_step_follow(track, cell);
@@ -237,9 +246,10 @@ static inline void fs_step_next(fs_track *track, fs_cell *cell) {
 static inline void fs_scope_end(fs_scope *scope) {
     fs_track *track = scope->track;
     fs_scope **open = track->log->open;
-    if (track->state == FS_LAP && track->laps[track->n_laps].left >= 0 && *open == scope) {
+    fs_lap *lap = &track->laps[track->n_laps];
+    if (track->state == FS_LAP && lap->left >= 0 && *open == scope) {
         *open = scope->next;
-        fs_lap_end(track);
+        fs_lap_end(track, lap->left);
     } else {
         fs_scope_finish(scope);
     }

@@ -17,8 +17,8 @@ from fastsup.core.recorder cimport Recorder, begin_scope, program_wide
 from fastsup.core.recorder import recorder_of
 from fastsup.core.schedule cimport changes, fs_due
 from fastsup.core.spans cimport (
-    fs_scope, fs_scope_end, fs_span_enter, fs_span_enter_first, fs_span_leave, fs_span_leave_last, fs_track,
-    fs_track_unfold
+    fs_scope, fs_scope_end, fs_span_enter, fs_span_enter_first, fs_span_leave, fs_span_leave_last, fs_step_discount,
+    fs_track
 )
 
 cdef extern from "fastsup/due.h":
@@ -258,7 +258,7 @@ cdef class Loop:
         if recorder is None and program_wide()[0] is not NULL:
             recorder = <object> program_wide()[0]
         if recorder is not None:
-            recorder.interrupt()
+            recorder.interrupt_here()
             for hook in self.hooks:
                 recorder.register(hook)
         return recorder
@@ -266,7 +266,7 @@ cdef class Loop:
     cdef int end_recording(self, object recorder) except -1:
         if recorder is not None:
             recorder.forget(self.hooks)
-            recorder.interrupt()
+            recorder.interrupt_here()
         return 0
 
     cdef int run_python(self) except -1:
@@ -325,7 +325,7 @@ cdef class Loop:
         """The loop with each step, and each hook that is due after it, in the profile."""
         cdef fs_drive* drive = drive_of(self)
         cdef Recorder recorder = recording
-        cdef Cell step = recorder.runtime_alone(None)
+        cdef Cell step = recorder.runtime_alone(0, None)
         cdef list cells = [recorder.cell_of_step(hook) for hook in self.hooks]
         cdef fs_scope scope
         cdef bint goes_on = True
@@ -335,8 +335,7 @@ cdef class Loop:
                 fs_span_enter_first(scope.track, &step.c)
                 goes_on = self.step_once()
                 if not goes_on:
-                    fs_track_unfold(scope.track)
-                    scope.track.counts = False
+                    fs_step_discount(scope.track)
                 fs_span_leave_last(scope.track)
                 if drive.earliest.time != HUGE_VAL:
                     drive.asks_clock = is_replaced()

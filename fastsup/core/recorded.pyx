@@ -37,6 +37,7 @@ cdef class Recorded:
         if self.log is NULL:
             raise MemoryError()
         self.cells = []
+        self.past_estimates = {}
 
     def __dealloc__(self):
         cdef fs_track* track = self.tracks
@@ -100,13 +101,18 @@ cdef class Recorded:
 
     def fetch_estimates(self):
         """What the hooks' fetches cost: the runtime's median with them less that without them, times the runs."""
-        medians = {}
-        cdef Cell cell
+        cdef dict found = {name: dict(entry) for name, entry in self.past_estimates.items()}
         self.settle()
-        for (caller, names), (cell, _) in self.runtime_cells.items():
+        self.add_estimates(found, self.runtime_cells)
+        return list(found.values())
+
+    cdef int add_estimates(self, dict found, dict runtime_cells) except -1:
+        """Adds the estimates for some cells to those found so far, by hook."""
+        cdef Cell cell
+        medians = {}
+        for (caller, names), (cell, _) in runtime_cells.items():
             if cell.c.times.count:
                 medians[caller, names] = (fs_histogram_quantile(&cell.c.times, 0.5), cell.c.times.count)
-        found = {}
         for (caller, names), (median, calls) in medians.items():
             if not names:
                 continue
@@ -128,7 +134,7 @@ cdef class Recorded:
                     cost = max(0.0, median - medians[caller, known][0]) / (len(names) - len(known))
                 entry["calls"] += calls
                 entry["total_ns"] += <int64_t> (cost * calls)
-        return list(found.values())
+        return 0
 
     def step_buckets(self):
         """The histogram of step times: a list of (from, to, count), in nanoseconds, of those that aren't empty."""

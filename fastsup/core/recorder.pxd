@@ -16,6 +16,7 @@ cdef class HookCells:
 cdef class Recorder(Recorded):
     # The runtime's cell seen last: at hand for steps without hooks.
     cdef object last_fetches
+    cdef int64_t last_caller
     cdef Cell last_runtime
     cdef readonly bint step_markers
 
@@ -25,9 +26,11 @@ cdef class Recorder(Recorded):
     cdef dict cells_by_name
     cdef dict hooks
     cdef set names
-    # Moves when fetches are let go: others may then be of the same identity.
-    cdef int64_t generation
+    # How many sessions have had fetches of their own here.
+    cdef int64_t callers
     cdef Cell other_runtime
+    # Runtime cells of sessions that are gone: for others.
+    cdef list spare_cells
     cdef Cell feed_cell
     cdef Cell fetch_cell
     # Whether another recorder may be turned on for the program in place of this one; and the one in whose place this is.
@@ -40,8 +43,10 @@ cdef class Recorder(Recorded):
     cdef Cell new_cell(self, str owner, str phase)
     cdef HookCells cells_of(self, object hook)
     cdef Cell cell_of_step(self, object hook)
-    cdef Cell runtime_alone(self, object fetches)
-    cdef Cell runtime_cell(self, object fetches, tuple names)
+    cdef int64_t new_caller(self) noexcept
+    cdef int retire(self, int64_t caller) except -1
+    cdef Cell runtime_alone(self, int64_t caller, object fetches)
+    cdef Cell runtime_cell(self, int64_t caller, object fetches, tuple names)
 
 
 cdef inline int begin_scope(fs_scope* scope, Recorder recorder, bint counts) except -1:

@@ -5,17 +5,21 @@ by itself, without the spans nested in it, so that nothing is counted twice and 
 """
 
 import os
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 
 cimport cython
 from cpython.ref cimport PyObject
 from libc.stdint cimport INT64_MAX, int32_t, int64_t
 from libc.stdlib cimport calloc, free
+from libc.string cimport memset
 
 from fastsup.core.recorded import RUNTIME, SESSION
 from fastsup.core.schedule cimport changes
 from fastsup.core.spans cimport (
-    fs_histogram, fs_histogram_add, fs_histogram_quantile, fs_log_init, fs_scope_end, fs_scope_of,
-    fs_span_enter, fs_span_leave, fs_step_begin, fs_step_end, fs_track_init, fs_track_interrupt, fs_track_unfold
+    fs_histogram, fs_histogram_add, fs_histogram_merge, fs_histogram_quantile, fs_log_init, fs_scope_end, fs_scope_of,
+    fs_span_enter, fs_span_leave, fs_step_begin, fs_step_end, fs_track_abandon, fs_track_init, fs_track_interrupt,
+    fs_track_pause, fs_track_unfold
 )
 
 cdef extern from "clock.h":
@@ -40,6 +44,8 @@ def keep_own_scopes():
         if place[0].track.ident is fs_thread():
             place = &place[0].next
         else:
+            if place[0].track.ident is not NULL:
+                fs_track_abandon(place[0].track)
             place[0] = place[0].next
 
 
@@ -87,12 +93,19 @@ cdef class HookCells:
 
 
 cdef object identity(object fetches):
-    """What fetches are known by again: the same elements, in the same structure."""
-    if type(fetches) is list or type(fetches) is tuple:
-        return (type(fetches), *[identity(fetch) for fetch in fetches])
-    if type(fetches) is dict:
-        return (dict, *[(identity(key), identity(fetch)) for key, fetch in fetches.items()])
-    return fetches if type(fetches) is str else id(fetches)
+    """What fetches are known by again: the same elements, in the same structure, which may be made anew in each step."""
+    cdef object kind = type(fetches)
+    if kind is str:
+        return fetches
+    if isinstance(fetches, (list, tuple)):
+        return (kind, *[identity(fetch) for fetch in fetches])
+    if isinstance(fetches, Mapping):
+        return (kind, *[(identity(key), identity(fetch)) for key, fetch in fetches.items()])
+    if is_dataclass(fetches):
+        return (kind, *[identity(getattr(fetches, field.name)) for field in fields(fetches)])
+    if hasattr(kind, "__attrs_attrs__"):
+        return (kind, *[identity(getattr(fetches, field.name)) for field in kind.__attrs_attrs__])
+    return id(fetches)
 
 
 cdef class Recorder(Recorded):
@@ -129,6 +142,7 @@ cdef class Recorder(Recorded):
         self.feed_cell = self.cell(SESSION, "feed conversion")
         self.fetch_cell = self.cell(SESSION, "fetch conversion")
         self.other_runtime = self.cell(SESSION, RUNTIME)
+        self.spare_cells = []
         if clock is None:
             self.calibrate()
             fs_log_init(self.log, NULL, NULL, &open_scopes, skip_steps)
@@ -190,7 +204,10 @@ cdef class Recorder(Recorded):
 
     def register(self, hook):
         """Gives a hook its name: that of its class, with a number if another hook has that name."""
-        cdef HookCells known = HookCells()
+        cdef HookCells known = self.hooks.get(id(hook))
+        if known is not None:
+            return known
+        known = HookCells()
         kind = type(hook).__name__
         name, number = kind, 1
         while name in self.names:
@@ -204,17 +221,38 @@ cdef class Recorder(Recorded):
         self.hooks[id(hook)] = known
         return known
 
-    def forget(self, hooks):
-        """Lets hooks go, with their session. Hooks of the same classes in a later one are recorded under their names."""
+    def forget(self, hooks, caller=0):
+        """Lets hooks go, with their session. Hooks of the same classes in a later one are recorded under their names.
+
+        Args:
+          hooks: the hooks.
+          caller: the number of the session, whose fetches are let go too; 0 for none.
+        """
         for hook in hooks:
             known = self.hooks.pop(id(hook), None)
             if known is not None:
                 self.names.discard(known.name)
-        # With the fetches, and the graph that they are of.
-        self.generation += 1
+        if caller:
+            self.retire(caller)
+
+    cdef int64_t new_caller(self) noexcept:
+        """A number for a session, apart from which no fetches are the same: later ones may have the same identity."""
+        self.callers += 1
+        return self.callers
+
+    cdef int retire(self, int64_t caller) except -1:
+        """Lets the fetches of a session go, and the graph that they are of. What they have cost is kept."""
+        cdef Cell cell
+        cdef list keys = [key for key in self.runtime_cells if key[0][0] == caller]
+        self.settle()
+        self.add_estimates(self.past_estimates, {key: self.runtime_cells[key] for key in keys})
+        for key in keys:
+            cell, _ = self.runtime_cells.pop(key)
+            fs_histogram_merge(&self.other_runtime.c.times, &cell.c.times)
+            memset(&cell.c.times, 0, sizeof(cell.c.times))
+            self.spare_cells.append(cell)
         self.last_fetches = self.last_runtime = None
-        for key, (cell, _) in self.runtime_cells.items():
-            self.runtime_cells[key] = (cell, None)
+        return 0
 
     def interrupt(self):
         """Says that what comes until the next step is none of the time between two steps: of any thread."""
@@ -223,26 +261,36 @@ cdef class Recorder(Recorded):
             fs_track_interrupt(track)
             track = track.next
 
+    def interrupt_here(self):
+        """The same of this thread, unless it is in a step."""
+        cdef fs_track* track = self.tracks
+        while track is not NULL:
+            if track.ident is fs_thread():
+                fs_track_pause(track)
+            track = track.next
+
     cdef Cell cell_of_step(self, object hook):
         """Where the time of a loop's hook goes: its one callback after a step."""
         return self.cell(self.cells_of(hook).name, "after_step")
 
-    cdef Cell runtime_cell(self, object fetches, tuple names):
-        """Where the runtime's time goes for these fetches of the caller's, with fetches of these hooks beside them."""
-        key = ((self.generation, identity(fetches)), names)
+    cdef Cell runtime_cell(self, int64_t caller, object fetches, tuple names):
+        """Where the runtime's time goes for these fetches of a caller's, with fetches of these hooks beside them."""
+        key = ((caller, identity(fetches)), names)
         known = self.runtime_cells.get(key)
         if known is None:
             if len(self.runtime_cells) >= MAX_RUNTIME_CELLS:
                 return self.other_runtime
             # With the fetches, which else might make room for others of the same identity.
-            known = self.runtime_cells[key] = (self.new_cell(SESSION, RUNTIME), fetches)
+            cell = self.spare_cells.pop() if self.spare_cells else self.new_cell(SESSION, RUNTIME)
+            known = self.runtime_cells[key] = (cell, fetches)
         return known[0]
 
-    cdef Cell runtime_alone(self, object fetches):
+    cdef Cell runtime_alone(self, int64_t caller, object fetches):
         """The same without any hook's fetches. The last ones are at hand."""
-        if fetches is not self.last_fetches or self.last_runtime is None:
-            self.last_runtime = self.runtime_cell(fetches, ())
+        if fetches is not self.last_fetches or caller != self.last_caller or self.last_runtime is None:
+            self.last_runtime = self.runtime_cell(caller, fetches, ())
             self.last_fetches = fetches
+            self.last_caller = caller
         return self.last_runtime
 
     def note_values(self, str name, int values):
@@ -313,10 +361,17 @@ cdef class Recorder(Recorded):
     def stop(self):
         """Turns it off again."""
         global program_recorder, program_recorder_held
+        cdef Recorder later = program_recorder_held
         if program_recorder is <PyObject*> self:
             program_recorder_held, self.in_place_of = self.in_place_of, None
             program_recorder = NULL if program_recorder_held is None else <PyObject*> program_recorder_held
             changes()[0] += 1
+        else:
+            # One in whose place another one records isn't to come back.
+            while later is not None:
+                if later.in_place_of is self:
+                    later.in_place_of, self.in_place_of = self.in_place_of, None
+                later = later.in_place_of
         self.interrupt()
 
 @cython.no_gc_clear

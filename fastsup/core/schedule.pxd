@@ -15,8 +15,8 @@ cdef uint64_t* changes() noexcept
 cdef class Scheduled:
     cdef fs_due due
 
-    cpdef due_at_run(self, int64_t run)
-    cpdef due_at_step(self, int64_t global_step)
+    cpdef due_at_run(self, object run)
+    cpdef due_at_step(self, object global_step)
     cpdef due_at_time(self, double time)
     cpdef due_every_run(self)
     cpdef never_due(self)

@@ -1,7 +1,9 @@
 """When things are next due, and a table that knows the earliest of them."""
 
+from cpython.long cimport PyLong_AsLongLongAndOverflow
+from cpython.number cimport PyNumber_Index
 from libc.math cimport HUGE_VAL
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from fastsup.core.clock cimport reached, seconds
@@ -18,6 +20,15 @@ cdef uint64_t change_count = 0
 
 cdef uint64_t* changes() noexcept:
     return &change_count
+
+
+cdef int64_t position(object steps) except? -1:
+    """A number of runs or steps. One that doesn't fit into 64 bits is never reached, or has been always."""
+    cdef int overflow = 0
+    cdef int64_t fits = PyLong_AsLongLongAndOverflow(PyNumber_Index(steps), &overflow)
+    if overflow:
+        return INT64_MAX if overflow > 0 else INT64_MIN
+    return fits
 
 
 cdef class Scheduled:
@@ -41,16 +52,16 @@ cdef class Scheduled:
         """Time it is due at, in seconds since the epoch, or None."""
         return None if self.due.time == HUGE_VAL else self.due.time
 
-    cpdef due_at_run(self, int64_t run):
+    cpdef due_at_run(self, object run):
         """Makes it due in the run with this number, counted from 0, and in every later one until this is changed."""
         global change_count
-        self.due.run = run
+        self.due.run = position(run)
         change_count += 1
 
-    cpdef due_at_step(self, int64_t global_step):
+    cpdef due_at_step(self, object global_step):
         """Makes it due in the run that takes the global step to this value, and in every later one."""
         global change_count
-        self.due.global_step = global_step
+        self.due.global_step = position(global_step)
         change_count += 1
 
     cpdef due_at_time(self, double time):

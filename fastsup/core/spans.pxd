@@ -70,9 +70,12 @@ cdef extern from "spans.h":
     void fs_track_settle(fs_track* track) noexcept
     void fs_track_unfold(fs_track* track) noexcept
     void fs_track_interrupt(fs_track* track) noexcept
+    void fs_track_pause(fs_track* track) noexcept
+    void fs_track_abandon(fs_track* track) noexcept
     void fs_step_begin(fs_track* track, bint counts) noexcept
     void fs_step_next(fs_track* track, fs_cell* cell) noexcept
     void fs_step_end(fs_track* track) noexcept
+    void fs_step_discount(fs_track* track) noexcept
     void fs_span_enter(fs_track* track, fs_cell* cell) noexcept
     void fs_span_enter_first(fs_track* track, fs_cell* cell) noexcept
     void fs_span_leave(fs_track* track) noexcept

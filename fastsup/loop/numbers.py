@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,8 +25,12 @@ def named_numbers(result: Any, default_name: str = "loss") -> dict[str, float]:
 
 
 def _number(name: Any, value: Any) -> float:
+    if hasattr(value, "detach"):
+        value = value.detach()  # PyTorch warns of a tensor whose gradient is asked for.
     try:
         return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
     except (TypeError, ValueError) as error:
         raise TypeError(
             "The step must return a number or a mapping of names to numbers, or values= must say what to take of "

@@ -201,7 +201,17 @@ def _run(script: _File | _Module, arguments: list[str]) -> int:
     sys.modules["__main__"] = module
     try:
         exec(script.code(), vars(module))
-    except (SystemExit, KeyboardInterrupt):
+    except SystemExit:
+        raise
+    except KeyboardInterrupt:
+        # Python shows it, and ends as one does that was interrupted.
+        show = sys.excepthook
+
+        def show_without_ours(kind: Any, error: Any, trace: Any) -> None:
+            shown = _without_ours(trace)
+            show(kind, error.with_traceback(shown), shown)
+
+        sys.excepthook = show_without_ours
         raise
     except BaseException as error:
         # Its own traceback, by whatever shows tracebacks in it: without the frames of this file.
@@ -216,6 +226,10 @@ def _run(script: _File | _Module, arguments: list[str]) -> int:
 
 
 def _without_ours(trace: TracebackType | None) -> TracebackType | None:
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
-        trace = trace.tb_next
-    return trace
+    """What the script's own frames are of it."""
+    inner, rest = trace, trace
+    while inner is not None:
+        if inner.tb_frame.f_code.co_filename == __file__:
+            rest = inner.tb_next
+        inner = inner.tb_next
+    return rest

@@ -47,7 +47,7 @@ def as_html(recorder: Recorder) -> str:
     report = report_of(recorder)
     # "<" would end the block that holds the numbers for programs.
     data = json.dumps(as_dict(report)).replace("<", "\\u003c")
-    median = f": a step takes {duration(report.step_time.p50_ns)}" if report.step_time.p50_ns else ""
+    median = f": the median step takes {duration(report.step_time.p50_ns)}" if report.step_time.p50_ns else ""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>

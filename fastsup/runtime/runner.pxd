@@ -1,6 +1,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from fastsup.core.recorded cimport Cell
+from fastsup.core.recorder cimport Recorder
 from fastsup.core.spans cimport fs_track
 from fastsup.runtime.plan cimport Liveness, Plan
 from fastsup.runtime.step_gate cimport StepGate
@@ -47,6 +48,9 @@ cdef class SessionRunner:
     cdef void* own_recorder
     cdef object recorder
     cdef object recorded_thread
+    # The recorder that has recorded one last, and the number of our fetches there.
+    cdef Recorder known_to
+    cdef int64_t caller
 
     cdef Py_ssize_t rules(self)
     cdef Plan find_plan(self, object fetches, object feed_dict, bint to_run=*)

@@ -181,14 +181,24 @@ cdef class SessionRunner:
         self.recorded_by = program_wide() if profiler is None else &self.own_recorder
         self.recorded_thread = threading.get_ident()
 
+    def _forget_fetches(self):
+        """Has the recorder let the fetches of recorded runs go."""
+        if self.known_to is not None:
+            self.known_to.forget((), self.caller)
+            self.known_to = None
+
     cdef object run_recorded(self, object fetches, object feed_dict):
         """A run as a step of its own in the profile."""
         cdef fs_scope scope
         cdef Recorder recorder = <Recorder> self.recorded_by[0]
+        if recorder is not self.known_to:
+            self._forget_fetches()
+            self.known_to = recorder
+            self.caller = recorder.new_caller()
         begin_scope(&scope, recorder, True)
         try:
             plan = self.find_plan(fetches, feed_dict) if self.liveness is not None and self.liveness.open else None
-            return self.run_in_spans(scope.track, recorder.runtime_alone(fetches), plan, fetches, feed_dict)
+            return self.run_in_spans(scope.track, recorder.runtime_alone(self.caller, fetches), plan, fetches, feed_dict)
         finally:
             fs_scope_end(&scope)
 

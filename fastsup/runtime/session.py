@@ -108,6 +108,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             self.liveness.open = not self._target
             self._drop_plans()
             self._kept_callables = []
+            self._forget_fetches()
             self.liveness.open = False
         # Python that is ending runs no new thread.
         if self._target and not self._closed and not sys.is_finalizing():

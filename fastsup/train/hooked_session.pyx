@@ -133,6 +133,7 @@ cdef class Hooked(RecordedSession):
         if recorder is not self.known_to:
             recorder = self.watching_recorder()
         begin_scope(&scope, recorder, True)
+        self.under_way += 1
         try:
             if recorder.step_markers:
                 with marked(recorder):
@@ -140,6 +141,7 @@ cdef class Hooked(RecordedSession):
             return self.run_on(scope.track, fetches, feed_dict, options, run_metadata)
         finally:
             fs_scope_end(&scope)
+            self.recording_ended()
 
     cdef object run_on(self, fs_track* track, object fetches, object feed_dict, object options, object run_metadata):
         cdef Plan plan
@@ -290,11 +292,13 @@ cdef class Hooked(RecordedSession):
         cdef Recorder recorder = self.known_to  # Held: a hook may close the session.
         cdef Cell runtime = cell_at_hand(self, self.dispatch, fetches)
         begin_scope(&scope, recorder, True)
+        self.under_way += 1
         try:
             fs_span_enter_first(scope.track, &runtime.c)
             return self.loop_while_idle(scope.track, runtime, plan, watched, fetches, steps, left, stop_event)
         finally:
             fs_scope_end(&scope)
+            self.recording_ended()
 
     cdef object loop_while_idle(
         self, fs_track* track, Cell runtime, Plan plan, bint watched, object fetches, int64_t steps, int64_t* left,

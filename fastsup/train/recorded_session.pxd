@@ -1,3 +1,5 @@
+from libc.stdint cimport int64_t
+
 from fastsup.core.recorded cimport Cell
 from fastsup.core.recorder cimport Recorder
 from fastsup.core.spans cimport fs_track
@@ -15,12 +17,19 @@ cdef class RecordedSession(Wrapped):
     # The one that knows the hooks, and what takes back what it did to them.
     cdef Recorder known_to
     cdef object unwatch
+    # The number of our fetches there.
+    cdef int64_t caller
+    # Recorded runs and loops under way, and whether the hooks are to be forgotten after them.
+    cdef int under_way
+    cdef bint forgets_later
     # For the fetches and the hooks that watch a fetch, seen last: where the runtime's time goes.
     cdef object watched_with
     cdef object watching_seen
     cdef bint watched_with_step
     cdef Cell watched_cell
 
+    cdef int forget_now(self) except -1
+    cdef int recording_ended(self) except -1
     cdef Recorder watching_recorder(self)
     cdef fs_track* track_now(self) noexcept
     cdef Cell cell_of_watched(self, Dispatch dispatch, object fetches)

@@ -37,21 +37,37 @@ cdef class RecordedSession(Wrapped):
         self.recorded_by = program_wide() if profiler is None else &self.own_recorder
 
     def _forget_hooks(self):
-        """Has the recorder let the hooks go."""
+        """Has the recorder let the hooks go: at once, or after the step that one of them closes the session in."""
+        if self.under_way > 0:
+            self.forgets_later = True
+        else:
+            self.forget_now()
+
+    cdef int forget_now(self) except -1:
         if self.known_to is not None:
             self.unwatch()
-            self.known_to.forget(self._hooks)
-            self.known_to.interrupt()
+            self.known_to.forget(self._hooks, self.caller)
+            self.known_to.interrupt_here()
             self.known_to = self.unwatch = None
+        return 0
+
+    cdef int recording_ended(self) except -1:
+        """For the end of what has been counted in `under_way`."""
+        self.under_way -= 1
+        if self.forgets_later and self.under_way == 0:
+            self.forgets_later = False
+            self.forget_now()
+        return 0
 
     cdef Recorder watching_recorder(self):
         """What records the session now, told of the hooks in their order. To be called where something does."""
         cdef Recorder recorder = <Recorder> self.recorded_by[0]
         if self.known_to is not recorder:
-            self._forget_hooks()
-            recorder.interrupt()
+            self.forget_now()
+            recorder.interrupt_here()
             self.unwatch = watch(recorder, self._hooks)
             self.known_to = recorder
+            self.caller = recorder.new_caller()
             self.watching_seen = None
         return recorder
 
@@ -72,7 +88,7 @@ cdef class RecordedSession(Wrapped):
             recorder.note_values(name, 1)
         if dispatch.step_fetched:
             names.append("session")
-        self.watched_cell = recorder.runtime_cell(fetches, tuple(names))
+        self.watched_cell = recorder.runtime_cell(self.caller, fetches, tuple(names))
         self.watching_seen = dispatch.watching
         self.watched_with = fetches
         self.watched_with_step = dispatch.step_fetched
@@ -92,7 +108,7 @@ cdef class RecordedSession(Wrapped):
             if name not in recorder.values_fetched:
                 recorder.note_values(name, count_values(requests[i + 1]))
             names.append(name)
-        return recorder.runtime_cell(fetches, tuple(names))
+        return recorder.runtime_cell(self.caller, fetches, tuple(names))
 
     cdef object before_run(self, fs_track* track, object hook, object context):
         if track is NULL:

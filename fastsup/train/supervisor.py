@@ -363,7 +363,7 @@ class Supervisor(SupervisorElements):
             recorder = self._profiler or program_recorder_now()
             if recorder is not None:
                 # What has got the session ready is none of the time between two steps.
-                recorder.interrupt()
+                recorder.interrupt_here()
         return session
 
     def _abandon(self, session: Any) -> None:

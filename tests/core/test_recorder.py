@@ -191,6 +191,66 @@ def test_what_interrupts_the_steps_is_no_time_between_them(recorder: Recorder, c
     assert recorder.snapshot()["wall_ns"] == 10
 
 
+def test_what_begins_within_a_step_or_in_another_thread_interrupts_nothing(
+    recorder: Recorder, clock: ManualClock
+) -> None:
+    for n in range(10):
+        with recorder.step():
+            clock.advance(100)
+            StepLoop(lambda: clock.advance(7), max_steps=2, profiler=recorder).run()
+        if n == 4:
+            elsewhere = threading.Thread(target=StepLoop(int, max_steps=3, profiler=recorder).run)
+            elsewhere.start()
+            elsewhere.join()
+        clock.advance(1000)
+    seen = recorder.snapshot()
+    assert (seen["wall_ns"], seen["between_steps"]["total_ns"]) == (10 * 114 + 9 * 1000, 9 * 1000)
+
+
+def test_a_look_in_the_middle_of_a_step_finds_what_was_so_far(recorder: Recorder, clock: ManualClock) -> None:
+    looks: list[dict[str, Any]] = []
+    hook = Named()
+    for _ in range(2):
+        with recorder.step():
+            clock.advance(3)
+            with recorder.span(hook, "after_run"):
+                clock.advance(50)
+            clock.advance(4)
+            with recorder.span(hook, "save"):
+                looks.append(recorder.snapshot())
+        clock.advance(1)
+    assert [(look["steps"], look["wall_ns"], look["unaccounted_ns"]) for look in looks] == [(0, 57, 7), (1, 115, 14)]
+
+
+def test_the_end_of_what_a_loop_iterates_over_is_no_step() -> None:
+    recorder = HookProfiler(skip_steps=5)
+    for _ in range(2):
+        StepLoop(iter(range(4)).__next__, profiler=recorder).run()
+    seen = recorder.snapshot()
+    assert (seen["steps"], seen["skipped_steps"], recorder.steps_begun) == (3, 5, 8)
+
+
+def test_one_that_gave_way_and_is_off_stays_off() -> None:
+    first, second, third = HookProfiler(), HookProfiler(), HookProfiler()
+    first.start(gives_way=True)
+    second.start(gives_way=True)
+    third.start()
+    second.stop()
+    third.stop()
+    StepLoop(int, max_steps=2).run()
+    first.stop()
+    StepLoop(int, max_steps=2).run()
+    assert [profiler.snapshot()["steps"] for profiler in (first, second, third)] == [2, 0, 0]
+
+
+def test_a_hook_that_is_there_twice_has_one_name() -> None:
+    recorder, hook = HookProfiler(), Busy(0)
+    StepLoop(int, [hook, hook], max_steps=3, profiler=recorder).run()
+    StepLoop(int, [Busy(0)], max_steps=3, profiler=recorder).run()
+    rows = [row for row in recorder.report().rows if row.phase == "after_step"]
+    assert [(row.owner, row.times.calls) for row in rows] == [("Busy", 9)]
+
+
 def test_hooks_of_one_class_are_told_apart(recorder: Recorder) -> None:
     first, second, other = Named(), Named(), Other()
     assert [recorder.register(hook).name for hook in (first, second, other)] == ["Named", "Named #2", "Other"]
@@ -446,12 +506,14 @@ def test_a_loop_is_recorded_in_the_child_of_a_fork() -> None:
             child = os.fork()
         if child == 0:
             try:
-                threads = [threading.Thread(target=sum, args=([],)) for _ in range(3)]
+                # One of them gets the place of the thread that was in a step.
+                loops = [StepLoop(int, max_steps=5, profiler=recorder) for _ in range(3)]
+                threads = [threading.Thread(target=loop.run) for loop in loops]
                 for other in threads:
                     other.start()
                     other.join()
                 StepLoop(int, [Busy(0)], max_steps=10, profiler=recorder).run()
-                os._exit(0 if recorder.snapshot()["steps"] == 11 else 1)
+                os._exit(0 if recorder.snapshot()["steps"] == 1 + 3 * 5 + 10 else 1)
             finally:
                 os._exit(2)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

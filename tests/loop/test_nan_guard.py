@@ -28,6 +28,21 @@ def test_fails_at_the_step(results: list[Any], name: str) -> None:
         loop.run()
 
 
+def test_what_float_does_not_take_as_it_is() -> None:
+    """A number that is too large; and a tensor of PyTorch's that is to have a gradient, which warns."""
+
+    class WithGradient:
+        def __float__(self) -> float:
+            raise AssertionError("Converting a tensor with requires_grad=True to a scalar")
+
+        def detach(self) -> float:
+            return NAN
+
+    results = iter([10**400, -(10**400), WithGradient()])
+    with pytest.raises(NanResultError, match="step 3"):
+        StepLoop(results.__next__, [NanGuardHook(every_steps=1)]).run()
+
+
 def test_infinity_is_no_nan() -> None:
     loop = StepLoop(iter([float("inf"), -float("inf")]).__next__, [NanGuardHook()])
     loop.run()

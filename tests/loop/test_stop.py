@@ -20,6 +20,12 @@ def test_stops_at_a_global_step(initial_step: int, steps: int) -> None:
     assert loop.steps == steps
 
 
+def test_a_last_step_that_is_never_reached() -> None:
+    loop = StepLoop(int, [StopAtStepHook(2**70)], max_steps=3)
+    loop.run()
+    assert loop.steps == 3
+
+
 def test_a_last_step_is_an_integer() -> None:
     with pytest.raises(TypeError, match=r"last_step must be an integer, got 2\.5"):
         StopAtStepHook(2.5)  # type: ignore[arg-type]

@@ -202,6 +202,9 @@ def test_interrupted(script: Path) -> None:
     result = run("profile", script)
     assert result.returncode != 0
     assert "KeyboardInterrupt" in result.stderr
+    # The script's frames alone.
+    assert "train.py" in result.stderr
+    assert "command.py" not in result.stderr
     assert "50 steps in " in result.stdout
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import gc
+import signal
 import threading
 import time
 import weakref
@@ -14,6 +16,7 @@ import tensorflow as tf
 
 import fastsup
 from fastsup import HookProfiler
+from fastsup.core import StepLoop
 
 v1 = tf.compat.v1
 
@@ -32,6 +35,9 @@ def assert_adds_up(profiler: HookProfiler) -> None:
     parts = sum(row.times.total_ns for row in report.rows) + report.profiler_ns + report.unaccounted_ns
     assert parts == pytest.approx(report.wall_ns, abs=10)
     assert report.unaccounted_ns >= 0
+
+
+Pair = collections.namedtuple("Pair", "a b")
 
 
 class Busy(v1.train.SessionRunHook):  # type: ignore[misc]
@@ -246,6 +252,39 @@ def test_fetches_are_compared_with_runs_without_them(program: Any) -> None:
     fetches = rows(profiler)["Fetching", "fetches"]
     assert (fetches.basis, fetches.times.calls) == ("compared", 30)
     assert fetches.times.mean_ns > 50_000
+    assert_adds_up(profiler)
+
+
+@pytest.mark.parametrize("make", [list, Pair._make, lambda both: collections.OrderedDict(zip("ab", both, strict=True))])
+def test_fetches_are_known_again_in_a_structure_made_anew(program: Any, make: Any) -> None:
+    """And so are those of a session while loops and sessions around it end."""
+    model = program()
+    large = tf.fill([200_000], tf.cast(model.loss, tf.float32))
+    hook = Fetching(tf.reduce_sum(tf.sort(large)), every=2)
+    with HookProfiler() as profiler, fastsup.train.SingularMonitoredSession(hooks=[hook]) as session:
+        for n in range(200):
+            session.run(make([model.step, model.loss]))
+            if n % 10 == 0:
+                StepLoop(int, max_steps=1).run()
+    fetches = rows(profiler)["Fetching", "fetches"]
+    assert (fetches.basis, fetches.times.calls) == ("compared", 100)
+    assert fetches.times.mean_ns > 50_000
+    assert_adds_up(profiler)
+
+
+def test_fetches_of_many_sessions(program: Any) -> None:
+    """What is known of a session that is gone is kept, and takes no room."""
+    with HookProfiler() as profiler:
+        sizes = []
+        for _ in range(80):
+            with tf.Graph().as_default():
+                model = program()
+                with fastsup.train.SingularMonitoredSession(hooks=[Fetching(model.loss, every=2)]) as session:
+                    for _ in range(6):
+                        session.run(model.step)
+            sizes.append(profiler.__sizeof__())
+    assert rows(profiler)["Fetching", "fetches"].times.calls == 80 * 3
+    assert sizes[1] == sizes[-1]
     assert_adds_up(profiler)
 
 
@@ -473,6 +512,9 @@ def test_a_hook_closes_the_session(program: Any, callback: str) -> None:
     profiler = HookProfiler()
     assert outcome(profiler) == outcome(None)
     assert calls(profiler, "Closer", callback) == 2
+    # The hooks of a later session of ours have their names.
+    outcome(profiler)
+    assert {row.owner for row in profiler.report().rows} == {"Closer", "Busy", "session"}
 
 
 @pytest.mark.parametrize("watched", [False, True])
@@ -487,6 +529,34 @@ def test_making_a_plan_is_a_part_of_the_first_step_of_a_loop(program: Any, watch
     (making,) = [row for row in report.session if row.phase == "plan making"]
     # Nearly all of such a short loop.
     assert took / 2 < making.times.total_ns < report.wall_ns
+
+
+def test_what_comes_between_two_steps_of_a_loop_is_not_the_runtimes(program: Any) -> None:
+    """A handler of a signal, say."""
+    model = program()
+    spent = []
+
+    def handle(number: int, frame: Any) -> None:
+        began = time.perf_counter_ns()
+        while time.perf_counter_ns() - began < 20_000_000:
+            pass
+        spent.append(time.perf_counter_ns() - began)
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        with HookProfiler() as profiler, fastsup.train.SingularMonitoredSession() as session:
+            session.run_loop(model.step, steps=10)
+            signal.setitimer(signal.ITIMER_REAL, 0.01, 0.03)
+            while len(spent) < 5:
+                session.run_loop(model.step, steps=2000)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    report = profiler.report()
+    (runtime,) = [row for row in report.session if row.phase == "runtime"]
+    assert runtime.times.total_ns <= report.wall_ns - sum(spent)
+    assert report.unaccounted_ns >= sum(spent) / 2
 
 
 def test_a_fetch_in_every_step_is_not_called_cheap(program: Any) -> None:
