@@ -95,7 +95,8 @@ cdef class Timer:
     @_every_steps.setter
     def _every_steps(self, value):
         # A fraction of a step is a whole one: steps are integers.
-        self.c.every_steps = 0 if value is None else -int(-value // 1)
+        # More steps than there are is never.
+        self.c.every_steps = 0 if value is None else -int(-min(value, INT64_MAX) // 1)
         self.every_steps = value
 
     @property

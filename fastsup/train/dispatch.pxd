@@ -8,6 +8,18 @@ from fastsup.train.scheduled cimport ScheduledHook
 from fastsup.train.type_versions cimport TypeVersions
 
 
+# What was seen before a run, and is needed after it. Each run keeps its own: other threads run in the same session.
+cdef struct Look:
+    bint step_known
+    bint step_fetched
+    # Whether a hook that was left out of the run acts on the step after it.
+    bint acting
+    # What the run adds to the global step.
+    int64_t delta
+    int64_t counted_before
+    uint64_t disturbances_before
+
+
 @final
 cdef class Dispatch:
     cdef object hooks
@@ -15,9 +27,9 @@ cdef class Dispatch:
     cdef StepCount count
     cdef ScheduleTable table
     cdef TypeVersions types
-    cdef Py_ssize_t hooks_seen
+    cdef object hooks_seen
     cdef list schedulable
-    # Whether a hook is there twice.
+    # Whether a hook is there twice: it is called twice in every run.
     cdef bint has_twins
     cdef list every_run
     cdef set every_run_ids
@@ -38,18 +50,13 @@ cdef class Dispatch:
     # The runs made, and for each scheduled hook the run that it was called in last, by its id.
     cdef int64_t runs
     cdef dict called_in
-    # About the run under way, or made last: the global step before it, what its plan adds, and what was seen before.
+    # About the run under way, or made last: the global step before it, and what was seen before.
     cdef int64_t stale_step
     cdef int64_t stale_step_before
-    cdef int64_t delta
-    cdef int64_t counted_before
-    cdef uint64_t disturbances_before
-    cdef bint step_known
-    cdef bint step_fetched
+    cdef Look look
     cdef object fetched_value
-    # Whether a hook that was left out of the run acts on the step after it.
-    cdef bint acting
 
+    cdef bint hooks_changed(self) noexcept
     cdef bint is_outdated(self) noexcept
     cdef bint quiet_hook_changed(self) noexcept
     cdef int refresh(self) except -1

@@ -4,8 +4,12 @@ A hook without a schedule is called in every run, if it has a callback at all. A
 runs in which TensorFlow's call of it would do nothing but keep its own books, and catches up before its next call.
 """
 
+from collections import Counter
+
+from cpython.object cimport PyObject
 from libc.math cimport HUGE_VAL
 from libc.stdint cimport INT64_MIN, int64_t
+from libc.string cimport memcmp
 
 from tensorflow.python.training import session_run_hook, training_util
 
@@ -18,6 +22,9 @@ from fastsup.train.scheduled cimport ScheduledHook
 from fastsup.train.type_versions cimport TypeVersions
 
 cdef object SessionRunHook = session_run_hook.SessionRunHook
+
+cdef extern from "Python.h":
+    PyObject** PySequence_Fast_ITEMS(object sequence)
 
 # Far below every step, so that what is computed from it is due nowhere.
 cdef int64_t NO_STEP = INT64_MIN // 2
@@ -55,7 +62,8 @@ cdef class Dispatch:
     """
 
     def __init__(self, hooks, SessionRunner session):
-        self.hooks = hooks
+        # What is no list is looked at once, as it may not bear being looked at twice.
+        self.hooks = hooks if isinstance(hooks, (list, tuple)) else list(hooks)
         self.count = StepCount(session)
         self.called_in = {}
         self.stale_step = NO_STEP
@@ -66,10 +74,19 @@ cdef class Dispatch:
         """Whether something has changed that schedules were computed from."""
         return (
             self.table.changes[0] != self.table.changes_seen
-            or self.hooks_seen != len(self.hooks)
+            or self.hooks_changed()
             or self.types.changed()
             or self.quiet_hook_changed()
         )
+
+    cdef bint hooks_changed(self) noexcept:
+        """Whether there are other hooks than there were, or in another order."""
+        cdef Py_ssize_t n = len(<list> self.hooks_seen)
+        if type(self.hooks) is not list:
+            return False
+        return len(<list> self.hooks) != n or memcmp(
+            PySequence_Fast_ITEMS(self.hooks), PySequence_Fast_ITEMS(self.hooks_seen), n * sizeof(PyObject*)
+        ) != 0
 
     cdef bint quiet_hook_changed(self) noexcept:
         """Whether a hook without callbacks may have got one: an attribute of its own, or another class."""
@@ -86,7 +103,7 @@ cdef class Dispatch:
         cdef bint had
         if (
             self.types is None
-            or self.hooks_seen != len(self.hooks)
+            or self.hooks_changed()
             or self.types.changed()
             or self.quiet_hook_changed()
         ):
@@ -105,13 +122,14 @@ cdef class Dispatch:
             [type(candidate) for candidate in self.hooks]
             + [type(getattr(candidate, "_timer", None)) for candidate in self.hooks]
         )
-        self.hooks_seen = len(self.hooks)
-        self.has_twins = len(set(map(id, self.hooks))) < self.hooks_seen
+        self.hooks_seen = list(self.hooks)
+        counts = Counter(map(id, self.hooks))
+        self.has_twins = len(counts) < len(self.hooks)
         self.schedulable = [candidate for candidate in self.hooks if isinstance(candidate, ScheduledHook)]
         self.every_run = []
         self.quiet = []
         for candidate in self.hooks:
-            if self.follows_schedule(candidate, True):
+            if counts[id(candidate)] == 1 and self.follows_schedule(candidate, True):
                 scheduled.append(candidate)
             elif overrides(candidate, "before_run") or overrides(candidate, "after_run"):
                 self.every_run.append(candidate)
@@ -198,15 +216,15 @@ cdef class Dispatch:
 
     cdef bint anything_due(self, Plan plan) except -1:
         """Whether a hook may have to be called in the coming run of this plan. Looks at the global step before it."""
-        self.step_known = False
-        self.step_fetched = False
-        self.acting = False
+        self.look.step_known = False
+        self.look.step_fetched = False
+        self.look.acting = False
         self.look_at_step(plan)
         if len(self.every_run) > 0 or self.runs >= self.table.earliest.run or self.comes_due_by_time():
             return True
         if not self.needs_step:
             return False
-        if self.step_known:
+        if self.look.step_known:
             return (
                 self.position() >= self.table.earliest.global_step
                 or (self.watches_stall and self.count.value() == self.stale_step)
@@ -223,28 +241,28 @@ cdef class Dispatch:
             return 0
         cdef StepCount count = self.count
         if count.variable is None:
-            self.delta = -1
+            self.look.delta = -1
         else:
-            self.delta = plan.step_delta if plan.step_delta_known else count.session.delta_of(plan)
-        if self.delta >= 0 and (
+            self.look.delta = plan.step_delta if plan.step_delta_known else count.session.delta_of(plan)
+        if self.look.delta >= 0 and (
             (count.known and count.session.disturbances == count.disturbances_seen) or count.know()
         ):
-            self.step_known = True
+            self.look.step_known = True
             self.begin_next_run()
         else:
             count.prepare_fetch()
-            self.step_fetched = True
+            self.look.step_fetched = True
         return 0
 
     cdef int64_t idle_runs(self, Plan plan) except -1:
         """How many runs of this plan come before one in which a hook may be due: by its number or its global step."""
         cdef int64_t runs
-        if not self.nothing_due(plan) or self.step_fetched:
+        if not self.nothing_due(plan) or self.look.step_fetched:
             return 0
         runs = self.table.earliest.run - self.runs
-        if self.table.earliest.global_step != FS_DUE_NEVER and self.delta > 0:
+        if self.table.earliest.global_step != FS_DUE_NEVER and self.look.delta > 0:
             # Rounded down: coming too early costs a look, coming too late would be wrong.
-            runs = min(runs, (self.table.earliest.global_step - self.position()) // self.delta)
+            runs = min(runs, (self.table.earliest.global_step - self.position()) // self.look.delta)
         elif self.needs_step:
             # A run that doesn't move the step is something that a hook may want to know.
             return 1
@@ -256,8 +274,8 @@ cdef class Dispatch:
 
     cdef int begin_next_run(self) except -1:
         """The global step before the coming run is where the run before has left it."""
-        self.counted_before = self.count.session.steps_counted
-        self.disturbances_before = self.count.session.disturbances
+        self.look.counted_before = self.count.session.steps_counted
+        self.look.disturbances_before = self.count.session.disturbances
         return 0
 
     cdef int64_t position(self) noexcept:
@@ -265,9 +283,9 @@ cdef class Dispatch:
 
         That is the step after the run; or the step after it as foreseen in the run before, on which some hooks decide.
         """
-        if not self.step_known:
+        if not self.look.step_known:
             return INT64_MIN
-        return max(self.count.value() + self.delta, self.stale_step + 2)
+        return max(self.count.value() + self.look.delta, self.stale_step + 2)
 
     cdef list due(self):
         """The hooks to call in the coming run, in their order."""
@@ -277,8 +295,8 @@ cdef class Dispatch:
         for hook in self.hooks:
             if i < len(entries) and hook is entries[i]:
                 if self.hook_is_due(i, hook):
-                    if (<ScheduledHook> hook).acts_on_step and self.step_known and self.count.value() != self.stale_step:
-                        self.acting = True
+                    if (<ScheduledHook> hook).acts_on_step and self.look.step_known and self.count.value() != self.stale_step:
+                        self.look.acting = True
                     else:
                         called.append(hook)
                 i += 1
@@ -291,13 +309,13 @@ cdef class Dispatch:
         cdef int64_t step = hook.due.global_step
         if hook.watched_fetch is not None:
             return True  # What it watches is fetched by its call.
-        if self.step_fetched and step != FS_DUE_NEVER:
+        if self.look.step_fetched and step != FS_DUE_NEVER:
             # What decides after the run does so on the step that the run fetches; the others on the run before.
             if hook.needs_true_step or self.stale_step == NO_STEP:
                 return True
             if not hook.decides_after and self.stale_step + 2 >= step:
                 return True
-        elif self.step_known and hook.watches_stall and self.count.value() == self.stale_step:
+        elif self.look.step_known and hook.watches_stall and self.count.value() == self.stale_step:
             return True
         return self.table.entry_is_due(i, self.runs, self.position())
 
@@ -321,23 +339,23 @@ cdef class Dispatch:
 
     cdef int tell_step(self, ScheduledHook hook) except -1:
         """Tells a hook that is called where the global step stands after the run, if that is known."""
-        if self.step_known and id(hook) not in self.every_run_ids and not self.step_moved_unforeseen():
+        if self.look.step_known and id(hook) not in self.every_run_ids and not self.step_moved_unforeseen():
             hook.counted_step = self.count.as_fetched(self.count.value())
         return 0
 
     cdef bint step_moved_unforeseen(self) noexcept:
         """Whether the run did something to the global step that wasn't known before it."""
         cdef SessionRunner session = self.count.session
-        return self.step_known and (
-            session.disturbances != self.disturbances_before
-            or session.steps_counted != self.counted_before + self.delta
+        return self.look.step_known and (
+            session.disturbances != self.look.disturbances_before
+            or session.steps_counted != self.look.counted_before + self.look.delta
         )
 
     cdef bint left_out_too_much(self) except -1:
         """Whether a hook that was left out of the run may have to be called after it, all the same."""
-        if self.acting:
+        if self.look.acting:
             return True
-        if self.step_fetched and (
+        if self.look.step_fetched and (
             self.stale_step + 1 >= self.table.earliest.global_step or self.stale_step == self.stale_step_before
         ):
             return True
@@ -352,29 +370,29 @@ cdef class Dispatch:
             return False
         if hook.due.time != HUGE_VAL and reached(hook.due.time):
             return True
-        if self.step_fetched:
+        if self.look.step_fetched:
             if hook.watches_stall and self.stale_step == self.stale_step_before:
                 return True
             return hook.due.global_step != FS_DUE_NEVER and self.stale_step + 1 >= hook.due.global_step
         if hook.due.global_step == FS_DUE_NEVER:
             return False
         return self.step_moved_unforeseen() or (
-            self.acting and hook.acts_on_step and self.count.value() >= hook.due.global_step
+            self.look.acting and hook.acts_on_step and self.count.value() >= hook.due.global_step
         )
 
     cdef bint can_act(self, ScheduledHook hook) noexcept:
         """Whether a hook that was left out of the run can act on the step after it, without its callbacks."""
         if not hook.acts_on_step:
             return False
-        if self.step_fetched:
+        if self.look.step_fetched:
             return self.stale_step != self.stale_step_before
-        return self.step_known and not self.step_moved_unforeseen()
+        return self.look.step_known and not self.step_moved_unforeseen()
 
     cdef int act(self, ScheduledHook hook) except -1:
         """Has it do that."""
         stale = self.late_values(self.step_read)
         # What the run fetched may be the step before its increment or after.
-        if self.step_fetched:
+        if self.look.step_fetched:
             step = self.count.session.run(self.step_read)
         else:
             step = self.count.as_fetched(self.count.value())
@@ -387,7 +405,7 @@ cdef class Dispatch:
         That is the global step before the run, or a dictionary of it. Read in the run, the step would be that before
         or after the increment, as it happens.
         """
-        if not self.step_known or not isinstance(hook, ScheduledHook) or id(hook) in self.every_run_ids:
+        if not self.look.step_known or not isinstance(hook, ScheduledHook) or id(hook) in self.every_run_ids:
             return None
         if fetches is self.step_read:
             return self.count.as_fetched(self.count.value())
@@ -400,9 +418,9 @@ cdef class Dispatch:
         """What a run that is over would have fetched: the global step before it, if that is all that is asked for."""
         if fetches is not self.step_read:
             raise RuntimeError(f"{fetches!r} can't be known after the run.")
-        if self.step_known:
+        if self.look.step_known:
             return self.count.as_fetched(self.stale_step)
-        return self.fetched_value if self.step_fetched else self.count.session.run(fetches)
+        return self.fetched_value if self.look.step_fetched else self.count.session.run(fetches)
 
     cdef int run_ended(self, list called, object fetched_step) except -1:
         """Takes note that a run has been made.
@@ -416,7 +434,7 @@ cdef class Dispatch:
                 if isinstance(hook, ScheduledHook):
                     self.called_in[id(hook)] = self.runs
         self.note_run()
-        if self.step_fetched:
+        if self.look.step_fetched:
             self.fetched_value = fetched_step
             self.stale_step = fetched_step
         return 0
@@ -433,14 +451,14 @@ cdef class Dispatch:
     cdef void note_run(self) noexcept:
         self.runs += 1
         self.stale_step_before = self.stale_step
-        self.stale_step = self.counted_before + self.count.base if self.step_known else NO_STEP
+        self.stale_step = self.look.counted_before + self.count.base if self.look.step_known else NO_STEP
 
     cdef int call_all(self) except -1:
         """Prepares a run in which every hook is called, whatever its schedule says."""
-        self.step_known = False
+        self.look.step_known = False
         # The hooks ask for it anyway; and on the step before this run some decide in the next one.
-        self.step_fetched = self.needs_step
-        self.acting = False
+        self.look.step_fetched = self.needs_step
+        self.look.acting = False
         return 0
 
     def settle(self):

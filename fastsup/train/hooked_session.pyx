@@ -16,7 +16,7 @@ from fastsup.core.spans cimport (
 from fastsup.runtime.fetches cimport FetchList
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
-from fastsup.train.dispatch cimport Dispatch
+from fastsup.train.dispatch cimport Dispatch, Look
 from fastsup.train.hook_errors import tell_hooks
 from fastsup.train.recorded_hooks import marked
 from fastsup.train.recorded_session cimport RecordedSession, cell_at_hand
@@ -40,6 +40,20 @@ cdef object new_named_tuple(object kind, object first, object second, object thi
     """A named tuple of three, made of no arguments: there is one for each hook and run."""
     cdef tuple iterable = ((first, second, third),)
     return (<PyTypeObject*> tuple).tp_new(kind, <PyObject*> iterable, NULL)
+
+
+cdef int withdraw_request(object hook, list called, list results, list asked, list requests) except -1:
+    """Takes back what a hook that is there twice has asked for before, in the same run: what it asks for now counts."""
+    cdef Py_ssize_t i
+    for i in range(len(called)):
+        if called[i] is hook:
+            results[i] = None
+    for i in range(len(asked)):
+        if asked[i] is hook:
+            del asked[i]
+            del requests[i + 1]
+            break
+    return 0
 
 
 cdef class Hooked(RecordedSession):
@@ -146,6 +160,7 @@ cdef class Hooked(RecordedSession):
     cdef object run_on(self, fs_track* track, object fetches, object feed_dict, object options, object run_metadata):
         cdef Plan plan
         cdef list called
+        cdef Look look
         if not self.has_schedules():
             return self.run_calling(list(self._hooks), fetches, feed_dict, options, run_metadata)
         if options is None and run_metadata is None:
@@ -162,9 +177,11 @@ cdef class Hooked(RecordedSession):
                     return self.run_leaving_out(plan, fetches, feed_dict)
                 if track is not NULL:
                     fs_span_enter_first(track, &cell_at_hand(self, self.dispatch, fetches).c)
+                look = self.dispatch.look
                 values = self.runner.execute(plan, None)
                 if track is not NULL:
                     fs_span_leave_last(track)
+                self.dispatch.look = look
                 if self.dispatch.idle_run_ended():
                     self._call_left_out(fetches, None, ())
                 self.runner.steps_ended += 1
@@ -176,7 +193,7 @@ cdef class Hooked(RecordedSession):
 
     cdef bint fetches_more(self) except -1:
         """Whether a run that calls no hook fetches more than the caller asks for: what hooks watch, or the step."""
-        return self.dispatch.step_fetched or len(self.dispatch.watched_fetches) > 0
+        return self.dispatch.look.step_fetched or len(self.dispatch.watched_fetches) > 0
 
     cdef object run_leaving_out(self, Plan plan, object fetches, object feed_dict):
         """A run with feeds, or with values that hooks watch, in which none of them is called."""
@@ -188,12 +205,13 @@ cdef class Hooked(RecordedSession):
 
     cdef object run_leaving_out_held(self, Plan plan, object fetches, object feed_dict):
         cdef Dispatch dispatch = self.dispatch
+        cdef Look look = dispatch.look
         cdef list extra = dispatch.watched_fetches
         cdef tuple feeds = None
         cdef list rejected = None
         cdef object step = None
         cdef fs_track* track = self.track_now()
-        if dispatch.step_fetched:
+        if look.step_fetched:
             extra = [*extra, dispatch.step_read]
         if extra:
             plan = self.plan_with(plan, fetches, extra, feed_dict)
@@ -207,8 +225,9 @@ cdef class Hooked(RecordedSession):
                 values = self._sess.run(wanted, feed_dict)
             else:
                 values = plan.structure.build(self.runner.execute(plan, feeds))
+        dispatch.look = look
         if extra:
-            if dispatch.step_fetched:
+            if look.step_fetched:
                 step = values[len(extra)]
             rejected = self.rejected_by_hooks(values, None)
             values = values[0]
@@ -310,9 +329,12 @@ cdef class Hooked(RecordedSession):
         cdef list values = None
         cdef list rejected = None
         cdef bint late
+        cdef Look look
         try:
             while True:
+                look = dispatch.look
                 values = self.runner.execute(plan, None)
+                dispatch.look = look
                 if track is not NULL:
                     fs_span_leave_last(track)
                 left[0] -= 1
@@ -421,6 +443,7 @@ cdef class Hooked(RecordedSession):
     ):
         cdef Dispatch dispatch = self.dispatch
         cdef bint plain = dispatch is not None and options is None and run_metadata is None
+        cdef Look look
         cdef list asked = []
         cdef list requests = [fetches]
         cdef list results = [None] * len(called)
@@ -428,6 +451,8 @@ cdef class Hooked(RecordedSession):
         cdef dict known_parts = None
         cdef Py_ssize_t i
         cdef fs_track* track = self.track_now()
+        if dispatch is not None:
+            look = dispatch.look
         context = SessionRunContext(new_named_tuple(SessionRunArgs, fetches, feed_dict, None), self._sess)
         self.context = context
         options = options or RunOptions()
@@ -443,6 +468,10 @@ cdef class Hooked(RecordedSession):
             else:
                 wanted, feeds, run_options = request.fetches, request.feed_dict, request.options
             if wanted is not None:
+                if dispatch is not None:
+                    dispatch.look = look
+                    if dispatch.has_twins:
+                        withdraw_request(hook, called, results, asked, requests)
                 known = dispatch.known_values(hook, wanted) if plain else None
                 if known is not None:
                     results[i] = known
@@ -467,7 +496,7 @@ cdef class Hooked(RecordedSession):
                 merge_feeds(hook_feeds, feed_dict, "Same tensor is fed by a SessionRunHook and user.")
             feed_dict = hook_feeds
         run_metadata = run_metadata or RunMetadata()
-        if dispatch is not None and dispatch.step_fetched:
+        if dispatch is not None and look.step_fetched:
             # As if a hook had asked for it, under a key that no hook is.
             asked.append(dispatch)
             requests.append(dispatch.step_read)
@@ -491,12 +520,15 @@ cdef class Hooked(RecordedSession):
             values = [fetched["caller"]] + [fetched[hook] for hook in asked]
         self.give_results(called, results, values, known_parts)
         if dispatch is not None:
-            dispatch.run_ended(called, values[len(values) - 1] if dispatch.step_fetched else None)
+            dispatch.look = look
+            dispatch.run_ended(called, values[len(values) - 1] if look.step_fetched else None)
         i = 0
         hooks = list(self._hooks)
         hook = None
         try:
             for hook in hooks:
+                if dispatch is not None:
+                    dispatch.look = look
                 # The hooks that are called come in the order of all of them.
                 if i < len(called) and hook is called[i]:
                     run_values = new_named_tuple(SessionRunValues, results[i], options, run_metadata)
@@ -530,17 +562,18 @@ cdef class Hooked(RecordedSession):
           known_parts: the dictionaries, by position in `results`, that what was asked for is only the rest of; or None.
         """
         cdef Py_ssize_t i, n = 0
+        cdef dict by_hook = None
+        if self.dispatch is None or self.dispatch.has_twins:
+            # A hook that is there twice gets what it has asked for last, as with results that are kept by hook.
+            by_hook = {id(hook): i for i, hook in enumerate(called) if results[i] is not None}
         for i in range(len(called)):
             if results[i] is ASKED:
                 n += 1
                 results[i] = values[n]
                 if known_parts is not None and i in known_parts:
                     results[i] = {**known_parts[i], **values[n]}
-        if self.dispatch is None or self.dispatch.has_twins:
-            # A hook that is there twice gets what it has asked for last, as with results that are kept by hook.
-            last = {id(hook): result for hook, result in zip(called, results)}
-            for i in range(len(called)):
-                results[i] = last[id(called[i])]
+        if by_hook is not None:
+            results[:] = [results[by_hook[id(hook)]] if id(hook) in by_hook else None for hook in called]
         return 0
 
 

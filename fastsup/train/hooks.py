@@ -6,6 +6,7 @@ sessions, and is one for `isinstance`. What it adds is when it is next needed, a
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -35,6 +36,9 @@ __all__ = [
 # Between two looks of who waits for a global step, and between two lines in the log about it.
 _WAITER_LOOK_SECS = 0.5
 _WAITER_LOG_STEPS = 1000
+
+# A step that no run gets to.
+_NEVER = 2**63 - 1
 
 # TensorFlow's own, as long as no program or test has put another in its place.
 _info = logging.info
@@ -83,8 +87,15 @@ class StopAtStepHook(GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[m
     def _schedule(self, run: int, step_read: Any) -> bool:
         if self._last_step is None or not self._counts(step_read):
             return False
+        try:
+            last_step = math.ceil(self._last_step)
+        except (OverflowError, ValueError):
+            # An infinite one, or NaN.
+            last_step = 0 if self._last_step < 0 else _NEVER
+        except TypeError:
+            return False
         self._decide_after_run()
-        self.due_at_step(int(self._last_step))
+        self.due_at_step(last_step)
         return True
 
 
@@ -333,6 +344,8 @@ class NanTensorHook(ScheduledHook, tf_hooks.NanTensorHook):  # type: ignore[misc
     _loss_tensor: Any
 
     def _schedule(self, run: int, step_read: Any) -> bool:
+        if self._loss_tensor is None:
+            return False  # What becomes of that, TensorFlow's says in each run.
         self._watch(self._loss_tensor)
         return True
 

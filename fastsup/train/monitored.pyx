@@ -105,7 +105,7 @@ cdef class Monitored:
         if steps is not None:
             if not hasattr(steps, "__index__"):
                 raise TypeError(f"steps must be an integer or None, got {steps!r}.")
-            left = steps.__index__()
+            left = min(steps.__index__(), INT64_MAX)
             if left < 0:
                 raise ValueError(f"steps must not be negative, got {steps!r}. Pass None to run until should_stop().")
         if feed_fn is not None and not callable(feed_fn):

@@ -13,7 +13,7 @@ from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 from fastsup.core.recorder import Recorder, program_recorder_now, span_here
 from fastsup.runtime.session import Session
 
-__all__ = ["RecordedListener", "count_values", "hook_span", "marked", "watch"]
+__all__ = ["RecordedListener", "count_values", "hook_span", "marked", "prepare", "watch"]
 
 _MEASURED_VALUES = 9
 _MEASURED_RUNS = 60
@@ -73,6 +73,12 @@ class _RecordedMethod:
             delattr(self._hook, self._name)
 
 
+def prepare(recorder: Recorder) -> None:
+    """Measures what a recorder has to know before it records a session. Runs a session of its own for that."""
+    if not recorder.value_ns:
+        recorder.value_ns = value_cost_ns()
+
+
 def watch(recorder: Recorder, hooks: Iterable[Any]) -> Callable[[], None]:
     """Makes hooks known to a recorder, in their order.
 
@@ -83,8 +89,6 @@ def watch(recorder: Recorder, hooks: Iterable[Any]) -> Callable[[], None]:
     Returns:
       A function that ends what was begun on the hooks.
     """
-    if not recorder.value_ns:
-        recorder.value_ns = value_cost_ns()
     methods: list[_RecordedMethod] = []
     for hook in hooks:
         recorder.register(hook)

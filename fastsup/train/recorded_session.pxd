@@ -43,7 +43,7 @@ cdef inline Cell cell_at_hand(RecordedSession session, Dispatch dispatch, object
     if (
         session.watching_seen is dispatch.watching
         and session.watched_with is fetches
-        and session.watched_with_step == dispatch.step_fetched
+        and session.watched_with_step == dispatch.look.step_fetched
     ):
         return session.watched_cell
     return session.cell_of_watched(dispatch, fetches)

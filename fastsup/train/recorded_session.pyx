@@ -7,7 +7,7 @@ from fastsup.core.recorder cimport Recorder, active_recorder, active_track, prog
 from fastsup.core.recorder import recorder_of
 from fastsup.core.spans cimport fs_span_enter, fs_span_leave, fs_track
 from fastsup.train.dispatch cimport Dispatch
-from fastsup.train.recorded_hooks import count_values, watch
+from fastsup.train.recorded_hooks import count_values, prepare, watch
 from fastsup.train.wrapped_sessions cimport Wrapped
 
 
@@ -45,7 +45,8 @@ cdef class RecordedSession(Wrapped):
 
     cdef int forget_now(self) except -1:
         if self.known_to is not None:
-            self.unwatch()
+            if self.unwatch is not None:
+                self.unwatch()
             self.known_to.forget(self._hooks, self.caller)
             self.known_to.interrupt_here()
             self.known_to = self.unwatch = None
@@ -63,10 +64,13 @@ cdef class RecordedSession(Wrapped):
         """What records the session now, told of the hooks in their order. To be called where something does."""
         cdef Recorder recorder = <Recorder> self.recorded_by[0]
         if self.known_to is not recorder:
+            prepare(recorder)
+            if self.known_to is recorder:
+                return recorder  # Another thread has come first.
             self.forget_now()
             recorder.interrupt_here()
-            self.unwatch = watch(recorder, self._hooks)
             self.known_to = recorder
+            self.unwatch = watch(recorder, self._hooks)
             self.caller = recorder.new_caller()
             self.watching_seen = None
         return recorder
@@ -86,12 +90,12 @@ cdef class RecordedSession(Wrapped):
             name = recorder.cells_of(hook).name
             names.append(name)
             recorder.note_values(name, 1)
-        if dispatch.step_fetched:
+        if dispatch.look.step_fetched:
             names.append("session")
         self.watched_cell = recorder.runtime_cell(self.caller, fetches, tuple(names))
         self.watching_seen = dispatch.watching
         self.watched_with = fetches
-        self.watched_with_step = dispatch.step_fetched
+        self.watched_with_step = dispatch.look.step_fetched
         return self.watched_cell
 
     cdef Cell cell_of_asked(self, Dispatch dispatch, object fetches, list asked, list requests):

@@ -1,0 +1,124 @@
+"""The list of hooks of a session: what it may be, the same hook twice in it, and one put in another's place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture
+def step(graph: Any) -> Any:
+    return v1.assign_add(v1.train.get_or_create_global_step(), 1)
+
+
+class Iterable:
+    """Hooks in something that can be gone through, and nothing else."""
+
+    def __init__(self, *hooks: Any) -> None:
+        self.hooks = hooks
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.hooks)
+
+
+@pytest.mark.parametrize("make", [Iterable, lambda *hooks: hooks, lambda *hooks: iter(hooks)])
+def test_hooks_in_something_else_than_a_list(impl: Any, step: Any, trace: Any, make: Callable[..., Any]) -> None:
+    """An iterator is at its end when the first run comes: its hooks are begun, and no more."""
+    hooks = make(trace.hook("a"), trace.hook("b"))
+    with impl.train.MonitoredSession(hooks=hooks) as session:
+        for _ in range(2):
+            session.run(step)
+    expected = ["a.begin", "b.begin"]
+    if not isinstance(hooks, Iterator):
+        run = ["a.before_run", "b.before_run", "a.after_run", "b.after_run"]
+        expected += ["a.after_create_session", "b.after_create_session", *run, *run, "a.end", "b.end"]
+    assert trace == expected
+
+
+@pytest.mark.parametrize("hooked", ["Hook", "quiet"])
+def test_a_hook_in_the_place_of_another(impl: Any, step: Any, hooked: str) -> None:
+    log: list[str] = []
+
+    class Hook(v1.train.SessionRunHook):  # type: ignore[misc]
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def after_run(self, run_context: Any, run_values: Any) -> None:
+            log.append(self.name)
+
+    hooks = [Hook("x") if hooked == "Hook" else v1.train.SessionRunHook(), Hook("y")]
+    with impl.train.MonitoredSession(hooks=hooks) as session:
+        session.run(step)
+        hooks[0] = Hook("new")
+        session.run(step)
+        hooks.reverse()
+        session.run(step)
+    assert log == (["x"] if hooked == "Hook" else []) + ["y", "new", "y", "y", "new"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "results", "added"),
+    [
+        (["a", None], [2.0, 2.0], 0),
+        (["add", "a"], [2.0, 2.0], 0),
+        ([None, "a"], [2.0, 2.0], 0),
+        (["a", "add"], [1, 1], 1),
+    ],
+)
+def test_what_a_hook_asks_for_that_is_there_twice(
+    impl: Any, graph: Any, asked: list[str | None], results: list[Any], added: int
+) -> None:
+    """What it asks for last counts, for both of its calls; what it has asked for before isn't run."""
+    v1.train.get_or_create_global_step()
+    a, count = tf.constant(2.0), v1.get_variable("count", initializer=0)
+    fetches = {"a": a, "add": count.assign_add(1)}
+    got = []
+
+    class Hook(v1.train.SessionRunHook):  # type: ignore[misc]
+        calls = 0
+
+        def before_run(self, run_context: Any) -> Any:
+            wanted = asked[self.calls % 2]
+            self.calls += 1
+            return None if wanted is None else v1.train.SessionRunArgs(fetches[wanted])
+
+        def after_run(self, run_context: Any, run_values: Any) -> None:
+            got.append(run_values.results)
+
+    hook = Hook()
+    with impl.train.MonitoredSession(hooks=[hook, hook]) as session:
+        session.run(a)
+        assert session.run_step_fn(lambda step_context: step_context.session.run(count)) == added
+    assert got == results
+
+
+def test_a_standard_hook_twice(impl: Any, step: Any, tf_log: Any) -> None:
+    """It is called twice in every run, and counts both."""
+    logs = impl.train.LoggingTensorHook([step], every_n_iter=3, formatter=lambda values: "logged")
+    with impl.train.MonitoredSession(hooks=[logs, logs]) as session:
+        for _ in range(6):
+            session.run(step)
+    assert sum("logged" in line for line in tf_log.messages) == 6
+
+
+@pytest.mark.parametrize("last_step", [math.inf, math.nan, 2**63, 10**30, 2.5, -math.inf, np.array([3])])
+def test_a_stop_at_any_number(impl: Any, step: Any, last_step: Any) -> None:
+    runs = 0
+    with impl.train.MonitoredSession(hooks=[impl.train.StopAtStepHook(last_step=last_step)]) as session:
+        while runs < 6 and not session.should_stop():
+            session.run(step)
+            runs += 1
+    assert runs == {2.5: 3, -math.inf: 1}.get(last_step, 6) if not isinstance(last_step, np.ndarray) else runs == 3
+
+
+def test_a_loss_that_is_none(impl: Any, step: Any) -> None:
+    with impl.train.MonitoredSession(hooks=[impl.train.NanTensorHook(None)]) as session:
+        with pytest.raises(TypeError, match="isnan"):
+            session.run(step)

@@ -1,0 +1,95 @@
+"""Several threads in one monitored session."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+import fastsup
+
+v1 = tf.compat.v1
+
+THREADS = 8
+
+
+def in_threads(body: Callable[[int], None]) -> None:
+    """Calls it in each thread with the thread's number, all at once, and raises what one of them has raised."""
+    together = threading.Barrier(THREADS)
+    errors: list[BaseException] = []
+
+    def run(number: int) -> None:
+        together.wait(60)
+        try:
+            body(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    if errors:
+        raise errors[0]
+
+
+@pytest.mark.parametrize("python_hook", [True, False])
+@pytest.mark.timeout(170)
+def test_runs_that_move_the_step_differently(impl: Any, graph: Any, python_hook: bool) -> None:
+    """In some the step is counted, in others it has to be fetched, and each run has to know which it was itself."""
+    step = v1.train.get_or_create_global_step()
+    values = tf.constant([1.0, 2.0]) * 2
+    one = v1.assign_add(step, 1, use_locking=True)
+    with tf.control_dependencies([v1.assign_add(step, 1, use_locking=True)]):
+        two = tf.group(v1.assign_add(step, 1, use_locking=True))
+    seen = []
+
+    class Asks(v1.train.SessionRunHook):  # type: ignore[misc]
+        def before_run(self, run_context: Any) -> Any:
+            return v1.train.SessionRunArgs({"values": values})
+
+        def after_run(self, run_context: Any, run_values: Any) -> None:
+            seen.append(run_values.results["values"].tolist())
+
+    hooks = [
+        impl.train.StopAtStepHook(last_step=10**9),
+        impl.train.StepCounterHook(every_n_steps=10**6, output_dir=None),
+    ]
+    hooks += [Asks()] if python_hook else [impl.train.NanTensorHook(values[0])]
+    runs = 400
+    fetches = [one, [two, values], values, values]
+    with impl.train.MonitoredSession(hooks=hooks) as session:
+
+        def work(number: int) -> None:
+            for i in range(runs):
+                result = session.run(fetches[(number + i) % 4])
+                if fetches[(number + i) % 4] is values:
+                    assert result.tolist() == [2.0, 4.0]
+
+        in_threads(work)
+        moved = session.run_step_fn(lambda step_context: step_context.session.run(step))
+    assert moved == THREADS * runs // 4 * 3
+    assert seen == ([[2.0, 4.0]] * (THREADS * runs) if python_hook else [])
+
+
+def test_a_profile_of_them(graph: Any, tmp_path: Path) -> None:
+    """Each hook is known once, and is left as it was."""
+
+    class Hook(v1.train.SessionRunHook):  # type: ignore[misc]
+        def before_run(self, run_context: Any) -> None:
+            pass
+
+    step = v1.assign_add(v1.train.get_or_create_global_step(), 1, use_locking=True)
+    profiler = fastsup.HookProfiler()
+    saver = fastsup.train.CheckpointSaverHook(str(tmp_path), save_steps=10**6)
+    with fastsup.train.MonitoredSession(hooks=[Hook(), saver], profiler=profiler) as session:
+        in_threads(lambda number: [session.run(step) for _ in range(100)] and None)
+    calls = {row.owner: row.times.calls for row in profiler.report().rows if row.phase == "before_run"}
+    assert calls.pop("Hook") == THREADS * 100
+    assert set(calls) <= {"CheckpointSaverHook"}
+    assert "_save" not in vars(saver)
