@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -28,6 +29,14 @@ def test_every_steps(impl: Any, clock: Any) -> None:
     assert [timer.should_trigger_for_step(step) for step in (1, 2, 3, 4, 5)] == [False, False, False, True, True]
     clock.now += 1e6
     assert not timer.should_trigger_for_step(3)
+
+
+@pytest.mark.parametrize("never", [math.inf, 10**30])
+def test_after_steps_that_never_come(impl: Any, never: Any) -> None:
+    timer = impl.train.SecondOrStepTimer(every_steps=never)
+    assert timer.should_trigger_for_step(5)
+    timer.update_last_triggered_step(5)
+    assert [timer.should_trigger_for_step(step) for step in (5, 6, 2**62)] == [False, False, False]
 
 
 def test_every_secs(impl: Any, clock: Any) -> None:

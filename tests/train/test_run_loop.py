@@ -198,6 +198,12 @@ def test_recovers(step: Any, loop: Any, trace: Any) -> None:
     assert trace.count("a.after_run") == 5
 
 
+def test_more_steps_than_fit_into_64_bits(step: Any) -> None:
+    with train.MonitoredSession(hooks=[train.StopAtStepHook(last_step=3)]) as session:
+        session.run_loop(step.op, steps=2**70)
+        assert session.raw_session().run(step.global_step) == 3
+
+
 def test_a_closed_session_runs_nothing(open_session: Any, step: Any, loop: Any) -> None:
     session = open_session()
     session.close()
