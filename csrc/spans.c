@@ -206,7 +206,6 @@ void fs_step_begin(fs_track *track, int counts) {
         return;
     }
     begin_step(track, fs_span_now(log), log->begun);
-    track->fresh = 0;
 }
 
 void fs_step_end(fs_track *track) {

@@ -92,9 +92,15 @@ cdef class HookCells:
     """What is recorded of a hook."""
 
 
+# Types of fetches that were found to have no parts: what a hook or a caller fetches is looked at in each run.
+cdef set without_parts = set()
+
+
 cdef object identity(object fetches):
     """What fetches are known by again: the same elements, in the same structure, which may be made anew in each step."""
     cdef object kind = type(fetches)
+    if kind in without_parts:
+        return id(fetches)
     if kind is str:
         return fetches
     if isinstance(fetches, (list, tuple)):
@@ -105,6 +111,7 @@ cdef object identity(object fetches):
         return (kind, *[identity(getattr(fetches, field.name)) for field in fields(fetches)])
     if hasattr(kind, "__attrs_attrs__"):
         return (kind, *[identity(getattr(fetches, field.name)) for field in kind.__attrs_attrs__])
+    without_parts.add(kind)
     return id(fetches)
 
 

@@ -27,7 +27,7 @@ cdef class Dispatch:
     cdef StepCount count
     cdef ScheduleTable table
     cdef TypeVersions types
-    cdef object hooks_seen
+    cdef list hooks_seen
     cdef list schedulable
     # Whether a hook is there twice: it is called twice in every run.
     cdef bint has_twins

@@ -81,7 +81,7 @@ cdef class Dispatch:
 
     cdef bint hooks_changed(self) noexcept:
         """Whether there are other hooks than there were, or in another order."""
-        cdef Py_ssize_t n = len(<list> self.hooks_seen)
+        cdef Py_ssize_t n = len(self.hooks_seen)
         if type(self.hooks) is not list:
             return False
         return len(<list> self.hooks) != n or memcmp(

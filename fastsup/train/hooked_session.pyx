@@ -217,7 +217,7 @@ cdef class Hooked(RecordedSession):
             plan = self.plan_with(plan, fetches, extra, feed_dict)
         wanted = [fetches, *extra] if extra else fetches
         if track is not NULL:
-            values = self.runner.run_in_spans(track, cell_at_hand(self, self.dispatch, fetches), plan, wanted, feed_dict)
+            values = self.runner.run_in_spans(track, cell_at_hand(self, dispatch, fetches), plan, wanted, feed_dict)
         else:
             if plan is not None and plan.feeds:
                 feeds = plan.convert_feeds(feed_dict)
@@ -306,7 +306,7 @@ cdef class Hooked(RecordedSession):
     cdef object loop_recorded(
         self, Plan plan, bint watched, object fetches, int64_t steps, int64_t* left, object stop_event
     ):
-        """The same steps as steps of the profile, one right after the other: one reading of the clock for each."""
+        """The same steps as steps of the profile, one right after the other: two readings of the clock for each."""
         cdef fs_scope scope
         cdef Recorder recorder = self.known_to  # Held: a hook may close the session.
         cdef Cell runtime = cell_at_hand(self, self.dispatch, fetches)
