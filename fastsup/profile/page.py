@@ -7,6 +7,7 @@ from html import escape
 from math import log10
 from typing import Any
 
+from fastsup.core.recorded import SESSION
 from fastsup.core.recorder import Recorder
 from fastsup.profile.export import as_dict
 from fastsup.profile.report import Report, duration, percent, report_of
@@ -17,11 +18,12 @@ __all__ = ["as_html"]
 _WIDTH = 900
 _LABELS = 230
 _BARS = 60
+_CHARACTER = 7.5  # The width of one, in the drawings.
 _COLOURS = {
     "before_run": "#f58518", "after_run": "#4c78a8", "after_step": "#4c78a8", "fetches": "#e45756", "save": "#72b7b2",
     "listener": "#54a24b", "summary": "#b279a2", "end": "#9d755d", "runtime": "#6a51a3", "feed conversion": "#d6a5c9",
-    "fetch conversion": "#d67195", "plan making": "#ff9da6", "global step": "#b79a20", "between steps": "#79706e",
-    "profiler": "#bab0ac", "unaccounted": "#c9c2b2",
+    "fetch conversion": "#d67195", "plan making": "#ff9da6", "global step": "#b79a20", "step read": "#8c8b2b",
+    "between steps": "#79706e", "profiler": "#bab0ac", "unaccounted": "#c9c2b2",
 }  # fmt: skip
 _OTHER = "#888"
 _SLOW_STEPS = 8
@@ -31,6 +33,7 @@ body { font: 15px/1.45 system-ui, sans-serif; max-width: 940px; margin: 2em auto
   background: #fff; }
 h1 { font-size: 1.4em; } h2 { font-size: 1.1em; margin-top: 2em; }
 svg { width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: currentColor; }
+svg text.inside { fill: #fff; }
 pre { overflow-x: auto; font-size: 12.5px; } .advice { background: #fff4d6; padding: .6em 1em; }
 .phase { white-space: nowrap; margin-right: 1em; } .phase i { display: inline-block; width: .9em; height: .9em;
   margin-right: .4em; }
@@ -99,8 +102,8 @@ def _rect(x: float, y: float, width: float, height: float, colour: str, title: s
     )
 
 
-def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
-    return f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}">{escape(text)}</text>'
+def _text(x: float, y: float, text: str, anchor: str = "start", kind: str = "") -> str:
+    return f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}" class="{kind}">{escape(text)}</text>'
 
 
 def _costs(report: Report) -> str:
@@ -170,7 +173,7 @@ def _timeline(slow: dict[str, Any], y: float) -> list[str]:
     # What is nested in another span was left before it: it is drawn after it, and lower.
     spans = sorted(slow["spans"][1:], key=lambda span: (span["start_ns"], -span["duration_ns"]))
     ends: list[int] = []
-    for span in spans:
+    for number, span in enumerate(spans):
         while ends and span["start_ns"] >= ends[-1]:
             ends.pop()
         depth = min(len(ends), 3)
@@ -179,4 +182,9 @@ def _timeline(slow: dict[str, Any], y: float) -> list[str]:
         width = span["duration_ns"] / length * (_WIDTH - _LABELS)
         title = f"{span['owner']}, {span['phase']}: {duration(span['duration_ns'])}"
         parts.append(_rect(x, y + 2 + 7 * depth, width, 30 - 7 * depth, _colour(span["phase"]), title))
+        # The colours tell phases apart; which hook it is can be read where there is room, and nothing is nested.
+        name = span["phase"] if span["owner"] == SESSION else span["owner"]
+        is_innermost = number + 1 == len(spans) or spans[number + 1]["start_ns"] >= ends[-1]
+        if is_innermost and width > _CHARACTER * (len(name) + 1):
+            parts.append(_text(x + 4, y + 22, name, kind="inside"))
     return parts

@@ -111,8 +111,10 @@ class Report:
             return "No step of a fastsup session or loop was recorded."
         hooks = self.hooks
         of_hooks = self.share(sum(total for _, total, _ in hooks))
-        most = max(self.session, key=lambda row: row.times.total_ns, default=None)
-        elsewhere = f" Most time: {most.phase}, {percent(most.share)}." if most is not None else ""
+        beside = [(row.times.total_ns, row.phase) for row in self.session]
+        beside += [(self.profiler_ns, "profiler"), (self.unaccounted_ns, "unaccounted")]
+        most, phase = max(beside, key=lambda part: part[0])
+        elsewhere = f" Most time: {phase}, {percent(self.share(most))}." if most > 0 else ""
         if not hooks:
             return f"No hook was called.{elsewhere}"
         if of_hooks < _WORTH_A_LOOK:

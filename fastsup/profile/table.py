@@ -47,6 +47,12 @@ def _row(name: str, row: Row) -> str:
     )
 
 
+def _cut(name: str) -> str:
+    """A hook's name in one line. Its end stays, which tells two of one class apart."""
+    half = WIDTH // 2
+    return name if len(name) <= WIDTH else f"{name[: half - 1]}…{name[-half:]}"
+
+
 def _is_shown(row: Row) -> bool:
     """Every hook has an end; only one that takes long is worth a line."""
     return row.phase != "end" or row.share >= _SHOWN_END
@@ -74,7 +80,7 @@ def _lines(report: Report) -> list[tuple[str, str]]:
             if len(name) < place:
                 lines.append((name.ljust(place) + numbers, style))
             else:
-                lines += [(name, style), (" " * place + numbers, style)]
+                lines += [(_cut(name), style), (" " * place + numbers, style)]
             lines += [(_row(f"  {row.phase}", row), "") for row in rows if _is_shown(row)]
         lines.append(("session", "bold"))
         lines += [(_row(f" {row.phase}", row), "") for row in report.session]

@@ -1,13 +1,19 @@
 from cython cimport final
 from libc.stdint cimport int64_t, uint64_t
 
+from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 
 
 @final
 cdef class StepCount:
     cdef readonly SessionRunner session
+    # None where the step can't be counted.
     cdef object variable
+    # What to read it from, by a plan that is as good as the session's plans are the ones that it was found among.
+    cdef object element_read
+    cdef Plan plan
+    cdef dict plans_seen
     cdef object numpy_type
     cdef int64_t base
     cdef uint64_t disturbances_seen
@@ -17,5 +23,6 @@ cdef class StepCount:
 
     cdef int prepare_fetch(self) except -1
     cdef bint know(self) except -1
+    cdef object read(self)
     cdef int64_t value(self) noexcept
     cdef object as_fetched(self, int64_t step)

@@ -5,6 +5,9 @@ from libc.stdint cimport int64_t, uint64_t
 from tensorflow.python.framework import errors, ops
 from tensorflow.python.training import training_util
 
+from fastsup.core.recorded import SESSION
+from fastsup.core.recorder cimport active_recorder, active_track
+from fastsup.core.spans cimport fs_span_enter, fs_span_leave, fs_track
 from fastsup.runtime.global_step import track_global_step
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
@@ -26,13 +29,17 @@ cdef class StepCount:
 
     Args:
       session: a `fastsup.Session`.
+      step_read: the tensor that the global step is read from, wherever it isn't counted; None if there is no step.
     """
 
-    def __init__(self, SessionRunner session):
+    def __init__(self, SessionRunner session, step_read):
         self.session = session
         self.variable = track_global_step(session)
-        if self.variable is not None:
-            self.numpy_type = self.variable.dtype.base_dtype.as_numpy_dtype
+        self.element_read = self.variable
+        if self.variable is None and step_read is not None and not session.sess_str:
+            self.element_read = step_read
+        if step_read is not None:
+            self.numpy_type = step_read.dtype.as_numpy_dtype
 
     cdef int prepare_fetch(self) except -1:
         """To be called before the step is fetched in a run: finds out, once, whether that needs its guard."""
@@ -52,7 +59,6 @@ cdef class StepCount:
         cdef SessionRunner session = self.session
         cdef uint64_t disturbances = session.disturbances
         cdef int64_t counted
-        cdef Plan plan
         if self.known and disturbances == self.disturbances_seen:
             return True
         self.known = False
@@ -60,12 +66,8 @@ cdef class StepCount:
         if self.variable is None or session.writers_running:
             return False
         counted = session.steps_counted
-        plan = session.find_plan(self.variable, None)
-        if plan is None:
-            return False
-        try:
-            step = plan.structure.build(session.execute(plan, None))
-        except errors.OpError:
+        step = self.read()
+        if step is None:
             return False
         if session.writers_running or session.disturbances != disturbances or session.steps_counted != counted:
             return False
@@ -76,6 +78,30 @@ cdef class StepCount:
         self.disturbances_seen = disturbances
         self.known = True
         return True
+
+    cdef object read(self):
+        """The step now, by a run that does nothing else; None where it has no value, or that would be a call of a server."""
+        cdef SessionRunner session = self.session
+        cdef fs_track* track
+        if self.element_read is None or not session.liveness.open:
+            return None
+        if self.plans_seen is not session.plans:
+            self.plan = session.find_plan(self.element_read, None)
+            self.plans_seen = session.plans
+        if self.plan is None:
+            return None
+        track = active_track()
+        if track is not NULL and (track.muted or track.depth > 0):
+            track = NULL
+        if track is not NULL:
+            fs_span_enter(track, &active_recorder().cell(SESSION, "step read").c)
+        try:
+            return self.plan.structure.build(session.execute(self.plan, None))
+        except errors.OpError:
+            return None
+        finally:
+            if track is not NULL:
+                fs_span_leave(track)
 
     cdef int64_t value(self) noexcept:
         return self.base + self.session.steps_counted

@@ -10,8 +10,13 @@ from fastsup.train.type_versions cimport TypeVersions
 
 # What was seen before a run, and is needed after it. Each run keeps its own: other threads run in the same session.
 cdef struct Look:
+    # Whether it is known where the global step stands, and what the run adds to it; or that something happens to it which
+    # isn't known, and then whether it is fetched in the run, as it can't be read before.
     bint step_known
+    bint step_unforeseen
     bint step_fetched
+    # The step before the run; NO_STEP if that isn't known (yet).
+    int64_t step_before
     # Whether a hook that was left out of the run acts on the step after it.
     bint acting
     # What the run adds to the global step.
@@ -54,7 +59,6 @@ cdef class Dispatch:
     cdef int64_t stale_step
     cdef int64_t stale_step_before
     cdef Look look
-    cdef object fetched_value
 
     cdef bint hooks_changed(self) noexcept
     cdef bint is_outdated(self) noexcept
@@ -68,6 +72,7 @@ cdef class Dispatch:
     cdef bint idle_run_ended(self) except -1
     cdef bint anything_due(self, Plan plan) except -1
     cdef int look_at_step(self, Plan plan) except -1
+    cdef int64_t delta_of(self, Plan plan) except? -2
     cdef int64_t idle_runs(self, Plan plan) except -1
     cdef bint comes_due_by_time(self) except -1
     cdef int begin_next_run(self) except -1
@@ -82,7 +87,8 @@ cdef class Dispatch:
     cdef bint wanted_late(self, object hook) except -1
     cdef bint can_act(self, ScheduledHook hook) noexcept
     cdef int act(self, ScheduledHook hook) except -1
-    cdef object known_values(self, object hook, object fetches)
+    cdef object known_step(self)
+    cdef object known_values(self, object fetches)
     cdef object late_values(self, object fetches)
     cdef int run_ended(self, list called, object fetched_step) except -1
     cdef int failed_at(self, object failed, list hooks) except -1

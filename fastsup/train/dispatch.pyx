@@ -64,10 +64,10 @@ cdef class Dispatch:
     def __init__(self, hooks, SessionRunner session):
         # What is no list is looked at once, as it may not bear being looked at twice.
         self.hooks = hooks if isinstance(hooks, (list, tuple)) else list(hooks)
-        self.count = StepCount(session)
+        self.step_read = training_util._get_global_step_read(session.graph)
+        self.count = StepCount(session, self.step_read)
         self.called_in = {}
         self.stale_step = NO_STEP
-        self.step_read = training_util._get_global_step_read(session.graph)
         self.refresh()
 
     cdef bint is_outdated(self) noexcept:
@@ -216,9 +216,6 @@ cdef class Dispatch:
 
     cdef bint anything_due(self, Plan plan) except -1:
         """Whether a hook may have to be called in the coming run of this plan. Looks at the global step before it."""
-        self.look.step_known = False
-        self.look.step_fetched = False
-        self.look.acting = False
         self.look_at_step(plan)
         if len(self.every_run) > 0 or self.runs >= self.table.earliest.run or self.comes_due_by_time():
             return True
@@ -236,28 +233,46 @@ cdef class Dispatch:
         )
 
     cdef int look_at_step(self, Plan plan) except -1:
-        """Finds out where the global step stands, or that the run has to fetch it."""
+        """Finds out where the global step stands before a run, or that the run has to fetch it.
+
+        Args:
+          plan: the plan of the run; None if there is none.
+        """
+        cdef StepCount count = self.count
+        self.look.step_known = False
+        self.look.step_unforeseen = False
+        self.look.step_fetched = False
+        self.look.step_before = NO_STEP
+        self.look.acting = False
         if not self.needs_step:
             return 0
-        cdef StepCount count = self.count
-        if count.variable is None:
-            self.look.delta = -1
-        else:
-            self.look.delta = plan.step_delta if plan.step_delta_known else count.session.delta_of(plan)
-        if self.look.delta >= 0 and (
-            (count.known and count.session.disturbances == count.disturbances_seen) or count.know()
-        ):
-            self.look.step_known = True
+        self.look.delta = self.delta_of(plan)
+        if (count.known and count.session.disturbances == count.disturbances_seen) or count.know():
+            self.look.step_known = self.look.delta >= 0
+            self.look.step_unforeseen = not self.look.step_known
+            self.look.step_before = count.value()
             self.begin_next_run()
-        else:
-            count.prepare_fetch()
+            return 0
+        self.look.step_unforeseen = True
+        count.prepare_fetch()
+        step = count.read()
+        if step is None:
             self.look.step_fetched = True
+        else:
+            self.look.step_before = step
         return 0
+
+    cdef int64_t delta_of(self, Plan plan) except? -2:
+        """What a run adds to the global step; negative if that isn't known."""
+        if plan is None or self.count.variable is None:
+            return -1
+        return plan.step_delta if plan.step_delta_known else self.count.session.delta_of(plan)
 
     cdef int64_t idle_runs(self, Plan plan) except -1:
         """How many runs of this plan come before one in which a hook may be due: by its number or its global step."""
         cdef int64_t runs
-        if not self.nothing_due(plan) or self.look.step_fetched:
+        # Where the step has to be looked at before every run, that run does so itself.
+        if (self.needs_step and self.delta_of(plan) < 0) or not self.nothing_due(plan) or self.look.step_unforeseen:
             return 0
         runs = self.table.earliest.run - self.runs
         if self.table.earliest.global_step != FS_DUE_NEVER and self.look.delta > 0:
@@ -274,6 +289,8 @@ cdef class Dispatch:
 
     cdef int begin_next_run(self) except -1:
         """The global step before the coming run is where the run before has left it."""
+        if self.look.step_known:
+            self.look.step_before = self.count.value()
         self.look.counted_before = self.count.session.steps_counted
         self.look.disturbances_before = self.count.session.disturbances
         return 0
@@ -309,8 +326,8 @@ cdef class Dispatch:
         cdef int64_t step = hook.due.global_step
         if hook.watched_fetch is not None:
             return True  # What it watches is fetched by its call.
-        if self.look.step_fetched and step != FS_DUE_NEVER:
-            # What decides after the run does so on the step that the run fetches; the others on the run before.
+        if self.look.step_unforeseen and step != FS_DUE_NEVER:
+            # What decides after the run does so on the step before this one; the others on the run before.
             if hook.needs_true_step or self.stale_step == NO_STEP:
                 return True
             if not hook.decides_after and self.stale_step + 2 >= step:
@@ -355,7 +372,7 @@ cdef class Dispatch:
         """Whether a hook that was left out of the run may have to be called after it, all the same."""
         if self.look.acting:
             return True
-        if self.look.step_fetched and (
+        if self.look.step_unforeseen and (
             self.stale_step + 1 >= self.table.earliest.global_step or self.stale_step == self.stale_step_before
         ):
             return True
@@ -370,7 +387,7 @@ cdef class Dispatch:
             return False
         if hook.due.time != HUGE_VAL and reached(hook.due.time):
             return True
-        if self.look.step_fetched:
+        if self.look.step_unforeseen:
             if hook.watches_stall and self.stale_step == self.stale_step_before:
                 return True
             return hook.due.global_step != FS_DUE_NEVER and self.stale_step + 1 >= hook.due.global_step
@@ -384,43 +401,61 @@ cdef class Dispatch:
         """Whether a hook that was left out of the run can act on the step after it, without its callbacks."""
         if not hook.acts_on_step:
             return False
-        if self.look.step_fetched:
+        if self.look.step_unforeseen:
             return self.stale_step != self.stale_step_before
         return self.look.step_known and not self.step_moved_unforeseen()
 
     cdef int act(self, ScheduledHook hook) except -1:
         """Has it do that."""
         stale = self.late_values(self.step_read)
-        # What the run fetched may be the step before its increment or after.
-        if self.look.step_fetched:
+        if self.look.step_unforeseen:
             step = self.count.session.run(self.step_read)
         else:
             step = self.count.as_fetched(self.count.value())
         hook._act(stale, step)
         return 0
 
-    cdef object known_values(self, object hook, object fetches):
-        """What a scheduled hook asks of the run and is known without it, or None.
+    cdef object known_step(self):
+        """The global step before the coming run, as it would be fetched; None if the run has to fetch it.
 
-        That is the global step before the run, or a dictionary of it. Read in the run, the step would be that before
-        or after the increment, as it happens.
+        Read in the run, it would be the step before the increment or after it, as it happens.
         """
-        if not self.look.step_known or not isinstance(hook, ScheduledHook) or id(hook) in self.every_run_ids:
+        if self.look.step_fetched:
+            return None
+        # A hook's callback may have moved it.
+        if self.count.know():
+            return self.count.as_fetched(self.count.value())
+        return None if self.look.step_before == NO_STEP else self.count.as_fetched(self.look.step_before)
+
+    cdef object known_values(self, object fetches):
+        """What a hook asks of the run and is known without it, or None.
+
+        That is the global step before the run; or, of a dictionary that holds it, one with the same keys in the same
+        order, and None for everything else.
+        """
+        if self.step_read is None:
             return None
         if fetches is self.step_read:
-            return self.count.as_fetched(self.count.value())
+            return self.known_step()
         if type(fetches) is dict:
-            step = self.count.as_fetched(self.count.value())
-            return {key: step for key, fetch in fetches.items() if fetch is self.step_read} or None
+            # Not `in`, which compares tensors.
+            for fetch in (<dict> fetches).values():
+                if fetch is self.step_read:
+                    break
+            else:
+                return None
+            step = self.known_step()
+            if step is not None:
+                return {key: step if fetch is self.step_read else None for key, fetch in (<dict> fetches).items()}
         return None
 
     cdef object late_values(self, object fetches):
         """What a run that is over would have fetched: the global step before it, if that is all that is asked for."""
         if fetches is not self.step_read:
             raise RuntimeError(f"{fetches!r} can't be known after the run.")
-        if self.look.step_known:
-            return self.count.as_fetched(self.stale_step)
-        return self.fetched_value if self.look.step_fetched else self.count.session.run(fetches)
+        if self.look.step_before != NO_STEP:
+            return self.count.as_fetched(self.look.step_before)
+        return self.count.session.run(fetches)
 
     cdef int run_ended(self, list called, object fetched_step) except -1:
         """Takes note that a run has been made.
@@ -433,10 +468,9 @@ cdef class Dispatch:
             for hook in called:
                 if isinstance(hook, ScheduledHook):
                     self.called_in[id(hook)] = self.runs
+        if fetched_step is not None:
+            self.look.step_before = fetched_step
         self.note_run()
-        if self.look.step_fetched:
-            self.fetched_value = fetched_step
-            self.stale_step = fetched_step
         return 0
 
     cdef int failed_at(self, object failed, list hooks) except -1:
@@ -451,15 +485,14 @@ cdef class Dispatch:
     cdef void note_run(self) noexcept:
         self.runs += 1
         self.stale_step_before = self.stale_step
-        self.stale_step = self.look.counted_before + self.count.base if self.look.step_known else NO_STEP
+        self.stale_step = self.look.step_before
 
     cdef int call_all(self) except -1:
         """Prepares a run in which every hook is called, whatever its schedule says."""
-        self.look.step_known = False
-        # The hooks ask for it anyway; and on the step before this run some decide in the next one.
-        self.look.step_fetched = self.needs_step
-        self.look.acting = False
-        return 0
+        if self.is_outdated():
+            self.refresh()
+        # What such a run does isn't known. On the step before it some hooks decide in the next one.
+        return self.look_at_step(None)
 
     def settle(self):
         """Brings every hook up to date, for whoever looks at it outside a run."""

@@ -186,8 +186,6 @@ cdef class Hooked(RecordedSession):
                     self._call_left_out(fetches, None, ())
                 self.runner.steps_ended += 1
                 return self.runner.build(track, plan, values)
-        if self.dispatch.is_outdated():
-            self.dispatch.refresh()
         self.dispatch.call_all()
         return self.run_calling(list(self._hooks), fetches, feed_dict, options, run_metadata)
 
@@ -472,13 +470,13 @@ cdef class Hooked(RecordedSession):
                     dispatch.look = look
                     if dispatch.has_twins:
                         withdraw_request(hook, called, results, asked, requests)
-                known = dispatch.known_values(hook, wanted) if plain else None
+                known = None if dispatch is None else dispatch.known_values(wanted)
                 if known is not None:
                     results[i] = known
                     if type(known) is dict:
                         known_parts = known_parts or {}
                         known_parts[i] = known
-                        wanted = {key: fetch for key, fetch in wanted.items() if key not in known} or None
+                        wanted = {key: fetch for key, fetch in wanted.items() if fetch is not dispatch.step_read} or None
                     else:
                         wanted = None
             if wanted is not None:
@@ -571,7 +569,8 @@ cdef class Hooked(RecordedSession):
                 n += 1
                 results[i] = values[n]
                 if known_parts is not None and i in known_parts:
-                    results[i] = {**known_parts[i], **values[n]}
+                    results[i] = known_parts[i]
+                    results[i].update(values[n])
         if by_hook is not None:
             results[:] = [results[by_hook[id(hook)]] if id(hook) in by_hook else None for hook in called]
         return 0

@@ -115,9 +115,13 @@ class Environment:
         self.summary = v1.summary.scalar("constant", tf.constant(1.0))
 
     def add(self, increment: Any) -> Any:
-        """An op that adds to the global step, after the run's own read of it."""
-        with tf.control_dependencies([self.step.read] if self.ordered else []):
+        """An op that adds to the global step."""
+        with self.after_read():
             return v1.assign_add(self.step.global_step, tf.cast(increment, tf.int64)).op
+
+    def after_read(self) -> Any:
+        """Has what is built wait for the run's own read of the global step, where the program is an ordered one."""
+        return tf.control_dependencies([self.step.read] if self.ordered else [])
 
     def failing(self, session: Any, fetches: Any, feeds: Any) -> None:
         try:

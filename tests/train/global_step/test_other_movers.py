@@ -24,30 +24,6 @@ def compare(both: Any, run: Callable[[Any], Any]) -> Any:
     return theirs
 
 
-# Without an order between the increment and TensorFlow's read of the global step, its own hooks may see the step before
-# or after it. Where the increment is known from the graph, ours see what they see when the read comes first.
-
-
-def by(increment: int) -> Callable[..., Any]:
-    def program(env: Any) -> Any:
-        op = env.add(increment)
-        return lambda session, n: session.run(op)
-
-    return program
-
-
-def in_turn(env: Any) -> Any:
-    ops = [env.add(1), tf.no_op(), env.add(3)]
-    return lambda session, n: session.run(ops[n % 3])
-
-
-@pytest.mark.parametrize("program", [by(1), by(4), in_turn], ids=["by 1", "by 4", "in turn"])
-def test_known_increments_need_no_order(both: Any, fire: Any, make_hooks: Any, program: Any) -> None:
-    if make_hooks.__name__ in ("everything", "profiler"):
-        pytest.skip("what is read in the run itself, by a Python hook or in a traced run, has no order")
-    assert fire(both.fastsup, program, make_hooks, ordered=False) == fire(both.tensorflow, program, make_hooks)
-
-
 # Ways to move it within a run that fire() can do itself.
 
 
