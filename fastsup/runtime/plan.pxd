@@ -51,6 +51,8 @@ cdef class Plan:
     # What a run adds to the global step: 0 nothing, below 0 unknown. Filled in when somebody asks.
     cdef int64_t step_delta
     cdef bint step_delta_known
+    # Whether what the global step is read by is fed: 0 no, 1 yes, below 0 unknown, until somebody asks.
+    cdef int step_fed
     cdef uint64_t last_used
 
     cdef tuple convert_feeds(self, dict feed_dict)

@@ -138,6 +138,7 @@ cdef class Plan:
         self.callable = callable
         self.trial = trial
         self.access = access
+        self.step_fed = -1 if feeds else 0
 
     cdef tuple convert_feeds(self, dict feed_dict):
         """The arrays to feed, or None where Session.run must judge a value itself."""

@@ -10,6 +10,8 @@ cdef class StepCount:
     cdef readonly SessionRunner session
     # None where the step can't be counted.
     cdef object variable
+    # The tensor that TensorFlow's hooks read it from.
+    cdef object step_read
     # What to read it from, by a plan that is as good as the session's plans are the ones that it was found among.
     cdef object element_read
     cdef Plan plan
@@ -25,4 +27,6 @@ cdef class StepCount:
     cdef bint know(self) except -1
     cdef object read(self)
     cdef int64_t value(self) noexcept
+    cdef bint is_step(self, object fetch) noexcept
+    cdef bint is_fed(self, Plan plan) except -1
     cdef object as_fetched(self, int64_t step)

@@ -8,7 +8,7 @@ from tensorflow.python.training import training_util
 from fastsup.core.recorded import SESSION
 from fastsup.core.recorder cimport active_recorder, active_track
 from fastsup.core.spans cimport fs_span_enter, fs_span_leave, fs_track
-from fastsup.runtime.global_step import track_global_step
+from fastsup.runtime.global_step import feeds_any_of, track_global_step
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 
@@ -29,12 +29,13 @@ cdef class StepCount:
 
     Args:
       session: a `fastsup.Session`.
-      step_read: the tensor that the global step is read from, wherever it isn't counted; None if there is no step.
+      step_read: the tensor that TensorFlow's hooks read the global step from; None if there is none.
     """
 
     def __init__(self, SessionRunner session, step_read):
         self.session = session
         self.variable = track_global_step(session)
+        self.step_read = step_read
         self.element_read = self.variable
         if self.variable is None and step_read is not None and not session.sess_str:
             self.element_read = step_read
@@ -105,6 +106,19 @@ cdef class StepCount:
 
     cdef int64_t value(self) noexcept:
         return self.base + self.session.steps_counted
+
+    cdef bint is_step(self, object fetch) noexcept:
+        """Whether what is fetched is the global step: its variable, or TensorFlow's own read of it."""
+        return fetch is not None and (fetch is self.step_read or fetch is self.variable)
+
+    cdef bint is_fed(self, Plan plan) except -1:
+        """Whether a run of the plan is fed the global step, or something that it is computed from."""
+        if plan.step_fed < 0:
+            read_from = [self.step_read]
+            if self.variable is not None:
+                read_from.append(self.variable._as_graph_element())
+            plan.step_fed = feeds_any_of(plan, read_from)
+        return plan.step_fed
 
     cdef object as_fetched(self, int64_t step):
         """A step as a run returns it."""

@@ -15,6 +15,8 @@ cdef struct Look:
     bint step_known
     bint step_unforeseen
     bint step_fetched
+    # Whether the run is fed the step: what a hook gets is what is fed.
+    bint step_fed
     # The step before the run; NO_STEP if that isn't known (yet).
     int64_t step_before
     # Whether a hook that was left out of the run acts on the step after it.
@@ -88,7 +90,7 @@ cdef class Dispatch:
     cdef bint can_act(self, ScheduledHook hook) noexcept
     cdef int act(self, ScheduledHook hook) except -1
     cdef object known_step(self)
-    cdef object known_values(self, object fetches)
+    cdef object known_values(self, object fetches, list rest)
     cdef object late_values(self, object fetches)
     cdef int run_ended(self, list called, object fetched_step) except -1
     cdef int failed_at(self, object failed, list hooks) except -1

@@ -18,6 +18,7 @@ from fastsup.core.schedule cimport FS_DUE_NEVER, ScheduleTable
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.runtime.step_count cimport StepCount
+from fastsup.train.run_requests import ASKED
 from fastsup.train.scheduled cimport ScheduledHook
 from fastsup.train.type_versions cimport TypeVersions
 
@@ -26,9 +27,10 @@ cdef object SessionRunHook = session_run_hook.SessionRunHook
 cdef extern from "Python.h":
     PyObject** PySequence_Fast_ITEMS(object sequence)
 
+cdef object asked = ASKED
+
 # Far below every step, so that what is computed from it is due nowhere.
 cdef int64_t NO_STEP = INT64_MIN // 2
-
 
 # The callbacks that do nothing.
 cdef dict empty_callbacks = {name: getattr(SessionRunHook, name) for name in ("before_run", "after_run")}
@@ -242,9 +244,13 @@ cdef class Dispatch:
         self.look.step_known = False
         self.look.step_unforeseen = False
         self.look.step_fetched = False
+        self.look.step_fed = plan is not None and len(plan.feeds) > 0 and count.step_read is not None and count.is_fed(plan)
         self.look.step_before = NO_STEP
         self.look.acting = False
         if not self.needs_step:
+            return 0
+        if self.look.step_fed:
+            self.look.step_unforeseen = self.look.step_fetched = True
             return 0
         self.look.delta = self.delta_of(plan)
         if (count.known and count.session.disturbances == count.disturbances_seen) or count.know():
@@ -420,34 +426,49 @@ cdef class Dispatch:
 
         Read in the run, it would be the step before the increment or after it, as it happens.
         """
-        if self.look.step_fetched:
+        if self.look.step_fetched or self.look.step_fed:
             return None
         # A hook's callback may have moved it.
         if self.count.know():
             return self.count.as_fetched(self.count.value())
         return None if self.look.step_before == NO_STEP else self.count.as_fetched(self.look.step_before)
 
-    cdef object known_values(self, object fetches):
-        """What a hook asks of the run and is known without it, or None.
+    cdef object known_values(self, object fetches, list rest):
+        """What a hook asks of the run and is known without it: the global step before the run.
 
-        That is the global step before the run; or, of a dictionary that holds it, one with the same keys in the same
-        order, and None for everything else.
+        Args:
+          fetches: what it asks for.
+          rest: gets what of that isn't known.
+
+        Returns:
+          The value; or for a list, a tuple or a dictionary that holds the step a list of the values, `ASKED` for each
+          one in `rest`; or None, if all has to be fetched.
         """
-        if self.step_read is None:
-            return None
-        if fetches is self.step_read:
+        cdef object kind = type(fetches)
+        cdef list known
+        if self.count.is_step(fetches):
             return self.known_step()
-        if type(fetches) is dict:
-            # Not `in`, which compares tensors.
-            for fetch in (<dict> fetches).values():
-                if fetch is self.step_read:
-                    break
+        if kind is not dict and kind is not list and kind is not tuple:
+            return None
+        if kind is dict:
+            fetches = (<dict> fetches).values()
+        # Not `in`, which compares tensors.
+        for fetch in fetches:
+            if self.count.is_step(fetch):
+                break
+        else:
+            return None
+        step = self.known_step()
+        if step is None:
+            return None
+        known = []
+        for fetch in fetches:
+            if self.count.is_step(fetch):
+                known.append(step)
             else:
-                return None
-            step = self.known_step()
-            if step is not None:
-                return {key: step if fetch is self.step_read else None for key, fetch in (<dict> fetches).items()}
-        return None
+                known.append(asked)
+                rest.append(fetch)
+        return known
 
     cdef object late_values(self, object fetches):
         """What a run that is over would have fetched: the global step before it, if that is all that is asked for."""

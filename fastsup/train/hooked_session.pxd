@@ -30,7 +30,7 @@ cdef class Hooked(RecordedSession):
     cdef object run_unstopped(self, object fetches, object feed_dict, object options, object run_metadata)
     cdef object run_recorded(self, object fetches, object feed_dict, object options, object run_metadata)
     cdef object run_on(self, fs_track* track, object fetches, object feed_dict, object options, object run_metadata)
-    cdef int give_results(self, list called, list results, list values, dict known_parts) except -1
+    cdef int give_results(self, list called, list results, list values, dict parts) except -1
     cdef int after_run_told(self, fs_track* track, ScheduledHook hook, object context, object values) except -1
     cdef int act(self, fs_track* track, object hook) except -1
     cdef bint fetches_more(self) except -1

@@ -20,7 +20,7 @@ from fastsup.train.dispatch cimport Dispatch, Look
 from fastsup.train.hook_errors import tell_hooks
 from fastsup.train.recorded_hooks import marked
 from fastsup.train.recorded_session cimport RecordedSession, cell_at_hand
-from fastsup.train.run_requests import merge_feeds, merge_run_options
+from fastsup.train.run_requests import ASKED, merge_feeds, merge_run_options
 from fastsup.train.scheduled cimport ScheduledHook
 from fastsup.train.stop_signals cimport hold_signals, release_signals
 from fastsup.train.wrapped_sessions cimport Wrapped
@@ -32,8 +32,7 @@ cdef object SessionRunValues = session_run_hook.SessionRunValues
 cdef object RunOptions = config_pb2.RunOptions
 cdef object RunMetadata = config_pb2.RunMetadata
 
-# In place of the result of a hook that has asked for one.
-cdef object ASKED = object()
+cdef object asked_for = ASKED
 
 
 cdef object new_named_tuple(object kind, object first, object second, object third):
@@ -54,6 +53,22 @@ cdef int withdraw_request(object hook, list called, list results, list asked, li
             del requests[i + 1]
             break
     return 0
+
+
+cdef object with_values(object fetches, list known, object values):
+    """What a hook gets whose fetches were known in part.
+
+    Args:
+      fetches: a list, a tuple or a dictionary.
+      known: the list of its values, or `ASKED`.
+      values: what was asked for: a list; or the one value, if it is only one.
+    """
+    cdef list places = [i for i, value in enumerate(known) if value is asked_for]
+    for i, value in zip(places, [values] if len(places) == 1 else values or ()):
+        known[i] = value
+    if type(fetches) is dict:
+        return dict(zip(fetches, known))
+    return tuple(known) if type(fetches) is tuple else known
 
 
 cdef class Hooked(RecordedSession):
@@ -446,7 +461,8 @@ cdef class Hooked(RecordedSession):
         cdef list requests = [fetches]
         cdef list results = [None] * len(called)
         cdef dict hook_feeds = None
-        cdef dict known_parts = None
+        cdef dict parts = None
+        cdef list rest
         cdef Py_ssize_t i
         cdef fs_track* track = self.track_now()
         if dispatch is not None:
@@ -470,17 +486,22 @@ cdef class Hooked(RecordedSession):
                     dispatch.look = look
                     if dispatch.has_twins:
                         withdraw_request(hook, called, results, asked, requests)
-                known = None if dispatch is None else dispatch.known_values(wanted)
-                if known is not None:
+                rest = []
+                known = None if dispatch is None else dispatch.known_values(wanted, rest)
+                if known is None:
+                    pass
+                elif type(known) is not list:
                     results[i] = known
-                    if type(known) is dict:
-                        known_parts = known_parts or {}
-                        known_parts[i] = known
-                        wanted = {key: fetch for key, fetch in wanted.items() if fetch is not dispatch.step_read} or None
-                    else:
-                        wanted = None
+                    wanted = None
+                elif rest:
+                    parts = parts or {}
+                    parts[i] = (wanted, known)
+                    wanted = rest[0] if len(rest) == 1 else rest
+                else:
+                    results[i] = with_values(wanted, known, None)
+                    wanted = None
             if wanted is not None:
-                results[i] = ASKED
+                results[i] = asked_for
                 asked.append(hook)
                 requests.append(wanted)
             if feeds:
@@ -516,7 +537,7 @@ cdef class Hooked(RecordedSession):
             if track is not NULL:
                 fs_span_leave(track)
             values = [fetched["caller"]] + [fetched[hook] for hook in asked]
-        self.give_results(called, results, values, known_parts)
+        self.give_results(called, results, values, parts)
         if dispatch is not None:
             dispatch.look = look
             dispatch.run_ended(called, values[len(values) - 1] if look.step_fetched else None)
@@ -550,14 +571,15 @@ cdef class Hooked(RecordedSession):
             self.runner.steps_ended += 1
         return values[0]
 
-    cdef int give_results(self, list called, list results, list values, dict known_parts) except -1:
+    cdef int give_results(self, list called, list results, list values, dict parts) except -1:
         """Puts what each hook gets into `results`, where those that have asked stand in the order of their values.
 
         Args:
           called: the hooks that are called.
           results: for each of them what is known already, or None; or `ASKED`.
           values: what was fetched: what the caller wants, and then what each of them has asked for.
-          known_parts: the dictionaries, by position in `results`, that what was asked for is only the rest of; or None.
+          parts: by position in `results`, the fetches that what was asked for is the rest of, and the list of their values
+            as far as they are known; or None.
         """
         cdef Py_ssize_t i, n = 0
         cdef dict by_hook = None
@@ -565,12 +587,12 @@ cdef class Hooked(RecordedSession):
             # A hook that is there twice gets what it has asked for last, as with results that are kept by hook.
             by_hook = {id(hook): i for i, hook in enumerate(called) if results[i] is not None}
         for i in range(len(called)):
-            if results[i] is ASKED:
+            if results[i] is asked_for:
                 n += 1
                 results[i] = values[n]
-                if known_parts is not None and i in known_parts:
-                    results[i] = known_parts[i]
-                    results[i].update(values[n])
+                if parts is not None and i in parts:
+                    fetches, known = parts[i]
+                    results[i] = with_values(fetches, known, values[n])
         if by_hook is not None:
             results[:] = [results[by_hook[id(hook)]] if id(hook) in by_hook else None for hook in called]
         return 0

@@ -87,11 +87,26 @@ def everything(train: Any, env: Any) -> list[Any]:
         before_run=lambda *_: train.SessionRunArgs(env.step.read),
         after_run=lambda _, __, values: env.trace.append(f"read {values.results}"),
     )
+    variable = env.step.global_step if env.of_variable else env.step.read
+    each = [
+        env.recorder(
+            name,
+            before_run=lambda *_, form=form: train.SessionRunArgs(form()),
+            after_run=lambda _, __, values: env.trace.append(f"{values.results}"),
+        )
+        for name, form in (
+            ("variable", lambda: variable),
+            ("list", lambda: [variable, env.constant]),
+            ("tuple", lambda: (env.constant, variable, env.constant)),
+            ("alone", lambda: [env.step.read]),
+            ("dictionary", lambda: {"b": env.constant, "step": env.step.read, "a": env.constant}),
+        )
+    ]
     logging = train.LoggingTensorHook(
         {"step": env.step.read}, every_n_iter=3, formatter=lambda values: env.trace.append(f"logged {values}") or "."
     )
     return [
-        *checkpoint(train, env), asking, *summary(train, env), logging, *stop(train, env), *seconds(train, env),
+        *checkpoint(train, env), asking, *each, *summary(train, env), logging, *stop(train, env), *seconds(train, env),
     ]  # fmt: skip
 
 
@@ -112,6 +127,10 @@ class Environment:
     def __init__(self, trace: Any, folder: str, step: Any, ordered: bool = True) -> None:
         self.trace, self.folder, self.step, self.ordered = trace, folder, step, ordered
         self.recorder = type(trace)().hook
+        self.constant = tf.constant(1.5)
+        # What a run reads that fetches the variable itself. A reference variable is read when it likes.
+        in_order = v1.resource_variables_enabled()
+        self.of_variable = [v1.get_default_graph().as_graph_element(step.global_step)] if in_order else []
         self.summary = v1.summary.scalar("constant", tf.constant(1.0))
 
     def add(self, increment: Any) -> Any:
@@ -121,7 +140,7 @@ class Environment:
 
     def after_read(self) -> Any:
         """Has what is built wait for the run's own read of the global step, where the program is an ordered one."""
-        return tf.control_dependencies([self.step.read] if self.ordered else [])
+        return tf.control_dependencies([self.step.read, *self.of_variable] if self.ordered else [])
 
     def failing(self, session: Any, fetches: Any, feeds: Any) -> None:
         try:

@@ -46,13 +46,13 @@ def by_a_python_function(env: Any) -> Any:
         env.raw.run(inner)
         return np.float32(0)
 
-    with tf.control_dependencies([env.step.read]):
+    with env.after_read():
         op = v1.py_func(advance, [], tf.float32).op
     return lambda session, n: session.run(op)
 
 
 def by_an_assignment(env: Any) -> Any:
-    with tf.control_dependencies([env.step.read]):
+    with env.after_read():
         op = v1.assign(env.step.global_step, env.step.read + 2).op
     return lambda session, n: session.run(op)
 
