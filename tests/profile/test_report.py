@@ -65,6 +65,16 @@ def test_says_when_hooks_cost_little() -> None:
     )
 
 
+def test_says_what_takes_the_most_of_all_that_is_not_a_hook() -> None:
+    clock = ManualClock()
+    profiler = HookProfiler(clock=clock)
+    with profiler.step():
+        with profiler.session_span("runtime"):
+            clock.advance(400)
+        clock.advance(600)
+    assert profiler.report().advice() == "No hook was called. Most time: unaccounted, 60.0%."
+
+
 def test_nothing_was_recorded() -> None:
     profiler = HookProfiler()
     assert profiler.table() == ("0 steps in 0ns\nNo step of a fastsup session or loop was recorded.")
@@ -95,6 +105,23 @@ def test_a_long_first_line_is_two() -> None:
         "1 step (123456 left out before) in 1.23µs;",
         "a step: mean 1.23µs, p50 1.23µs, p99 1.23µs",
     ]
+
+
+def test_names_too_long_for_a_line_keep_both_ends() -> None:
+    clock = ManualClock()
+    profiler = HookProfiler(clock=clock)
+    kind = type("A" * 60 + "B" * 60, (), {})
+    hooks = [kind(), kind()]
+    for hook in hooks:
+        profiler.register(hook)
+    with profiler.step():
+        for hook in hooks:
+            with profiler.span(hook, "after_run"):
+                clock.advance(5)
+    lines = profiler.table().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "A" * 39 + "…" + "B" * 40 in lines
+    assert "A" * 39 + "…" + "B" * 37 + " #2" in lines
 
 
 class Terminal(io.StringIO):
@@ -214,6 +241,8 @@ def test_page(recorded: HookProfiler) -> None:
     assert page.tags.count("svg") == 3
     assert "step 42: 5.00ms" in page.text
     assert "Look first at NamedHook #2" in page.text
+    # In the timelines it is named, where there is room: in each step that is shown.
+    assert _written(recorded.write_html).count('class="inside">NamedHook #2<') == 8
     assert json.loads(page.data)["steps"] == 100
 
 

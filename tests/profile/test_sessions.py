@@ -102,7 +102,7 @@ def test_hooks_of_either_kind_appear(impl: Any, program: Any, tmp_path: Path) ->
     listener = rows(profiler)["CheckpointSaverHook", "listener"]
     assert listener.times.total_ns >= 6 * 10**6
     assert calls(profiler, "SummarySaverHook", "fetches") > 0
-    assert calls(profiler, "session", "runtime") == 30
+    assert calls(profiler, "session", "runtime") == 31
     assert calls(profiler, "session", "between steps") >= 29
     if impl.name == "fastsup":
         assert calls(profiler, "StepCounterHook", "summary") == 2
@@ -529,6 +529,21 @@ def test_making_a_plan_is_a_part_of_the_first_step_of_a_loop(program: Any, watch
     (making,) = [row for row in report.session if row.phase == "plan making"]
     # Nearly all of such a short loop.
     assert took / 2 < making.times.total_ns < report.wall_ns
+
+
+@pytest.mark.parametrize("loop", [False, True])
+def test_reading_the_step_before_a_run_has_its_row(graph: Any, loop: bool) -> None:
+    step = v1.train.get_or_create_global_step()
+    with tf.control_dependencies([v1.assign_add(step, 1)]):
+        train = v1.assign_add(step, 2).op
+    hooks = [fastsup.train.StopAtStepHook(last_step=90)]
+    with HookProfiler() as profiler, fastsup.train.SingularMonitoredSession(hooks=hooks) as session:
+        if loop:
+            session.run_loop(train)
+        while not session.should_stop():
+            session.run(train)
+    assert calls(profiler, "session", "step read") == calls(profiler, "session", "runtime") == 31
+    assert_adds_up(profiler)
 
 
 def test_what_comes_between_two_steps_of_a_loop_is_not_the_runtimes(program: Any) -> None:
