@@ -12,6 +12,10 @@ cdef extern from "Python.h":
 @final
 cdef class Liveness:
     cdef public bint open
+    # Handles of callables that nobody has any more.
+    cdef list unused
+
+    cdef int release_unused(self, object session_handle) except -1
 
 
 @final
@@ -54,6 +58,10 @@ cdef class Plan:
     # Whether what the global step is read by is fed: 0 no, 1 yes, below 0 unknown, until somebody asks.
     cdef int step_fed
     cdef uint64_t last_used
+    # What to know the same fetches and feeds by, where that is easily done: one element or a list of them, and the list of
+    # what is fed or None.
+    cdef object known_by
+    cdef list fed_by
 
     cdef tuple convert_feeds(self, dict feed_dict)
     cdef list call_on_trial(self, object trial, tuple feeds)

@@ -33,14 +33,26 @@ cdef list own_values(list values):
 
 
 cdef class Liveness:
-    """Whether a session is open: shared by the session and its callables, which would else refer to each other."""
+    """Whether a session is open, and what it is to release: shared by the session and its callables, which would else
+    refer to each other."""
 
     def __cinit__(self):
         self.open = True
+        self.unused = []
+
+    cdef int release_unused(self, object session_handle) except -1:
+        """Releases the callables that nobody has any more.
+
+        Not where the last reference goes: releasing lets other threads run, in the middle of the assignment that it is
+        dropped by.
+        """
+        while self.open and self.unused:
+            release_callable(session_handle, self.unused.pop())
+        return 0
 
 
 cdef class CompiledCallable:
-    """A callable of the C++ session. Released with its last reference, unless its session was closed before.
+    """A callable of the C++ session. To be released after its last reference, unless its session was closed before.
 
     Args:
       session_handle: the C++ session.
@@ -62,7 +74,7 @@ cdef class CompiledCallable:
 
     def __dealloc__(self):
         if self.handle is not None and self.liveness is not None and self.liveness.open:
-            release_callable(self.session_handle, self.handle)
+            self.liveness.unused.append(self.handle)
 
 
 cdef class FeedSlot:

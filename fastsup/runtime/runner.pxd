@@ -15,10 +15,8 @@ cdef class SessionRunner:
     cdef uint64_t clock
     cdef readonly Liveness liveness
 
-    # The plan looked up last, with its fetches and feeds: most loops run only that one.
+    # The plan looked up last: most loops run only that one.
     cdef Plan last_plan
-    cdef object last_fetch
-    cdef list last_feeds
 
     # What a plan was made under. When one of these changes, plans are made anew.
     cdef object run_graph
@@ -56,7 +54,6 @@ cdef class SessionRunner:
     cdef Plan find_plan(self, object fetches, object feed_dict, bint to_run=*)
     cdef bint keep_up_with_graph(self) except -1
     cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1
-    cdef bint is_last(self, object fetches, object feed_dict) except -1
     cdef Plan make_plan(self, object key, object fetches, object feed_dict, bint to_run)
     cdef list execute(self, Plan plan, tuple feeds)
     cdef object run_recorded(self, object fetches, object feed_dict)

@@ -96,6 +96,32 @@ cdef bint add_feeds_to_key(list key, object feed_dict) except -1:
     return True
 
 
+cdef bint is_of(Plan plan, object fetches, object feed_dict) except -1:
+    """Whether these are the fetches and feeds of a plan: the same elements, in the same order."""
+    cdef list known
+    cdef Py_ssize_t i = 0
+    if fetches is not plan.known_by:
+        if type(fetches) is not list or type(plan.known_by) is not list:
+            return False
+        known = <list> plan.known_by
+        if len(<list> fetches) != len(known):
+            return False
+        for fetch in <list> fetches:
+            if fetch is not known[i]:
+                return False
+            i += 1
+    if not feed_dict:
+        return plan.fed_by is None
+    if plan.fed_by is None or type(feed_dict) is not dict or len(<dict> feed_dict) != len(plan.fed_by):
+        return False
+    i = 0
+    for feed in <dict> feed_dict:
+        if feed is not plan.fed_by[i]:
+            return False
+        i += 1
+    return True
+
+
 cdef object new_buffer(object shape, object dtype):
     """An array that the runtime can be fed without a copy."""
     cdef Py_ssize_t size = dtype.itemsize
@@ -261,8 +287,8 @@ cdef class SessionRunner:
             self.rules_seen = self.rules()
             self._drop_plans()
         self.clock += 1
-        if self.last_plan is not None and self.is_last(fetches, feed_dict):
-            plan = self.last_plan
+        plan = self.last_plan
+        if plan is not None and is_of(plan, fetches, feed_dict):
             if plan.callable is not None or not to_run:
                 plan.last_used = self.clock
                 self.hits += 1
@@ -274,6 +300,7 @@ cdef class SessionRunner:
         plan = self.plans.get(full_key)
         if plan is None or (to_run and plan.callable is None):
             plan = self.make_plan(full_key, fetches, feed_dict, to_run)
+            self._release_unused()
             if plan is None:
                 return None
         else:
@@ -296,49 +323,27 @@ cdef class SessionRunner:
         return True
 
     cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1:
-        """Keeps a plan at hand, with what to know the same fetches and feeds by: one element, or a list of some."""
-        if type(fetches) in element_types:
-            self.last_fetch = fetches
-        elif type(fetches) is list and all([type(fetch) in element_types for fetch in fetches]):
-            self.last_fetch = list(fetches)
-        else:
-            return 0
-        self.last_feeds = list(feed_dict) if feed_dict else None
+        """Keeps a plan at hand. All that there is to know it by belongs to the plan: threads change it all at once."""
+        if plan.known_by is None:
+            if type(fetches) is list and all([type(fetch) in element_types for fetch in fetches]):
+                fetches = list(fetches)
+            elif type(fetches) not in element_types:
+                return 0
+            plan.fed_by = list(feed_dict) if feed_dict else None
+            plan.known_by = fetches
         self.last_plan = plan
         return 0
 
-    cdef bint is_last(self, object fetches, object feed_dict) except -1:
-        """Whether these are the fetches and feeds of the plan at hand: the same elements, in the same order."""
-        cdef list last
-        cdef Py_ssize_t i = 0
-        if fetches is not self.last_fetch:
-            if type(fetches) is not list or type(self.last_fetch) is not list:
-                return False
-            last = <list> self.last_fetch
-            if len(<list> fetches) != len(last):
-                return False
-            for fetch in <list> fetches:
-                if fetch is not last[i]:
-                    return False
-                i += 1
-        if not feed_dict:
-            return self.last_feeds is None
-        if self.last_feeds is None or type(feed_dict) is not dict or len(<dict> feed_dict) != len(self.last_feeds):
-            return False
-        i = 0
-        for feed in <dict> feed_dict:
-            if feed is not self.last_feeds[i]:
-                return False
-            i += 1
-        return True
-
     cdef Plan make_plan(self, object key, object fetches, object feed_dict, bint to_run):
-        cdef Plan plan, oldest
+        cdef Plan plan, oldest, other
         self.misses += to_run
         with session_span_here("plan making"):
             plan = self._make_plan(fetches, () if not feed_dict else tuple(feed_dict), to_run)
         if plan is None:
             return None
+        other = self.plans.get(key)
+        if other is not None and (other.callable is not None or not to_run):
+            return other  # Another thread has made it meanwhile.
         self.plans[key] = plan
         if len(self.plans) > self.max_plans:
             oldest_key = None
@@ -349,14 +354,17 @@ cdef class SessionRunner:
             del self.plans[oldest_key]
             if oldest is self.last_plan:
                 self.last_plan = None
-                self.last_fetch = None
         return plan
+
+    def _release_unused(self):
+        """Releases the callables that nobody has any more."""
+        self.liveness.release_unused(self._session)
 
     def _drop_plans(self):
         """Forgets every plan; their callables are released when nobody runs them any more."""
         self.last_plan = None
-        self.last_fetch = None
         self.plans = {}
+        self._release_unused()
 
     def _drop_plans_with(self, tensor):
         """The same for the plans that compute a tensor."""
@@ -369,7 +377,6 @@ cdef class SessionRunner:
             else:
                 kept[key] = plan
         self.last_plan = None
-        self.last_fetch = None
         self.plans = kept
 
     def _callable_with(self, bytes options):

@@ -108,6 +108,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             self.liveness.open = not self._target
             self._drop_plans()
             self._kept_callables = []
+            self._release_unused()
             self._forget_fetches()
             self.liveness.open = False
         # Python that is ending runs no new thread.
@@ -123,6 +124,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         function: Callable[..., Any] = super().make_callable(fetches, feed_list, accept_options)
         if feed_list is not None or accept_options or not self._has_plan_key(fetches):
             return function
+        self._release_unused()
         plan = self._make_plan(fetches, ())
         if plan is None:
             return function

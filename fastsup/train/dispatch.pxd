@@ -8,7 +8,7 @@ from fastsup.train.scheduled cimport ScheduledHook
 from fastsup.train.type_versions cimport TypeVersions
 
 
-# What was seen before a run, and is needed after it. Each run keeps its own: other threads run in the same session.
+# What was seen before a run, and is needed after it. Each run has its own: other threads run in the same session.
 cdef struct Look:
     # Whether it is known where the global step stands, and what the run adds to it; or that something happens to it which
     # isn't known, and then whether it is fetched in the run, as it can't be read before.
@@ -57,10 +57,9 @@ cdef class Dispatch:
     # The runs made, and for each scheduled hook the run that it was called in last, by its id.
     cdef int64_t runs
     cdef dict called_in
-    # About the run under way, or made last: the global step before it, and what was seen before.
+    # The global step before the run made last, and before the one before that.
     cdef int64_t stale_step
     cdef int64_t stale_step_before
-    cdef Look look
 
     cdef bint hooks_changed(self) noexcept
     cdef bint is_outdated(self) noexcept
@@ -70,29 +69,29 @@ cdef class Dispatch:
     cdef int sum_up(self) except -1
     cdef bint follows_schedule(self, object candidate, bint anew) except -1
     cdef bint set_schedule(self, ScheduledHook hook) except -1
-    cdef bint nothing_due(self, Plan plan) except -1
-    cdef bint idle_run_ended(self) except -1
-    cdef bint anything_due(self, Plan plan) except -1
-    cdef int look_at_step(self, Plan plan) except -1
+    cdef bint nothing_due(self, Look* look, Plan plan) except -1
+    cdef bint idle_run_ended(self, Look* look) except -1
+    cdef bint anything_due(self, Look* look, Plan plan) except -1
+    cdef int look_at_step(self, Look* look, Plan plan) except -1
     cdef int64_t delta_of(self, Plan plan) except? -2
-    cdef int64_t idle_runs(self, Plan plan) except -1
+    cdef int64_t idle_runs(self, Look* look, Plan plan) except -1
     cdef bint comes_due_by_time(self) except -1
-    cdef int begin_next_run(self) except -1
-    cdef list due(self)
-    cdef bint hook_is_due(self, Py_ssize_t i, ScheduledHook hook) except -1
-    cdef int64_t position(self) noexcept
+    cdef int begin_next_run(self, Look* look) except -1
+    cdef list due(self, Look* look)
+    cdef bint hook_is_due(self, Look* look, Py_ssize_t i, ScheduledHook hook) except -1
+    cdef int64_t position(self, Look* look) noexcept
     cdef int catch_up(self, object hook) except -1
     cdef int catch_up_late(self, ScheduledHook hook) except -1
-    cdef bint left_out_too_much(self) except -1
-    cdef bint step_moved_unforeseen(self) noexcept
-    cdef int tell_step(self, ScheduledHook hook) except -1
-    cdef bint wanted_late(self, object hook) except -1
-    cdef bint can_act(self, ScheduledHook hook) noexcept
-    cdef int act(self, ScheduledHook hook) except -1
-    cdef object known_step(self)
-    cdef object known_values(self, object fetches, list rest)
-    cdef object late_values(self, object fetches)
-    cdef int run_ended(self, list called, object fetched_step) except -1
+    cdef bint left_out_too_much(self, Look* look) except -1
+    cdef bint step_moved_unforeseen(self, Look* look) noexcept
+    cdef int tell_step(self, Look* look, ScheduledHook hook) except -1
+    cdef bint wanted_late(self, Look* look, object hook) except -1
+    cdef bint can_act(self, Look* look, ScheduledHook hook) noexcept
+    cdef int act(self, Look* look, ScheduledHook hook) except -1
+    cdef object known_step(self, Look* look)
+    cdef object known_values(self, Look* look, object fetches, list rest)
+    cdef object late_values(self, Look* look, object fetches)
+    cdef int run_ended(self, Look* look, list called, object fetched_step) except -1
     cdef int failed_at(self, object failed, list hooks) except -1
-    cdef int call_all(self) except -1
-    cdef void note_run(self) noexcept
+    cdef int call_all(self, Look* look) except -1
+    cdef void note_run(self, Look* look) noexcept

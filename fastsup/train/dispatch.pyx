@@ -119,56 +119,60 @@ cdef class Dispatch:
 
     cdef int sort_hooks(self) except -1:
         """Finds out of every hook whether it has a schedule, has to be called in every run, or never."""
-        cdef list scheduled = []
-        self.types = TypeVersions(
-            [type(candidate) for candidate in self.hooks]
-            + [type(getattr(candidate, "_timer", None)) for candidate in self.hooks]
+        cdef list scheduled = [], every_run = [], quiet = []
+        cdef list hooks = list(self.hooks)
+        cdef TypeVersions types = TypeVersions(
+            [type(candidate) for candidate in hooks] + [type(getattr(candidate, "_timer", None)) for candidate in hooks]
         )
-        self.hooks_seen = list(self.hooks)
-        counts = Counter(map(id, self.hooks))
-        self.has_twins = len(counts) < len(self.hooks)
-        self.schedulable = [candidate for candidate in self.hooks if isinstance(candidate, ScheduledHook)]
-        self.every_run = []
-        self.quiet = []
-        for candidate in self.hooks:
+        counts = Counter(map(id, hooks))
+        for candidate in hooks:
             if counts[id(candidate)] == 1 and self.follows_schedule(candidate, True):
                 scheduled.append(candidate)
             elif overrides(candidate, "before_run") or overrides(candidate, "after_run"):
-                self.every_run.append(candidate)
+                every_run.append(candidate)
             else:
-                self.quiet.append(candidate)
-        self.quiet_types = list(map(type, self.quiet))
-        self.quiet_dicts = list(map(vars, self.quiet))
-        self.quiet_sizes = list(map(len, self.quiet_dicts))
-        self.every_run_ids = set(map(id, self.every_run))
-        self.table = ScheduleTable(scheduled)
+                quiet.append(candidate)
+        dicts = list(map(vars, quiet))
+        # All at once: other threads go by it.
+        (
+            self.types, self.hooks_seen, self.has_twins, self.schedulable, self.table,
+            self.every_run, self.every_run_ids, self.quiet, self.quiet_types, self.quiet_dicts, self.quiet_sizes,
+        ) = (
+            types, hooks, len(counts) < len(hooks),
+            [candidate for candidate in hooks if isinstance(candidate, ScheduledHook)], ScheduleTable(scheduled),
+            every_run, set(map(id, every_run)), quiet, list(map(type, quiet)), dicts, list(map(len, dicts)),
+        )
         return self.sum_up()
 
     cdef int sum_up(self) except -1:
         """What the schedules say together."""
         cdef ScheduledHook hook
-        self.watching = []
-        self.watched_fetches = []
-        self.needs_step = False
-        self.watches_stall = False
-        self.wants_true_step = False
-        self.earliest_foreseen = FS_DUE_NEVER
-        self.time_before = HUGE_VAL
-        self.time_after = HUGE_VAL
+        cdef list watching = [], watched_fetches = []
+        cdef bint needs_step = False, watches_stall = False, wants_true_step = False
+        cdef int64_t earliest_foreseen = FS_DUE_NEVER
+        cdef double time_before = HUGE_VAL, time_after = HUGE_VAL
         for entry in self.table.entries:
             hook = <ScheduledHook> entry
             if hook.watched_fetch is not None:
-                self.watching.append(hook)
-                self.watched_fetches.append(hook.watched_fetch)
-            self.watches_stall = self.watches_stall or hook.watches_stall
-            self.needs_step = self.needs_step or hook.watches_stall or hook.due.global_step != FS_DUE_NEVER
+                watching.append(hook)
+                watched_fetches.append(hook.watched_fetch)
+            watches_stall = watches_stall or hook.watches_stall
+            needs_step = needs_step or hook.watches_stall or hook.due.global_step != FS_DUE_NEVER
             if hook.decides_after:
-                self.time_after = min(self.time_after, hook.due.time)
+                time_after = min(time_after, hook.due.time)
             else:
-                self.time_before = min(self.time_before, hook.due.time)
-                self.earliest_foreseen = min(self.earliest_foreseen, hook.due.global_step)
+                time_before = min(time_before, hook.due.time)
+                earliest_foreseen = min(earliest_foreseen, hook.due.global_step)
             if hook.needs_true_step and hook.due.global_step != FS_DUE_NEVER:
-                self.wants_true_step = True
+                wants_true_step = True
+        self.watching = watching
+        self.watched_fetches = watched_fetches
+        self.needs_step = needs_step
+        self.watches_stall = watches_stall
+        self.wants_true_step = wants_true_step
+        self.earliest_foreseen = earliest_foreseen
+        self.time_before = time_before
+        self.time_after = time_after
         return 0
 
     cdef bint follows_schedule(self, object candidate, bint anew) except -1:
@@ -205,27 +209,27 @@ cdef class Dispatch:
         hook.watches_stall = False
         return hook._schedule(self.runs, self.step_read)
 
-    cdef bint nothing_due(self, Plan plan) except -1:
+    cdef bint nothing_due(self, Look* look, Plan plan) except -1:
         """Whether no hook has to be called in the coming run of this plan, as far as that can be told before it."""
         if self.is_outdated():
             self.refresh()
-        return not self.anything_due(plan)
+        return not self.anything_due(look, plan)
 
-    cdef bint idle_run_ended(self) except -1:
+    cdef bint idle_run_ended(self, Look* look) except -1:
         """Takes note of a run that called no hook and fetched no step, and says whether a hook may want a call yet."""
-        self.note_run()
-        return self.left_out_too_much()
+        self.note_run(look)
+        return self.left_out_too_much(look)
 
-    cdef bint anything_due(self, Plan plan) except -1:
+    cdef bint anything_due(self, Look* look, Plan plan) except -1:
         """Whether a hook may have to be called in the coming run of this plan. Looks at the global step before it."""
-        self.look_at_step(plan)
+        self.look_at_step(look, plan)
         if len(self.every_run) > 0 or self.runs >= self.table.earliest.run or self.comes_due_by_time():
             return True
         if not self.needs_step:
             return False
-        if self.look.step_known:
+        if look.step_known:
             return (
-                self.position() >= self.table.earliest.global_step
+                self.position(look) >= self.table.earliest.global_step
                 or (self.watches_stall and self.count.value() == self.stale_step)
             )
         return (
@@ -234,38 +238,36 @@ cdef class Dispatch:
             or (self.stale_step == NO_STEP and self.table.earliest.global_step != FS_DUE_NEVER)
         )
 
-    cdef int look_at_step(self, Plan plan) except -1:
+    cdef int look_at_step(self, Look* look, Plan plan) except -1:
         """Finds out where the global step stands before a run, or that the run has to fetch it.
 
         Args:
+          look: gets that.
           plan: the plan of the run; None if there is none.
         """
         cdef StepCount count = self.count
-        self.look.step_known = False
-        self.look.step_unforeseen = False
-        self.look.step_fetched = False
-        self.look.step_fed = plan is not None and len(plan.feeds) > 0 and count.step_read is not None and count.is_fed(plan)
-        self.look.step_before = NO_STEP
-        self.look.acting = False
+        look.step_known = look.step_unforeseen = look.step_fetched = look.acting = False
+        look.step_fed = plan is not None and len(plan.feeds) > 0 and count.step_read is not None and count.is_fed(plan)
+        look.step_before = NO_STEP
         if not self.needs_step:
             return 0
-        if self.look.step_fed:
-            self.look.step_unforeseen = self.look.step_fetched = True
+        if look.step_fed:
+            look.step_unforeseen = look.step_fetched = True
             return 0
-        self.look.delta = self.delta_of(plan)
+        look.delta = self.delta_of(plan)
         if (count.known and count.session.disturbances == count.disturbances_seen) or count.know():
-            self.look.step_known = self.look.delta >= 0
-            self.look.step_unforeseen = not self.look.step_known
-            self.look.step_before = count.value()
-            self.begin_next_run()
+            look.step_known = look.delta >= 0
+            look.step_unforeseen = not look.step_known
+            look.step_before = count.value()
+            self.begin_next_run(look)
             return 0
-        self.look.step_unforeseen = True
+        look.step_unforeseen = True
         count.prepare_fetch()
         step = count.read()
         if step is None:
-            self.look.step_fetched = True
+            look.step_fetched = True
         else:
-            self.look.step_before = step
+            look.step_before = step
         return 0
 
     cdef int64_t delta_of(self, Plan plan) except? -2:
@@ -274,16 +276,16 @@ cdef class Dispatch:
             return -1
         return plan.step_delta if plan.step_delta_known else self.count.session.delta_of(plan)
 
-    cdef int64_t idle_runs(self, Plan plan) except -1:
+    cdef int64_t idle_runs(self, Look* look, Plan plan) except -1:
         """How many runs of this plan come before one in which a hook may be due: by its number or its global step."""
         cdef int64_t runs
         # Where the step has to be looked at before every run, that run does so itself.
-        if (self.needs_step and self.delta_of(plan) < 0) or not self.nothing_due(plan) or self.look.step_unforeseen:
+        if (self.needs_step and self.delta_of(plan) < 0) or not self.nothing_due(look, plan) or look.step_unforeseen:
             return 0
         runs = self.table.earliest.run - self.runs
-        if self.table.earliest.global_step != FS_DUE_NEVER and self.look.delta > 0:
+        if self.table.earliest.global_step != FS_DUE_NEVER and look.delta > 0:
             # Rounded down: coming too early costs a look, coming too late would be wrong.
-            runs = min(runs, (self.table.earliest.global_step - self.position()) // self.look.delta)
+            runs = min(runs, (self.table.earliest.global_step - self.position(look)) // look.delta)
         elif self.needs_step:
             # A run that doesn't move the step is something that a hook may want to know.
             return 1
@@ -293,33 +295,33 @@ cdef class Dispatch:
         """Whether a hook that decides before a run has come due meanwhile."""
         return self.time_before != HUGE_VAL and reached(self.time_before)
 
-    cdef int begin_next_run(self) except -1:
+    cdef int begin_next_run(self, Look* look) except -1:
         """The global step before the coming run is where the run before has left it."""
-        if self.look.step_known:
-            self.look.step_before = self.count.value()
-        self.look.counted_before = self.count.session.steps_counted
-        self.look.disturbances_before = self.count.session.disturbances
+        if look.step_known:
+            look.step_before = self.count.value()
+        look.counted_before = self.count.session.steps_counted
+        look.disturbances_before = self.count.session.disturbances
         return 0
 
-    cdef int64_t position(self) noexcept:
+    cdef int64_t position(self, Look* look) noexcept:
         """Where the coming run stands on the axis of the global step.
 
         That is the step after the run; or the step after it as foreseen in the run before, on which some hooks decide.
         """
-        if not self.look.step_known:
+        if not look.step_known:
             return INT64_MIN
-        return max(self.count.value() + self.look.delta, self.stale_step + 2)
+        return max(self.count.value() + look.delta, self.stale_step + 2)
 
-    cdef list due(self):
+    cdef list due(self, Look* look):
         """The hooks to call in the coming run, in their order."""
         cdef list called = []
         cdef Py_ssize_t i = 0
         cdef object entries = self.table.entries
         for hook in self.hooks:
             if i < len(entries) and hook is entries[i]:
-                if self.hook_is_due(i, hook):
-                    if (<ScheduledHook> hook).acts_on_step and self.look.step_known and self.count.value() != self.stale_step:
-                        self.look.acting = True
+                if self.hook_is_due(look, i, hook):
+                    if (<ScheduledHook> hook).acts_on_step and look.step_known and self.count.value() != self.stale_step:
+                        look.acting = True
                     else:
                         called.append(hook)
                 i += 1
@@ -327,20 +329,20 @@ cdef class Dispatch:
                 called.append(hook)
         return called
 
-    cdef bint hook_is_due(self, Py_ssize_t i, ScheduledHook hook) except -1:
+    cdef bint hook_is_due(self, Look* look, Py_ssize_t i, ScheduledHook hook) except -1:
         """Whether a hook has to be called in the coming run, where others are, as far as that can be told before it."""
         cdef int64_t step = hook.due.global_step
         if hook.watched_fetch is not None:
             return True  # What it watches is fetched by its call.
-        if self.look.step_unforeseen and step != FS_DUE_NEVER:
+        if look.step_unforeseen and step != FS_DUE_NEVER:
             # What decides after the run does so on the step before this one; the others on the run before.
             if hook.needs_true_step or self.stale_step == NO_STEP:
                 return True
             if not hook.decides_after and self.stale_step + 2 >= step:
                 return True
-        elif self.look.step_known and hook.watches_stall and self.count.value() == self.stale_step:
+        elif look.step_known and hook.watches_stall and self.count.value() == self.stale_step:
             return True
-        return self.table.entry_is_due(i, self.runs, self.position())
+        return self.table.entry_is_due(i, self.runs, self.position(look))
 
     cdef int catch_up(self, object hook) except -1:
         """Tells a scheduled hook about the runs that it was left out of."""
@@ -360,31 +362,31 @@ cdef class Dispatch:
         self.called_in[id(hook)] = self.runs - 1
         return 0
 
-    cdef int tell_step(self, ScheduledHook hook) except -1:
+    cdef int tell_step(self, Look* look, ScheduledHook hook) except -1:
         """Tells a hook that is called where the global step stands after the run, if that is known."""
-        if self.look.step_known and id(hook) not in self.every_run_ids and not self.step_moved_unforeseen():
+        if look.step_known and id(hook) not in self.every_run_ids and not self.step_moved_unforeseen(look):
             hook.counted_step = self.count.as_fetched(self.count.value())
         return 0
 
-    cdef bint step_moved_unforeseen(self) noexcept:
+    cdef bint step_moved_unforeseen(self, Look* look) noexcept:
         """Whether the run did something to the global step that wasn't known before it."""
         cdef SessionRunner session = self.count.session
-        return self.look.step_known and (
-            session.disturbances != self.look.disturbances_before
-            or session.steps_counted != self.look.counted_before + self.look.delta
+        return look.step_known and (
+            session.disturbances != look.disturbances_before
+            or session.steps_counted != look.counted_before + look.delta
         )
 
-    cdef bint left_out_too_much(self) except -1:
+    cdef bint left_out_too_much(self, Look* look) except -1:
         """Whether a hook that was left out of the run may have to be called after it, all the same."""
-        if self.look.acting:
+        if look.acting:
             return True
-        if self.look.step_unforeseen and (
-            self.stale_step + 1 >= self.table.earliest.global_step or self.stale_step == self.stale_step_before
+        if look.step_unforeseen and (
+            look.step_before + 1 >= self.table.earliest.global_step or look.step_before == self.stale_step_before
         ):
             return True
-        return self.step_moved_unforeseen() or (self.time_after != HUGE_VAL and reached(self.time_after))
+        return self.step_moved_unforeseen(look) or (self.time_after != HUGE_VAL and reached(self.time_after))
 
-    cdef bint wanted_late(self, object candidate) except -1:
+    cdef bint wanted_late(self, Look* look, object candidate) except -1:
         """Whether a hook that was left out of the run has to be called after it."""
         if not isinstance(candidate, ScheduledHook):
             return False
@@ -393,47 +395,47 @@ cdef class Dispatch:
             return False
         if hook.due.time != HUGE_VAL and reached(hook.due.time):
             return True
-        if self.look.step_unforeseen:
-            if hook.watches_stall and self.stale_step == self.stale_step_before:
+        if look.step_unforeseen:
+            if hook.watches_stall and look.step_before == self.stale_step_before:
                 return True
-            return hook.due.global_step != FS_DUE_NEVER and self.stale_step + 1 >= hook.due.global_step
+            return hook.due.global_step != FS_DUE_NEVER and look.step_before + 1 >= hook.due.global_step
         if hook.due.global_step == FS_DUE_NEVER:
             return False
-        return self.step_moved_unforeseen() or (
-            self.look.acting and hook.acts_on_step and self.count.value() >= hook.due.global_step
+        return self.step_moved_unforeseen(look) or (
+            look.acting and hook.acts_on_step and self.count.value() >= hook.due.global_step
         )
 
-    cdef bint can_act(self, ScheduledHook hook) noexcept:
+    cdef bint can_act(self, Look* look, ScheduledHook hook) noexcept:
         """Whether a hook that was left out of the run can act on the step after it, without its callbacks."""
         if not hook.acts_on_step:
             return False
-        if self.look.step_unforeseen:
-            return self.stale_step != self.stale_step_before
-        return self.look.step_known and not self.step_moved_unforeseen()
+        if look.step_unforeseen:
+            return look.step_before != self.stale_step_before
+        return look.step_known and not self.step_moved_unforeseen(look)
 
-    cdef int act(self, ScheduledHook hook) except -1:
+    cdef int act(self, Look* look, ScheduledHook hook) except -1:
         """Has it do that."""
-        stale = self.late_values(self.step_read)
-        if self.look.step_unforeseen:
+        stale = self.late_values(look, self.step_read)
+        if look.step_unforeseen:
             step = self.count.session.run(self.step_read)
         else:
             step = self.count.as_fetched(self.count.value())
         hook._act(stale, step)
         return 0
 
-    cdef object known_step(self):
+    cdef object known_step(self, Look* look):
         """The global step before the coming run, as it would be fetched; None if the run has to fetch it.
 
         Read in the run, it would be the step before the increment or after it, as it happens.
         """
-        if self.look.step_fetched or self.look.step_fed:
+        if look.step_fetched or look.step_fed:
             return None
         # A hook's callback may have moved it.
         if self.count.know():
             return self.count.as_fetched(self.count.value())
-        return None if self.look.step_before == NO_STEP else self.count.as_fetched(self.look.step_before)
+        return None if look.step_before == NO_STEP else self.count.as_fetched(look.step_before)
 
-    cdef object known_values(self, object fetches, list rest):
+    cdef object known_values(self, Look* look, object fetches, list rest):
         """What a hook asks of the run and is known without it: the global step before the run.
 
         Args:
@@ -447,7 +449,7 @@ cdef class Dispatch:
         cdef object kind = type(fetches)
         cdef list known
         if self.count.is_step(fetches):
-            return self.known_step()
+            return self.known_step(look)
         if kind is not dict and kind is not list and kind is not tuple:
             return None
         if kind is dict:
@@ -458,7 +460,7 @@ cdef class Dispatch:
                 break
         else:
             return None
-        step = self.known_step()
+        step = self.known_step(look)
         if step is None:
             return None
         known = []
@@ -470,15 +472,15 @@ cdef class Dispatch:
                 rest.append(fetch)
         return known
 
-    cdef object late_values(self, object fetches):
+    cdef object late_values(self, Look* look, object fetches):
         """What a run that is over would have fetched: the global step before it, if that is all that is asked for."""
         if fetches is not self.step_read:
             raise RuntimeError(f"{fetches!r} can't be known after the run.")
-        if self.look.step_before != NO_STEP:
-            return self.count.as_fetched(self.look.step_before)
+        if look.step_before != NO_STEP:
+            return self.count.as_fetched(look.step_before)
         return self.count.session.run(fetches)
 
-    cdef int run_ended(self, list called, object fetched_step) except -1:
+    cdef int run_ended(self, Look* look, list called, object fetched_step) except -1:
         """Takes note that a run has been made.
 
         Args:
@@ -490,8 +492,8 @@ cdef class Dispatch:
                 if isinstance(hook, ScheduledHook):
                     self.called_in[id(hook)] = self.runs
         if fetched_step is not None:
-            self.look.step_before = fetched_step
-        self.note_run()
+            look.step_before = fetched_step
+        self.note_run(look)
         return 0
 
     cdef int failed_at(self, object failed, list hooks) except -1:
@@ -503,17 +505,17 @@ cdef class Dispatch:
             behind = behind or hook is failed
         return 0
 
-    cdef void note_run(self) noexcept:
+    cdef void note_run(self, Look* look) noexcept:
         self.runs += 1
         self.stale_step_before = self.stale_step
-        self.stale_step = self.look.step_before
+        self.stale_step = look.step_before
 
-    cdef int call_all(self) except -1:
+    cdef int call_all(self, Look* look) except -1:
         """Prepares a run in which every hook is called, whatever its schedule says."""
         if self.is_outdated():
             self.refresh()
         # What such a run does isn't known. On the step before it some hooks decide in the next one.
-        return self.look_at_step(None)
+        return self.look_at_step(look, None)
 
     def settle(self):
         """Brings every hook up to date, for whoever looks at it outside a run."""

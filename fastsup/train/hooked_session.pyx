@@ -138,16 +138,22 @@ cdef class Hooked(RecordedSession):
 
     cdef bint has_schedules(self) except -1:
         """Whether hooks may be left out. Not in a session of somebody else's making, which may do anything in run."""
+        cdef Dispatch dispatch = None
+        cdef SessionRunner runner = None
         if self._sess is not self.session_seen:
-            self.session_seen = self._sess
-            self.runner = self.dispatch = None
+            session = self._sess
             if (
-                isinstance(self._sess, SessionRunner)
-                and type(self._sess).run is SessionRunner.run
-                and "run" not in self._sess.__dict__
+                isinstance(session, SessionRunner)
+                and type(session).run is SessionRunner.run
+                and "run" not in session.__dict__
             ):
-                self.runner = self._sess
-                self.dispatch = Dispatch(self._hooks, self.runner)
+                runner = session
+                dispatch = Dispatch(self._hooks, runner)
+            # Another thread may have come first.
+            if session is not self.session_seen:
+                self.dispatch = dispatch
+                self.runner = runner
+                self.session_seen = session
         return self.dispatch is not None
 
     cdef object run_unstopped(self, object fetches, object feed_dict, object options, object run_metadata):
@@ -177,48 +183,45 @@ cdef class Hooked(RecordedSession):
         cdef list called
         cdef Look look
         if not self.has_schedules():
-            return self.run_calling(list(self._hooks), fetches, feed_dict, options, run_metadata)
+            return self.run_calling(NULL, list(self._hooks), fetches, feed_dict, options, run_metadata)
         if options is None and run_metadata is None:
             # The run without what hooks ask for isn't compiled before it is made.
             plan = self.runner.find_plan(fetches, feed_dict, False)
-            if plan is not None and not self.dispatch.nothing_due(plan):
-                called = self.dispatch.due()
+            if plan is not None and not self.dispatch.nothing_due(&look, plan):
+                called = self.dispatch.due(&look)
                 if called:
-                    return self.run_calling(called, fetches, feed_dict, None, None)
-            if plan is not None and plan.callable is None and not self.fetches_more():
+                    return self.run_calling(&look, called, fetches, feed_dict, None, None)
+            if plan is not None and plan.callable is None and not self.fetches_more(&look):
                 plan = self.runner.find_plan(fetches, feed_dict)
             if plan is not None:
-                if len(plan.feeds) > 0 or self.fetches_more():
-                    return self.run_leaving_out(plan, fetches, feed_dict)
+                if len(plan.feeds) > 0 or self.fetches_more(&look):
+                    return self.run_leaving_out(&look, plan, fetches, feed_dict)
                 if track is not NULL:
-                    fs_span_enter_first(track, &cell_at_hand(self, self.dispatch, fetches).c)
-                look = self.dispatch.look
+                    fs_span_enter_first(track, &cell_at_hand(self, self.dispatch, fetches, look.step_fetched).c)
                 values = self.runner.execute(plan, None)
                 if track is not NULL:
                     fs_span_leave_last(track)
-                self.dispatch.look = look
-                if self.dispatch.idle_run_ended():
-                    self._call_left_out(fetches, None, ())
+                if self.dispatch.idle_run_ended(&look):
+                    self.call_left_out(&look, fetches, None, ())
                 self.runner.steps_ended += 1
                 return self.runner.build(track, plan, values)
-        self.dispatch.call_all()
-        return self.run_calling(list(self._hooks), fetches, feed_dict, options, run_metadata)
+        self.dispatch.call_all(&look)
+        return self.run_calling(&look, list(self._hooks), fetches, feed_dict, options, run_metadata)
 
-    cdef bint fetches_more(self) except -1:
+    cdef bint fetches_more(self, Look* look) except -1:
         """Whether a run that calls no hook fetches more than the caller asks for: what hooks watch, or the step."""
-        return self.dispatch.look.step_fetched or len(self.dispatch.watched_fetches) > 0
+        return look.step_fetched or len(self.dispatch.watched_fetches) > 0
 
-    cdef object run_leaving_out(self, Plan plan, object fetches, object feed_dict):
+    cdef object run_leaving_out(self, Look* look, Plan plan, object fetches, object feed_dict):
         """A run with feeds, or with values that hooks watch, in which none of them is called."""
         cdef bint held = hold_signals()
         try:
-            return self.run_leaving_out_held(plan, fetches, feed_dict)
+            return self.run_leaving_out_held(look, plan, fetches, feed_dict)
         finally:
             release_signals(held)
 
-    cdef object run_leaving_out_held(self, Plan plan, object fetches, object feed_dict):
+    cdef object run_leaving_out_held(self, Look* look, Plan plan, object fetches, object feed_dict):
         cdef Dispatch dispatch = self.dispatch
-        cdef Look look = dispatch.look
         cdef list extra = dispatch.watched_fetches
         cdef tuple feeds = None
         cdef list rejected = None
@@ -230,7 +233,7 @@ cdef class Hooked(RecordedSession):
             plan = self.plan_with(plan, fetches, extra, feed_dict)
         wanted = [fetches, *extra] if extra else fetches
         if track is not NULL:
-            values = self.runner.run_in_spans(track, cell_at_hand(self, dispatch, fetches), plan, wanted, feed_dict)
+            values = self.runner.run_in_spans(track, cell_at_hand(self, dispatch, fetches, look.step_fetched), plan, wanted, feed_dict)
         else:
             if plan is not None and plan.feeds:
                 feeds = plan.convert_feeds(feed_dict)
@@ -238,20 +241,20 @@ cdef class Hooked(RecordedSession):
                 values = self._sess.run(wanted, feed_dict)
             else:
                 values = plan.structure.build(self.runner.execute(plan, feeds))
-        dispatch.look = look
         if extra:
             if look.step_fetched:
                 step = values[len(extra)]
             rejected = self.rejected_by_hooks(values, None)
             values = values[0]
-        dispatch.run_ended(None, step)
-        if rejected is not None or dispatch.left_out_too_much():
-            self._call_left_out(fetches, feed_dict, rejected or ())
+        dispatch.run_ended(look, None, step)
+        if rejected is not None or dispatch.left_out_too_much(look):
+            self.call_left_out(look, fetches, feed_dict, rejected or ())
         self.runner.steps_ended += 1
         return values
 
     cdef Plan plan_with(self, Plan plan, object fetches, list extra, object feed_dict):
         """The plan of a run that fetches more than the caller asks for. Kept, as it is the same in the next run."""
+        cdef Plan larger
         cdef Py_ssize_t i
         if plan is self.smaller_plan and len(extra) == len(self.extra_fetches):
             for i in range(len(extra)):
@@ -259,10 +262,11 @@ cdef class Hooked(RecordedSession):
                     break
             else:
                 return self.larger_plan
-        self.larger_plan = self.runner.find_plan([fetches, *extra], feed_dict)
-        self.smaller_plan = plan if self.larger_plan is not None else None
+        larger = self.runner.find_plan([fetches, *extra], feed_dict)
+        self.larger_plan = larger
+        self.smaller_plan = plan if larger is not None else None
         self.extra_fetches = extra
-        return self.larger_plan
+        return larger
 
     cdef list rejected_by_hooks(self, list values, FetchList structure):
         """The hooks that have to see what they watch, each with its value; None if they accept it unseen.
@@ -287,6 +291,7 @@ cdef class Hooked(RecordedSession):
         cdef bint watched = False
         cdef int64_t steps = 0
         cdef object result
+        cdef Look look
         self.loop_result = None
         if self.stop_native():
             raise RuntimeError("Run called even after should_stop requested.")
@@ -295,7 +300,7 @@ cdef class Hooked(RecordedSession):
         if stop_event is not None and self.has_schedules():
             plan = self.runner.find_plan(fetches, None, False)
             if plan is not None and not plan.feeds:
-                steps = min(self.dispatch.idle_runs(plan), left[0])
+                steps = min(self.dispatch.idle_runs(&look, plan), left[0])
                 watched = steps > 0 and len(self.dispatch.watched_fetches) > 0
             if steps > 0 and self.recorded_by[0] is not NULL and not self.is_compiled(plan, watched):
                 steps = 0  # Compiling it takes long: a part of the step that it is first run in.
@@ -309,32 +314,34 @@ cdef class Hooked(RecordedSession):
             left[0] -= 1
             return result
         if self.recorded_by[0] is not NULL:
-            return self.loop_recorded(plan, watched, fetches, steps, left, stop_event)
-        return self.loop_while_idle(NULL, None, plan, watched, fetches, steps, left, stop_event)
+            return self.loop_recorded(&look, plan, watched, fetches, steps, left, stop_event)
+        return self.loop_while_idle(&look, NULL, None, plan, watched, fetches, steps, left, stop_event)
 
     cdef bint is_compiled(self, Plan plan, bint watched) noexcept:
         """Whether nothing is to be compiled for a run that calls no hook."""
         return plan is self.smaller_plan if watched else plan.callable is not None
 
     cdef object loop_recorded(
-        self, Plan plan, bint watched, object fetches, int64_t steps, int64_t* left, object stop_event
+        self, Look* look, Plan plan, bint watched, object fetches, int64_t steps, int64_t* left, object stop_event
     ):
         """The same steps as steps of the profile, one right after the other: two readings of the clock for each."""
         cdef fs_scope scope
         cdef Recorder recorder = self.known_to  # Held: a hook may close the session.
-        cdef Cell runtime = cell_at_hand(self, self.dispatch, fetches)
+        cdef Cell runtime = cell_at_hand(self, self.dispatch, fetches, False)
         begin_scope(&scope, recorder, True)
         self.under_way += 1
         try:
             fs_span_enter_first(scope.track, &runtime.c)
-            return self.loop_while_idle(scope.track, runtime, plan, watched, fetches, steps, left, stop_event)
+            return self.loop_while_idle(
+                look, scope.track, runtime, plan, watched, fetches, steps, left, stop_event
+            )
         finally:
             fs_scope_end(&scope)
             self.recording_ended()
 
     cdef object loop_while_idle(
-        self, fs_track* track, Cell runtime, Plan plan, bint watched, object fetches, int64_t steps, int64_t* left,
-        object stop_event
+        self, Look* look, fs_track* track, Cell runtime, Plan plan, bint watched, object fetches, int64_t steps,
+        int64_t* left, object stop_event
     ):
         """So many steps, or fewer if something comes between that wasn't foreseen. Where they are recorded, the first one
         has been begun."""
@@ -342,12 +349,9 @@ cdef class Hooked(RecordedSession):
         cdef list values = None
         cdef list rejected = None
         cdef bint late
-        cdef Look look
         try:
             while True:
-                look = dispatch.look
                 values = self.runner.execute(plan, None)
-                dispatch.look = look
                 if track is not NULL:
                     fs_span_leave_last(track)
                 left[0] -= 1
@@ -355,9 +359,9 @@ cdef class Hooked(RecordedSession):
                 if watched:
                     # The runtime's values: what the caller gets is made of the last ones only. The plan is of a list.
                     rejected = self.rejected_by_hooks(values, <FetchList> plan.structure)
-                late = dispatch.idle_run_ended() or rejected is not None
+                late = dispatch.idle_run_ended(look) or rejected is not None
                 if late:
-                    self._call_left_out(fetches, None, rejected or ())
+                    self.call_left_out(look, fetches, None, rejected or ())
                 self.runner.steps_ended += 1
                 if late:
                     break
@@ -367,7 +371,7 @@ cdef class Hooked(RecordedSession):
                     break
                 if dispatch.comes_due_by_time():
                     break
-                dispatch.begin_next_run()
+                dispatch.begin_next_run(look)
                 if track is not NULL:
                     fs_step_next(track, &runtime.c)
         except BaseException:
@@ -381,24 +385,24 @@ cdef class Hooked(RecordedSession):
     cdef tuple last_of_loop(self):
         return self.loop_result
 
-    def _call_left_out(self, fetches, feed_dict, rejected):
+    cdef int call_left_out(self, Look* look, object fetches, object feed_dict, object rejected) except -1:
         """Calls the hooks that turn out to be needed after a run without them."""
         cdef bint held = hold_signals()
         try:
-            self._call_left_out_held(fetches, feed_dict, rejected)
+            return self.call_left_out_held(look, fetches, feed_dict, rejected)
         finally:
             release_signals(held)
 
-    def _call_left_out_held(self, fetches, feed_dict, rejected):
+    cdef int call_left_out_held(self, Look* look, object fetches, object feed_dict, object rejected) except -1:
         context = options = metadata = None
         hooks = list(self._hooks)
         hook = None
         cdef fs_track* track = self.track_now()
         try:
             for hook in hooks:
-                late = self.dispatch.wanted_late(hook)
-                if late and self.dispatch.can_act(hook):
-                    self.act(track, hook)
+                late = self.dispatch.wanted_late(look, hook)
+                if late and self.dispatch.can_act(look, <ScheduledHook> hook):
+                    self.act(look, track, hook)
                     continue
                 if context is None and (late or rejected):
                     context = SessionRunContext(original_args=SessionRunArgs(fetches, feed_dict), session=self._sess)
@@ -409,54 +413,56 @@ cdef class Hooked(RecordedSession):
                             track, hook, context, SessionRunValues(results=value, options=options, run_metadata=metadata)
                         )
                 if late:
-                    self.call_late(hook, context, options, metadata)
+                    self.call_late(look, hook, context, options, metadata)
         except BaseException:
             self.dispatch.failed_at(hook, hooks)
             raise
         self._should_stop = self._should_stop or (context is not None and context.stop_requested)
+        return 0
 
-    cdef int call_late(self, object hook, object run_context, object options, object metadata) except -1:
+    cdef int call_late(self, Look* look, object hook, object run_context, object options, object metadata) except -1:
         """Calls a hook after a run that it was left out of, with what it would have got from the run."""
         cdef fs_track* track = self.track_now()
         self.dispatch.catch_up_late(hook)
         request = self.before_run(track, hook, run_context)
-        results = self.dispatch.late_values(request.fetches)
+        results = self.dispatch.late_values(look, request.fetches)
         self.after_run(
             track, hook, run_context, SessionRunValues(results=results, options=options, run_metadata=metadata)
         )
         return 0
 
-    cdef int after_run_told(self, fs_track* track, ScheduledHook hook, object context, object values) except -1:
+    cdef int after_run_told(self, Look* look, fs_track* track, ScheduledHook hook, object context, object values) except -1:
         """The same, for a hook that may ask where the global step stands."""
-        self.dispatch.tell_step(hook)
+        self.dispatch.tell_step(look, hook)
         try:
             return self.after_run(track, hook, context, values)
         finally:
             hook.counted_step = None
 
-    cdef int act(self, fs_track* track, object hook) except -1:
+    cdef int act(self, Look* look, fs_track* track, object hook) except -1:
         """Has a hook act on the step, which stands for its `after_run`."""
         if track is NULL:
-            return self.dispatch.act(<ScheduledHook> hook)
+            return self.dispatch.act(look, <ScheduledHook> hook)
         fs_span_enter(track, &active_recorder().cells_of(hook).after_run.c)
-        self.dispatch.act(<ScheduledHook> hook)
+        self.dispatch.act(look, <ScheduledHook> hook)
         fs_span_leave(track)
         return 0
 
-    cdef object run_calling(self, list called, object fetches, object feed_dict, object options, object run_metadata):
+    cdef object run_calling(
+        self, Look* look, list called, object fetches, object feed_dict, object options, object run_metadata
+    ):
         """A run between the callbacks of some hooks, as TensorFlow's protocol for all of them has it."""
         cdef bint held = hold_signals()
         try:
-            return self.run_calling_held(called, fetches, feed_dict, options, run_metadata)
+            return self.run_calling_held(look, called, fetches, feed_dict, options, run_metadata)
         finally:
             release_signals(held)
 
     cdef object run_calling_held(
-        self, list called, object fetches, object feed_dict, object options, object run_metadata
+        self, Look* look, list called, object fetches, object feed_dict, object options, object run_metadata
     ):
         cdef Dispatch dispatch = self.dispatch
         cdef bint plain = dispatch is not None and options is None and run_metadata is None
-        cdef Look look
         cdef list asked = []
         cdef list requests = [fetches]
         cdef list results = [None] * len(called)
@@ -465,8 +471,6 @@ cdef class Hooked(RecordedSession):
         cdef list rest
         cdef Py_ssize_t i
         cdef fs_track* track = self.track_now()
-        if dispatch is not None:
-            look = dispatch.look
         context = SessionRunContext(new_named_tuple(SessionRunArgs, fetches, feed_dict, None), self._sess)
         self.context = context
         options = options or RunOptions()
@@ -482,12 +486,10 @@ cdef class Hooked(RecordedSession):
             else:
                 wanted, feeds, run_options = request.fetches, request.feed_dict, request.options
             if wanted is not None:
-                if dispatch is not None:
-                    dispatch.look = look
-                    if dispatch.has_twins:
-                        withdraw_request(hook, called, results, asked, requests)
+                if dispatch is not None and dispatch.has_twins:
+                    withdraw_request(hook, called, results, asked, requests)
                 rest = []
-                known = None if dispatch is None else dispatch.known_values(wanted, rest)
+                known = None if dispatch is None else dispatch.known_values(look, wanted, rest)
                 if known is None:
                     pass
                 elif type(known) is not list:
@@ -539,28 +541,25 @@ cdef class Hooked(RecordedSession):
             values = [fetched["caller"]] + [fetched[hook] for hook in asked]
         self.give_results(called, results, values, parts)
         if dispatch is not None:
-            dispatch.look = look
-            dispatch.run_ended(called, values[len(values) - 1] if look.step_fetched else None)
+            dispatch.run_ended(look, called, values[len(values) - 1] if look.step_fetched else None)
         i = 0
         hooks = list(self._hooks)
         hook = None
         try:
             for hook in hooks:
-                if dispatch is not None:
-                    dispatch.look = look
                 # The hooks that are called come in the order of all of them.
                 if i < len(called) and hook is called[i]:
                     run_values = new_named_tuple(SessionRunValues, results[i], options, run_metadata)
                     i += 1
                     if dispatch is not None and isinstance(hook, ScheduledHook):
-                        self.after_run_told(track, hook, context, run_values)
+                        self.after_run_told(look, track, hook, context, run_values)
                     else:
                         self.after_run(track, hook, context, run_values)
-                elif dispatch is not None and dispatch.wanted_late(hook):
-                    if dispatch.can_act(<ScheduledHook> hook):
-                        self.act(track, hook)
+                elif dispatch is not None and dispatch.wanted_late(look, hook):
+                    if dispatch.can_act(look, <ScheduledHook> hook):
+                        self.act(look, track, hook)
                     else:
-                        self.call_late(hook, context, options, run_metadata)
+                        self.call_late(look, hook, context, options, run_metadata)
         except BaseException:
             if dispatch is not None:
                 dispatch.failed_at(hook, hooks)

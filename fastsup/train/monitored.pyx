@@ -14,10 +14,12 @@ cdef class Monitored:
 
     cdef Wrapped native_inner(self):
         if self._sess is not self.inner_seen:
-            self.inner_seen = self._sess
-            self.inner = as_native(self._sess)
-            self.middle = None
+            session = self._sess
+            # In this order: another thread goes by what it sees.
             self.innermost = None
+            self.middle = None
+            self.inner = as_native(session)
+            self.inner_seen = session
         return self.inner
 
     cdef Hooked native_innermost(self):

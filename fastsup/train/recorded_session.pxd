@@ -32,18 +32,18 @@ cdef class RecordedSession(Wrapped):
     cdef int recording_ended(self) except -1
     cdef Recorder watching_recorder(self)
     cdef fs_track* track_now(self) noexcept
-    cdef Cell cell_of_watched(self, Dispatch dispatch, object fetches)
+    cdef Cell cell_of_watched(self, Dispatch dispatch, object fetches, bint with_step)
     cdef Cell cell_of_asked(self, Dispatch dispatch, object fetches, list asked, list requests)
     cdef object before_run(self, fs_track* track, object hook, object context)
     cdef int after_run(self, fs_track* track, object hook, object context, object values) except -1
 
 
-cdef inline Cell cell_at_hand(RecordedSession session, Dispatch dispatch, object fetches):
+cdef inline Cell cell_at_hand(RecordedSession session, Dispatch dispatch, object fetches, bint with_step):
     """What `cell_of_watched` gives: mostly what it gave last."""
     if (
         session.watching_seen is dispatch.watching
         and session.watched_with is fetches
-        and session.watched_with_step == dispatch.look.step_fetched
+        and session.watched_with_step == with_step
     ):
         return session.watched_cell
-    return session.cell_of_watched(dispatch, fetches)
+    return session.cell_of_watched(dispatch, fetches, with_step)

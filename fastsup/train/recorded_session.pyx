@@ -82,7 +82,7 @@ cdef class RecordedSession(Wrapped):
         # A session of another recorder may be the one whose hook runs this one.
         return active_track() if active_recorder() is self.known_to else NULL
 
-    cdef Cell cell_of_watched(self, Dispatch dispatch, object fetches):
+    cdef Cell cell_of_watched(self, Dispatch dispatch, object fetches, bint with_step):
         """Where the runtime's time goes in a run for these fetches, what hooks watch, and the step if that is fetched."""
         cdef Recorder recorder = self.known_to if self.known_to is not None else active_recorder()
         cdef list names = []
@@ -90,12 +90,12 @@ cdef class RecordedSession(Wrapped):
             name = recorder.cells_of(hook).name
             names.append(name)
             recorder.note_values(name, 1)
-        if dispatch.look.step_fetched:
+        if with_step:
             names.append("session")
         self.watched_cell = recorder.runtime_cell(self.caller, fetches, tuple(names))
         self.watching_seen = dispatch.watching
         self.watched_with = fetches
-        self.watched_with_step = dispatch.look.step_fetched
+        self.watched_with_step = with_step
         return self.watched_cell
 
     cdef Cell cell_of_asked(self, Dispatch dispatch, object fetches, list asked, list requests):

@@ -142,8 +142,10 @@ cdef class Wrapped:
     cdef Wrapped native_inner(self):
         """The wrapped session, if steps can be run in it in C, else None."""
         if self._sess is not self.inner_seen:
-            self.inner_seen = self._sess
-            self.inner = as_native(self._sess)
+            session = self._sess
+            # In this order: another thread goes by what it sees.
+            self.inner = as_native(session)
+            self.inner_seen = session
         return self.inner
 
     cdef object run_native(self, object fetches, object feed_dict, bint hooks):
