@@ -1,9 +1,10 @@
-from typing import final
+from typing import Any, final
 
+from fastsup.core.recorded import SESSION as SESSION
 from fastsup.runtime.runner import SessionRunner
 
 @final
 class StepCount:
-    def __init__(self, session: SessionRunner) -> None: ...
+    def __init__(self, session: SessionRunner, step_read: Any) -> None: ...
     @property
     def session(self) -> SessionRunner: ...

@@ -91,29 +91,33 @@ def hasty() -> Iterator[None]:
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.timeout(170)
 def test_each_gets_what_it_fetches_from_the_first_run_on(impl: Any) -> None:
-    """While plans are made, by several threads at once, and executors are chosen: each thread begins with another run."""
+    """While threads make plans at once, and executors are chosen: each thread begins with another run."""
+
+    def wrong_results() -> list[Any]:
+        step = v1.train.get_or_create_global_step()
+        one = v1.assign_add(step, 1, use_locking=True).op
+        values = [tf.constant([float(i), 2.0]) * 2 for i in range(THREADS)]
+        hooks = [impl.train.StopAtStepHook(last_step=10**9), impl.train.NanTensorHook(values[0][1])]
+        wrong = []
+        with impl.train.MonitoredSession(hooks=hooks) as session:
+
+            def work(number: int) -> None:
+                for i in range(24):
+                    which = (number + i) % THREADS
+                    if i % 3 == 0:
+                        session.run(one)
+                    result = session.run(values[which])
+                    if np.shape(result) != (2,) or result.tolist() != [2.0 * which, 4.0]:
+                        wrong.append((which, result))
+
+            in_threads(work)
+            moved = session.run_step_fn(lambda step_context: step_context.session.run(step))
+        assert moved == THREADS * 8
+        return wrong
+
     for _ in range(40):
         with tf.Graph().as_default():
-            step = v1.train.get_or_create_global_step()
-            one = v1.assign_add(step, 1, use_locking=True)
-            values = [tf.constant([float(i), 2.0]) * 2 for i in range(THREADS)]
-            hooks = [impl.train.StopAtStepHook(last_step=10**9), impl.train.NanTensorHook(values[0][1])]
-            wrong = []
-            with impl.train.MonitoredSession(hooks=hooks) as session:
-
-                def work(number: int) -> None:
-                    for i in range(24):
-                        which = (number + i) % THREADS
-                        if i % 3 == 0:
-                            session.run(one.op)
-                        result = session.run(values[which])
-                        if np.shape(result) != (2,) or result.tolist() != [2.0 * which, 4.0]:
-                            wrong.append((which, result))
-
-                in_threads(work)
-                moved = session.run_step_fn(lambda step_context: step_context.session.run(step))
-        assert wrong == []
-        assert moved == THREADS * 8
+            assert wrong_results() == []
 
 
 def test_a_profile_of_them(graph: Any, tmp_path: Path) -> None:

@@ -230,9 +230,9 @@ def backwards(env: Any) -> Any:
 
 
 PROGRAMS = [
-    plain(1), plain(3), optimizer, conditional, fed, fed_in_the_middle, fed_as_another_step, cut_off_by_a_feed, a_variable_amount,
-    two_ops_in_a_run, two_ops_in_turn, one_of_two_counts, none_counts, a_run_of_nothing, a_traced_run,
-    only_the_read, assigned_by_the_raw_session, assigned_by_a_hooked_run, set_by_a_restored_checkpoint,
+    plain(1), plain(3), optimizer, conditional, fed, fed_in_the_middle, fed_as_another_step, cut_off_by_a_feed,
+    a_variable_amount, two_ops_in_a_run, two_ops_in_turn, one_of_two_counts, none_counts, a_run_of_nothing,
+    a_traced_run, only_the_read, assigned_by_the_raw_session, assigned_by_a_hooked_run, set_by_a_restored_checkpoint,
     moved_by_the_raw_session, moved_by_a_callable, moved_by_a_thread, fails_after_the_increment,
     fails_before_the_increment, within_a_loop, within_a_function, backwards,
 ]  # fmt: skip
