@@ -168,6 +168,8 @@ def test_callables_are_released(both: Any, tmp_path: Path) -> None:
     None may be released twice, nor after its session was closed.
     """
     program = """
+        from collections import Counter
+
         import tensorflow as tf
         from tensorflow.python.client import pywrap_tf_session as runtime
 
@@ -175,15 +177,20 @@ def test_callables_are_released(both: Any, tmp_path: Path) -> None:
         make, release = runtime.TF_SessionMakeCallable, runtime.TF_SessionReleaseCallable
         close = runtime.TF_CloseSession
 
+        opened = Counter()  # A session may get the place in memory of one that was closed.
+
         def counted_make(session, options):
+            if id(session) in closed:
+                closed.remove(id(session))
+                opened[id(session)] += 1
             handle = make(session, options)
-            made.add((id(session), handle))
+            made.add((id(session), opened[id(session)], handle))
             return handle
 
         def counted_release(session, handle):
             assert id(session) not in closed
-            assert (id(session), handle) in made - released
-            released.add((id(session), handle))
+            assert (id(session), opened[id(session)], handle) in made - released
+            released.add((id(session), opened[id(session)], handle))
             return release(session, handle)
 
         def counted_close(session):
