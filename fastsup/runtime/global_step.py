@@ -13,7 +13,7 @@ from typing import Any
 from tensorflow.python.framework import dtypes, op_def_registry, ops, tensor_util
 from tensorflow.python.training import training_util
 
-from fastsup.runtime.executor import FUNCTION_CALLS, function_defs, operations_behind
+from fastsup.runtime.executor import FUNCTION_CALLS, function_defs
 from fastsup.runtime.plan import Plan
 
 UNKNOWN = -1
@@ -148,12 +148,6 @@ def function_writes(name: str, find: Callable[[str], Any], seen: set[str]) -> bo
         elif definition is None or definition.is_stateful:
             return True
     return False
-
-
-def feeds_any_of(plan: Plan, elements: list[Any]) -> bool:
-    """Whether a run of the plan is fed one of these tensors, or something that they are computed from."""
-    behind = operations_behind(elements)
-    return any(slot.tensor.op in behind for slot in plan.feeds)
 
 
 def track_global_step(session: Any) -> Any:

@@ -1,5 +1,6 @@
 """A run plan: one combination of fetches and feeds, resolved, with the runtime's callable that computes it."""
 
+cimport cython
 from libc.math cimport fabs
 
 from time import perf_counter
@@ -32,6 +33,7 @@ cdef list own_values(list values):
     return values
 
 
+@cython.no_gc
 cdef class Liveness:
     """Whether a session is open, and what it is to release: shared by the session and its callables, which would else
     refer to each other."""

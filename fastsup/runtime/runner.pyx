@@ -397,6 +397,7 @@ cdef class SessionRunner:
         """Runs a plan, keeps count of the global step, and raises what `Session.run` would."""
         cdef int64_t delta = 0 if self.step_writes is None else self.delta_of(plan)
         cdef list values
+        cdef bint on_trial = plan.trial is not None
         if plan.access >= 2:
             return self.execute_save(plan, feeds)
         if plan.access == 1:
@@ -432,6 +433,8 @@ cdef class SessionRunner:
                 # The same, without the call.
                 self.gate.running -= 1
                 self.gate.passed += 1
+        if on_trial and plan.trial is None:
+            self._release_unused()
         return values
 
     cdef list execute_save(self, Plan plan, tuple feeds):

@@ -12,6 +12,9 @@ cdef class StepCount:
     cdef object variable
     # The tensor that TensorFlow's hooks read it from.
     cdef object step_read
+    # The tensors that it is fetched by, and the operations that they need.
+    cdef tuple fetched_by
+    cdef object behind
     # What to read it from, by a plan that is as good as the session's plans are the ones that it was found among.
     cdef object element_read
     cdef Plan plan
@@ -29,4 +32,6 @@ cdef class StepCount:
     cdef int64_t value(self) noexcept
     cdef bint is_step(self, object fetch) noexcept
     cdef bint is_fed(self, Plan plan) except -1
+    cdef bint is_fed_by(self, object feed_dict) except -1
+    cdef bint can_be_fetched(self) except -1
     cdef object as_fetched(self, int64_t step)

@@ -8,7 +8,8 @@ from tensorflow.python.training import training_util
 from fastsup.core.recorded import SESSION
 from fastsup.core.recorder cimport active_recorder, active_track
 from fastsup.core.spans cimport fs_span_enter, fs_span_leave, fs_track
-from fastsup.runtime.global_step import feeds_any_of, track_global_step
+from fastsup.runtime.executor import operations_behind
+from fastsup.runtime.global_step import track_global_step
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 
@@ -37,10 +38,13 @@ cdef class StepCount:
         self.variable = track_global_step(session)
         self.step_read = step_read
         self.element_read = self.variable
-        if self.variable is None and step_read is not None and not session.sess_str:
+        if self.variable is None and not session.sess_str:
             self.element_read = step_read
-        if step_read is not None:
-            self.numpy_type = step_read.dtype.as_numpy_dtype
+        self.fetched_by = () if step_read is None else (step_read,)
+        if self.variable is not None:
+            self.fetched_by += (self.variable._as_graph_element(),)
+        if self.fetched_by:
+            self.numpy_type = self.fetched_by[0].dtype.base_dtype.as_numpy_dtype
 
     cdef int prepare_fetch(self) except -1:
         """To be called before the step is fetched in a run: finds out, once, whether that needs its guard."""
@@ -83,13 +87,17 @@ cdef class StepCount:
     cdef object read(self):
         """The step now, by a run that does nothing else; None where it has no value, or that would be a call of a server."""
         cdef SessionRunner session = self.session
+        cdef Plan plan
         cdef fs_track* track
         if self.element_read is None or not session.liveness.open:
             return None
-        if self.plans_seen is not session.plans:
+        if self.plan is None or self.plans_seen is not session.plans:
+            # Another thread, or the look-up itself, may have them dropped: then it is looked up again next time.
+            plans = session.plans
             self.plan = session.find_plan(self.element_read, None)
-            self.plans_seen = session.plans
-        if self.plan is None:
+            self.plans_seen = plans
+        plan = self.plan
+        if plan is None:
             return None
         track = active_track()
         if track is not NULL and (track.muted or track.depth > 0):
@@ -97,7 +105,7 @@ cdef class StepCount:
         if track is not NULL:
             fs_span_enter(track, &active_recorder().cell(SESSION, "step read").c)
         try:
-            return self.plan.structure.build(session.execute(self.plan, None))
+            return plan.structure.build(session.execute(plan, None))
         except errors.OpError:
             return None
         finally:
@@ -114,11 +122,30 @@ cdef class StepCount:
     cdef bint is_fed(self, Plan plan) except -1:
         """Whether a run of the plan is fed the global step, or something that it is computed from."""
         if plan.step_fed < 0:
-            read_from = [self.step_read]
-            if self.variable is not None:
-                read_from.append(self.variable._as_graph_element())
-            plan.step_fed = feeds_any_of(plan, read_from)
+            plan.step_fed = self.is_fed_by([slot.tensor for slot in plan.feeds])
         return plan.step_fed
+
+    cdef bint is_fed_by(self, object feeds) except -1:
+        """The same of what is fed: graph elements or their names. What is none of the graph is refused by the run."""
+        if self.behind is None:
+            self.behind = operations_behind(self.fetched_by)
+        for feed in feeds:
+            try:
+                element = self.session.graph.as_graph_element(feed)
+            except (TypeError, ValueError, KeyError):
+                continue
+            if getattr(element, "op", element) in self.behind:
+                return True
+        return False
+
+    cdef bint can_be_fetched(self) except -1:
+        """Whether nobody has forbidden it."""
+        cdef object unfetchable = self.session.unfetchable
+        if len(unfetchable) > 0:
+            for tensor in self.fetched_by:
+                if tensor.op in unfetchable:
+                    return False
+        return True
 
     cdef object as_fetched(self, int64_t step):
         """A step as a run returns it."""

@@ -15,8 +15,11 @@ cdef struct Look:
     bint step_known
     bint step_unforeseen
     bint step_fetched
-    # Whether the run is fed the step: what a hook gets is what is fed.
+    # Whether the run is fed the step: what a hook gets is what is fed. That is known of a plan, else it is to be found out.
     bint step_fed
+    bint feeds_known
+    # Whether the step was moved by a hook's before_run.
+    bint moved
     # The step before the run; NO_STEP if that isn't known (yet).
     int64_t step_before
     # Whether a hook that was left out of the run acts on the step after it.
@@ -66,7 +69,7 @@ cdef class Dispatch:
     cdef bint quiet_hook_changed(self) noexcept
     cdef int refresh(self) except -1
     cdef int sort_hooks(self) except -1
-    cdef int sum_up(self) except -1
+    cdef int sum_up(self, ScheduleTable table) except -1
     cdef bint follows_schedule(self, object candidate, bint anew) except -1
     cdef bint set_schedule(self, ScheduledHook hook) except -1
     cdef bint nothing_due(self, Look* look, Plan plan) except -1
@@ -88,8 +91,9 @@ cdef class Dispatch:
     cdef bint wanted_late(self, Look* look, object hook) except -1
     cdef bint can_act(self, Look* look, ScheduledHook hook) noexcept
     cdef int act(self, Look* look, ScheduledHook hook) except -1
+    cdef int find_step(self, Look* look) except -1
+    cdef int look_again(self, Look* look, object feed_dict, bint fed_by_hooks) except -1
     cdef object known_step(self, Look* look)
-    cdef object known_values(self, Look* look, object fetches, list rest)
     cdef object late_values(self, Look* look, object fetches)
     cdef int run_ended(self, Look* look, list called, object fetched_step) except -1
     cdef int failed_at(self, object failed, list hooks) except -1

@@ -2,7 +2,6 @@ from collections.abc import Iterable
 from typing import Any, TypeVar, final
 
 from fastsup.runtime.runner import SessionRunner
-from fastsup.train.run_requests import ASKED as ASKED
 
 _Hook = TypeVar("_Hook", bound=type)
 

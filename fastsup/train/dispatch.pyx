@@ -18,7 +18,6 @@ from fastsup.core.schedule cimport FS_DUE_NEVER, ScheduleTable
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.runtime.step_count cimport StepCount
-from fastsup.train.run_requests import ASKED
 from fastsup.train.scheduled cimport ScheduledHook
 from fastsup.train.type_versions cimport TypeVersions
 
@@ -26,8 +25,6 @@ cdef object SessionRunHook = session_run_hook.SessionRunHook
 
 cdef extern from "Python.h":
     PyObject** PySequence_Fast_ITEMS(object sequence)
-
-cdef object asked = ASKED
 
 # Far below every step, so that what is computed from it is due nowhere.
 cdef int64_t NO_STEP = INT64_MIN // 2
@@ -115,7 +112,7 @@ cdef class Dispatch:
             if self.follows_schedule(hook, False) != had:
                 return self.sort_hooks()
         self.table.reload()
-        return self.sum_up()
+        return self.sum_up(self.table)
 
     cdef int sort_hooks(self) except -1:
         """Finds out of every hook whether it has a schedule, has to be called in every run, or never."""
@@ -132,26 +129,40 @@ cdef class Dispatch:
                 every_run.append(candidate)
             else:
                 quiet.append(candidate)
-        dicts = list(map(vars, quiet))
-        # All at once: other threads go by it.
-        (
-            self.types, self.hooks_seen, self.has_twins, self.schedulable, self.table,
-            self.every_run, self.every_run_ids, self.quiet, self.quiet_types, self.quiet_dicts, self.quiet_sizes,
-        ) = (
-            types, hooks, len(counts) < len(hooks),
-            [candidate for candidate in hooks if isinstance(candidate, ScheduledHook)], ScheduleTable(scheduled),
-            every_run, set(map(id, every_run)), quiet, list(map(type, quiet)), dicts, list(map(len, dicts)),
+        cdef list schedulable = [candidate for candidate in hooks if isinstance(candidate, ScheduledHook)]
+        cdef list quiet_types = list(map(type, quiet)), quiet_dicts = list(map(vars, quiet))
+        cdef list quiet_sizes = list(map(len, quiet_dicts))
+        cdef set every_run_ids = set(map(id, every_run))
+        cdef bint has_twins = len(counts) < len(hooks)
+        # From here on nothing may let another thread run, which goes by all this: nothing is made, and what is replaced
+        # is held until the end, as it may be the last that holds a hook.
+        replaced = (
+            self.types, self.hooks_seen, self.schedulable, self.table, self.every_run, self.every_run_ids, self.quiet,
+            self.quiet_types, self.quiet_dicts, self.quiet_sizes, self.watching, self.watched_fetches,
         )
-        return self.sum_up()
+        self.sum_up(ScheduleTable(scheduled))
+        self.types = types
+        self.hooks_seen = hooks
+        self.has_twins = has_twins
+        self.schedulable = schedulable
+        self.every_run = every_run
+        self.every_run_ids = every_run_ids
+        self.quiet = quiet
+        self.quiet_types = quiet_types
+        self.quiet_dicts = quiet_dicts
+        self.quiet_sizes = quiet_sizes
+        del replaced
+        return 0
 
-    cdef int sum_up(self) except -1:
-        """What the schedules say together."""
+    cdef int sum_up(self, ScheduleTable table) except -1:
+        """Takes over a table, and what its schedules say together."""
         cdef ScheduledHook hook
         cdef list watching = [], watched_fetches = []
         cdef bint needs_step = False, watches_stall = False, wants_true_step = False
         cdef int64_t earliest_foreseen = FS_DUE_NEVER
         cdef double time_before = HUGE_VAL, time_after = HUGE_VAL
-        for entry in self.table.entries:
+        replaced = (self.table, self.watching, self.watched_fetches)
+        for entry in table.entries:
             hook = <ScheduledHook> entry
             if hook.watched_fetch is not None:
                 watching.append(hook)
@@ -165,6 +176,7 @@ cdef class Dispatch:
                 earliest_foreseen = min(earliest_foreseen, hook.due.global_step)
             if hook.needs_true_step and hook.due.global_step != FS_DUE_NEVER:
                 wants_true_step = True
+        self.table = table
         self.watching = watching
         self.watched_fetches = watched_fetches
         self.needs_step = needs_step
@@ -173,6 +185,7 @@ cdef class Dispatch:
         self.earliest_foreseen = earliest_foreseen
         self.time_before = time_before
         self.time_after = time_after
+        del replaced
         return 0
 
     cdef bint follows_schedule(self, object candidate, bint anew) except -1:
@@ -246,28 +259,59 @@ cdef class Dispatch:
           plan: the plan of the run; None if there is none.
         """
         cdef StepCount count = self.count
-        look.step_known = look.step_unforeseen = look.step_fetched = look.acting = False
-        look.step_fed = plan is not None and len(plan.feeds) > 0 and count.step_read is not None and count.is_fed(plan)
+        look.step_known = look.step_unforeseen = look.step_fetched = look.acting = look.moved = False
         look.step_before = NO_STEP
+        look.feeds_known = plan is not None
+        look.step_fed = look.feeds_known and len(plan.feeds) > 0 and count.is_fed(plan)
         if not self.needs_step:
             return 0
+        look.delta = self.delta_of(plan)
+        return self.find_step(look)
+
+    cdef int find_step(self, Look* look) except -1:
+        """Finds the global step, of whose move in the coming run `look` knows."""
+        cdef StepCount count = self.count
+        look.step_known = look.step_unforeseen = look.step_fetched = False
         if look.step_fed:
             look.step_unforeseen = look.step_fetched = True
-            return 0
-        look.delta = self.delta_of(plan)
-        if (count.known and count.session.disturbances == count.disturbances_seen) or count.know():
+            look.step_before = NO_STEP
+        elif (count.known and count.session.disturbances == count.disturbances_seen) or count.know():
             look.step_known = look.delta >= 0
             look.step_unforeseen = not look.step_known
             look.step_before = count.value()
             self.begin_next_run(look)
-            return 0
-        look.step_unforeseen = True
-        count.prepare_fetch()
-        step = count.read()
-        if step is None:
-            look.step_fetched = True
         else:
-            look.step_before = step
+            look.step_unforeseen = True
+            count.prepare_fetch()
+            self.begin_next_run(look)
+            step = count.read()
+            look.step_fetched = step is None
+            look.step_before = NO_STEP if step is None else step
+        return 0
+
+    cdef int look_again(self, Look* look, object feed_dict, bint fed_by_hooks) except -1:
+        """Looks at the step again after the hooks' `before_run`: they may have moved it, and they may feed it.
+
+        Args:
+          look: what was seen before.
+          feed_dict: all that the run is fed, or None.
+          fed_by_hooks: whether there is something of the hooks among it.
+        """
+        cdef SessionRunner session = self.count.session
+        cdef int64_t before = look.step_before
+        if feed_dict and (fed_by_hooks or not look.feeds_known) and self.count.is_fed_by(feed_dict):
+            look.step_fed = True
+        elif look.step_fetched:
+            return 0
+        elif (
+            self.count.variable is not None
+            and session.disturbances == look.disturbances_before
+            and session.steps_counted == look.counted_before
+        ):
+            return 0
+        if self.needs_step:
+            self.find_step(look)
+            look.moved = look.step_before != before
         return 0
 
     cdef int64_t delta_of(self, Plan plan) except? -2:
@@ -378,7 +422,7 @@ cdef class Dispatch:
 
     cdef bint left_out_too_much(self, Look* look) except -1:
         """Whether a hook that was left out of the run may have to be called after it, all the same."""
-        if look.acting:
+        if look.acting or look.moved:
             return True
         if look.step_unforeseen and (
             look.step_before + 1 >= self.table.earliest.global_step or look.step_before == self.stale_step_before
@@ -401,8 +445,10 @@ cdef class Dispatch:
             return hook.due.global_step != FS_DUE_NEVER and look.step_before + 1 >= hook.due.global_step
         if hook.due.global_step == FS_DUE_NEVER:
             return False
+        if look.moved and look.step_before + 1 >= hook.due.global_step:
+            return True
         return self.step_moved_unforeseen(look) or (
-            look.acting and hook.acts_on_step and self.count.value() >= hook.due.global_step
+            (look.moved or (look.acting and hook.acts_on_step)) and self.count.value() >= hook.due.global_step
         )
 
     cdef bint can_act(self, Look* look, ScheduledHook hook) noexcept:
@@ -428,49 +474,15 @@ cdef class Dispatch:
 
         Read in the run, it would be the step before the increment or after it, as it happens.
         """
-        if look.step_fetched or look.step_fed:
+        if look.step_fetched or look.step_fed or not self.count.can_be_fetched():
             return None
-        # A hook's callback may have moved it.
-        if self.count.know():
-            return self.count.as_fetched(self.count.value())
-        return None if look.step_before == NO_STEP else self.count.as_fetched(look.step_before)
-
-    cdef object known_values(self, Look* look, object fetches, list rest):
-        """What a hook asks of the run and is known without it: the global step before the run.
-
-        Args:
-          fetches: what it asks for.
-          rest: gets what of that isn't known.
-
-        Returns:
-          The value; or for a list, a tuple or a dictionary that holds the step a list of the values, `ASKED` for each
-          one in `rest`; or None, if all has to be fetched.
-        """
-        cdef object kind = type(fetches)
-        cdef list known
-        if self.count.is_step(fetches):
-            return self.known_step(look)
-        if kind is not dict and kind is not list and kind is not tuple:
-            return None
-        if kind is dict:
-            fetches = (<dict> fetches).values()
-        # Not `in`, which compares tensors.
-        for fetch in fetches:
-            if self.count.is_step(fetch):
-                break
-        else:
-            return None
-        step = self.known_step(look)
-        if step is None:
-            return None
-        known = []
-        for fetch in fetches:
-            if self.count.is_step(fetch):
-                known.append(step)
-            else:
-                known.append(asked)
-                rest.append(fetch)
-        return known
+        # The count says nothing of runs that are under way in other threads.
+        if self.count.session.writers_running == 0:
+            if look.step_before != NO_STEP:
+                return self.count.as_fetched(look.step_before)
+            if self.count.know():
+                return self.count.as_fetched(self.count.value())
+        return self.count.read()
 
     cdef object late_values(self, Look* look, object fetches):
         """What a run that is over would have fetched: the global step before it, if that is all that is asked for."""

@@ -2,7 +2,6 @@ from libc.stdint cimport int64_t
 
 from fastsup.core.recorded cimport Cell
 from fastsup.core.spans cimport fs_track
-from fastsup.runtime.fetches cimport FetchList
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.dispatch cimport Dispatch, Look
@@ -23,14 +22,14 @@ cdef class Hooked(RecordedSession):
     cdef list extra_fetches
     # (result,) of the last step of a loop that has raised.
     cdef tuple loop_result
-    # Of the run under way, for hooks that are told of an error.
+    # Of the run that has failed, for hooks that are told of it.
     cdef object context
 
     cdef bint has_schedules(self) except -1
     cdef object run_unstopped(self, object fetches, object feed_dict, object options, object run_metadata)
     cdef object run_recorded(self, object fetches, object feed_dict, object options, object run_metadata)
     cdef object run_on(self, fs_track* track, object fetches, object feed_dict, object options, object run_metadata)
-    cdef int give_results(self, list called, list results, list values, dict parts) except -1
+    cdef int give_results(self, list called, list results, list values, object step, list step_requests) except -1
     cdef int after_run_told(self, Look* look, fs_track* track, ScheduledHook hook, object context, object values) except -1
     cdef int act(self, Look* look, fs_track* track, object hook) except -1
     cdef bint fetches_more(self, Look* look) except -1
@@ -38,12 +37,11 @@ cdef class Hooked(RecordedSession):
     cdef object run_leaving_out(self, Look* look, Plan plan, object fetches, object feed_dict)
     cdef object run_leaving_out_held(self, Look* look, Plan plan, object fetches, object feed_dict)
     cdef Plan plan_with(self, Plan plan, object fetches, list extra, object feed_dict)
-    cdef list rejected_by_hooks(self, list values, FetchList structure)
     cdef object loop_recorded(
-        self, Look* look, Plan plan, bint watched, object fetches, int64_t steps, int64_t* left, object stop_event
+        self, Look* look, Plan plan, list watching, object fetches, int64_t steps, int64_t* left, object stop_event
     )
     cdef object loop_while_idle(
-        self, Look* look, fs_track* track, Cell runtime, Plan plan, bint watched, object fetches, int64_t steps,
+        self, Look* look, fs_track* track, Cell runtime, Plan plan, list watching, object fetches, int64_t steps,
         int64_t* left, object stop_event
     )
     cdef int call_left_out(self, Look* look, object fetches, object feed_dict, object rejected) except -1
@@ -52,6 +50,7 @@ cdef class Hooked(RecordedSession):
         self, Look* look, list called, object fetches, object feed_dict, object options, object run_metadata
     )
     cdef object run_calling_held(
-        self, Look* look, list called, object fetches, object feed_dict, object options, object run_metadata
+        self, Look* look, object context, list called, object fetches, object feed_dict, object options,
+        object run_metadata
     )
     cdef int call_late(self, Look* look, object hook, object run_context, object options, object metadata) except -1

@@ -2,7 +2,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from fastsup.train.recorded_session import RecordedSession
-from fastsup.train.run_requests import ASKED as ASKED
 from fastsup.train.wrapped_sessions import native_kinds as native_kinds
 
 class Hooked(RecordedSession):

@@ -20,8 +20,9 @@ from fastsup.train.dispatch cimport Dispatch, Look
 from fastsup.train.hook_errors import tell_hooks
 from fastsup.train.recorded_hooks import marked
 from fastsup.train.recorded_session cimport RecordedSession, cell_at_hand
-from fastsup.train.run_requests import ASKED, merge_feeds, merge_run_options
+from fastsup.train.run_requests import merge_feeds, merge_run_options
 from fastsup.train.scheduled cimport ScheduledHook
+from fastsup.train.step_requests cimport StepRequest, request_for_step
 from fastsup.train.stop_signals cimport hold_signals, release_signals
 from fastsup.train.wrapped_sessions cimport Wrapped
 from fastsup.train.wrapped_sessions import native_kinds
@@ -32,7 +33,8 @@ cdef object SessionRunValues = session_run_hook.SessionRunValues
 cdef object RunOptions = config_pb2.RunOptions
 cdef object RunMetadata = config_pb2.RunMetadata
 
-cdef object asked_for = ASKED
+# In place of the result of a hook that has asked for one.
+cdef object ASKED = object()
 
 
 cdef object new_named_tuple(object kind, object first, object second, object third):
@@ -41,34 +43,22 @@ cdef object new_named_tuple(object kind, object first, object second, object thi
     return (<PyTypeObject*> tuple).tp_new(kind, <PyObject*> iterable, NULL)
 
 
-cdef int withdraw_request(object hook, list called, list results, list asked, list requests) except -1:
-    """Takes back what a hook that is there twice has asked for before, in the same run: what it asks for now counts."""
-    cdef Py_ssize_t i
-    for i in range(len(called)):
-        if called[i] is hook:
-            results[i] = None
-    for i in range(len(asked)):
-        if asked[i] is hook:
-            del asked[i]
-            del requests[i + 1]
-            break
-    return 0
-
-
-cdef object with_values(object fetches, list known, object values):
-    """What a hook gets whose fetches were known in part.
+cdef list rejected_by(list watching, list values, FetchList structure):
+    """The hooks that have to see what they watch, each with its value; None if they accept it unseen.
 
     Args:
-      fetches: a list, a tuple or a dictionary.
-      known: the list of its values, or `ASKED`.
-      values: what was asked for: a list; or the one value, if it is only one.
+      watching: the hooks.
+      values: the result of the run: what the caller wants, and then what each of them watches; or
+      structure: what makes that of the runtime's values, which `values` then are. None: they are the result.
     """
-    cdef list places = [i for i, value in enumerate(known) if value is asked_for]
-    for i, value in zip(places, [values] if len(places) == 1 else values or ()):
-        known[i] = value
-    if type(fetches) is dict:
-        return dict(zip(fetches, known))
-    return tuple(known) if type(fetches) is tuple else known
+    cdef list rejected = None
+    cdef Py_ssize_t i
+    for i in range(len(watching)):
+        value = values[i + 1] if structure is None else structure.build_item(values, i + 1)
+        if not (<ScheduledHook> watching[i]).accepts(value):
+            rejected = rejected or []
+            rejected.append((watching[i], value))
+    return rejected
 
 
 cdef class Hooked(RecordedSession):
@@ -222,6 +212,7 @@ cdef class Hooked(RecordedSession):
 
     cdef object run_leaving_out_held(self, Look* look, Plan plan, object fetches, object feed_dict):
         cdef Dispatch dispatch = self.dispatch
+        cdef list watching = dispatch.watching
         cdef list extra = dispatch.watched_fetches
         cdef tuple feeds = None
         cdef list rejected = None
@@ -244,7 +235,7 @@ cdef class Hooked(RecordedSession):
         if extra:
             if look.step_fetched:
                 step = values[len(extra)]
-            rejected = self.rejected_by_hooks(values, None)
+            rejected = rejected_by(watching, values, None)
             values = values[0]
         dispatch.run_ended(look, None, step)
         if rejected is not None or dispatch.left_out_too_much(look):
@@ -268,27 +259,10 @@ cdef class Hooked(RecordedSession):
         self.extra_fetches = extra
         return larger
 
-    cdef list rejected_by_hooks(self, list values, FetchList structure):
-        """The hooks that have to see what they watch, each with its value; None if they accept it unseen.
-
-        Args:
-          values: the result of the run: what the caller wants, and then what each of them watches; or
-          structure: what makes that of the runtime's values, which `values` then are. None: they are the result.
-        """
-        cdef list watching = self.dispatch.watching
-        cdef list rejected = None
-        cdef Py_ssize_t i
-        for i in range(len(watching)):
-            value = values[i + 1] if structure is None else structure.build_item(values, i + 1)
-            if not (<ScheduledHook> watching[i]).accepts(value):
-                rejected = rejected or []
-                rejected.append((watching[i], value))
-        return rejected
-
     cdef object loop_native(self, object fetches, int64_t* left, object stop_event):
         """Steps until a hook is due, or anything else comes between."""
         cdef Plan plan
-        cdef bint watched = False
+        cdef list watching = None
         cdef int64_t steps = 0
         cdef object result
         cdef Look look
@@ -301,11 +275,13 @@ cdef class Hooked(RecordedSession):
             plan = self.runner.find_plan(fetches, None, False)
             if plan is not None and not plan.feeds:
                 steps = min(self.dispatch.idle_runs(&look, plan), left[0])
-                watched = steps > 0 and len(self.dispatch.watched_fetches) > 0
-            if steps > 0 and self.recorded_by[0] is not NULL and not self.is_compiled(plan, watched):
+                watched_fetches = self.dispatch.watched_fetches
+                if steps > 0 and watched_fetches:
+                    watching = self.dispatch.watching
+            if steps > 0 and self.recorded_by[0] is not NULL and not self.is_compiled(plan, watching is not None):
                 steps = 0  # Compiling it takes long: a part of the step that it is first run in.
-            elif watched:
-                plan = self.plan_with(plan, fetches, self.dispatch.watched_fetches, None)
+            elif watching is not None:
+                plan = self.plan_with(plan, fetches, watched_fetches, None)
             elif steps > 0 and plan.callable is None:
                 plan = self.runner.find_plan(fetches, None)
             steps = 0 if plan is None else steps
@@ -314,15 +290,15 @@ cdef class Hooked(RecordedSession):
             left[0] -= 1
             return result
         if self.recorded_by[0] is not NULL:
-            return self.loop_recorded(&look, plan, watched, fetches, steps, left, stop_event)
-        return self.loop_while_idle(&look, NULL, None, plan, watched, fetches, steps, left, stop_event)
+            return self.loop_recorded(&look, plan, watching, fetches, steps, left, stop_event)
+        return self.loop_while_idle(&look, NULL, None, plan, watching, fetches, steps, left, stop_event)
 
     cdef bint is_compiled(self, Plan plan, bint watched) noexcept:
         """Whether nothing is to be compiled for a run that calls no hook."""
         return plan is self.smaller_plan if watched else plan.callable is not None
 
     cdef object loop_recorded(
-        self, Look* look, Plan plan, bint watched, object fetches, int64_t steps, int64_t* left, object stop_event
+        self, Look* look, Plan plan, list watching, object fetches, int64_t steps, int64_t* left, object stop_event
     ):
         """The same steps as steps of the profile, one right after the other: two readings of the clock for each."""
         cdef fs_scope scope
@@ -333,14 +309,14 @@ cdef class Hooked(RecordedSession):
         try:
             fs_span_enter_first(scope.track, &runtime.c)
             return self.loop_while_idle(
-                look, scope.track, runtime, plan, watched, fetches, steps, left, stop_event
+                look, scope.track, runtime, plan, watching, fetches, steps, left, stop_event
             )
         finally:
             fs_scope_end(&scope)
             self.recording_ended()
 
     cdef object loop_while_idle(
-        self, Look* look, fs_track* track, Cell runtime, Plan plan, bint watched, object fetches, int64_t steps,
+        self, Look* look, fs_track* track, Cell runtime, Plan plan, list watching, object fetches, int64_t steps,
         int64_t* left, object stop_event
     ):
         """So many steps, or fewer if something comes between that wasn't foreseen. Where they are recorded, the first one
@@ -356,31 +332,32 @@ cdef class Hooked(RecordedSession):
                     fs_span_leave_last(track)
                 left[0] -= 1
                 steps -= 1
-                if watched:
+                if watching is not None:
                     # The runtime's values: what the caller gets is made of the last ones only. The plan is of a list.
-                    rejected = self.rejected_by_hooks(values, <FetchList> plan.structure)
+                    rejected = rejected_by(watching, values, <FetchList> plan.structure)
                 late = dispatch.idle_run_ended(look) or rejected is not None
                 if late:
                     self.call_left_out(look, fetches, None, rejected or ())
                 self.runner.steps_ended += 1
                 if late:
                     break
+                # Right after the run: a signal handler may move the step.
+                dispatch.begin_next_run(look)
                 # A loop in C otherwise never lets a signal handler run.
                 PyErr_CheckSignals()
                 if steps == 0 or stop_event._flag or self._should_stop or dispatch.is_outdated():
                     break
                 if dispatch.comes_due_by_time():
                     break
-                dispatch.begin_next_run(look)
                 if track is not NULL:
                     fs_step_next(track, &runtime.c)
         except BaseException:
             if values is not None:
                 last = plan.structure.build(values)
-                self.loop_result = (last[0] if watched else last,)
+                self.loop_result = (last if watching is None else last[0],)
             raise
         last = self.runner.build(track, plan, values)
-        return last[0] if watched else last
+        return last if watching is None else last[0]
 
     cdef tuple last_of_loop(self):
         return self.loop_result
@@ -453,26 +430,30 @@ cdef class Hooked(RecordedSession):
     ):
         """A run between the callbacks of some hooks, as TensorFlow's protocol for all of them has it."""
         cdef bint held = hold_signals()
+        context = SessionRunContext(new_named_tuple(SessionRunArgs, fetches, feed_dict, None), self._sess)
         try:
-            return self.run_calling_held(look, called, fetches, feed_dict, options, run_metadata)
+            return self.run_calling_held(look, context, called, fetches, feed_dict, options, run_metadata)
+        except BaseException:
+            self.context = context
+            raise
         finally:
             release_signals(held)
 
     cdef object run_calling_held(
-        self, Look* look, list called, object fetches, object feed_dict, object options, object run_metadata
+        self, Look* look, object context, list called, object fetches, object feed_dict, object options,
+        object run_metadata
     ):
         cdef Dispatch dispatch = self.dispatch
         cdef bint plain = dispatch is not None and options is None and run_metadata is None
+        cdef list all_wanted = [None] * len(called)
         cdef list asked = []
         cdef list requests = [fetches]
         cdef list results = [None] * len(called)
+        cdef list step_requests = None
+        cdef object step = None
         cdef dict hook_feeds = None
-        cdef dict parts = None
-        cdef list rest
-        cdef Py_ssize_t i
+        cdef Py_ssize_t i, j
         cdef fs_track* track = self.track_now()
-        context = SessionRunContext(new_named_tuple(SessionRunArgs, fetches, feed_dict, None), self._sess)
-        self.context = context
         options = options or RunOptions()
         for i in range(len(called)):
             hook = called[i]
@@ -486,26 +467,12 @@ cdef class Hooked(RecordedSession):
             else:
                 wanted, feeds, run_options = request.fetches, request.feed_dict, request.options
             if wanted is not None:
-                if dispatch is not None and dispatch.has_twins:
-                    withdraw_request(hook, called, results, asked, requests)
-                rest = []
-                known = None if dispatch is None else dispatch.known_values(look, wanted, rest)
-                if known is None:
-                    pass
-                elif type(known) is not list:
-                    results[i] = known
-                    wanted = None
-                elif rest:
-                    parts = parts or {}
-                    parts[i] = (wanted, known)
-                    wanted = rest[0] if len(rest) == 1 else rest
-                else:
-                    results[i] = with_values(wanted, known, None)
-                    wanted = None
-            if wanted is not None:
-                results[i] = asked_for
-                asked.append(hook)
-                requests.append(wanted)
+                all_wanted[i] = wanted
+                if dispatch is None or dispatch.has_twins:
+                    # Of a hook that is there twice, what it asks for last counts.
+                    for j in range(i):
+                        if called[j] is hook:
+                            all_wanted[j] = None
             if feeds:
                 hook_feeds = hook_feeds or {}
                 merge_feeds(hook_feeds, feeds, "Same tensor is fed by two hooks.")
@@ -517,6 +484,25 @@ cdef class Hooked(RecordedSession):
                 merge_feeds(hook_feeds, feed_dict, "Same tensor is fed by a SessionRunHook and user.")
             feed_dict = hook_feeds
         run_metadata = run_metadata or RunMetadata()
+        if dispatch is not None:
+            dispatch.look_again(look, feed_dict, hook_feeds is not None)
+            step_requests = [
+                None if wanted is None else request_for_step(dispatch.count, wanted) for wanted in all_wanted
+            ]
+            for step_request in step_requests:
+                if step_request is not None:
+                    step = dispatch.known_step(look)
+                    break
+        for i in range(len(called)):
+            wanted = all_wanted[i]
+            if step is not None and step_requests[i] is not None:
+                wanted = (<StepRequest> step_requests[i]).rest
+                if wanted is None:
+                    results[i] = (<StepRequest> step_requests[i]).build(step, None)
+            if wanted is not None:
+                results[i] = ASKED
+                asked.append(called[i])
+                requests.append(wanted)
         if dispatch is not None and look.step_fetched:
             # As if a hook had asked for it, under a key that no hook is.
             asked.append(dispatch)
@@ -539,7 +525,7 @@ cdef class Hooked(RecordedSession):
             if track is not NULL:
                 fs_span_leave(track)
             values = [fetched["caller"]] + [fetched[hook] for hook in asked]
-        self.give_results(called, results, values, parts)
+        self.give_results(called, results, values, step, step_requests)
         if dispatch is not None:
             dispatch.run_ended(look, called, values[len(values) - 1] if look.step_fetched else None)
         i = 0
@@ -565,20 +551,19 @@ cdef class Hooked(RecordedSession):
                 dispatch.failed_at(hook, hooks)
             raise
         self._should_stop = self._should_stop or context.stop_requested
-        self.context = None
         if self.runner is not None:
             self.runner.steps_ended += 1
         return values[0]
 
-    cdef int give_results(self, list called, list results, list values, dict parts) except -1:
+    cdef int give_results(self, list called, list results, list values, object step, list step_requests) except -1:
         """Puts what each hook gets into `results`, where those that have asked stand in the order of their values.
 
         Args:
           called: the hooks that are called.
           results: for each of them what is known already, or None; or `ASKED`.
           values: what was fetched: what the caller wants, and then what each of them has asked for.
-          parts: by position in `results`, the fetches that what was asked for is the rest of, and the list of their values
-            as far as they are known; or None.
+          step: the global step, where it is known without the run; else None.
+          step_requests: for each hook None, or its request that holds the step; None if there is none.
         """
         cdef Py_ssize_t i, n = 0
         cdef dict by_hook = None
@@ -586,12 +571,11 @@ cdef class Hooked(RecordedSession):
             # A hook that is there twice gets what it has asked for last, as with results that are kept by hook.
             by_hook = {id(hook): i for i, hook in enumerate(called) if results[i] is not None}
         for i in range(len(called)):
-            if results[i] is asked_for:
+            if results[i] is ASKED:
                 n += 1
                 results[i] = values[n]
-                if parts is not None and i in parts:
-                    fetches, known = parts[i]
-                    results[i] = with_values(fetches, known, values[n])
+                if step is not None and step_requests[i] is not None:
+                    results[i] = (<StepRequest> step_requests[i]).build(step, values[n])
         if by_hook is not None:
             results[:] = [results[by_hook[id(hook)]] if id(hook) in by_hook else None for hook in called]
         return 0

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-# In place of a value that a hook has asked a run for.
-ASKED = object()
-
 
 def merge_feeds(feeds: MutableMapping[Any, Any], more: Mapping[Any, Any], message: str) -> None:
     """Adds feeds to others.

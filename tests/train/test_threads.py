@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -136,3 +137,68 @@ def test_a_profile_of_them(graph: Any, tmp_path: Path) -> None:
     assert calls.pop("Hook") == THREADS * 100
     assert set(calls) <= {"CheckpointSaverHook"}
     assert "_save" not in vars(saver)
+
+
+@pytest.fixture
+def slow() -> SimpleNamespace:
+    """`.op(value)`: an op that gives the value once `.go_on` is set, fails on a negative one, and sets `.begun`."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait(value: Any) -> Any:
+        begun.set()
+        assert go_on.wait(60)
+        if value < 0:
+            raise ValueError("negative")
+        return value
+
+    return SimpleNamespace(op=lambda value: v1.py_func(wait, [value], tf.int64), begun=begun, go_on=go_on)
+
+
+def test_hooks_that_come_while_a_run_is_under_way(graph: Any, slow: Any) -> None:
+    """They watch a value, which that run hasn't fetched for them."""
+    loss = tf.constant(1.0)
+    op = slow.op(tf.constant(3, tf.int64))
+    inner = fastsup.train.HookedSession(fastsup.Session(), [fastsup.train.NanTensorHook(loss)])
+    results = []
+    thread = threading.Thread(target=lambda: results.append(inner.run(op)))
+    thread.start()
+    try:
+        assert slow.begun.wait(60)
+        inner._hooks.extend(fastsup.train.NanTensorHook(loss) for _ in range(200))
+        assert inner.run(loss) == 1.0
+    finally:
+        slow.go_on.set()
+        thread.join()
+    assert results == [3]
+    inner.close()
+
+
+def test_an_error_is_told_with_its_own_runs_context(graph: Any, slow: Any) -> None:
+    told = []
+
+    class Hook(v1.train.SessionRunHook):  # type: ignore[misc]
+        def before_run(self, run_context: Any) -> None:
+            pass
+
+        def on_error(self, run_context: Any, exception: BaseException) -> None:
+            told.append(run_context.original_args.feed_dict)
+
+    value = v1.placeholder(tf.int64, [])
+    op = slow.op(value)
+    one = tf.constant(1)
+    v1.train.get_or_create_global_step()
+    with fastsup.train.MonitoredSession(hooks=[Hook()]) as session:
+
+        def fail() -> None:
+            with pytest.raises(tf.errors.OpError, match="negative"):
+                session.run(op, {value: -1})
+
+        thread = threading.Thread(target=fail)
+        thread.start()
+        try:
+            assert slow.begun.wait(60)
+            session.run(one)
+        finally:
+            slow.go_on.set()
+            thread.join()
+    assert told == [{value: -1}]

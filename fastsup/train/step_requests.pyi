@@ -1,0 +1,6 @@
+from typing import Any, final
+
+@final
+class StepRequest:
+    @property
+    def rest(self) -> Any: ...
