@@ -8,12 +8,14 @@ from tensorflow.python.training import training_util
 from fastsup.core.recorded import SESSION
 from fastsup.core.recorder cimport active_recorder, active_track
 from fastsup.core.spans cimport fs_span_enter, fs_span_leave, fs_track
+from fastsup.runtime.elements import ELEMENT_TYPES
 from fastsup.runtime.executor import operations_behind
 from fastsup.runtime.global_step import track_global_step
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 
 cdef object Operation = ops.Operation
+cdef frozenset element_types = ELEMENT_TYPES
 
 
 cdef bint can_be_read(SessionRunner session, object variable) except -1:
@@ -130,11 +132,12 @@ cdef class StepCount:
         if self.behind is None:
             self.behind = operations_behind(self.fetched_by)
         for feed in feeds:
-            try:
-                element = self.session.graph.as_graph_element(feed)
-            except (TypeError, ValueError, KeyError):
-                continue
-            if getattr(element, "op", element) in self.behind:
+            if type(feed) not in element_types:
+                try:
+                    feed = self.session.graph.as_graph_element(feed)
+                except (TypeError, ValueError, KeyError):
+                    continue
+            if getattr(feed, "op", feed) in self.behind:
                 return True
         return False
 

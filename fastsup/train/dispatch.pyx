@@ -301,7 +301,7 @@ cdef class Dispatch:
         cdef int64_t before = look.step_before
         if feed_dict and (fed_by_hooks or not look.feeds_known) and self.count.is_fed_by(feed_dict):
             look.step_fed = True
-        elif look.step_fetched:
+        elif not self.needs_step or look.step_fetched:
             return 0
         elif (
             self.count.variable is not None
