@@ -478,7 +478,8 @@ def test_a_wait_for_a_server_that_is_not_up_ends(graph: Any, tf_log: Any) -> Non
     started = time.monotonic()
     with pytest.raises(tf.errors.DeadlineExceededError) as raised:
         manager.wait_for_session(worker.target, max_wait_secs=1)
-    assert 1 <= time.monotonic() - started < 10
+    # It ends where there is no time left for another wait.
+    assert 1 - 0.2 <= time.monotonic() - started < 10
     assert raised.value.message == (
         "Session was not ready after waiting 1 secs. Waited for an answer from every task of the cluster of "
         f"{worker.target}, one of which isn't up or can't be reached"
