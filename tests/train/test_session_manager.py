@@ -475,11 +475,10 @@ def test_a_wait_for_a_server_that_is_not_up_ends(graph: Any, tf_log: Any) -> Non
     cluster = tf.train.ClusterSpec({job: [f"127.0.0.1:{free_port()}"] for job in ("ps", "worker")})
     worker = v1.train.Server(cluster, "worker", 0)
     manager = train.SessionManager(ready_op=v1.report_uninitialized_variables(), recovery_wait_secs=0.2)
-    started = time.monotonic()
+    started = time.time()  # The clock that the wait goes by, which a machine may set.
     with pytest.raises(tf.errors.DeadlineExceededError) as raised:
         manager.wait_for_session(worker.target, max_wait_secs=1)
-    # It ends where there is no time left for another wait.
-    assert 1 - 0.2 <= time.monotonic() - started < 10
+    assert 1 <= time.time() - started < 10
     assert raised.value.message == (
         "Session was not ready after waiting 1 secs. Waited for an answer from every task of the cluster of "
         f"{worker.target}, one of which isn't up or can't be reached"
@@ -499,10 +498,10 @@ def test_a_chief_s_wait_for_a_server_that_is_not_up_ends(graph: Any, tmp_path: A
     v1.train.get_or_create_global_step()
     cluster = tf.train.ClusterSpec({job: [f"127.0.0.1:{free_port()}"] for job in ("ps", "chief")})
     chief = v1.train.Server(cluster, "chief", 0)
-    started = time.monotonic()
+    started = time.time()
     with pytest.raises(tf.errors.DeadlineExceededError, match="an answer from every task of the cluster of"):
         train.MonitoredTrainingSession(chief.target, checkpoint_dir=str(tmp_path), max_wait_secs=1)
-    assert 1 <= time.monotonic() - started < 10
+    assert 1 <= time.time() - started < 10
     alone = v1.ConfigProto(device_filters=["/job:chief"])
     with train.MonitoredTrainingSession(chief.target, checkpoint_dir=str(tmp_path), config=alone, max_wait_secs=60):
         pass  # It needs no parameter server.
