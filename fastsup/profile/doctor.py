@@ -97,6 +97,7 @@ def _print_sessions() -> bool:
         import tensorflow as tf
 
         from fastsup.runtime.executor import EXECUTORS
+        from fastsup.runtime.metadata_buffer import passes_buffers
     except ImportError as error:
         print(f"No sessions: {error}")
         return False
@@ -119,6 +120,10 @@ def _print_sessions() -> bool:
     if not medians:
         return False
     print(f"The floor of this machine is about {duration(min(medians.values()))} a step.")
+    if not passes_buffers():
+        print(
+            "This TensorFlow's buffers can't be emptied from here, so that a small step takes a fifth longer than it need."
+        )
     return True
 
 

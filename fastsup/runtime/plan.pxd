@@ -3,6 +3,7 @@ from cython cimport final
 from libc.stdint cimport int64_t, uint64_t
 
 from fastsup.runtime.fetches cimport Fetch
+from fastsup.runtime.metadata_buffer cimport TF_Buffer, clear
 
 
 cdef extern from "Python.h":
@@ -24,7 +25,13 @@ cdef class CompiledCallable:
     cdef object handle
     cdef Liveness liveness
     cdef object function
+    # What the runtime writes a run's metadata to, which nobody wants; and whether no run has it now.
+    cdef object metadata
+    cdef TF_Buffer* metadata_seen
+    cdef bint metadata_is_free
+    # Of a run without feeds that has it, and of one that hasn't.
     cdef tuple arguments
+    cdef tuple arguments_without
     cdef readonly bytes options
 
 
@@ -74,9 +81,21 @@ cdef list own_values(list values)
 
 cdef inline list views_from(CompiledCallable compiled, tuple feeds):
     """Computes the fetches: a list of NumPy values, in the order of the options. They may show the runtime's memory."""
-    if feeds is None:
-        return PyObject_Call(compiled.function, compiled.arguments, NULL)
-    return PyObject_Call(compiled.function, (compiled.session_handle, compiled.handle, feeds, None), NULL)
+    if not compiled.metadata_is_free:
+        # Another thread runs it, or what it runs does.
+        if feeds is None:
+            return PyObject_Call(compiled.function, compiled.arguments_without, NULL)
+        return PyObject_Call(compiled.function, (compiled.session_handle, compiled.handle, feeds, None), NULL)
+    compiled.metadata_is_free = False
+    try:
+        if feeds is None:
+            return PyObject_Call(compiled.function, compiled.arguments, NULL)
+        return PyObject_Call(
+            compiled.function, (compiled.session_handle, compiled.handle, feeds, compiled.metadata), NULL
+        )
+    finally:
+        clear(compiled.metadata_seen)
+        compiled.metadata_is_free = True
 
 
 cdef inline list values_from(CompiledCallable compiled, tuple feeds):

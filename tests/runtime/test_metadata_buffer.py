@@ -1,0 +1,119 @@
+"""The buffer that runs get for metadata which nobody wants: emptied after each, and never shared by two at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import fastsup
+from fastsup.runtime.metadata_buffer import passes_buffers
+
+tf1 = tf.compat.v1
+EXECUTORS = ("thread_pool", "inline", "single_threaded")
+
+
+def session_that_fills_it(executor: str) -> fastsup.Session:
+    """A session whose runs have metadata: the session's own name."""
+    # A run within a run takes another thread of the pool, which on a small machine has few.
+    config = tf1.ConfigProto(inter_op_parallelism_threads=16, use_per_session_threads=True)
+    config.experimental.session_metadata.name = f"named {executor} {id(config)}"
+    return fastsup.Session(config=config, executor=executor)
+
+
+def test_passed_with_this_tensorflow() -> None:
+    assert passes_buffers()
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_emptied_after_each_run(executor: str, graph: tf.Graph) -> None:
+    """The runtime refuses a buffer that isn't empty."""
+    x = tf1.placeholder(tf.float32, [])
+    doubled, constant = x * 2, tf.constant(3.0)
+    with session_that_fills_it(executor) as session:
+        for step in range(100):
+            assert session.run(doubled, {x: step}) == 2 * step
+            assert session.run(constant) == 3
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_usable_after_a_run_that_failed(executor: str, graph: tf.Graph) -> None:
+    x = tf1.placeholder(tf.float32, [])
+    checked = tf.debugging.check_numerics(x, "seen")
+    with session_that_fills_it(executor) as session:
+        for _ in range(5):
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                session.run(checked, {x: np.nan})
+            assert session.run(checked, {x: 1.0}) == 1
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("fed", [False, True])
+def test_a_run_within_the_same_run(executor: str, fed: bool, graph: tf.Graph) -> None:
+    depth = tf1.get_variable("depth", initializer=np.int64(0), use_resource=True)
+    x = tf1.placeholder_with_default(np.float32(1), [])
+    deepest = 4
+
+    def descend(value: Any) -> Any:
+        return value if session.run(deeper) >= deepest else 1 + session.run(fetch, feed_dict)
+
+    deeper = depth.assign_add(1)
+    fetch = tf1.py_func(descend, [x], tf.float32)
+    feed_dict = {x: 10.0} if fed else None
+    with session_that_fills_it(executor) as session:
+        session.run(tf1.global_variables_initializer())
+        assert session.run(fetch, feed_dict) == (10 if fed else 1) + deepest - 1
+        session.run(depth.initializer)
+        assert session.run(fetch, feed_dict) == (10 if fed else 1) + deepest - 1
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_threads_in_the_same_run(executor: str, graph: tf.Graph) -> None:
+    """Both are in the run at once: neither goes on before the other has come."""
+    meeting = threading.Barrier(2)
+    x = tf1.placeholder(tf.float32, [])
+
+    def meet(value: Any) -> Any:
+        meeting.wait(30)
+        return value
+
+    fetch = tf1.py_func(meet, [x], tf.float32)
+    results: dict[int, list[float]] = {}
+    with session_that_fills_it(executor) as session:
+
+        def work(number: int) -> None:
+            results[number] = [float(session.run(fetch, {x: number})) for _ in range(50)]
+
+        threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in (1, 2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert results == {1: [1.0] * 50, 2: [2.0] * 50}
+
+
+def test_used_again_by_later_sessions(graph: tf.Graph) -> None:
+    """In a process of its own, in which nothing else has left buffers behind."""
+    program = """
+import tensorflow as tf
+import fastsup
+from tensorflow.python.client import pywrap_tf_session
+
+made = []
+new_buffer = pywrap_tf_session.TF_NewBuffer
+pywrap_tf_session.TF_NewBuffer = lambda: made.append(None) or new_buffer()
+with tf.Graph().as_default():
+    one, two = tf.constant(1), tf.constant(2)
+    tf.compat.v1.get_default_graph().finalize()
+    for _ in range(50):
+        with fastsup.Session() as session:
+            for _ in range(20):
+                assert session.run(one) == 1 and session.run(two) == 2
+assert 0 < len(made) < 20, len(made)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
