@@ -445,11 +445,11 @@ cdef class Dispatch:
             return hook.due.global_step != FS_DUE_NEVER and look.step_before + 1 >= hook.due.global_step
         if hook.due.global_step == FS_DUE_NEVER:
             return False
-        if look.moved and look.step_before + 1 >= hook.due.global_step:
+        if self.step_moved_unforeseen(look):
             return True
-        return self.step_moved_unforeseen(look) or (
-            (look.moved or (look.acting and hook.acts_on_step)) and self.count.value() >= hook.due.global_step
-        )
+        if look.moved:
+            return max(look.step_before + 1, self.count.value()) >= hook.due.global_step
+        return look.acting and hook.acts_on_step and self.count.value() >= hook.due.global_step
 
     cdef bint can_act(self, Look* look, ScheduledHook hook) noexcept:
         """Whether a hook that was left out of the run can act on the step after it, without its callbacks."""

@@ -6,7 +6,6 @@ from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.dispatch cimport Dispatch, Look
 from fastsup.train.recorded_session cimport RecordedSession
-from fastsup.train.scheduled cimport ScheduledHook
 
 
 cdef class Hooked(RecordedSession):
@@ -29,9 +28,6 @@ cdef class Hooked(RecordedSession):
     cdef object run_unstopped(self, object fetches, object feed_dict, object options, object run_metadata)
     cdef object run_recorded(self, object fetches, object feed_dict, object options, object run_metadata)
     cdef object run_on(self, fs_track* track, object fetches, object feed_dict, object options, object run_metadata)
-    cdef int give_results(self, list called, list results, list values, object step, list step_requests) except -1
-    cdef int after_run_told(self, Look* look, fs_track* track, ScheduledHook hook, object context, object values) except -1
-    cdef int act(self, Look* look, fs_track* track, object hook) except -1
     cdef bint fetches_more(self, Look* look) except -1
     cdef bint is_compiled(self, Plan plan, bint watched) noexcept
     cdef object run_leaving_out(self, Look* look, Plan plan, object fetches, object feed_dict)
@@ -45,12 +41,6 @@ cdef class Hooked(RecordedSession):
         int64_t* left, object stop_event
     )
     cdef int call_left_out(self, Look* look, object fetches, object feed_dict, object rejected) except -1
-    cdef int call_left_out_held(self, Look* look, object fetches, object feed_dict, object rejected) except -1
     cdef object run_calling(
         self, Look* look, list called, object fetches, object feed_dict, object options, object run_metadata
     )
-    cdef object run_calling_held(
-        self, Look* look, object context, list called, object fetches, object feed_dict, object options,
-        object run_metadata
-    )
-    cdef int call_late(self, Look* look, object hook, object run_context, object options, object metadata) except -1

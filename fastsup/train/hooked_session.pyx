@@ -1,46 +1,25 @@
 """The session that calls the hooks around each run, and leaves out those that have nothing to do in it."""
 
 from cpython.exc cimport PyErr_CheckSignals
-from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int64_t
 
-from tensorflow.core.protobuf import config_pb2
-from tensorflow.python.training import session_run_hook
-
 from fastsup.core.recorded cimport Cell
-from fastsup.core.recorder cimport Recorder, active_recorder, begin_scope
+from fastsup.core.recorder cimport Recorder, begin_scope
 from fastsup.core.spans cimport (
-    fs_scope, fs_scope_end, fs_span_enter, fs_span_enter_first, fs_span_leave, fs_span_leave_last, fs_step_next,
-    fs_track
+    fs_scope, fs_scope_end, fs_span_enter_first, fs_span_leave_last, fs_step_next, fs_track
 )
 from fastsup.runtime.fetches cimport FetchList
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.dispatch cimport Dispatch, Look
+from fastsup.train.hook_calls cimport HookCalls, call_left_out, calls_around
 from fastsup.train.hook_errors import tell_hooks
 from fastsup.train.recorded_hooks import marked
 from fastsup.train.recorded_session cimport RecordedSession, cell_at_hand
-from fastsup.train.run_requests import merge_feeds, merge_run_options
 from fastsup.train.scheduled cimport ScheduledHook
-from fastsup.train.step_requests cimport StepRequest, request_for_step
 from fastsup.train.stop_signals cimport hold_signals, release_signals
 from fastsup.train.wrapped_sessions cimport Wrapped
 from fastsup.train.wrapped_sessions import native_kinds
-
-cdef object SessionRunArgs = session_run_hook.SessionRunArgs
-cdef object SessionRunContext = session_run_hook.SessionRunContext
-cdef object SessionRunValues = session_run_hook.SessionRunValues
-cdef object RunOptions = config_pb2.RunOptions
-cdef object RunMetadata = config_pb2.RunMetadata
-
-# In place of the result of a hook that has asked for one.
-cdef object ASKED = object()
-
-
-cdef object new_named_tuple(object kind, object first, object second, object third):
-    """A named tuple of three, made of no arguments: there is one for each hook and run."""
-    cdef tuple iterable = ((first, second, third),)
-    return (<PyTypeObject*> tuple).tp_new(kind, <PyObject*> iterable, NULL)
 
 
 cdef list rejected_by(list watching, list values, FetchList structure):
@@ -366,63 +345,10 @@ cdef class Hooked(RecordedSession):
         """Calls the hooks that turn out to be needed after a run without them."""
         cdef bint held = hold_signals()
         try:
-            return self.call_left_out_held(look, fetches, feed_dict, rejected)
+            if call_left_out(self, self.dispatch, look, fetches, feed_dict, rejected):
+                self._should_stop = True
         finally:
             release_signals(held)
-
-    cdef int call_left_out_held(self, Look* look, object fetches, object feed_dict, object rejected) except -1:
-        context = options = metadata = None
-        hooks = list(self._hooks)
-        hook = None
-        cdef fs_track* track = self.track_now()
-        try:
-            for hook in hooks:
-                late = self.dispatch.wanted_late(look, hook)
-                if late and self.dispatch.can_act(look, <ScheduledHook> hook):
-                    self.act(look, track, hook)
-                    continue
-                if context is None and (late or rejected):
-                    context = SessionRunContext(original_args=SessionRunArgs(fetches, feed_dict), session=self._sess)
-                    options, metadata = RunOptions(), RunMetadata()
-                for watching, value in rejected:
-                    if watching is hook:
-                        self.after_run(
-                            track, hook, context, SessionRunValues(results=value, options=options, run_metadata=metadata)
-                        )
-                if late:
-                    self.call_late(look, hook, context, options, metadata)
-        except BaseException:
-            self.dispatch.failed_at(hook, hooks)
-            raise
-        self._should_stop = self._should_stop or (context is not None and context.stop_requested)
-        return 0
-
-    cdef int call_late(self, Look* look, object hook, object run_context, object options, object metadata) except -1:
-        """Calls a hook after a run that it was left out of, with what it would have got from the run."""
-        cdef fs_track* track = self.track_now()
-        self.dispatch.catch_up_late(hook)
-        request = self.before_run(track, hook, run_context)
-        results = self.dispatch.late_values(look, request.fetches)
-        self.after_run(
-            track, hook, run_context, SessionRunValues(results=results, options=options, run_metadata=metadata)
-        )
-        return 0
-
-    cdef int after_run_told(self, Look* look, fs_track* track, ScheduledHook hook, object context, object values) except -1:
-        """The same, for a hook that may ask where the global step stands."""
-        self.dispatch.tell_step(look, hook)
-        try:
-            return self.after_run(track, hook, context, values)
-        finally:
-            hook.counted_step = None
-
-    cdef int act(self, Look* look, fs_track* track, object hook) except -1:
-        """Has a hook act on the step, which stands for its `after_run`."""
-        if track is NULL:
-            return self.dispatch.act(look, <ScheduledHook> hook)
-        fs_span_enter(track, &active_recorder().cells_of(hook).after_run.c)
-        self.dispatch.act(look, <ScheduledHook> hook)
-        fs_span_leave(track)
         return 0
 
     cdef object run_calling(
@@ -430,156 +356,20 @@ cdef class Hooked(RecordedSession):
     ):
         """A run between the callbacks of some hooks, as TensorFlow's protocol for all of them has it."""
         cdef bint held = hold_signals()
-        context = SessionRunContext(new_named_tuple(SessionRunArgs, fetches, feed_dict, None), self._sess)
+        cdef HookCalls calls = calls_around(
+            self, self.runner, self.dispatch, called, fetches, feed_dict, options, run_metadata
+        )
         try:
-            return self.run_calling_held(look, context, called, fetches, feed_dict, options, run_metadata)
+            result = calls.run(look)
         except BaseException:
-            self.context = context
+            self.context = calls.context
             raise
         finally:
             release_signals(held)
-
-    cdef object run_calling_held(
-        self, Look* look, object context, list called, object fetches, object feed_dict, object options,
-        object run_metadata
-    ):
-        cdef Dispatch dispatch = self.dispatch
-        cdef bint plain = dispatch is not None and options is None and run_metadata is None
-        cdef list all_wanted = [None] * len(called)
-        cdef list asked = []
-        cdef list requests = [fetches]
-        cdef list results = [None] * len(called)
-        cdef list step_requests = None
-        cdef object step = None
-        cdef dict hook_feeds = None
-        cdef Py_ssize_t i, j
-        cdef fs_track* track = self.track_now()
-        options = options or RunOptions()
-        for i in range(len(called)):
-            hook = called[i]
-            if dispatch is not None:
-                dispatch.catch_up(hook)
-            request = self.before_run(track, hook, context)
-            if request is None:
-                continue
-            if type(request) is SessionRunArgs:
-                wanted, feeds, run_options = (<tuple> request)[0], (<tuple> request)[1], (<tuple> request)[2]
-            else:
-                wanted, feeds, run_options = request.fetches, request.feed_dict, request.options
-            if wanted is not None:
-                all_wanted[i] = wanted
-                if dispatch is None or dispatch.has_twins:
-                    # Of a hook that is there twice, what it asks for last counts.
-                    for j in range(i):
-                        if called[j] is hook:
-                            all_wanted[j] = None
-            if feeds:
-                hook_feeds = hook_feeds or {}
-                merge_feeds(hook_feeds, feeds, "Same tensor is fed by two hooks.")
-            if run_options:
-                merge_run_options(options, run_options)
-                plain = False
-        if hook_feeds:
-            if feed_dict:
-                merge_feeds(hook_feeds, feed_dict, "Same tensor is fed by a SessionRunHook and user.")
-            feed_dict = hook_feeds
-        run_metadata = run_metadata or RunMetadata()
-        if dispatch is not None:
-            dispatch.look_again(look, feed_dict, hook_feeds is not None)
-            step_requests = [
-                None if wanted is None else request_for_step(dispatch.count, wanted) for wanted in all_wanted
-            ]
-            for step_request in step_requests:
-                if step_request is not None:
-                    step = dispatch.known_step(look)
-                    break
-        for i in range(len(called)):
-            wanted = all_wanted[i]
-            if step is not None and step_requests[i] is not None:
-                wanted = (<StepRequest> step_requests[i]).rest
-                if wanted is None:
-                    results[i] = (<StepRequest> step_requests[i]).build(step, None)
-            if wanted is not None:
-                results[i] = ASKED
-                asked.append(called[i])
-                requests.append(wanted)
-        if dispatch is not None and look.step_fetched:
-            # As if a hook had asked for it, under a key that no hook is.
-            asked.append(dispatch)
-            requests.append(dispatch.step_read)
-        cdef Cell runtime = None if track is NULL else self.cell_of_asked(dispatch, fetches, asked, requests)
-        if plain and track is not NULL:
-            plan = self.runner.find_plan(requests, feed_dict) if self.runner.liveness.open else None
-            values = self.runner.run_in_spans(track, runtime, plan, requests, feed_dict)
-        elif plain:
-            values = self.runner.run(requests, feed_dict)
-        else:
-            # A session of somebody else's making sees what TensorFlow's would give it.
-            fetched = {"caller": fetches}
-            fetched.update(zip(asked, requests[1:]))
-            if track is not NULL:
-                fs_span_enter(track, &runtime.c)
-            fetched = self._sess.run(
-                fetches=fetched, feed_dict=feed_dict, options=options, run_metadata=run_metadata
-            )
-            if track is not NULL:
-                fs_span_leave(track)
-            values = [fetched["caller"]] + [fetched[hook] for hook in asked]
-        self.give_results(called, results, values, step, step_requests)
-        if dispatch is not None:
-            dispatch.run_ended(look, called, values[len(values) - 1] if look.step_fetched else None)
-        i = 0
-        hooks = list(self._hooks)
-        hook = None
-        try:
-            for hook in hooks:
-                # The hooks that are called come in the order of all of them.
-                if i < len(called) and hook is called[i]:
-                    run_values = new_named_tuple(SessionRunValues, results[i], options, run_metadata)
-                    i += 1
-                    if dispatch is not None and isinstance(hook, ScheduledHook):
-                        self.after_run_told(look, track, hook, context, run_values)
-                    else:
-                        self.after_run(track, hook, context, run_values)
-                elif dispatch is not None and dispatch.wanted_late(look, hook):
-                    if dispatch.can_act(look, <ScheduledHook> hook):
-                        self.act(look, track, hook)
-                    else:
-                        self.call_late(look, hook, context, options, run_metadata)
-        except BaseException:
-            if dispatch is not None:
-                dispatch.failed_at(hook, hooks)
-            raise
-        self._should_stop = self._should_stop or context.stop_requested
+        self._should_stop = self._should_stop or calls.context.stop_requested
         if self.runner is not None:
             self.runner.steps_ended += 1
-        return values[0]
-
-    cdef int give_results(self, list called, list results, list values, object step, list step_requests) except -1:
-        """Puts what each hook gets into `results`, where those that have asked stand in the order of their values.
-
-        Args:
-          called: the hooks that are called.
-          results: for each of them what is known already, or None; or `ASKED`.
-          values: what was fetched: what the caller wants, and then what each of them has asked for.
-          step: the global step, where it is known without the run; else None.
-          step_requests: for each hook None, or its request that holds the step; None if there is none.
-        """
-        cdef Py_ssize_t i, n = 0
-        cdef dict by_hook = None
-        if self.dispatch is None or self.dispatch.has_twins:
-            # A hook that is there twice gets what it has asked for last, as with results that are kept by hook.
-            by_hook = {id(hook): i for i, hook in enumerate(called) if results[i] is not None}
-        for i in range(len(called)):
-            if results[i] is ASKED:
-                n += 1
-                results[i] = values[n]
-                if step is not None and step_requests[i] is not None:
-                    results[i] = (<StepRequest> step_requests[i]).build(step, values[n])
-        if by_hook is not None:
-            results[:] = [results[by_hook[id(hook)]] if id(hook) in by_hook else None for hook in called]
-        return 0
-
+        return result
 
 
 native_kinds.insert(0, Hooked)

@@ -10,11 +10,10 @@ cdef class StepRequest:
     cdef list keys
     # For each fetch whether it is the step.
     cdef list is_step
-    # What has to be fetched: nothing, one fetch, or a list of them.
-    cdef readonly object rest
-    cdef bint rest_is_one
+    # What has to be fetched; None if there is nothing.
+    cdef readonly list rest
 
-    cdef object build(self, object step, object values)
+    cdef object build(self, object step, list values)
 
 
 cdef StepRequest request_for_step(StepCount count, object fetches)

@@ -6,12 +6,12 @@ from fastsup.runtime.step_count cimport StepCount
 cdef class StepRequest:
     """Fetches with the global step among them: the step alone, or a list, a tuple or a dictionary of fetches."""
 
-    cdef object build(self, object step, object values):
+    cdef object build(self, object step, list values):
         """The result.
 
         Args:
           step: the global step.
-          values: the value of `rest`, if there is something to fetch.
+          values: those of `rest`, if there is something to fetch.
         """
         cdef list whole
         cdef Py_ssize_t n = 0
@@ -21,10 +21,8 @@ cdef class StepRequest:
         for is_step in self.is_step:
             if is_step:
                 whole.append(step)
-            elif self.rest_is_one:
-                whole.append(values)
             else:
-                whole.append((<list> values)[n])
+                whole.append(values[n])
                 n += 1
         if self.kind is dict:
             return dict(zip(self.keys, whole))
@@ -49,12 +47,11 @@ cdef StepRequest request_for_step(StepCount count, object fetches):
         if fetch is None:
             return None  # The run says what is wrong with that.
         # Not `in`, which compares tensors.
-        request.is_step.append(count.is_step(fetch))
-        if not count.is_step(fetch):
+        is_step = count.is_step(fetch)
+        request.is_step.append(is_step)
+        if not is_step:
             rest.append(fetch)
     if len(rest) == len(request.is_step):
         return None
-    request.rest_is_one = len(rest) == 1
-    if rest:
-        request.rest = rest[0] if request.rest_is_one else rest
+    request.rest = rest or None
     return request

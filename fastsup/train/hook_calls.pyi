@@ -1,0 +1,6 @@
+from typing import Any, final
+
+@final
+class HookCalls:
+    @property
+    def context(self) -> Any: ...
