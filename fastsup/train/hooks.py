@@ -10,6 +10,7 @@ import math
 import time
 from typing import Any
 
+import numpy as np
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 
@@ -39,6 +40,9 @@ _WAITER_LOG_STEPS = 1000
 
 # A step that no run gets to.
 _NEVER = 2**63 - 1
+
+# Values whose text NumPy's print options don't change.
+_NUMBERS = (np.number, np.bool_, bytes)
 
 # TensorFlow's own, as long as no program or test has put another in its place.
 _info = logging.info
@@ -296,6 +300,7 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
     """
 
     _iter_count: int
+    _tag_order: Any
 
     def __init__(
         self,
@@ -322,11 +327,21 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
         return True
 
     def _log_tensors(self, tensor_values: Any) -> None:
-        if self._formatter is None and not _somebody_reads_the_log():
-            # The text, most of the cost, needn't be made.
-            self._timer.update_last_triggered_step(self._iter_count)
-        else:
+        is_read = _somebody_reads_the_log()
+        all_numbers = all(isinstance(value, _NUMBERS) for value in tensor_values.values())
+        if self._formatter is not None or (is_read and not all_numbers):
             tf_hooks.LoggingTensorHook._log_tensors(self, tensor_values)
+            return
+        # As TensorFlow's, but for NumPy's print options, which don't change the text of a number: setting them takes
+        # longer than making it.
+        elapsed_secs, _ = self._timer.update_last_triggered_step(self._iter_count)
+        if not is_read:
+            return
+        text = ", ".join([f"{tag!s} = {tensor_values[tag]!s}" for tag in self._tag_order])
+        if elapsed_secs is None:
+            logging.info("%s", text)
+        else:
+            logging.info("%s (%.3f sec)", text, elapsed_secs)
 
     def _catch_up(self, skipped_runs: int, stale_step: int) -> None:
         self._iter_count += skipped_runs

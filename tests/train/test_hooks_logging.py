@@ -171,6 +171,24 @@ def test_numbers_are_written_without_exponents(impl: Any, hooked: Any, x: Any, t
     session.close()
 
 
+@pytest.mark.parametrize("options", [{}, {"precision": 2, "floatmode": "fixed"}, {"legacy": "1.13"}])
+def test_text_of_numbers(impl: Any, hooked: Any, x: Any, tf_log: Any, options: Any) -> None:
+    values = {
+        "half": np.float16(1e-5), "single": np.float32(1e-5), "double": np.float64(1) / 3, "large": np.float32(3e30),
+        "integer": np.int64(-7), "small": np.uint8(200), "truth": np.bool_(True), "text": b"a\xffb",
+        "complex": np.complex64(1e-5 + 2j), "nan": np.float32("nan"), "infinite": np.float64("-inf"),
+    }  # fmt: skip
+    tensors = {name: tf.constant(value) for name, value in values.items()}
+    tensors["brain"] = tf.constant(0.1, tf.bfloat16)
+    session, outer = hooked(impl.train.LoggingTensorHook(tensors, every_n_iter=1))
+    values["brain"] = tf.bfloat16.as_numpy_dtype(0.1)
+    with np.printoptions(**options):
+        outer.run(x)
+        expected = ", ".join(f"{name} = {values[name]!s}" for name in sorted(values))
+    assert tf_log.messages == [expected]
+    session.close()
+
+
 def test_logs_at_info_level(impl: Any, hooked: Any, x: Any, tf_log: Any) -> None:
     session, outer = hooked(impl.train.LoggingTensorHook([x], every_n_iter=1))
     outer.run(x)
