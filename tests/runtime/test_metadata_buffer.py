@@ -60,7 +60,7 @@ def test_a_run_within_the_same_run(executor: str, fed: bool, graph: tf.Graph) ->
     deepest = 4
 
     def descend(value: Any) -> Any:
-        return value if session.run(deeper) >= deepest else 1 + session.run(fetch, feed_dict)
+        return value if session.run(deeper) >= deepest else session.run(fetch, feed_dict) + np.float32(1)
 
     deeper = depth.assign_add(1)
     fetch = tf1.py_func(descend, [x], tf.float32)
