@@ -30,3 +30,6 @@ cdef class LoopHook(Scheduled):
 cdef class FunctionHook(LoopHook):
     cdef object kept
     cdef object owner
+
+
+cdef bint acts_after_steps(LoopHook hook) except -1

@@ -103,3 +103,15 @@ cdef class FunctionHook(LoopHook):
         slot.due = &self.due
         fs_slot_advance(&slot, loop.global_step, seconds())
         changes()[0] += 1
+
+
+cdef bint acts_after_steps(LoopHook hook) except -1:
+    """Whether a hook has something to call after a step: in Python, in Cython or in C."""
+    return (
+        type(hook).after_step is not LoopHook.after_step
+        or <void*> hook.on_due != <void*> plain.on_due
+        or hook.function is not NULL
+    )
+
+
+cdef LoopHook plain = LoopHook()

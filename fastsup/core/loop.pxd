@@ -23,3 +23,4 @@ cdef class Loop:
     cdef int run_recorded(self, object recording) except -1
     cdef bint step_once(self) except -1
     cdef int call_due(self, list cells, void* recorded_track) except -1
+    cdef bint record_step(self, void* recorded_track, object step, list cells) except -1

@@ -10,7 +10,9 @@ from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 
 from fastsup.core.capsule cimport function_in
 from fastsup.core.clock cimport is_replaced, seconds
-from fastsup.core.hook cimport FS_GO_ON, FS_STOP, FunctionHook, LoopHook, fs_hook_fn, fs_loop, fs_schedule, fs_step_fn
+from fastsup.core.hook cimport (
+    FS_GO_ON, FS_STOP, FunctionHook, LoopHook, acts_after_steps, fs_hook_fn, fs_loop, fs_schedule, fs_step_fn
+)
 from fastsup.core.hook import STEP_SIGNATURE
 from fastsup.core.recorded cimport Cell
 from fastsup.core.recorder cimport Recorder, begin_scope, program_wide
@@ -206,7 +208,9 @@ cdef class Loop:
           Whatever the step function or a hook raises, but for the step function's StopIteration.
         """
         if self.running:
-            raise RuntimeError("The loop is running already. A step or a hook can't run the loop that it is run by.")
+            raise RuntimeError(
+                "The loop is running already: in another thread, or in the step or hook that wants to run it again."
+            )
         self.running = True
         recorder = self.begin_recording()
         begun = []
@@ -244,10 +248,11 @@ cdef class Loop:
         cdef uint64_t before = changes()[0]
         hook.begin(self)
         never = hook.next_run is None and hook.next_step is None and hook.next_time is None
-        if never and changes()[0] == before and type(hook).after_step is not LoopHook.after_step:
+        if never and changes()[0] == before and acts_after_steps(hook):
             logger.warning(
-                "after_step of the hook %r won't be called: it hasn't said when it is due. Call due_every_run(), "
+                "%s of the hook %r won't be called: it hasn't said when it is due. Call due_every_run(), "
                 "due_at_step() or due_at_time() in its begin; or never_due(), if that is meant.",
+                "on_due" if type(hook).after_step is LoopHook.after_step else "after_step",
                 hook,
             )
         return 0
@@ -332,15 +337,11 @@ cdef class Loop:
         while goes_on and not fs_drive_is_done(drive):
             begin_scope(&scope, recorder, True)
             try:
-                fs_span_enter_first(scope.track, &step.c)
-                goes_on = self.step_once()
-                if not goes_on:
-                    fs_step_discount(scope.track)
-                fs_span_leave_last(scope.track)
-                if drive.earliest.time != HUGE_VAL:
-                    drive.asks_clock = is_replaced()
-                if goes_on and fs_drive_count_step(drive):
-                    self.call_due(cells, scope.track)
+                if recorder.step_markers:
+                    with recorder.step_marker():
+                        goes_on = self.record_step(scope.track, step, cells)
+                else:
+                    goes_on = self.record_step(scope.track, step, cells)
             finally:
                 fs_scope_end(&scope)
             PyErr_CheckSignals()
@@ -348,6 +349,22 @@ cdef class Loop:
                 with nogil:
                     pass
         return 0
+
+    cdef bint record_step(self, void* recorded_track, object step, list cells) except -1:
+        """A step, and the hooks that are due after it. False if there is none to do."""
+        cdef fs_drive* drive = drive_of(self)
+        cdef fs_track* track = <fs_track*> recorded_track
+        cdef bint goes_on
+        fs_span_enter_first(track, &(<Cell> step).c)
+        goes_on = self.step_once()
+        if not goes_on:
+            fs_step_discount(track)
+        fs_span_leave_last(track)
+        if drive.earliest.time != HUGE_VAL:
+            drive.asks_clock = is_replaced()
+        if goes_on and fs_drive_count_step(drive):
+            self.call_due(cells, track)
+        return goes_on
 
     cdef bint step_once(self) except -1:
         """Calls the step function. False if it has no step to do."""

@@ -19,6 +19,8 @@ cdef class Recorder(Recorded):
     cdef int64_t last_caller
     cdef Cell last_runtime
     cdef readonly bint step_markers
+    # Whether a session or loop was given another recorder while this one was on for the whole program.
+    cdef readonly bint saw_others
 
     cdef int64_t cost_in_span
     cdef int64_t cost_between

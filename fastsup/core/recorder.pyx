@@ -120,7 +120,7 @@ cdef class Recorder(Recorded):
 
     Args:
       skip_steps: steps at the start that are left out.
-      step_markers: whether sessions mark their steps for TensorFlow's own profiler.
+      step_markers: whether sessions and loops mark their steps, by `step_marker`.
       clock: a `ManualClock`, or None for the machine's monotonic clock.
 
     Raises:
@@ -142,7 +142,7 @@ cdef class Recorder(Recorded):
         self.clock = clock
         self.cells_by_name = {}
         self.hooks = {}
-        self.names = set()
+        self.names = {SESSION}  # A hook's class may be named so.
         self.runtime_cells = {}
         self.values_fetched = {}
         self.step_markers = step_markers
@@ -340,6 +340,10 @@ cdef class Recorder(Recorded):
         """
         return Span(self, self.cell(self.cells_of(hook).name, phase))
 
+    def step_marker(self):
+        """A context manager that marks a step for another profiler, where `step_markers` asks for it. Here it does nothing."""
+        return no_span
+
     def session_span(self, phase):
         """The same for something that the session does."""
         return Span(self, self.cell(SESSION, phase))
@@ -479,6 +483,8 @@ def recorder_of(profiler):
         raise TypeError(
             f"profiler must be a fastsup.HookProfiler or None, got {profiler!r} of type {type(profiler).__name__}."
         )
+    if profiler is not None and program_recorder_held is not None and profiler is not program_recorder_held:
+        program_recorder_held.saw_others = True
     return profiler
 
 

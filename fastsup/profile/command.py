@@ -32,6 +32,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "profile",
         help="run a script and say what its hooks cost",
+        usage="%(prog)s [options] script [argument ...]",
         description="Runs a script and says what the hooks of its fastsup sessions and loops cost. Exits as it does.",
     )
     parser.add_argument("--table", action="store_true", help="print the table, also where a file is asked for")
@@ -44,8 +45,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "-m", dest="is_module", action="store_true", help="the script is a module's name, as for python -m"
     )
-    parser.add_argument("script", help="the script to run")
-    parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
+    # All of it as it is: the script may have a "--" of its own among its arguments.
+    parser.add_argument("script", nargs=argparse.REMAINDER, help="the script to run, and its arguments")
     parser.set_defaults(run=run, fail=parser.error)
 
 
@@ -58,8 +59,11 @@ def run(arguments: argparse.Namespace) -> int:
     Returns:
       The exit code, where the script doesn't raise SystemExit or KeyboardInterrupt itself.
     """
+    command = arguments.script[1:] if arguments.script[:1] == ["--"] else arguments.script
+    if not command:
+        arguments.fail("the following arguments are required: script")
     try:
-        script = (_Module if arguments.is_module else _File)(arguments.script)
+        script = (_Module if arguments.is_module else _File)(command[0])
     except (OSError, ImportError) as error:
         arguments.fail(f"the script can't be read: {error}")
     paths = {kind: getattr(arguments, kind) for kind in ("json", "csv", "trace", "html")}
@@ -82,20 +86,22 @@ def run(arguments: argparse.Namespace) -> int:
         "trace": profiler.write_trace,
         "html": profiler.write_html,
     }
-    code = 0
+    code, failed = 0, False
+    process = os.getpid()
     try:
         profiler.start(gives_way=True)
         try:
-            code = _run(script, arguments.args)
+            code = _run(script, command[1:])
         finally:
             _wait_for_threads()
             profiler.stop()
     finally:
-        # Also where the script leaves by an exit or a signal.
-        failed = [_write(writers[kind], kind, path) for kind, path in paths.items()]
-        if arguments.table or not paths:
-            _print_table(profiler)
-    return code or (_UNUSABLE if any(failed) else 0)
+        # Also where the script leaves by an exit or a signal; but not in a child of the script's that leaves this way.
+        if os.getpid() == process:
+            failed = sum(_write(writers[kind], kind, path) for kind, path in paths.items()) > 0
+            if arguments.table or not paths:
+                _print_table(profiler)
+    return code or (_UNUSABLE if failed else 0)
 
 
 def _wait_for_threads() -> None:
@@ -106,6 +112,8 @@ def _wait_for_threads() -> None:
 
 
 def _print_table(profiler: HookProfiler) -> None:
+    if sys.stdout is None:
+        return  # There is none to print to.
     try:
         sys.stdout.flush()
         profiler.print_table()
@@ -149,11 +157,12 @@ class _File:
         self.path = path
         with io.open_code(os.path.abspath(path)) as file:
             self._source = file.read()
-        self.names: dict[str, Any] = {"__file__": path, "__cached__": None}
-        self.folder = os.path.dirname(os.path.abspath(path))
+        self._absolute = os.path.abspath(path)
+        self.names: dict[str, Any] = {"__file__": self._absolute, "__cached__": None}
+        self.folder = os.path.dirname(self._absolute)
 
     def code(self) -> CodeType:
-        return compile(self._source, self.path, "exec", dont_inherit=True)
+        return compile(self._source, self._absolute, "exec", dont_inherit=True)
 
 
 class _Module:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import AbstractContextManager
+from importlib.util import find_spec
 from typing import Any, TextIO
 
-from fastsup.core.recorder import Recorder
+from fastsup.core.recorder import ManualClock, Recorder
 from fastsup.profile.export import as_csv, as_json
 from fastsup.profile.files import write_whole
 from fastsup.profile.page import as_html
@@ -39,7 +41,21 @@ class HookProfiler(Recorder):
     Raises:
       TypeError: `skip_steps` is no integer, or `clock` no clock.
       ValueError: `skip_steps` is negative.
+      ImportError: `step_markers` is asked for, and there is no TensorFlow.
     """
+
+    def __init__(self, skip_steps: int = 0, step_markers: bool = False, clock: ManualClock | None = None) -> None:
+        if step_markers and find_spec("tensorflow") is None:
+            raise ImportError(
+                "step_markers are for TensorFlow's profiler, which isn't here: pip install 'fastsup[cpu]'."
+            )
+        super().__init__(skip_steps, step_markers, clock)
+
+    def step_marker(self) -> AbstractContextManager[Any]:
+        """Marks the step under way for TensorFlow's own profiler, should that be running."""
+        import tensorflow as tf
+
+        return tf.profiler.experimental.Trace("step", step_num=self.steps_begun, _r=1)  # type: ignore[no-any-return]
 
     def __enter__(self) -> HookProfiler:
         self.start()

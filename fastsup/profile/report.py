@@ -72,6 +72,7 @@ class Report:
       rows: the rows, hooks first, the costliest in front.
       step_time: durations of the steps.
       step_buckets: their histogram: (from, to, count), in nanoseconds.
+      saw_others: whether there were sessions or loops with a profiler of their own, which aren't in this one.
     """
 
     steps: int
@@ -83,6 +84,7 @@ class Report:
     rows: tuple[Row, ...]
     step_time: Times
     step_buckets: tuple[tuple[int, int, int], ...]
+    saw_others: bool = False
 
     @property
     def hooks(self) -> list[tuple[str, int, list[Row]]]:
@@ -104,7 +106,11 @@ class Report:
         return ns / self.wall_ns if self.wall_ns else 0.0
 
     def advice(self) -> str:
-        """Which hook to look at first, in a sentence or two."""
+        """Which hook to look at first, and what isn't in the profile, in a sentence or two."""
+        others = " Sessions and loops with a profiler of their own aren't in this one." if self.saw_others else ""
+        return self._advice() + others
+
+    def _advice(self) -> str:
         if self.steps == 0 and self.skipped_steps:
             return f"All {self.skipped_steps} steps were left out: skip fewer of them."
         if self.steps == 0:
@@ -202,6 +208,7 @@ def report_of(recorder: Recorder) -> Report:
         rows=tuple(rows),
         step_time=_times(recorded["step_time"]),
         step_buckets=tuple(recorder.step_buckets()),
+        saw_others=recorder.saw_others,
     )
 
 

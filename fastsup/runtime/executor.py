@@ -115,6 +115,8 @@ def _suits_single_thread(graph: ops.Graph, config: Any) -> bool:
     config = config or context.context().config
     if config.experimental.executor_type or config.device_count.get("CPU", 1) > 1 or config.log_device_placement:
         return False
+    if config.graph_options.build_cost_model:
+        return False  # It measures nothing that a cost model could be made of, and fails where one is to be built.
     if len(context.context().list_physical_devices()) > 1:
         return False
     operations: list[ops.Operation] = graph.get_operations()

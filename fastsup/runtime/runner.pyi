@@ -17,6 +17,7 @@ class StepWrites(Protocol):
     def delta_of(self, plan: Plan) -> int: ...
 
 class SessionRunner:
+    fills_metadata: bool
     @property
     def max_plans(self) -> int: ...
     @property

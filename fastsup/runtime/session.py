@@ -84,6 +84,8 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             config = config_for(executor, graph or ops.get_default_graph(), target, config)
         tf_session.Session.__init__(self, target, graph, config)
         self._set_up_runner(max_plans)
+        asked = self._config.graph_options.build_cost_model or self._config.experimental.HasField("session_metadata")
+        self.fills_metadata = bool(asked)
         self._device_count: int | None = None
         self._cheaper_reads: dict[str, str] = {}
         self._trace_warned = False
@@ -233,7 +235,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         read does. Called once the variable is known to have a value.
         """
         guarded = training_util._get_global_step_read(self._graph)
-        direct = variable._as_graph_element()
+        direct = self._graph.as_graph_element(variable)
         # Where something waits for the guarded read, its place in the order of the run has a meaning.
         if guarded is None or guarded.consumers() or guarded.op._control_outputs or guarded.dtype != direct.dtype:
             return

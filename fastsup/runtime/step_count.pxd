@@ -10,8 +10,9 @@ cdef class StepCount:
     cdef readonly SessionRunner session
     # None where the step can't be counted.
     cdef object variable
-    # The tensor that TensorFlow's hooks read it from.
+    # The tensor that TensorFlow's hooks read it from, and the variable where a fetch of that reads it as well.
     cdef object step_read
+    cdef object variable_read
     # The tensors that it is fetched by, and the operations that they need.
     cdef tuple fetched_by
     cdef object behind

@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from tensorflow.python.framework import errors, ops
+from tensorflow.python.ops.resource_variable_ops import is_resource_variable
 from tensorflow.python.training import training_util
 
 from fastsup.core.recorded import SESSION
@@ -44,7 +45,10 @@ cdef class StepCount:
             self.element_read = step_read
         self.fetched_by = () if step_read is None else (step_read,)
         if self.variable is not None:
-            self.fetched_by += (self.variable._as_graph_element(),)
+            self.fetched_by += (session.graph.as_graph_element(self.variable),)
+            # A reference variable shows what the run has made of it.
+            if is_resource_variable(self.variable):
+                self.variable_read = self.variable
         if self.fetched_by:
             self.numpy_type = self.fetched_by[0].dtype.base_dtype.as_numpy_dtype
 
@@ -118,8 +122,8 @@ cdef class StepCount:
         return self.base + self.session.steps_counted
 
     cdef bint is_step(self, object fetch) noexcept:
-        """Whether what is fetched is the global step: its variable, or TensorFlow's own read of it."""
-        return fetch is not None and (fetch is self.step_read or fetch is self.variable)
+        """Whether what is fetched is the global step before the run: its variable, or TensorFlow's own read of it."""
+        return fetch is not None and (fetch is self.step_read or fetch is self.variable_read)
 
     cdef bint is_fed(self, Plan plan) except -1:
         """Whether a run of the plan is fed the global step, or something that it is computed from."""

@@ -33,10 +33,11 @@ class Contact:
 
     def _connect(self) -> None:
         try:
-            with ops.Graph().as_default() as graph:
+            # Within the graph: outside one, a session without a config takes that of eager execution.
+            with ops.Graph().as_default():
                 nothing = control_flow_ops.no_op()
-            with tf_session.Session(self._master, graph=graph, config=self._config) as session:
-                session.run(nothing)
+                with tf_session.Session(self._master, config=self._config) as session:
+                    session.run(nothing)
         except BaseException as error:
             self._error = error
 

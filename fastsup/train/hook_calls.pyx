@@ -155,22 +155,26 @@ cdef class HookCalls:
         cdef Cell runtime = None
         if self.track is not NULL:
             runtime = self.session.cell_of_asked(self.dispatch, self.fetches, self.asking, self.requests)
-        if self.dispatch is not None and not self.has_options:
+        if self.dispatch is not None and not self.has_options and not self.runner.fills_metadata:
             if self.track is NULL:
                 return self.runner.run(self.requests, self.feed_dict)
             plan = self.runner.find_plan(self.requests, self.feed_dict) if self.runner.liveness.open else None
             return self.runner.run_in_spans(self.track, runtime, plan, self.requests, self.feed_dict)
-        # A session of somebody else's making sees what TensorFlow's would give it.
-        fetches = {"caller": self.fetches}
-        fetches.update(zip(self.asking, self.requests[1:]))
         if self.track is not NULL:
             fs_span_enter(self.track, &runtime.c)
-        fetched = self.session._sess.run(
-            fetches=fetches, feed_dict=self.feed_dict, options=self.options, run_metadata=self.metadata
-        )
+        if self.dispatch is not None:
+            values = self.runner.run(self.requests, self.feed_dict, self.options, self.metadata)
+        else:
+            # A session of somebody else's making sees what TensorFlow's would give it.
+            fetches = {"caller": self.fetches}
+            fetches.update(zip(self.asking, self.requests[1:]))
+            fetched = self.session._sess.run(
+                fetches=fetches, feed_dict=self.feed_dict, options=self.options, run_metadata=self.metadata
+            )
+            values = [fetched["caller"]] + [fetched[hook] for hook in self.asking]
         if self.track is not NULL:
             fs_span_leave(self.track)
-        return [fetched["caller"]] + [fetched[hook] for hook in self.asking]
+        return values
 
     cdef int give_results(self, list values) except -1:
         """Gives those that have asked what was fetched for them."""

@@ -14,7 +14,6 @@ from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.dispatch cimport Dispatch, Look
 from fastsup.train.hook_calls cimport HookCalls, call_left_out, calls_around
 from fastsup.train.hook_errors import tell_hooks
-from fastsup.train.recorded_hooks import marked
 from fastsup.train.recorded_session cimport RecordedSession, cell_at_hand
 from fastsup.train.scheduled cimport ScheduledHook
 from fastsup.train.stop_signals cimport hold_signals, release_signals
@@ -140,7 +139,7 @@ cdef class Hooked(RecordedSession):
         self.under_way += 1
         try:
             if recorder.step_markers:
-                with marked(recorder):
+                with recorder.step_marker():
                     return self.run_on(scope.track, fetches, feed_dict, options, run_metadata)
             return self.run_on(scope.track, fetches, feed_dict, options, run_metadata)
         finally:

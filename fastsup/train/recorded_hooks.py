@@ -13,7 +13,7 @@ from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 from fastsup.core.recorder import Recorder, program_recorder_now, span_here
 from fastsup.runtime.session import Session
 
-__all__ = ["RecordedListener", "count_values", "hook_span", "marked", "prepare", "watch"]
+__all__ = ["RecordedListener", "count_values", "hook_span", "prepare", "watch"]
 
 _MEASURED_VALUES = 9
 _MEASURED_RUNS = 60
@@ -149,8 +149,3 @@ def hook_span(recorder: Recorder | None, hook: Any, phase: str) -> AbstractConte
     if recorder is None or recorder.steps_begun == 0:
         return nullcontext()
     return recorder.span(hook, phase)
-
-
-def marked(recorder: Recorder) -> AbstractContextManager[Any]:
-    """A mark of the step under way for TensorFlow's own profiler, should that be running."""
-    return tf.profiler.experimental.Trace("step", step_num=recorder.steps_begun, _r=1)  # type: ignore[no-any-return]

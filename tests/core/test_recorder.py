@@ -541,3 +541,8 @@ def test_the_loops_own_hooks() -> None:
     assert calls["StopAtStepHook", "after_step"] == 1
     assert calls["CheckpointHook", "end"] == 1
     assert sum_of_parts(profiler) == pytest.approx(profiler.report().wall_ns, rel=1e-6)
+
+
+def test_a_hook_whose_class_is_named_as_the_session_is(recorder: Recorder) -> None:
+    kind = type("session", (Hook,), {})
+    assert recorder.register(kind()).name == "session #2"

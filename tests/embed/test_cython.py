@@ -104,3 +104,24 @@ assert embed_cython.is_idle(hook)
 hook.due_at_step(3)
 assert not embed_cython.is_idle(hook)
 """)
+
+
+def test_a_cdef_hook_that_never_says_when_it_is_due(in_fresh_process: Run) -> None:
+    in_fresh_process("""
+import logging
+from embed_cython import Counter, Forgetful, Quiet
+from fastsup.core import StepLoop
+class Known(Quiet):
+    def begin(self, loop):
+        self.never_due()
+class Unknown(Quiet):
+    def begin(self, loop):
+        pass
+said = []
+logging.getLogger("fastsup").addFilter(lambda record: said.append(record.getMessage()))
+forgetful, unknown = Forgetful(), Unknown()
+StepLoop(int, [Counter(3), forgetful, Quiet(), Known(), unknown], max_steps=5).run()
+assert [text.split(" won't be called: ")[0] for text in said] == [
+    f"on_due of the hook {forgetful!r}", f"on_due of the hook {unknown!r}"
+], said
+""")

@@ -177,6 +177,7 @@ def test_unwritable_files_are_said_before_the_run(
         (["profile", "--tabel", __file__], "python -m fastsup profile: error: unrecognized arguments: --tabel"),
         (["doctor", "--tabel"], "python -m fastsup doctor: error: unrecognized arguments: --tabel"),
         (["profile"], "the following arguments are required: script"),
+        (["profile", "--table", "--"], "the following arguments are required: script"),
         ([], "the following arguments are required: command"),
     ],
 )
@@ -376,3 +377,61 @@ def test_a_script_that_closes_its_output(script: Path, tmp_path: Path) -> None:
 
 def test_all_steps_left_out(script: Path) -> None:
     assert "All 50 steps were left out: skip fewer of them." in run("profile", "--skip-steps", 60, script).stdout
+
+
+@pytest.mark.parametrize("before", [[], ["--"], ["--table", "--"]])
+def test_two_dashes_of_the_scripts_own(script: Path, before: list[str]) -> None:
+    script.write_text("import sys; print(sys.argv[1:])")
+    result = run("profile", *before, script, "--", "20", "--", "--json")
+    assert result.stdout.splitlines()[0] == "['--', '20', '--', '--json']", result.stderr
+
+
+def test_a_script_that_changes_the_folder(script: Path) -> None:
+    """As without the command, it knows where it is, and so does its traceback."""
+    script.write_text("import os, sys\nprint(sys.argv[0])\nos.chdir('/')\nprint(__file__)\nraise ValueError")
+    alone = subprocess.run(
+        [sys.executable, script.name], cwd=script.parent, capture_output=True, text=True, timeout=60, check=False
+    )
+    result = run("profile", "--json", "/dev/null", script.name, cwd=script.parent)
+    assert result.stdout == alone.stdout == f"train.py\n{script}\n"
+    assert result.stderr.replace("Written: /dev/null\n", "") == alone.stderr
+
+
+def test_a_child_that_ends_as_the_script_does(script: Path, tmp_path: Path) -> None:
+    """What it would write is the parent's to write."""
+    script.write_text(
+        "import os, sys, fastsup.core\n"
+        "child = os.fork()\n"
+        "fastsup.core.StepLoop(int, max_steps=7 if child == 0 else 30).run()\n"
+        "if child == 0:\n"
+        "    sys.exit(3)\n"
+        "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3\n"
+    )
+    result = run("profile", "--table", "--json", tmp_path / "out", script)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count(" steps in ") == 1
+    assert result.stdout.startswith("30 steps in ")
+    assert result.stderr.count("Written: ") == 1
+    assert json.loads((tmp_path / "out").read_text())["steps"] == 30
+
+
+def test_without_an_output(script: Path) -> None:
+    command = '"$0" -m fastsup profile "$1" >&-'
+    result = subprocess.run(
+        ["sh", "-c", command, sys.executable, str(script)], cwd=tempfile.gettempdir(), timeout=60, check=False,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_loops_with_profilers_of_their_own_are_told_of(script: Path) -> None:
+    own = "fastsup.core.StepLoop(int, max_steps=30, profiler=fastsup.HookProfiler()).run()\n"
+    script.write_text("import fastsup.core\n" + own)
+    told = "Sessions and loops with a profiler of their own aren't in this one."
+    assert told in " ".join(run("profile", script).stdout.split())
+    script.write_text("import fastsup.core\n" + own + "fastsup.core.StepLoop(int, max_steps=5).run()\n")
+    result = run("profile", script)
+    assert result.stdout.startswith("5 steps in ")
+    assert told in " ".join(result.stdout.split())
+    script.write_text("import fastsup.core\nfastsup.core.StepLoop(int, max_steps=5).run()\n")
+    assert told not in " ".join(run("profile", script).stdout.split())

@@ -468,6 +468,18 @@ def test_steps_are_marked_for_tensorflows_profiler(program: Any, monkeypatch: py
             session.run(model.step)
             session.run_loop(model.step, steps=2)
     assert marks == [("step", {"step_num": number, "_r": 1}) for number in (1, 2, 3)]
+    marks.clear()
+    for step_markers in (False, True):
+        profiler = HookProfiler(step_markers=step_markers)
+        StepLoop(int, max_steps=3, profiler=profiler).run()
+        assert profiler.report().steps == 3
+    assert marks == [("step", {"step_num": number, "_r": 1}) for number in (1, 2, 3)]
+
+
+def test_step_markers_without_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastsup.profile.profiler.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"pip install 'fastsup\[cpu\]'"):
+        HookProfiler(step_markers=True)
 
 
 @pytest.mark.parametrize(

@@ -122,3 +122,33 @@ def test_a_loss_that_is_none(impl: Any, step: Any) -> None:
     with impl.train.MonitoredSession(hooks=[impl.train.NanTensorHook(None)]) as session:
         with pytest.raises(TypeError, match="isnan"):
             session.run(step)
+
+
+@pytest.mark.parametrize(
+    "options", [None, v1.RunOptions(trace_level=v1.RunOptions.SOFTWARE_TRACE)], ids=["", "options"]
+)
+@pytest.mark.parametrize("hashable", [True, False])
+def test_hooks_that_are_equal(both: Any, step: Any, hashable: bool, options: Any) -> None:
+    """Each gets what it has asked for. In TensorFlow one dictionary has the results of both, by hook."""
+
+    class Equal(v1.train.SessionRunHook):  # type: ignore[misc]
+        def __init__(self, fetches: Any) -> None:
+            self.fetches = fetches
+            self.got: list[Any] = []
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Equal)
+
+        __hash__ = (lambda self: 1) if hashable else None  # type: ignore[assignment]
+
+        def before_run(self, run_context: Any) -> Any:
+            return v1.train.SessionRunArgs(self.fetches, options=options)
+
+        def after_run(self, run_context: Any, run_values: Any) -> None:
+            self.got.append(run_values.results)
+
+    hooks = [Equal(tf.constant(1)), Equal([tf.constant(2)])]
+    with both.fastsup.train.MonitoredSession(hooks=hooks) as session:
+        for _ in range(3):
+            session.run(step)
+    assert [hook.got for hook in hooks] == [[1] * 3, [[2]] * 3]

@@ -310,3 +310,14 @@ def test_start_queue_runners_knows_monitored_sessions(impl: Any, graph: Any) -> 
         with getattr(impl.train, kind)() as session:
             assert v1.train.start_queue_runners(sess=session) == []
             assert session.run(element) == 1.0
+
+
+def test_an_engine_that_there_is_none_of(both: Any, graph: Any) -> None:
+    """The same words, the session's configuration among them."""
+
+    def error(train: Any) -> str:
+        with pytest.raises(tf.errors.NotFoundError) as raised:
+            train.MonitoredTrainingSession(master="bogus")
+        return str(raised.value)
+
+    assert error(both.fastsup.train) == error(both.tensorflow.train)

@@ -35,6 +35,13 @@ cdef class Fails(Counter):
         raise ArithmeticError(f"at step {state.global_step}")
 
 
+cdef class Forgetful(LoopHook):
+    """Never says when it is due."""
+
+    cdef int on_due(self, object loop, const fs_loop* state) except -1:
+        return 0
+
+
 cdef class Quiet(LoopHook):
     """A class whose hook function runs without the GIL."""
 
