@@ -20,6 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m fastsup",
         description="Finds out what the hooks of a training program cost, and what a step can.",
+        allow_abbrev=False,
     )
     commands = parser.add_subparsers(metavar="command", required=True)
     command.add_parser(commands)

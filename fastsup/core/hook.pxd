@@ -32,4 +32,4 @@ cdef class FunctionHook(LoopHook):
     cdef object owner
 
 
-cdef bint acts_after_steps(LoopHook hook) except -1
+cdef str callback_after_steps(LoopHook hook)

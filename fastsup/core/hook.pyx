@@ -105,13 +105,13 @@ cdef class FunctionHook(LoopHook):
         changes()[0] += 1
 
 
-cdef bint acts_after_steps(LoopHook hook) except -1:
-    """Whether a hook has something to call after a step: in Python, in Cython or in C."""
-    return (
-        type(hook).after_step is not LoopHook.after_step
-        or <void*> hook.on_due != <void*> plain.on_due
-        or hook.function is not NULL
-    )
+cdef str callback_after_steps(LoopHook hook):
+    """What of a hook is called after a step, in C, in Cython or in Python; None if there is nothing to call."""
+    if hook.function is not NULL:
+        return "The function in C"
+    if <void*> hook.on_due != <void*> plain.on_due:
+        return "on_due"
+    return "after_step" if type(hook).after_step is not LoopHook.after_step else None
 
 
 cdef LoopHook plain = LoopHook()

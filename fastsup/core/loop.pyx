@@ -11,7 +11,7 @@ from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from fastsup.core.capsule cimport function_in
 from fastsup.core.clock cimport is_replaced, seconds
 from fastsup.core.hook cimport (
-    FS_GO_ON, FS_STOP, FunctionHook, LoopHook, acts_after_steps, fs_hook_fn, fs_loop, fs_schedule, fs_step_fn
+    FS_GO_ON, FS_STOP, FunctionHook, LoopHook, callback_after_steps, fs_hook_fn, fs_loop, fs_schedule, fs_step_fn
 )
 from fastsup.core.hook import STEP_SIGNATURE
 from fastsup.core.recorded cimport Cell
@@ -248,11 +248,12 @@ cdef class Loop:
         cdef uint64_t before = changes()[0]
         hook.begin(self)
         never = hook.next_run is None and hook.next_step is None and hook.next_time is None
-        if never and changes()[0] == before and acts_after_steps(hook):
+        callback = callback_after_steps(hook)
+        if never and changes()[0] == before and callback is not None:
             logger.warning(
                 "%s of the hook %r won't be called: it hasn't said when it is due. Call due_every_run(), "
                 "due_at_step() or due_at_time() in its begin; or never_due(), if that is meant.",
-                "on_due" if type(hook).after_step is LoopHook.after_step else "after_step",
+                callback,
                 hook,
             )
         return 0

@@ -483,8 +483,10 @@ def recorder_of(profiler):
         raise TypeError(
             f"profiler must be a fastsup.HookProfiler or None, got {profiler!r} of type {type(profiler).__name__}."
         )
-    if profiler is not None and program_recorder_held is not None and profiler is not program_recorder_held:
-        program_recorder_held.saw_others = True
+    cdef Recorder recorder = program_recorder_held
+    while profiler is not None and recorder is not None:
+        recorder.saw_others = recorder.saw_others or recorder is not profiler
+        recorder = recorder.in_place_of
     return profiler
 
 

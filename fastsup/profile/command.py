@@ -33,6 +33,8 @@ def add_parser(commands: Any) -> None:
         "profile",
         help="run a script and say what its hooks cost",
         usage="%(prog)s [options] script [argument ...]",
+        # Else it would take what stands among the script's arguments for short forms of its own.
+        allow_abbrev=False,
         description="Runs a script and says what the hooks of its fastsup sessions and loops cost. Exits as it does.",
     )
     parser.add_argument("--table", action="store_true", help="print the table, also where a file is asked for")
@@ -78,8 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.fail(f"--{kind} {path} would overwrite what is there: that is {other}, too")
     try:
         profiler = HookProfiler(skip_steps=arguments.skip_steps, step_markers=arguments.step_markers)
-    except ValueError as error:
-        arguments.fail(str(error).replace("skip_steps", "--skip-steps"))
+    except (ValueError, ImportError) as error:
+        arguments.fail(str(error).replace("skip_steps", "--skip-steps").replace("step_markers", "--step-markers"))
     writers: dict[str, Callable[[str], None]] = {
         "json": profiler.write_json,
         "csv": profiler.write_csv,

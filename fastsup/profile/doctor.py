@@ -121,7 +121,9 @@ def _print_sessions() -> bool:
         return False
     print(f"The floor of this machine is about {duration(min(medians.values()))} a step.")
     if not passes_buffers():
-        print("This TensorFlow's buffers can't be emptied from here: a small step takes a fifth longer than it need.")
+        print(
+            "This TensorFlow's buffers can't be emptied from here: a small step takes a fifth longer than it needs to."
+        )
     return True
 
 

@@ -53,6 +53,8 @@ class HookProfiler(Recorder):
 
     def step_marker(self) -> AbstractContextManager[Any]:
         """Marks the step under way for TensorFlow's own profiler, should that be running."""
+        if "tensorflow" not in sys.modules:
+            return super().step_marker()  # Then it isn't.
         import tensorflow as tf
 
         return tf.profiler.experimental.Trace("step", step_num=self.steps_begun, _r=1)  # type: ignore[no-any-return]

@@ -5,12 +5,12 @@ cdef struct TF_Buffer:
     void (*data_deallocator)(void* data, size_t length) noexcept
 
 
-cdef object new_buffer()
+cdef object take_buffer()
 cdef int give_back(object buffer) except -1
 cdef TF_Buffer* seen_in(object buffer) noexcept
 
 
-cdef inline void clear(TF_Buffer* buffer) noexcept:
+cdef inline void empty_buffer(TF_Buffer* buffer) noexcept:
     """Makes a buffer as good as new: the runtime refuses one that isn't empty."""
     if buffer.data is not NULL:
         buffer.data_deallocator(<void*> buffer.data, buffer.length)

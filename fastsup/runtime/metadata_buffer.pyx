@@ -50,7 +50,7 @@ cdef bint is_laid_out_as_known() except -1:
 cdef bint layout_is_known = is_laid_out_as_known()
 
 
-cdef object new_buffer():
+cdef object take_buffer():
     """What to pass to the runtime: an empty buffer, to be given back; or None."""
     if not layout_is_known:
         return None
@@ -58,7 +58,7 @@ cdef object new_buffer():
 
 
 cdef int give_back(object buffer) except -1:
-    """Takes back what `new_buffer` has returned."""
+    """Takes back what `take_buffer` has returned."""
     if buffer is not None:
         free_buffers.append(buffer)
     return 0

@@ -3,7 +3,7 @@ from cython cimport final
 from libc.stdint cimport int64_t, uint64_t
 
 from fastsup.runtime.fetches cimport Fetch
-from fastsup.runtime.metadata_buffer cimport TF_Buffer, clear
+from fastsup.runtime.metadata_buffer cimport TF_Buffer, empty_buffer
 
 
 cdef extern from "Python.h":
@@ -94,7 +94,7 @@ cdef inline list views_from(CompiledCallable compiled, tuple feeds):
             compiled.function, (compiled.session_handle, compiled.handle, feeds, compiled.metadata), NULL
         )
     finally:
-        clear(compiled.metadata_seen)
+        empty_buffer(compiled.metadata_seen)
         compiled.metadata_is_free = True
 
 

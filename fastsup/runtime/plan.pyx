@@ -10,7 +10,7 @@ import numpy
 from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.client import session as tf_session
 
-from fastsup.runtime.metadata_buffer cimport give_back, new_buffer, seen_in
+from fastsup.runtime.metadata_buffer cimport give_back, seen_in, take_buffer
 
 cdef object run_callable = pywrap_tf_session.TF_SessionRunCallable
 cdef object release_callable = pywrap_tf_session.TF_SessionReleaseCallable
@@ -55,6 +55,7 @@ cdef class Liveness:
         return 0
 
 
+@cython.no_gc_clear
 cdef class CompiledCallable:
     """A callable of the C++ session. To be released after its last reference, unless its session was closed before.
 
@@ -74,16 +75,16 @@ cdef class CompiledCallable:
         finally:
             pywrap_tf_session.TF_DeleteBuffer(buffer)
         self.function = run_callable
-        self.metadata = new_buffer()
+        self.metadata = take_buffer()
         self.metadata_seen = seen_in(self.metadata)
         self.metadata_is_free = self.metadata is not None
         self.arguments = (session_handle, self.handle, (), self.metadata)
         self.arguments_without = (session_handle, self.handle, (), None)
 
     def __dealloc__(self):
-        give_back(self.metadata)
         if self.handle is not None and self.liveness is not None and self.liveness.open:
             self.liveness.unused.append(self.handle)
+        give_back(self.metadata)
 
 
 cdef class FeedSlot:

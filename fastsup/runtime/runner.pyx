@@ -224,7 +224,11 @@ cdef class SessionRunner:
         begin_scope(&scope, recorder, True)
         try:
             plan = self.find_plan(fetches, feed_dict) if self.liveness is not None and self.liveness.open else None
-            return self.run_in_spans(scope.track, recorder.runtime_alone(self.caller, fetches), plan, fetches, feed_dict)
+            runtime = recorder.runtime_alone(self.caller, fetches)
+            if recorder.step_markers:
+                with recorder.step_marker():
+                    return self.run_in_spans(scope.track, runtime, plan, fetches, feed_dict)
+            return self.run_in_spans(scope.track, runtime, plan, fetches, feed_dict)
         finally:
             fs_scope_end(&scope)
 

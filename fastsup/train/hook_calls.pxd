@@ -14,7 +14,7 @@ cdef class HookCalls:
     cdef Dispatch dispatch
     cdef fs_track* track
     # Of which stop_requested is to be asked afterwards, and what hooks are told of a failure with.
-    cdef readonly object context
+    cdef object context
 
     # As the caller has it, then with what the hooks have added; and what they feed.
     cdef object fetches

@@ -1,6 +1,4 @@
-from typing import Any, final
+from typing import final
 
 @final
-class HookCalls:
-    @property
-    def context(self) -> Any: ...
+class HookCalls: ...

@@ -60,7 +60,7 @@ cdef HookCalls calls_around(
 
 
 cdef class HookCalls:
-    """A run between the callbacks of some hooks. Made by `calls_around`."""
+    """A run between the callbacks of some hooks. Made by `calls_around`, for one `run`."""
 
     cdef object run(self, Look* look):
         """The run, with all that hooks do around it. `look`: what was seen before it; NULL without schedules."""

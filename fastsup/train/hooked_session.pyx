@@ -355,20 +355,19 @@ cdef class Hooked(RecordedSession):
     ):
         """A run between the callbacks of some hooks, as TensorFlow's protocol for all of them has it."""
         cdef bint held = hold_signals()
-        cdef HookCalls calls = calls_around(
-            self, self.runner, self.dispatch, called, fetches, feed_dict, options, run_metadata
-        )
+        cdef HookCalls calls = None
         try:
+            calls = calls_around(self, self.runner, self.dispatch, called, fetches, feed_dict, options, run_metadata)
             result = calls.run(look)
+            self._should_stop = self._should_stop or calls.context.stop_requested
+            if self.runner is not None:
+                self.runner.steps_ended += 1
+            return result
         except BaseException:
-            self.context = calls.context
+            self.context = None if calls is None else calls.context
             raise
         finally:
             release_signals(held)
-        self._should_stop = self._should_stop or calls.context.stop_requested
-        if self.runner is not None:
-            self.runner.steps_ended += 1
-        return result
 
 
 native_kinds.insert(0, Hooked)

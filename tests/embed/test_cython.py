@@ -122,6 +122,6 @@ logging.getLogger("fastsup").addFilter(lambda record: said.append(record.getMess
 forgetful, unknown = Forgetful(), Unknown()
 StepLoop(int, [Counter(3), forgetful, Quiet(), Known(), unknown], max_steps=5).run()
 assert [text.split(" won't be called: ")[0] for text in said] == [
-    f"on_due of the hook {forgetful!r}", f"on_due of the hook {unknown!r}"
+    f"on_due of the hook {forgetful!r}", f"The function in C of the hook {unknown!r}"
 ], said
 """)

@@ -435,3 +435,18 @@ def test_loops_with_profilers_of_their_own_are_told_of(script: Path) -> None:
     assert told in " ".join(result.stdout.split())
     script.write_text("import fastsup.core\nfastsup.core.StepLoop(int, max_steps=5).run()\n")
     assert told not in " ".join(run("profile", script).stdout.split())
+
+
+def test_what_looks_like_an_option_among_the_scripts_arguments(script: Path) -> None:
+    script.write_text("import sys; print(sys.argv[1:])")
+    result = run("profile", script, "--t", 1, "--s", "-h", "--he")
+    assert result.stdout.splitlines()[0] == "['--t', '1', '--s', '-h', '--he']", result.stderr
+
+
+def test_step_markers_without_tensorflow(
+    script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("fastsup.profile.profiler.find_spec", lambda name: None)
+    with pytest.raises(SystemExit, match="2"):
+        main(["profile", "--step-markers", str(script)])
+    assert "error: --step-markers are for TensorFlow's profiler, which isn't here" in capsys.readouterr().err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -97,7 +98,7 @@ def test_threads_in_the_same_run(executor: str, graph: tf.Graph) -> None:
     assert results == {1: [1.0] * 50, 2: [2.0] * 50}
 
 
-def test_used_again_by_later_sessions(graph: tf.Graph) -> None:
+def test_used_again_by_later_sessions(tmp_path: Path) -> None:
     """In a process of its own, in which nothing else has left buffers behind."""
     program = """
 import tensorflow as tf
@@ -116,4 +117,4 @@ with tf.Graph().as_default():
                 assert session.run(one) == 1 and session.run(two) == 2
 assert 0 < len(made) < 20, len(made)
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120, cwd=tmp_path)
