@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
+import time
 from collections.abc import Callable
 
 from tensorflow.python.platform import tf_logging as logging
@@ -11,6 +13,18 @@ __all__ = ["CLOSE_SECS", "close_remote"]
 
 # Seconds that closing a session may take.
 CLOSE_SECS = 10.0
+# Seconds that the end of the program waits for what was left behind.
+_EXIT_SECS = 5.0
+
+_left_behind: list[threading.Thread] = []
+
+
+@atexit.register
+def _wait_for_left_behind() -> None:
+    """A thread that comes back from the runtime while Python is being taken down aborts the process."""
+    until = time.monotonic() + _EXIT_SECS
+    for thread in _left_behind:
+        thread.join(max(0.0, until - time.monotonic()))
 
 
 def close_remote(close: Callable[[], None], target: object) -> None:
@@ -43,5 +57,6 @@ def close_remote(close: Callable[[], None], target: object) -> None:
             target,
             CLOSE_SECS,
         )
+        _left_behind[:] = [other for other in _left_behind if other.is_alive()] + [thread]
     elif failures:
         raise failures[0]

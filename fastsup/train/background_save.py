@@ -28,6 +28,8 @@ class BackgroundSaver:
     def __init__(self, saver: Any) -> None:
         self._saver = saver
         self._buffers: dict[int, Any] = {}
+        # One thread may wait while another one, a Supervisor's, saves: it sees no thread that isn't started yet.
+        self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._path: Any = None
@@ -58,11 +60,16 @@ class BackgroundSaver:
         copies = dict(zip(tensors, values, strict=True))
         self._buffers = {id(tensor): value for tensor, value in copies.items() if isinstance(value, numpy.ndarray)}
         snapshot = _Snapshot(session, copies)
-        # Not a daemon: a program that ends meanwhile waits for it.
-        self._thread = threading.Thread(
-            target=self._write, args=(snapshot, path, step, write_meta_graph, when_written), name=f"save-{step}"
+        # Not a daemon, whoever saves: a program that ends meanwhile waits for it.
+        thread = threading.Thread(
+            target=self._write,
+            args=(snapshot, path, step, write_meta_graph, when_written),
+            name=f"save-{step}",
+            daemon=False,
         )
-        self._thread.start()
+        with self._starting:
+            thread.start()
+            self._thread = thread
 
     def _write(self, snapshot: _Snapshot, path: str, step: Any, write_meta_graph: bool, when_written: Any) -> None:
         try:
@@ -81,8 +88,10 @@ class BackgroundSaver:
         Raises:
           What writing it has raised, at the first call.
         """
-        if self._thread is not None:
-            self._thread.join()
+        with self._starting:
+            thread = self._thread
+        if thread is not None:
+            thread.join()
         error, self._error = self._error, None
         if error is not None:
             raise error

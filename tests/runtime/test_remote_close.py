@@ -128,3 +128,24 @@ def test_a_server_that_was_killed_holds_nobody_up() -> None:
     """)
     assert result.returncode == 0, result.stderr
     assert result.stdout == "closed\n"
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_the_end_of_the_program_waits_a_little(ends: bool) -> None:
+    """What comes back from the runtime while Python is being taken down would abort the process."""
+    result = run_script(f"""
+        import threading, time
+        from fastsup.runtime import remote_close
+
+        remote_close.CLOSE_SECS, remote_close._EXIT_SECS = 0.05, 30 if {ends} else 0.2
+        begun = time.monotonic()
+
+        def close():
+            time.sleep(1 if {ends} else 1_000)
+            print("back", flush=True)
+
+        remote_close.close_remote(close, "a server")
+        print("left behind" if time.monotonic() - begun < 0.9 else "late", flush=True)
+    """)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "left behind\n" + ("back\n" if ends else "")

@@ -426,3 +426,30 @@ def test_supervisor(program: Program, tmp_path: Any, fails: bool) -> None:
 def _no_write_left() -> Iterator[None]:
     yield
     assert not writing()
+
+
+def test_waiting_while_another_thread_begins_to_save(
+    program: Program, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a Supervisor's thread does. What it begins isn't ended with it: the program waits for the file."""
+    starting = threading.Event()
+    daemons: list[bool] = []
+    begin = threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name.startswith("save-"):
+            daemons.append(thread.daemon)
+            starting.set()
+            time.sleep(0.3)
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    background = BackgroundSaver(v1.train.Saver())
+    with fastsup.Session() as session:
+        session.run(v1.global_variables_initializer())
+        saves = threading.Thread(target=background.save, args=(session, str(tmp_path / "save"), 3), daemon=True)
+        saves.start()
+        assert starting.wait(30)
+        assert background.wait() == str(tmp_path / "save-3")
+        saves.join(30)
+    assert daemons == [False]
