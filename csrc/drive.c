@@ -62,7 +62,11 @@ int fs_drive_fail(const fs_loop *loop, const char *message) {
 void fs_slot_advance(fs_slot *slot, int64_t global_step, double now) {
     int64_t every = slot->schedule.every_steps;
     if (every == 1) slot->due->run = 0;
-    if (every > 1) slot->due->global_step = global_step > INT64_MAX - every ? FS_DUE_NEVER : global_step + every;
+    if (every > 1) {
+        /* The next multiple of the interval, so that a resumed loop calls the hook at the same steps. */
+        int64_t last_multiple = global_step - global_step % every;
+        slot->due->global_step = last_multiple > INT64_MAX - every ? FS_DUE_NEVER : last_multiple + every;
+    }
     if (slot->schedule.every_secs > 0.0) slot->due->time = now + slot->schedule.every_secs;
 }
 

@@ -66,7 +66,7 @@ cdef class FunctionHook(LoopHook):
     Args:
       function: a capsule with the function, named by its signature: `int (fs_loop const *, void *)`. Its context
         (PyCapsule_SetContext) is what the function is given.
-      every_steps: steps between two calls, counted from the loop's begin, or None.
+      every_steps: the function is called at the global steps that are multiples of this number, or None.
       every_secs: seconds between two calls, counted from the loop's begin, or None. With both, it is called at the
         first that comes. With neither, it is called after every step.
       context: a capsule of any name whose pointer the function is given in place of the function's own context.

@@ -11,11 +11,15 @@ from fastsup.core.timer import check_interval
 
 
 class PeriodicHook(Hook):
-    """Calls `act`, which subclasses override, at intervals: from the loop's begin, and then from the call before.
+    """Calls `act`, which subclasses override, at intervals.
+
+    A resumed loop calls `act` at the same global steps as a loop that was never interrupted.
 
     Args:
-      every_steps: steps between two calls, or None.
-      every_secs: seconds between two calls, or None. With both, the first that comes counts.
+      every_steps: `act` is called at the global steps that are multiples of this number, or None. A fraction is
+        rounded up.
+      every_secs: seconds between two calls, counted from the loop's begin, or None. With both, the first that comes
+        counts.
 
     Raises:
       ValueError: an interval isn't positive, or neither is given.
@@ -57,6 +61,7 @@ class PeriodicHook(Hook):
         if self.every_steps == 1:
             self.due_every_run()
         elif self.every_steps is not None and self.every_steps < math.inf:
-            self.due_at_step(loop.global_step + math.ceil(self.every_steps))
+            interval = math.ceil(self.every_steps)
+            self.due_at_step((loop.global_step // interval + 1) * interval)
         if self.every_secs is not None:
             self.due_at_time(now() + self.every_secs)

@@ -112,6 +112,17 @@ static void check_schedules(void) {
     CHECK(fs_drive_run(drive) == FS_ENDED && calls == 1024 * 10 && drive->n_always == 0);
     close_drive(drive, dues);
 
+    /* A resumed loop: at multiples of the interval. */
+    calls = 0;
+    drive = with_hooks(1, count, &calls, (fs_schedule){5, 0.0}, &dues);
+    drive->loop.global_step = 3;
+    fs_slot_advance(&drive->slots[0], 3, 0.0);
+    CHECK(drive->slots[0].due->global_step == 5);
+    fs_drive_reload(drive);
+    drive->max_steps = 12;
+    CHECK(fs_drive_run(drive) == FS_ENDED && calls == 3 && drive->slots[0].due->global_step == 20);
+    close_drive(drive, dues);
+
     calls = 0;
     drive = with_hooks(3, count, &calls, (fs_schedule){1, 0.0}, &dues);
     drive->max_steps = 70;

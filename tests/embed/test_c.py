@@ -31,7 +31,7 @@ hook, notes = embed_c.noting_hook(3)
 began = time.time()
 embed_c.run(embed_c.loop(embed_c.counter(), [hook], 10, 100))
 rows, clock = embed_c.read_notes(notes)
-assert rows == [(103, 3, 51.0), (106, 6, 52.5), (109, 9, 54.0)], rows
+assert rows == [(102, 2, 50.5), (105, 5, 52.0), (108, 8, 53.5)], rows
 assert began - 1e-3 <= clock <= time.time() + 1e-3
 """)
 

@@ -19,6 +19,12 @@ def test_saves_at_intervals_and_at_the_end() -> None:
     assert saved == [24, 28, 30]
 
 
+def test_a_resumed_loop_saves_at_the_same_steps() -> None:
+    saved: list[int] = []
+    StepLoop(int, [CheckpointHook(saved.append, every_steps=5)], max_steps=9, initial_step=3).run()
+    assert saved == [5, 10, 12]
+
+
 def test_saves_by_time(stepping: Stepping) -> None:
     saved: list[int] = []
     StepLoop(stepping(secs=2.0), [CheckpointHook(saved.append, every_secs=5)], max_steps=7).run()

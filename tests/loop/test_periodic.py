@@ -35,10 +35,10 @@ class Notes(PeriodicHook):
     [
         (1, None, list(range(101, 113))),
         (5, None, [105, 110]),
-        (2.5, None, [103, 106, 109, 112]),
+        (2.5, None, [102, 105, 108, 111]),
         (1e30, None, []),
         (None, 4, [104, 108, 112]),
-        (5, 3, [103, 106, 109, 112]),
+        (5, 3, [103, 105, 108, 110]),
         (2, 3, [102, 104, 106, 108, 110, 112]),
         (float("inf"), None, []),
         (None, float("inf"), []),
@@ -57,7 +57,15 @@ def test_a_hook_can_serve_a_second_loop() -> None:
     hook = Notes(4)
     StepLoop(int, [hook], max_steps=9).run()
     StepLoop(int, [hook], max_steps=9, initial_step=2).run()
-    assert hook.steps == [6, 10]
+    assert hook.steps == [4, 8]
+
+
+def test_a_resumed_loop_acts_at_the_same_steps() -> None:
+    hook = Notes(5)
+    StepLoop(int, [hook], max_steps=12, initial_step=3).run()
+    assert hook.steps == [5, 10, 15]
+    StepLoop(int, [hook], max_steps=6, initial_step=5).run()
+    assert hook.steps == [10]
 
 
 def write(*_: Any) -> None:

@@ -30,10 +30,10 @@ typedef int (*fs_hook_fn)(const fs_loop *loop, void *context);
 #define FASTSUP_STEP_SIGNATURE "int (fs_loop *, void *)"
 #define FASTSUP_HOOK_SIGNATURE "int (fs_loop const *, void *)"
 
-/* When a hook in C is due: at intervals counted from the loop's begin, at the first of the two that comes. */
+/* When a hook in C is due: at the first of the two that comes. */
 typedef struct {
-    int64_t every_steps; /* steps between two calls; 1: after every step; 0: not by steps */
-    double every_secs;   /* seconds between two calls; 0: not by time */
+    int64_t every_steps; /* at global steps that are multiples of this; 1: after every step; 0: not by steps */
+    double every_secs;   /* seconds since the loop's begin or the last call; 0: not by time */
 } fs_schedule;
 
 #ifdef __cplusplus
