@@ -1,11 +1,24 @@
-"""The command line: `python -m fastsup profile` and `python -m fastsup doctor`."""
+"""The command line: `python -m fastsup profile`, `python -m fastsup doctor` and `python -m fastsup --version`."""
 
 from __future__ import annotations
 
 import argparse
+import platform
 import sys
+from typing import Any
 
+import fastsup
 from fastsup.profile import command, doctor
+
+
+class _Version(argparse.Action):
+    """Prints the versions, found without importing TensorFlow, and ends the program."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        version = doctor.tensorflow_version()
+        tensorflow = "no TensorFlow" if version is None else f"TensorFlow {version}"
+        print(f"fastsup {fastsup.__version__} ({tensorflow}, Python {platform.python_version()})")
+        parser.exit()
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -21,6 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m fastsup",
         description="Finds out what the hooks of a training program cost, and what a step can.",
         allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, help="print the versions of fastsup, TensorFlow and Python, and exit"
     )
     commands = parser.add_subparsers(metavar="command", required=True)
     command.add_parser(commands)

@@ -35,3 +35,7 @@ class NativeHook(FunctionHook):
 
 class StepLoop(Loop):
     __doc__ = Loop.__doc__
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -23,7 +23,8 @@ HOOK_SIGNATURE = FASTSUP_HOOK_SIGNATURE.decode()
 
 
 cdef class LoopHook(Scheduled):
-    """Something to do in a `StepLoop`, on the steps on which it says that it is due.
+    """LoopHook()\n--\n
+    Something to do in a `StepLoop`, on the steps on which it says that it is due.
 
     A subclass overrides the callbacks, and says when it is next due with `due_at_run`, `due_at_step`, `due_at_time`
     or `due_every_run`, in `begin` for the first time and in `after_step` for each next one. It stays due until it
@@ -60,7 +61,8 @@ cdef class LoopHook(Scheduled):
 
 
 cdef class FunctionHook(LoopHook):
-    """A hook in C: called after the steps on which it is due, without Python, and without the GIL where the step is
+    """FunctionHook(function, every_steps=None, every_secs=None, context=None)\n--\n
+    A hook in C: called after the steps on which it is due, without Python, and without the GIL where the step is
     in C too.
 
     Args:

@@ -14,6 +14,7 @@ from fastsup.core.hook cimport (
     FS_GO_ON, FS_STOP, FunctionHook, LoopHook, callback_after_steps, fs_hook_fn, fs_loop, fs_schedule, fs_step_fn
 )
 from fastsup.core.hook import STEP_SIGNATURE
+from fastsup.core.hook_kinds import why_no_loop_hook
 from fastsup.core.recorded cimport Cell
 from fastsup.core.recorder cimport Recorder, begin_scope, program_wide
 from fastsup.core.recorder import recorder_of
@@ -80,7 +81,7 @@ cdef LoopHook as_hook(object hook):
     if PyCapsule_CheckExact(hook):
         return FunctionHook(hook)
     if not isinstance(hook, LoopHook):
-        raise TypeError(f"hooks must be fastsup.core.Hook objects, got {hook!r}")
+        raise TypeError(f"hooks must be fastsup.core.Hook objects, got {hook!r}{why_no_loop_hook(hook)}")
     return hook
 
 
@@ -99,7 +100,8 @@ cdef int64_t step_number(str name, object value) except? -1:
 
 
 cdef class Loop:
-    """Calls a step function until it is told to stop.
+    """Loop(step, hooks=(), max_steps=None, initial_step=0, profiler=None)\n--\n
+    Calls a step function until it is told to stop.
 
     Args:
       step: a callable without arguments; or a capsule with a function in C, named by the function's signature

@@ -46,7 +46,8 @@ def check_interval(name, value, optional=True):
 
 
 cdef class Timer:
-    """Triggers at most once every N seconds or once every N steps.
+    """Timer(every_secs=None, every_steps=None)\n--\n
+    Triggers at most once every N seconds or once every N steps.
 
     Args:
       every_secs: seconds between two triggers, or None.

@@ -4,9 +4,12 @@ A model is given by a function; an `Estimator` trains, evaluates, predicts with 
 sessions. The session-run hooks that `tf.estimator` names are those of `fastsup.train`.
 """
 
+from typing import Any
+
 import fastsup.runtime as _runtime  # isort: skip  # noqa: F401  (says what to install if there is no TensorFlow)
 
 from fastsup.estimator import experimental, export, inputs
+from fastsup.estimator.absent_names import absent
 from fastsup.estimator.add_metrics import add_metrics
 from fastsup.estimator.best_exporter import BestExporter
 from fastsup.estimator.early_stopping import (
@@ -100,3 +103,11 @@ __all__ = [
     "stop_if_no_increase_hook",
     "train_and_evaluate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    raise absent(__name__, name, (f"{module.__name__}.{known}" for module in (experimental, export) for known in module.__all__))
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -20,6 +20,7 @@ from tensorflow.python.training import (
 )
 from tensorflow.python.util import function_utils
 
+from fastsup.core.hook_kinds import why_no_session_hook
 from fastsup.estimator import distribution, trained_model, warm_start
 from fastsup.estimator.input_fn import parse_input_fn_result
 from fastsup.estimator.model_fn import EstimatorSpec, check_mode, listed, verify_model_fn_args
@@ -37,7 +38,7 @@ def check_hooks(hooks: Any) -> list[Any]:
     checked = listed("hooks", "SessionRunHook", hooks)
     for hook in checked:
         if not isinstance(hook, session_run_hook.SessionRunHook):
-            raise TypeError(f"Hooks must be a SessionRunHook, given: {hook}")
+            raise TypeError(f"Hooks must be a SessionRunHook, given: {hook}{why_no_session_hook(hook)}")
     return checked
 
 

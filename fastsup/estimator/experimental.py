@@ -1,5 +1,8 @@
 """The names of `tf.estimator.experimental`."""
 
+from typing import Any
+
+from fastsup.estimator.absent_names import absent
 from fastsup.estimator.early_stopping import (
     make_early_stopping_hook,
     stop_if_higher_hook,
@@ -22,3 +25,11 @@ __all__ = [
     "stop_if_no_decrease_hook",
     "stop_if_no_increase_hook",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    raise absent(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

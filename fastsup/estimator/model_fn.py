@@ -15,6 +15,7 @@ from tensorflow.python.training import monitored_session, session_run_hook
 from tensorflow.python.types import core
 from tensorflow.python.util import function_utils
 
+from fastsup.core.hook_kinds import why_no_session_hook
 from fastsup.estimator.eval_metrics import OTHER_GRAPH, validated_metrics
 
 __all__ = ["EstimatorSpec", "ModeKeys", "call_logit_fn", "check_mode", "listed", "verify_model_fn_args"]
@@ -94,7 +95,7 @@ def _checked_hooks(name: str, hooks: Any) -> tuple[Any, ...]:
     checked = tuple(listed(name, "SessionRunHook", hooks))
     for hook in checked:
         if not isinstance(hook, session_run_hook.SessionRunHook):
-            raise TypeError(f"All hooks must be SessionRunHook instances, given: {hook}")
+            raise TypeError(f"All hooks must be SessionRunHook instances, given: {hook}{why_no_session_hook(hook)}")
     return checked
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from tensorflow.python.training import basic_session_run_hooks, session_run_hook
 
+from fastsup.core.hook_kinds import why_no_session_hook
 from fastsup.estimator.base import check_steps
 from fastsup.estimator.exporters import Exporter
 
@@ -34,7 +35,8 @@ def _validate_members(name: str, kind: Any, members: Any) -> tuple[Any, ...]:
         raise TypeError(f"`{name}` must be an iterable of `{kind.__name__}` instances, given: {members}") from None
     for member in found:
         if not isinstance(member, kind):
-            raise TypeError(f"All {name} must be `{kind.__name__}` instances, given: {member}")
+            why = why_no_session_hook(member) if name == "hooks" else ""
+            raise TypeError(f"All {name} must be `{kind.__name__}` instances, given: {member}{why}")
     return found
 
 

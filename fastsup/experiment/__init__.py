@@ -1,7 +1,19 @@
 """Experiment: an Estimator, its data, and the ways to train and evaluate it, as in `tf.contrib.learn`."""
 
+from typing import Any
+
+from fastsup import estimator as _estimator
+from fastsup.estimator.absent_names import absent
 from fastsup.experiment import learn_runner
 from fastsup.experiment.experiment import Experiment
 from fastsup.experiment.export_strategy import ExportStrategy
 
 __all__ = ["Experiment", "ExportStrategy", "learn_runner"]
+
+
+def __getattr__(name: str) -> Any:
+    raise absent(__name__, name, (f"fastsup.estimator.{known}" for known in _estimator.__all__))
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

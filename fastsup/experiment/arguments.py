@@ -13,6 +13,7 @@ from typing import Any
 from tensorflow.python.training import basic_session_run_hooks, session_run_hook
 from tensorflow.python.util import function_utils
 
+from fastsup.core.hook_kinds import why_no_session_hook
 from fastsup.estimator import estimator as estimator_lib
 from fastsup.estimator.base import is_whole_number
 
@@ -124,7 +125,8 @@ def as_hooks(name: str, members: Any, for_core_estimator: bool = True) -> list[A
         if isinstance(hook, session_run_hook.SessionRunHook):
             continue
         if for_core_estimator or not all(callable(getattr(hook, method, None)) for method in ("begin", "end")):
-            raise ValueError(f"`{name}` must be `SessionRunHook` instances, found {hook!r}.")
+            why = why_no_session_hook(hook) or "."
+            raise ValueError(f"`{name}` must be `SessionRunHook` instances, found {hook!r}{why}")
     return hooks
 
 

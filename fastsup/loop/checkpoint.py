@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -51,9 +52,27 @@ class CheckpointHook(PeriodicHook):
 
 
 def _saver_of(manager: Any) -> Callable[[int], Any]:
-    if not callable(getattr(manager, "save", None)):
+    save = getattr(manager, "save", None)
+    if not callable(save):
         raise TypeError(f"save must be a callable or have a method save(checkpoint_number=...), got {manager!r}")
+    if not _takes_checkpoint_number(save):
+        kind = type(manager).__name__
+        raise TypeError(
+            f"save must be a callable or have a method save(checkpoint_number=...), got {manager!r}, whose save doesn't "
+            "take checkpoint_number. For a tf.train.Checkpoint pass tf.train.CheckpointManager(checkpoint, directory, "
+            f"max_to_keep=5); for another {kind} pass a function of the global step that calls its save."
+        )
     # A manager of TensorFlow's may have an interval of its own; when to save is decided here.
     checks_interval = getattr(manager, "checkpoint_interval", None) is not None
     options = {"check_interval": False} if checks_interval else {}
     return lambda step: manager.save(checkpoint_number=step, **options)
+
+
+def _takes_checkpoint_number(save: Callable[..., Any]) -> bool:
+    """Whether a method takes the argument `checkpoint_number`; True for a method whose arguments aren't known."""
+    try:
+        arguments = inspect.signature(save).parameters
+    except (TypeError, ValueError):
+        return True
+    takes_any_name = any(argument.kind is argument.VAR_KEYWORD for argument in arguments.values())
+    return takes_any_name or "checkpoint_number" in arguments

@@ -4,3 +4,7 @@ from fastsup.profile.profiler import HookProfiler
 from fastsup.profile.report import Report, Row
 
 __all__ = ["HookProfiler", "Report", "Row"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -14,7 +14,7 @@ from typing import Any
 from fastsup.core.recorder import Recorder
 from fastsup.profile.report import duration
 
-__all__ = ["add_parser", "warnings"]
+__all__ = ["add_parser", "tensorflow_version", "warnings"]
 
 _STEPS = 2000
 _TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tensorflow-intel", "tensorflow-rocm")
@@ -67,6 +67,12 @@ def _version(name: str) -> str | None:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
+
+
+def tensorflow_version() -> str | None:
+    """The version of the TensorFlow that is installed, under whatever name; None without one. Doesn't import TensorFlow."""
+    names = [*_TENSORFLOW, *metadata.packages_distributions().get("tensorflow", [])]
+    return next((version for version in map(_version, names) if version is not None), None)
 
 
 def _per_step(run: Any, steps: int) -> float:

@@ -70,7 +70,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(_runtime.tensorflow.compat.v1.train)})
+    forwarded = [name for name in dir(_runtime.tensorflow.compat.v1.train) if not name.startswith("_")]
+    return sorted({*__all__, *forwarded})
 
 
 __all__ = [

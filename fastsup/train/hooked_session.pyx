@@ -40,7 +40,8 @@ cdef list rejected_by(list watching, list values, FetchList structure):
 
 
 cdef class Hooked(RecordedSession):
-    """A session that calls hooks around each run.
+    """Hooked(sess, hooks)\n--\n
+    A session that calls hooks around each run.
 
     Args:
       sess: the session to run in.

@@ -11,6 +11,7 @@ from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 from tensorflow.python.training import coordinator, queue_runner
 from tensorflow.python.util import function_utils
 
+from fastsup.core.hook_kinds import why_no_session_hook
 from fastsup.core.recorder import recorder_of
 from fastsup.runtime.executor import keep_traceable
 from fastsup.train import event_files, stop_signals
@@ -61,6 +62,9 @@ def given_hooks(name: str, hooks: Any) -> Any:
 
 
 def _check_hook(hook: Any) -> None:
+    why = why_no_session_hook(hook)
+    if why:
+        raise TypeError(f"hooks must be SessionRunHook objects, got {hook!r}{why}")
     if not hasattr(hook, "begin"):
         raise AttributeError(
             f"{type(hook).__name__!r} object has no attribute 'begin': hooks must be SessionRunHook objects, got "

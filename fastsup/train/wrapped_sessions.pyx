@@ -64,7 +64,8 @@ cdef Wrapped as_native(object session):
 
 
 cdef class Wrapped:
-    """A session around another one, to which it hands everything on.
+    """Wrapped(sess)\n--\n
+    A session around another one, to which it hands everything on.
 
     Args:
       sess: the session to wrap.
@@ -196,7 +197,8 @@ cdef class Wrapped:
 
 
 cdef class Coordinated(Wrapped):
-    """A session that reports to a coordinator, and stops when the coordinator does.
+    """Coordinated(sess, coord, stop_grace_period_secs=120)\n--\n
+    A session that reports to a coordinator, and stops when the coordinator does.
 
     Args:
       sess: the session to wrap.
@@ -285,7 +287,8 @@ cdef class Coordinated(Wrapped):
 
 
 cdef class Recoverable(Wrapped):
-    """A session that is made anew, and its step run again, after AbortedError and UnavailableError.
+    """Recoverable(sess_creator, max_recoveries=10)\n--\n
+    A session that is made anew, and its step run again, after AbortedError and UnavailableError.
 
     Args:
       sess_creator: the `SessionCreator` that makes the sessions to wrap.
