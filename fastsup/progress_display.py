@@ -1,4 +1,4 @@
-"""Displays of how far a loop has come: a bar in a terminal, lines in any other stream. The progress hooks draw on them."""
+"""Displays for the progress hooks: a bar in a terminal, lines in any other stream."""
 
 from __future__ import annotations
 
@@ -212,8 +212,8 @@ def _new_terminal(file: TextIO) -> _Terminal | None:
         # Drawn from the loop, so that no other thread wants the interpreter meanwhile.
         auto_refresh=False,
         # A stream that was redirected to a file keeps its text.
-        redirect_stdout=sys.stdout.isatty(),
-        redirect_stderr=sys.stderr.isatty(),
+        redirect_stdout=getattr(sys.stdout, "isatty", bool)(),
+        redirect_stderr=getattr(sys.stderr, "isatty", bool)(),
     )
     return _Terminal(bars, file)
 

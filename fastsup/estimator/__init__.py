@@ -106,7 +106,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    raise absent(__name__, name, (f"{module.__name__}.{known}" for module in (experimental, export) for known in module.__all__))
+    raise absent(
+        __name__, name, (f"{module.__name__}.{known}" for module in (experimental, export) for known in module.__all__)
+    )
 
 
 def __dir__() -> list[str]:

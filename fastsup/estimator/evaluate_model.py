@@ -161,6 +161,7 @@ class Evaluation(EstimatorBase):
                 hooks=all_hooks,
                 config=self._session_config,
                 executor=self._config.executor,
+                progress=self._config.progress,
             )
         global_step = results[ops.GraphKeys.GLOBAL_STEP]
         metric_summaries.write_metrics(output_dir, results, global_step)

@@ -11,6 +11,7 @@ from tensorflow.python.training import evaluation
 
 from fastsup import train
 from fastsup.train.dispatch import remember_callbacks
+from fastsup.train.progress_hook import hooks_with_progress
 from fastsup.train.scheduled import ScheduledHook
 
 __all__ = ["StopAfterNEvalsHook", "evaluate_once"]
@@ -69,6 +70,7 @@ def evaluate_once(
     hooks: list[Any],
     config: Any,
     executor: str = "auto",
+    progress: bool = False,
 ) -> Any:
     """Evaluates the model in the default graph once.
 
@@ -81,6 +83,7 @@ def evaluate_once(
       hooks: `SessionRunHook` objects.
       config: ConfigProto of the session.
       executor: executor mode, as for `fastsup.Session`.
+      progress: whether to show how many batches have been evaluated.
 
     Returns:
       The values of `final_ops`.
@@ -96,7 +99,7 @@ def evaluate_once(
         executor=executor,
     )
     final_ops_hook = train.FinalOpsHook(final_ops)
-    with train.MonitoredSession(creator, [*hooks, final_ops_hook]) as session:
+    with train.MonitoredSession(creator, hooks_with_progress(progress, [*hooks, final_ops_hook])) as session:
         if eval_ops is not None:
             session.run_loop(eval_ops)
     if eval_ops is not None and session.last_result is None:

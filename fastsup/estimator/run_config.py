@@ -24,7 +24,7 @@ _REPLACEABLE = [
     "session_config", "keep_checkpoint_max", "keep_checkpoint_every_n_hours", "log_step_count_steps",
     "train_distribute", "device_fn", "protocol", "eval_distribute", "experimental_distribute",
     "experimental_max_worker_delay_secs", "session_creation_timeout_secs", "checkpoint_save_graph_def", "executor",
-    "async_save", "recovery_wait_secs", "profiler",
+    "async_save", "recovery_wait_secs", "profiler", "progress",
 ]  # fmt: skip
 
 _BOTH_INTERVALS = "`save_checkpoints_steps` and `save_checkpoints_secs` cannot be both set."
@@ -124,6 +124,7 @@ class RunConfig:
       recovery_wait_secs: seconds between two looks of a worker at the chief's model, while it waits for that.
       profiler: `fastsup.HookProfiler` that records what hooks and steps of the training cost; None for the one that is
         on for the whole program, whenever one is. A copy of the configuration has the same one.
+      progress: whether training and evaluation show their progress on stderr, by a `fastsup.train.ProgressHook`.
 
     Raises:
       ValueError: an argument can't be that, or TF_CONFIG says what can't be.
@@ -153,6 +154,7 @@ class RunConfig:
         async_save: bool = False,
         recovery_wait_secs: float = 30,
         profiler: Any = None,
+        progress: bool = False,
     ) -> None:
         if save_checkpoints_steps is _USE_DEFAULT and save_checkpoints_secs is _USE_DEFAULT:
             save_checkpoints_steps, save_checkpoints_secs = None, 600
@@ -190,6 +192,7 @@ class RunConfig:
             async_save=async_save,
             recovery_wait_secs=recovery_wait_secs,
             profiler=profiler,
+            progress=progress,
         )
         if train_distribute or eval_distribute or experimental_distribute:
             logging.info("Initializing RunConfig with distribution strategies.")
@@ -264,6 +267,7 @@ class RunConfig:
     async_save = _property("_async_save", "Whether training goes on while a checkpoint is written.")
     recovery_wait_secs = _property("_recovery_wait_secs", "Seconds between two looks of a worker at the chief's model.")
     profiler = _property("_profiler", "`fastsup.HookProfiler` of the training, or None.")
+    progress = _property("_progress", "Whether training and evaluation show their progress.")
 
     def replace(self, **kwargs: Any) -> Any:
         """A copy with other values for some properties.

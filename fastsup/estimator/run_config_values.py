@@ -53,6 +53,7 @@ def check_values(config: Any) -> None:
         ("device_fn", _is_device_fn, 'device_fn must be callable with exactly one argument "op".'),
         ("protocol", lambda value: value in ("grpc", "grpc+verbs"), "protocol should be grpc or grpc+verbs"),
         ("async_save", lambda value: isinstance(value, bool), "async_save must be True or False"),
+        ("progress", lambda value: isinstance(value, bool), "progress must be True or False"),
         ("recovery_wait_secs", lambda value: 0 < value < math.inf, "recovery_wait_secs should be > 0, and finite"),
     ]
     for name, accepts, message in rules:

@@ -178,6 +178,8 @@ class Training(EstimatorBase):
                 )
             )
         worker_hooks.extend(spec.training_hooks)
+        if config.progress and not any(isinstance(hook, session_layer.ProgressHook) for hook in worker_hooks):
+            worker_hooks.append(session_layer.ProgressHook({"loss": spec.loss}))
 
         chief_hooks: list[Any] = []
         given = [*worker_hooks, *spec.training_chief_hooks]

@@ -56,11 +56,10 @@ def _saver_of(manager: Any) -> Callable[[int], Any]:
     if not callable(save):
         raise TypeError(f"save must be a callable or have a method save(checkpoint_number=...), got {manager!r}")
     if not _takes_checkpoint_number(save):
-        kind = type(manager).__name__
         raise TypeError(
-            f"save must be a callable or have a method save(checkpoint_number=...), got {manager!r}, whose save doesn't "
-            "take checkpoint_number. For a tf.train.Checkpoint pass tf.train.CheckpointManager(checkpoint, directory, "
-            f"max_to_keep=5); for another {kind} pass a function of the global step that calls its save."
+            f"save must be a callable or have a method save(checkpoint_number=...), got {manager!r}, whose save "
+            "doesn't take checkpoint_number. For a tf.train.Checkpoint pass tf.train.CheckpointManager(checkpoint, "
+            "directory, max_to_keep=5); for any other object pass a function of the global step that saves it."
         )
     # A manager of TensorFlow's may have an interval of its own; when to save is decided here.
     checks_interval = getattr(manager, "checkpoint_interval", None) is not None

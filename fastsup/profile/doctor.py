@@ -70,7 +70,11 @@ def _version(name: str) -> str | None:
 
 
 def tensorflow_version() -> str | None:
-    """The version of the TensorFlow that is installed, under whatever name; None without one. Doesn't import TensorFlow."""
+    """The version of the installed TensorFlow, under whatever name it is distributed, found without importing it.
+
+    Returns:
+      The version; None without TensorFlow.
+    """
     names = [*_TENSORFLOW, *metadata.packages_distributions().get("tensorflow", [])]
     return next((version for version in map(_version, names) if version is not None), None)
 

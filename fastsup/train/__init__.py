@@ -37,6 +37,7 @@ from fastsup.train.monitored_session import (
     SingularMonitoredSession,
     WrappedSession,
 )
+from fastsup.train.progress_hook import ProgressHook
 from fastsup.train.recovery import NoIntactCheckpointError
 from fastsup.train.session_creators import ChiefSessionCreator, Scaffold, SessionCreator, WorkerSessionCreator
 from fastsup.train.session_manager import SessionManager
@@ -92,6 +93,7 @@ __all__ = [
     "NanTensorHook",
     "NoIntactCheckpointError",
     "ProfilerHook",
+    "ProgressHook",
     "QueueRunner",
     "RecoverableSession",
     "Saver",

@@ -18,6 +18,7 @@ from fastsup.train import event_files, stop_signals
 from fastsup.train.hook_errors import tell_hooks
 from fastsup.train.hooked_session import Hooked
 from fastsup.train.monitored import Monitored
+from fastsup.train.progress_hook import ProgressHook, hooks_with_progress
 from fastsup.train.recorded_hooks import hook_span
 from fastsup.train.session_creators import ChiefSessionCreator, SessionCreator
 from fastsup.train.wrapped_sessions import Coordinated, Recoverable, Wrapped
@@ -64,7 +65,9 @@ def given_hooks(name: str, hooks: Any) -> Any:
 def _check_hook(hook: Any) -> None:
     why = why_no_session_hook(hook)
     if why:
-        raise TypeError(f"hooks must be SessionRunHook objects, got {hook!r}{why}")
+        missing = f"{hook.begin.__qualname__}() missing 1 required positional argument: "
+        missing += "'self'" if isinstance(hook, type) else "'loop'"
+        raise TypeError(f"{missing}: hooks must be SessionRunHook objects, got {hook!r}{why}")
     if not hasattr(hook, "begin"):
         raise AttributeError(
             f"{type(hook).__name__!r} object has no attribute 'begin': hooks must be SessionRunHook objects, got "
@@ -115,11 +118,16 @@ class _MonitoredSession(Monitored):
         self._hooks = hooks
         self._graph_was_finalized = ops.get_default_graph().finalized
         event_files.session_opens(self)
+        begun = []
         for hook in self._hooks:
             _check_hook(hook)
             hook.begin()
+            begun.append(hook)
             if isinstance(hook, tf_hooks.ProfilerHook):
                 keep_traceable(ops.get_default_graph())
+        for hook in begun:
+            if isinstance(hook, ProgressHook):
+                hook.know_hooks(begun)
         worker_context = distribute_coordinator_context.get_current_worker_context()
         if not session_creator and worker_context:
             session_creator = worker_context.session_creator()
@@ -364,6 +372,7 @@ class SingularMonitoredSession(_MonitoredSession):
       recovery_wait_secs: seconds between two looks at a checkpoint that is waited for.
       restore: "strict" or "partial", as for `SessionManager`: whether the checkpoint must hold the whole model.
       profiler: `fastsup.HookProfiler`, as for `MonitoredSession`.
+      progress: whether to show the progress on stderr: a `ProgressHook` more, if `hooks` has none.
     """
 
     def __init__(
@@ -379,7 +388,9 @@ class SingularMonitoredSession(_MonitoredSession):
         recovery_wait_secs: float = 30,
         restore: str = "strict",
         profiler: Any = None,
+        progress: bool = False,
     ) -> None:
+        hooks = hooks_with_progress(progress, given_hooks("hooks", hooks))
         creator = ChiefSessionCreator(
             scaffold=scaffold,
             master=master,

@@ -10,6 +10,7 @@ from tensorflow.python.training import monitored_session as tf_monitored_session
 
 from fastsup.train.hooks import CheckpointSaverHook, StepCounterHook, SummarySaverHook
 from fastsup.train.monitored_session import MonitoredSession, given_hooks
+from fastsup.train.progress_hook import hooks_with_progress
 from fastsup.train.session_creators import ChiefSessionCreator, Scaffold, WorkerSessionCreator
 
 __all__ = ["MonitoredTrainingSession"]
@@ -55,6 +56,7 @@ def MonitoredTrainingSession(
     max_recoveries: int | None = 10,
     handle_signals: bool = True,
     profiler: Any = None,
+    progress: bool = False,
 ) -> MonitoredSession:
     """A `MonitoredSession` with the hooks that training wants: checkpoints, summaries, and the rate of steps.
 
@@ -84,7 +86,9 @@ def MonitoredTrainingSession(
       handle_signals: whether SIGTERM and SIGINT end the session between two steps, with a checkpoint, as for
         `MonitoredSession`. Only with a `checkpoint_dir`.
       profiler: `fastsup.HookProfiler`, as for `MonitoredSession`.
+      progress: whether to show step, rate and time left on stderr: a `ProgressHook` more, if `hooks` has none.
     """
+    hooks = hooks_with_progress(progress, given_hooks("hooks", hooks))
     handle_signals = handle_signals and bool(checkpoint_dir)
     save_summaries_steps, save_summaries_secs = _one_of(save_summaries_steps, save_summaries_secs, 100, None)
     save_checkpoint_steps, save_checkpoint_secs = _one_of(save_checkpoint_steps, save_checkpoint_secs, None, 600)
@@ -111,7 +115,7 @@ def MonitoredTrainingSession(
         )
     if not is_chief:
         worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs, executor, recovery_wait_secs)
-        return MonitoredSession(worker, hooks or [], stop_grace_period_secs, max_recoveries, handle_signals, profiler)
+        return MonitoredSession(worker, hooks, stop_grace_period_secs, max_recoveries, handle_signals, profiler)
 
     all_hooks: list[Any] = list(given_hooks("chief_only_hooks", chief_only_hooks))
     chief = ChiefSessionCreator(
@@ -149,5 +153,5 @@ def MonitoredTrainingSession(
         )
         saver._ends_last = True
         all_hooks.append(saver)
-    all_hooks.extend(given_hooks("hooks", hooks))
+    all_hooks.extend(hooks)
     return MonitoredSession(chief, all_hooks, stop_grace_period_secs, max_recoveries, handle_signals, profiler)

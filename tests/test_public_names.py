@@ -1,0 +1,129 @@
+"""What users see of the package: dir(), signatures, help, the version, and names of tf.estimator that aren't there."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import inspect
+import platform
+import pydoc
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import fastsup
+
+PACKAGES = [
+    "fastsup",
+    "fastsup.core",
+    "fastsup.estimator",
+    "fastsup.estimator.experimental",
+    "fastsup.estimator.export",
+    "fastsup.experiment",
+    "fastsup.loop",
+    "fastsup.profile",
+    "fastsup.train",
+]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_dir_shows_what_is_public(package: str) -> None:
+    module = importlib.import_module(package)
+    shown = dir(module)
+    assert set(module.__all__) <= set(shown)
+    assert all(hasattr(module, name) for name in shown)
+    more = set(shown) - set(module.__all__)
+    if package == "fastsup":
+        assert more == {"__version__"}
+    elif package == "fastsup.train":
+        import tensorflow as tf
+
+        assert more == {name for name in dir(tf.compat.v1.train) if not name.startswith("_")} - set(module.__all__)
+        assert {"AdamOptimizer", "get_or_create_global_step"} <= more
+    else:
+        assert not more
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_has_signature_and_help(package: str) -> None:
+    module = importlib.import_module(package)
+    for name in module.__all__:
+        value = getattr(module, name)
+        if inspect.ismodule(value) or not callable(value):
+            continue
+        if not (inspect.isclass(value) and issubclass(value, Exception)):
+            arguments = inspect.signature(value).parameters.values()
+            anything = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+            assert {argument.kind for argument in arguments} != anything, f"{package}.{name}"
+        assert inspect.getdoc(value), f"{package}.{name}"
+        assert name in pydoc.render_doc(value)
+
+
+def test_signatures_of_compiled_classes() -> None:
+    from fastsup import train
+
+    expected = {
+        fastsup.core.StepLoop: "(step, hooks=(), max_steps=None, initial_step=0, profiler=None)",
+        fastsup.core.NativeHook: "(function, every_steps=None, every_secs=None, context=None)",
+        fastsup.core.SecondOrStepTimer: "(every_secs=None, every_steps=None)",
+        fastsup.core.Hook: "()",
+        train.WrappedSession: "(sess)",
+        train.HookedSession: "(sess, hooks)",
+        train.CoordinatedSession: "(sess, coord, stop_grace_period_secs=120)",
+        train.RecoverableSession: "(sess_creator, max_recoveries=10)",
+    }
+    assert {kind: str(inspect.signature(kind)) for kind in expected} == expected
+
+    class Mine(fastsup.core.StepLoop):
+        def __init__(self, name: str) -> None:
+            super().__init__(int)
+
+    assert str(inspect.signature(Mine)).startswith("(name")
+    # The signature is no part of the text.
+    assert inspect.getdoc(fastsup.core.StepLoop).startswith("Calls a step function")  # type: ignore[union-attr]
+
+
+def test_the_version() -> None:
+    result = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "fastsup", "--version"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    import tensorflow as tf
+
+    python, version = platform.python_version(), importlib.metadata.version("fastsup")
+    assert result.stdout == f"fastsup {version} (TensorFlow {tf.__version__}, Python {python})\n"
+    assert "| tensorflow" not in result.stderr.replace("|   ", "| ").replace("  ", " ")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("estimator.DNNClassifier", "fastsup.estimator has no DNNClassifier: canned models aren't in fastsup. Write a"),
+        ("estimator.LinearRegressor", "canned models aren't in fastsup"),
+        ("estimator.BaselineClassifier", "canned models aren't in fastsup"),
+        ("estimator.BoostedTreesClassifier", "canned models aren't in fastsup"),
+        ("estimator.DNNLinearCombinedEstimator", "docs/estimator.md"),
+        ("estimator.MultiHead", "heads aren't in fastsup"),
+        ("estimator.tpu", "TPUs aren't supported"),
+        ("estimator.classifier_parse_example_spec", "tf.io.parse_example"),
+        ("estimator.ServingInputReceiver", "use fastsup.estimator.export.ServingInputReceiver"),
+        ("estimator.experimental.RNNClassifier", "fastsup.estimator.experimental has no RNNClassifier: canned models"),
+        ("estimator.experimental.dnn_logit_fn_builder", "logit functions aren't in fastsup"),
+        ("experiment.DNNClassifier", "fastsup.experiment has no DNNClassifier: canned models"),
+        ("experiment.RunConfig", "fastsup.experiment has no RunConfig: use fastsup.estimator.RunConfig"),
+        ("estimator.nonsense", "module 'fastsup.estimator' has no attribute 'nonsense'"),
+    ],
+)
+def test_absent_names_say_where_to_go(path: str, text: str) -> None:
+    folder, _, name = path.rpartition(".")
+    module: Any = importlib.import_module(f"fastsup.{folder}")
+    with pytest.raises(AttributeError) as raised:
+        getattr(module, name)
+    assert text in str(raised.value)
+    assert not hasattr(module, name)
+    assert raised.value.name == name
