@@ -3,6 +3,7 @@
     python -m benchmarks                          # all cases: three minutes
     python -m benchmarks --case sgd --rounds 20   # one case, thoroughly
     python -m benchmarks --memory                 # whether memory grows: ten minutes
+    python -m benchmarks --programs               # whole programs, a process each: five minutes
 
 What disturbs the machine meanwhile, disturbs all contenders; still, let it idle.
 """
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import memory, report
+from benchmarks import memory, report, whole_programs
 from benchmarks.cases import CASES, Case
 from benchmarks.measure import QUICK_SLICE_SECS, SLICE_SECS, alternate
 
@@ -42,11 +43,19 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="short slices and few rounds, for rough numbers")
     parser.add_argument("--all", action="store_true", help="show every contender too")
     parser.add_argument("--memory", action="store_true", help="measure whether memory grows, instead of the cases")
+    parser.add_argument("--programs", action="store_true", help="run whole programs, instead of the cases")
+    parser.add_argument(
+        "--reference", metavar="PYTHON", help="with --programs: interpreter that has TensorFlow 2.15, and its Estimator"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything to this file as well")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
     options = parser.parse_args(arguments)
     if options.memory and options.case:
         parser.error("argument --memory: not with --case")
+    if options.programs and (options.case or options.memory):
+        parser.error("argument --programs: not with --case or --memory")
+    if options.reference and not options.programs:
+        parser.error("argument --reference: only with --programs")
     if options.json and not options.json.resolve().parent.is_dir():
         parser.error(f"argument --json: there is no folder {options.json.resolve().parent}")
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
@@ -84,10 +93,15 @@ def main(arguments: list[str] | None = None) -> int:
     samples: report.Samples = {}
     errors: dict[str, str] = {}
     growths: list[memory.Growth] = []
+    runs: whole_programs.Runs = {}
     if options.memory:
         with console.status("measuring memory"):
             growths.extend(memory.measurements())
         console.print(report.memory_table(growths))
+    elif options.programs:
+        with console.status("running programs"):
+            runs = whole_programs.measure(options.rounds, options.quick, options.reference)
+        console.print(whole_programs.programs_table(runs))
     else:
         lines, samples, errors = measure(options, console)
         console.print(report.results_table(lines))
@@ -108,6 +122,7 @@ def main(arguments: list[str] | None = None) -> int:
         console.print(f"[bold red]{name} failed[/]: {error}")
     if options.json:
         results = report.as_json(lines, samples, options.rounds, growths, errors)
+        results["programs"] = whole_programs.as_json(runs)
         options.json.write_text(json.dumps(results, indent=1) + "\n")
     return 1 if errors or (options.check and missed) else 0
 

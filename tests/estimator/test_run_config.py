@@ -41,6 +41,7 @@ def test_defaults() -> None:
         "async_save": False,
         "recovery_wait_secs": 30,
         "profiler": None,
+        "progress": False,
         "service": None,
         "task_type": "worker",
         "task_id": 0,
