@@ -1,8 +1,8 @@
 """One run of a whole program for `python -m benchmarks --programs`: `program_worker.py PROGRAM SIDE STEPS`.
 
-Sides are `tensorflow` (its MonitoredTrainingSession), `fastsup`, and `estimator`: the Estimator that TensorFlow has up to
-2.15. Only the side `fastsup` needs fastsup. The last line of the output is a JSON object with readings of a clock that all
-processes share, in seconds: `first` at the end of the first step, `last` at the end of the last one.
+Sides are `tensorflow` (its MonitoredTrainingSession), `fastsup`, and `estimator`: the Estimator that TensorFlow has
+up to 2.15. Only the side `fastsup` needs fastsup. The last line of the output is a JSON object with readings of a
+clock that all processes share, in seconds: `first` at the end of the first step, `last` at the end of the last one.
 """
 
 import json

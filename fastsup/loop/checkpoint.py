@@ -17,7 +17,7 @@ class CheckpointHook(PeriodicHook):
     Args:
       save: a callable that takes the global step; or a `tf.train.CheckpointManager`, or whatever else has its
         `save(checkpoint_number=...)`.
-      every_steps: steps between two checkpoints, or None.
+      every_steps: a checkpoint is saved at the global steps that are multiples of this number, or None.
       every_secs: seconds between two checkpoints, or None. With both, the first that comes counts.
       save_at_end: whether to save after the last step, if that isn't saved yet.
 

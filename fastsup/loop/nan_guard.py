@@ -24,7 +24,7 @@ class NanGuardHook(PeriodicHook):
 
     Args:
       fail_on_nan: whether the end is a `NanResultError`; else the loop stops as if asked to, and that is logged.
-      every_steps: steps between two looks.
+      every_steps: the hook looks at the global steps that are multiples of this number.
       values: a function that takes the result and returns what to look at, a number or a mapping of names to
         numbers. None: the result is such.
 

@@ -65,7 +65,8 @@ class StopWhenHook(PeriodicHook):
     Args:
       condition: a function that takes the loop, and looks at `loop.result` and `loop.global_step`, say. The loop
         stops when it returns something true.
-      every_steps: steps between two looks, or None. With `every_secs` None too: 1.
+      every_steps: the hook looks at the global steps that are multiples of this number, or None. With `every_secs`
+        None too: 1.
       every_secs: seconds between two looks, or None.
 
     Raises:

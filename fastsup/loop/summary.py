@@ -17,7 +17,7 @@ class SummaryHook(PeriodicHook):
     Args:
       writer: a writer of `tf.summary.create_file_writer`; one with `add_scalar(name, value, step)`, as PyTorch's; or
         a function of name, value and step.
-      every_steps: steps between two summaries, or None.
+      every_steps: a summary is written at the global steps that are multiples of this number, or None.
       every_secs: seconds between two summaries, or None. With both, the first that comes counts; with neither, every
         100 steps.
       values: a function that takes the result and returns a number, which is called "loss", or a mapping of names to
