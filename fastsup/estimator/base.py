@@ -23,6 +23,7 @@ from tensorflow.python.util import function_utils
 from fastsup.core.hook_kinds import why_no_session_hook
 from fastsup.estimator import distribution, trained_model, warm_start
 from fastsup.estimator.input_fn import parse_input_fn_result
+from fastsup.estimator.keras_names import keras_names_of
 from fastsup.estimator.model_fn import EstimatorSpec, check_mode, listed, verify_model_fn_args
 from fastsup.estimator.run_config import settled_config
 
@@ -231,7 +232,7 @@ class EstimatorBase:
         if input_context and "input_context" in taken:
             logging.info("The `input_fn` accepts an `input_context` which will be given by DistributionStrategy")
             arguments["input_context"] = input_context
-        with ops.device("/cpu:0"):
+        with ops.device("/cpu:0"), keras_names_of(ops.get_default_graph()):
             return input_fn(**arguments)
 
     def _call_model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
@@ -254,7 +255,8 @@ class EstimatorBase:
         if "config" in taken:
             arguments["config"] = config
         logging.info("Calling model_fn.")
-        spec = self._model_fn(features=features, **arguments)
+        with keras_names_of(ops.get_default_graph()):
+            spec = self._model_fn(features=features, **arguments)
         logging.info("Done calling model_fn.")
         if not isinstance(spec, EstimatorSpec):
             raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -204,23 +205,27 @@ class Training(EstimatorBase):
             save_summary_steps, log_step_count_steps = 0, None
             worker_hooks.extend(of_master_job)
 
-        with session_layer.MonitoredTrainingSession(
-            master=config.master,
-            is_chief=config.is_chief,
-            checkpoint_dir=self._model_dir,
-            scaffold=spec.scaffold,
-            hooks=worker_hooks,
-            chief_only_hooks=(*chief_hooks, *spec.training_chief_hooks),
-            save_checkpoint_secs=0,  # A hook does that.
-            save_summaries_steps=save_summary_steps,
-            config=self._session_config,
-            max_wait_secs=config.session_creation_timeout_secs,
-            log_step_count_steps=log_step_count_steps,
-            save_graph_def=config.checkpoint_save_graph_def,
-            executor=config.executor,
-            recovery_wait_secs=config.recovery_wait_secs,
-            profiler=config.profiler,
-        ) as session:
+        restored = functools.partial(trained_model.newest_checkpoint, self._model_dir)
+        with (
+            trained_model.explaining_what_is_missing(restored),
+            session_layer.MonitoredTrainingSession(
+                master=config.master,
+                is_chief=config.is_chief,
+                checkpoint_dir=self._model_dir,
+                scaffold=spec.scaffold,
+                hooks=worker_hooks,
+                chief_only_hooks=(*chief_hooks, *spec.training_chief_hooks),
+                save_checkpoint_secs=0,  # A hook does that.
+                save_summaries_steps=save_summary_steps,
+                config=self._session_config,
+                max_wait_secs=config.session_creation_timeout_secs,
+                log_step_count_steps=log_step_count_steps,
+                save_graph_def=config.checkpoint_save_graph_def,
+                executor=config.executor,
+                recovery_wait_secs=config.recovery_wait_secs,
+                profiler=config.profiler,
+            ) as session,
+        ):
             session.run_loop([spec.train_op, spec.loss])
         # Also where the input has ended the loop.
         loss = None if session.last_result is None else session.last_result[1]

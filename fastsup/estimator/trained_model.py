@@ -12,6 +12,7 @@ from tensorflow.python.framework import errors, ops
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.training import py_checkpoint_reader
 
+from fastsup.estimator.keras_names import name_hint
 from fastsup.train.checkpoints import is_in, is_unfinished, list_checkpoints
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "explaining_what_is_missing",
     "given_checkpoint",
     "global_step_of",
+    "hint_of",
     "newest_checkpoint",
     "require_checkpoint",
     "variables_of",
@@ -78,7 +80,7 @@ def contents_of(model_dir: Any) -> str:
 def variables_of(checkpoint_path: Any) -> str:
     """What a checkpoint holds, in one sentence: its first variables, by name, with their shapes."""
     try:
-        shapes = py_checkpoint_reader.NewCheckpointReader(checkpoint_path).get_variable_to_shape_map()
+        shapes = _shapes_of(checkpoint_path)
     except (errors.OpError, RuntimeError, ValueError) as error:
         return f"The checkpoint {checkpoint_path} can't be read: {error}."
     names = [f"{name} {shape}" for name, shape in sorted(shapes.items())]
@@ -86,12 +88,26 @@ def variables_of(checkpoint_path: Any) -> str:
     return f"The checkpoint {checkpoint_path} holds: {', '.join(names[:_LISTED])}{more}."
 
 
+def _shapes_of(checkpoint_path: Any) -> dict[str, Any]:
+    shapes: dict[str, Any] = py_checkpoint_reader.NewCheckpointReader(checkpoint_path).get_variable_to_shape_map()
+    return shapes
+
+
+def hint_of(error: errors.NotFoundError, checkpoint_path: Any) -> str:
+    """What to do about a variable that a checkpoint lacks, ending in a blank; empty where that isn't known."""
+    try:
+        hint = name_hint(error.message, _shapes_of(checkpoint_path))
+    except (errors.OpError, RuntimeError, ValueError):
+        return ""
+    return hint and f"{hint} "
+
+
 @contextmanager
 def explaining_what_is_missing(checkpoint_path: Any) -> Iterator[None]:
-    """Adds to the error about a variable that a checkpoint lacks what the checkpoint has.
+    """Adds to the error about a variable that a checkpoint lacks what the checkpoint has, and what to do.
 
     Args:
-      checkpoint_path: the checkpoint that is restored, or None.
+      checkpoint_path: the checkpoint that is restored, a function that finds it, or None.
 
     Raises:
       tf.errors.NotFoundError: what was raised, with more text.
@@ -99,9 +115,10 @@ def explaining_what_is_missing(checkpoint_path: Any) -> Iterator[None]:
     try:
         yield
     except errors.NotFoundError as error:
-        if checkpoint_path is None or "not found in checkpoint" not in error.message:
+        path = checkpoint_path() if callable(checkpoint_path) else checkpoint_path
+        if path is None or "not found in checkpoint" not in error.message:
             raise
-        message = f"{error.message}\n\n{variables_of(checkpoint_path)}"
+        message = f"{error.message}\n\n{hint_of(error, path)}{variables_of(path)}"
         raise errors.NotFoundError(error.node_def, error.op, message) from error
 
 

@@ -43,10 +43,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     print(f"fastsup {fastsup.__version__} in {os.path.dirname(fastsup.__file__)}")
     print(f"Python {platform.python_version()} ({sys.implementation.name}), {platform.platform()}, {_cores()} cores")
-    for name in ("numpy", *_TENSORFLOW, "tensorflow-estimator", "rich"):
+    for name in ("numpy", *_TENSORFLOW, "tensorflow-estimator", "keras", "tf_keras", "rich"):
         version = _version(name)
         if version is not None:
             print(f"{name} {version}")
+    print(layers_of_keras_2())
     _print_core()
     works = _print_sessions()
     said = warnings()
@@ -77,6 +78,23 @@ def tensorflow_version() -> str | None:
     """
     names = [*_TENSORFLOW, *metadata.packages_distributions().get("tensorflow", [])]
     return next((version for version in map(_version, names) if version is not None), None)
+
+
+def layers_of_keras_2() -> str:
+    """Whether tf.compat.v1.layers can be used here, and else what makes them usable: a sentence."""
+    what = "tf.compat.v1.layers and tf.compat.v1.nn.rnn_cell"
+    missing = [
+        *(["`pip install tf_keras`"] if _version("tf_keras") is None else []),
+        # The values that TensorFlow takes for yes.
+        *(
+            ["set the environment variable TF_USE_LEGACY_KERAS=1 before tensorflow is imported"]
+            if os.environ.get("TF_USE_LEGACY_KERAS") not in ("true", "True", "1")
+            else []
+        ),
+    ]
+    if not missing:
+        return f"{what}: available (tf_keras)"
+    return f"{what}: not available. A program that needs them: {', and '.join(missing)}."
 
 
 def _per_step(run: Any, steps: int) -> float:

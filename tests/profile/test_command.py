@@ -258,6 +258,7 @@ def test_an_estimator(tmp_path: Path) -> None:
 
 def test_doctor() -> None:
     result = run("doctor", env={"TF_CPP_VMODULE": "executor=1"})
+    assert "tf.compat.v1.layers" in result.stdout
     assert result.returncode == 0, result.stderr
     assert "StepLoop around a step that does nothing: " in result.stdout
     for executor in ("auto", "thread_pool", "inline", "single_threaded"):
@@ -265,6 +266,26 @@ def test_doctor() -> None:
     assert "(has chosen single_threaded)" in result.stdout
     assert "The floor of this machine is about " in result.stdout
     assert "! TF_CPP_VMODULE=executor=1: TensorFlow logs in every step. Unset it." in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("version", "value", "says"),
+    [
+        (None, None, "not available. A program that needs them: `pip install tf_keras`, and set the environment"),
+        (None, "1", "not available. A program that needs them: `pip install tf_keras`."),
+        ("2.21.0", "0", "not available. A program that needs them: set the environment variable TF_USE_LEGACY_KERAS=1"),
+        ("2.21.0", "True", "available (tf_keras)"),
+    ],
+)
+def test_doctor_says_whether_the_layers_of_keras_2_can_be_used(
+    monkeypatch: pytest.MonkeyPatch, version: str | None, value: str | None, says: str
+) -> None:
+    monkeypatch.setattr(doctor, "_version", {"tf_keras": version}.get)
+    if value is None:
+        monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
+    else:
+        monkeypatch.setenv("TF_USE_LEGACY_KERAS", value)
+    assert f"tf.compat.v1.layers and tf.compat.v1.nn.rnn_cell: {says}" in doctor.layers_of_keras_2()
 
 
 def test_doctor_without_tensorflow(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tensorflow.python.util import compat, deprecation
 
 from fastsup.estimator import trained_model, warm_start
 from fastsup.estimator.base import EstimatorBase
+from fastsup.estimator.keras_names import keras_names_of
 from fastsup.estimator.model_fn import ModeKeys
 from fastsup.runtime.session import Session
 from fastsup.train.recovery import Recovery
@@ -214,7 +215,8 @@ class SavedModelExport(EstimatorBase):
         with ops.Graph().as_default() as graph:
             self._create_and_assert_global_step(graph)
             random_seed.set_random_seed(self._config.tf_random_seed)
-            receiver = input_receiver_fn_map[mode]()
+            with keras_names_of(graph):
+                receiver = input_receiver_fn_map[mode]()
             if not (hasattr(receiver, "features") and hasattr(receiver, "receiver_tensors")):
                 raise AttributeError(
                     f"{type(receiver).__name__!r} object has no attribute 'features': the input receiver function of "
@@ -257,7 +259,8 @@ class SavedModelExport(EstimatorBase):
                             "Could not load all requested variables from checkpoint. Please make sure your model_fn "
                             "does not expect variables that were not saved in the checkpoint.\n\n"
                             f"Encountered error with mode `{mode}` while restoring checkpoint from: "
-                            f"`{checkpoint_path}`. Full Traceback:\n\n{error}"
+                            f"`{checkpoint_path}`. {trained_model.hint_of(error, checkpoint_path)}Full Traceback:\n\n"
+                            f"{error}"
                         ) from error
                 builder._add_train_op(spec.train_op)
                 arguments: dict[str, Any] = {
