@@ -1,6 +1,7 @@
 from typing import Any, SupportsIndex
 
-def check_interval(name: str, value: Any, optional: bool = True) -> None: ...
+from fastsup.core.checks import check_interval as check_interval
+from fastsup.core.checks import check_number as check_number
 
 class Timer:
     _every_secs: float | None

@@ -6,6 +6,8 @@ from libc.stdint cimport INT64_MAX, int64_t
 from fastsup.core.clock cimport seconds
 from fastsup.core.schedule cimport changes
 
+from fastsup.core.checks import check_interval, check_number
+
 
 cdef extern from "fastsup/timer.h":
     ctypedef enum fs_timer_answer:
@@ -24,27 +26,6 @@ cdef int64_t as_step(object step) except? -1:
     return step.__index__()
 
 
-def check_interval(name, value, optional=True):
-    """Refuses an interval that can't be one. TensorFlow takes it, and fires on every step or fails in the run.
-
-    Args:
-      name: name of the argument, for the message.
-      value: the interval, in seconds or steps.
-      optional: whether None may be passed in place of one.
-
-    Raises:
-      ValueError: it isn't positive.
-      TypeError: it isn't a number.
-    """
-    try:
-        positive = value > 0
-    except TypeError:
-        raise TypeError(f"{name} must be a number, got {value!r}") from None
-    if not positive:
-        remedy = "Pass a positive number" + (", or None to leave it out." if optional else ".")
-        raise ValueError(f"{name} must be positive, got {value!r}. {remedy}")
-
-
 cdef class Timer:
     """Timer(every_secs=None, every_steps=None)\n--\n
     Triggers at most once every N seconds or once every N steps.
@@ -53,8 +34,10 @@ cdef class Timer:
       every_secs: seconds between two triggers, or None.
       every_steps: steps between two triggers, or None. One of the two must be given, and not both.
 
+    An interval of 0 or less triggers at each new step, one that is NaN at the first alone.
+
     Raises:
-      ValueError: both were given, neither was, or one isn't positive.
+      ValueError: both were given, or neither was.
       TypeError: one isn't a number.
     """
 
@@ -64,9 +47,9 @@ cdef class Timer:
         if every_secs is not None and every_steps is not None:
             raise ValueError("Can not provide both every_secs and every_steps.")
         if every_secs is not None:
-            check_interval("every_secs", every_secs)
+            check_number("every_secs", every_secs)
         else:
-            check_interval("every_steps", every_steps)
+            check_number("every_steps", every_steps)
         self._every_secs = every_secs
         self._every_steps = every_steps
         self._last_triggered_step = None
@@ -86,7 +69,8 @@ cdef class Timer:
 
     @_every_secs.setter
     def _every_secs(self, value):
-        self.c.every_secs = -1.0 if value is None else value
+        # Negative stands for None in C, where NaN would be mistaken for it.
+        self.c.every_secs = -1.0 if value is None else HUGE_VAL if value != value else max(value, 0.0)
         self.every_secs = value
 
     @property
@@ -97,7 +81,11 @@ cdef class Timer:
     def _every_steps(self, value):
         # A fraction of a step is a whole one: steps are integers.
         # More steps than there are is never.
-        self.c.every_steps = 0 if value is None else -int(-min(value, INT64_MAX) // 1)
+        # An infinite number, and NaN, are never reached.
+        if value is None or value <= 0:
+            self.c.every_steps = 0
+        else:
+            self.c.every_steps = -int(-value // 1) if value < INT64_MAX else INT64_MAX
         self.every_steps = value
 
     @property

@@ -4,6 +4,7 @@ functions."""
 from __future__ import annotations
 
 import copy
+import math
 import os
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,7 @@ from tensorflow.python.training import (
 )
 from tensorflow.python.util import function_utils
 
+from fastsup.core.checks import check_number
 from fastsup.core.hook_kinds import why_no_session_hook
 from fastsup.estimator import distribution, trained_model, warm_start
 from fastsup.estimator.input_fn import parse_input_fn_result
@@ -61,14 +63,32 @@ def is_whole_number(value: Any) -> bool:
     return hasattr(value, "__index__") or (hasattr(value, "is_integer") and value.is_integer())
 
 
-def check_steps(name: str, steps: Any) -> None:
-    """Refuses a number of steps that isn't a positive integer. None is no limit."""
+def check_steps(name: str, steps: Any, endless: bool = True) -> None:
+    """Refuses a number of steps that isn't positive. None is no limit. A fraction of a step is a whole one.
+
+    Args:
+      name: name of the argument.
+      steps: what was given for it.
+      endless: whether an infinite number of steps, or NaN, is no limit too.
+
+    Raises:
+      TypeError: it is no number, or one without end where there must be one.
+      ValueError: it isn't positive.
+    """
     if steps is None:
         return
-    if not is_whole_number(steps):
-        raise TypeError(f"{name} must be an integer or None, given: {steps!r}")
+    try:
+        check_number(name, steps)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer or None, given: {steps!r}") from None
     if steps <= 0:
         raise ValueError(f"Must specify {name} > 0, given: {steps}")
+    if is_whole_number(steps):
+        return
+    if float(steps) < math.inf:
+        logging.warning("%s=%r is no integer: the last step is the first at which that number is reached.", name, steps)
+    elif not endless:
+        raise TypeError(f"{name} must be an integer or None, given: {steps!r}")
 
 
 def _replica_device_setter(config: Any) -> Any:

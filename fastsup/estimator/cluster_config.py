@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
 from typing import Any, NamedTuple
 
+from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import server_lib
 
 from fastsup.estimator.cluster_members import ClusterConfigTypeError, cluster_spec_of
@@ -128,11 +131,14 @@ def _task(tf_config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _index(index: Any) -> int:
-    """The task index as an integer."""
-    if isinstance(index, bool) or not isinstance(index, int | float) or not float(index).is_integer():
-        raise ClusterConfigTypeError(
-            f'TF_CONFIG["task"]["index"] must be an integer, without quotation marks, got {json.dumps(index)}.'
-        )
+    """The task index as an integer, which may be written as a string."""
+    with contextlib.suppress(ValueError):
+        if isinstance(index, str):
+            return int(index)
+    if isinstance(index, bool) or not isinstance(index, int | float) or not math.isfinite(index):
+        raise ClusterConfigTypeError(f'TF_CONFIG["task"]["index"] must be an integer, got {json.dumps(index)}.')
+    if not float(index).is_integer():
+        logging.warning('TF_CONFIG["task"]["index"]=%r is no integer: it is taken for %d.', index, int(index))
     return int(index)
 
 

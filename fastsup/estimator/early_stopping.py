@@ -19,7 +19,7 @@ from fastsup.core import SecondOrStepTimer
 from fastsup.estimator import distribution
 from fastsup.estimator.estimator import check_estimator
 from fastsup.train.dispatch import remember_callbacks
-from fastsup.train.global_step_hook import GlobalStepHook
+from fastsup.train.global_step_hook import GlobalStepHook, check_one_interval
 
 __all__ = [
     "make_early_stopping_hook",
@@ -66,8 +66,8 @@ class _StopOnPredicateHook(GlobalStepHook, _StepReader):
       run_every_steps: global steps between two questions. Exactly one of the two.
 
     Raises:
-      TypeError: `should_stop_fn` can't be called.
-      ValueError: both intervals or neither, or one that isn't positive.
+      TypeError: `should_stop_fn` can't be called, or an interval is no number.
+      ValueError: both intervals or neither.
     """
 
     _NAME = "_StopOnPredicateHook"
@@ -78,11 +78,12 @@ class _StopOnPredicateHook(GlobalStepHook, _StepReader):
         if not callable(should_stop_fn):
             raise TypeError("`should_stop_fn` must be callable.")
         self._should_stop_fn = should_stop_fn
+        check_one_interval(run_every_secs=run_every_secs, run_every_steps=run_every_steps)
         try:
             self._timer: Any = SecondOrStepTimer(run_every_secs, run_every_steps)
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             given = f"run_every_secs={run_every_secs!r}, run_every_steps={run_every_steps!r}"
-            raise type(error)(f"{error} ({given})") from None
+            raise ValueError(f"{error} ({given})") from None
         self._stop_op: Any = None
 
     def begin(self) -> None:
@@ -135,7 +136,7 @@ def make_early_stopping_hook(
 
     Raises:
       TypeError: `estimator` is no Estimator, or `should_stop_fn` can't be called.
-      ValueError: both intervals, or one that isn't positive.
+      ValueError: both intervals, or neither.
     """
     check_estimator(estimator)
     if run_every_secs is not None and run_every_steps is not None:

@@ -50,13 +50,6 @@ class Estimator(DistributedModel, Prediction, SavedModelExport):
                 f"{self.__class__} does override {overridden}"
             )
 
-    @property
-    def export_savedmodel(self) -> Any:
-        """Refused: the old name of `export_saved_model`."""
-        raise AttributeError(
-            "`Estimator.export_savedmodel` has been deprecated. Please use `export_saved_model` instead."
-        )
-
 
 def check_estimator(estimator: Any) -> None:
     """Refuses what is no Estimator.

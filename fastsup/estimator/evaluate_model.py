@@ -92,7 +92,7 @@ class Evaluation(EstimatorBase):
 
     def _convert_eval_steps_to_hooks(self, steps: Any) -> list[Any]:
         """The hook that ends the evaluation, if it has an end of its own."""
-        check_steps("steps", steps)
+        check_steps("steps", steps, endless=False)
         return [] if steps is None else [StopAfterNEvalsHook(num_evals=steps)]
 
     def _evaluate_build_graph(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -26,13 +27,14 @@ class StopAfterNEvalsHook(ScheduledHook, evaluation._StopAfterNEvalsHook):  # ty
       log_progress: whether to log.
     """
 
-    _num_evals: int
+    _num_evals: float
     _log_frequency: float
 
     def _schedule(self, run: int, step_read: Any) -> bool:
         # The batches of a session are its runs: the count starts with the session.
         every = int(self._log_frequency)
-        batches = min(self._num_evals, (run // every + 1) * every)
+        # A fraction of a batch is a whole one.
+        batches = math.ceil(min(self._num_evals, (run // every + 1) * every))
         self.due_at_run(max(run, batches - 1))
         return True
 

@@ -59,7 +59,7 @@ class SavedModelExporter(Exporter):
                 f"`serving_input_receiver_fn` must be callable, given: {serving_input_receiver_fn!r}. "
                 "Pass a function that returns a ServingInputReceiver."
             )
-        if assets_extra is not None and not isinstance(assets_extra, dict):
+        if assets_extra and not isinstance(assets_extra, dict):
             raise TypeError(f"`assets_extra` must be a dictionary from destinations to files, given: {assets_extra!r}")
         self._name = name
         self._serving_input_receiver_fn = serving_input_receiver_fn

@@ -8,12 +8,14 @@ from typing import Any
 
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import array_ops, control_flow_ops, state_ops
+from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import monitored_session, session_run_hook, training_util
 
 from fastsup import train
 from fastsup.core import SecondOrStepTimer
+from fastsup.core.checks import check_number
 from fastsup.estimator import trained_model
-from fastsup.estimator.base import check_hooks, check_steps
+from fastsup.estimator.base import check_hooks
 from fastsup.estimator.estimator import check_estimator
 
 __all__ = ["InMemoryEvaluatorHook", "make_stop_at_checkpoint_step_hook"]
@@ -173,11 +175,14 @@ def make_stop_at_checkpoint_step_hook(estimator: Any, last_step: int, wait_after
       wait_after_file_check_secs: seconds that a worker waits between two looks at the model directory.
 
     Raises:
-      TypeError: no Estimator, a `last_step` that is no integer, or a wait that is no number.
-      ValueError: a `last_step` that isn't positive, or is None.
+      TypeError: no Estimator, or a `last_step` or a wait that is no number.
+      ValueError: `last_step` is None.
     """
     check_estimator(estimator)
-    check_steps("last_step", last_step)
+    if last_step is not None:
+        check_number("last_step", last_step, "an integer")
+        if not last_step > 0:
+            logging.warning("last_step=%r isn't positive: training ends after its first step.", last_step)
     if not hasattr(wait_after_file_check_secs, "__float__"):
         raise TypeError(f"wait_after_file_check_secs must be a number of seconds, got {wait_after_file_check_secs!r}.")
     if estimator.config.is_chief:

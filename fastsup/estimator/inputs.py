@@ -30,7 +30,8 @@ def _check_arguments(shuffle: Any, batch_size: Any, num_threads: Any, num_epochs
     for name, value in numbers.items():
         if value is not None and not hasattr(value, "__float__"):
             raise TypeError(f"{name} must be a number, got {value!r}.")
-        if value is not None and value < 1:
+        # No epoch is an empty input.
+        if value is not None and value < (0 if name == "num_epochs" else 1):
             raise ValueError(f"{name} must be positive, got {value!r}.")
 
 

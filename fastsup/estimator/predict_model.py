@@ -54,16 +54,15 @@ class Prediction(EstimatorBase):
           input_fn: function that makes the features: a `tf.data.Dataset`, or tensors. Of a pair the first is taken.
           predict_keys: names of the predictions that are wanted, where they are a dictionary. Defaults to all.
           hooks: `SessionRunHook` objects.
-          checkpoint_path: checkpoint to predict with. Defaults to the newest. Where there is none, an Estimator with a
-            temporary model directory or a warm start predicts as it is initialised.
+          checkpoint_path: checkpoint to predict with. Defaults to the newest. Where there is none, the model predicts
+            as it is initialised, which a warning says if a model directory was given.
           yield_single_examples: whether to yield the examples of a batch one by one; else batches.
 
         Yields:
           The values of the predictions: an array, or a dictionary of arrays.
 
         Raises:
-          ValueError: there is no checkpoint in the model directory, whose contents the message lists; the batch sizes
-            of the predictions differ, or `predict_keys` names none of them.
+          ValueError: the batch sizes of the predictions differ, or `predict_keys` names none of them.
           TypeError: a hook that is none, or a prediction without batch dimension.
           IndexError: the same in a dictionary.
         """
@@ -71,10 +70,14 @@ class Prediction(EstimatorBase):
         graph = ops.Graph()
         with _inside(graph):
             hooks = check_hooks(hooks)
+            checkpoint_path = self._checkpoint_or_initialize(checkpoint_path, "predict")
             if not (checkpoint_path or self._has_temporary_dir or self._warm_start_settings):
                 # A directory was given: who predicts from it expects a trained model there.
-                checkpoint_path = trained_model.require_checkpoint(self._model_dir)
-            checkpoint_path = self._checkpoint_or_initialize(checkpoint_path, "predict")
+                logging.warning(
+                    "These are predictions of an untrained model, as it is initialised: there is no checkpoint in "
+                    "model_dir=%s. Train the model first, or name the directory of a trained one.",
+                    self._model_dir,
+                )
             random_seed.set_random_seed(self._config.tf_random_seed)
             self._create_and_assert_global_step(graph)
             features, input_hooks = self._get_features_from_input_fn(input_fn, ModeKeys.PREDICT)

@@ -54,7 +54,7 @@ def check_values(config: Any) -> None:
         ("protocol", lambda value: value in ("grpc", "grpc+verbs"), "protocol should be grpc or grpc+verbs"),
         ("async_save", lambda value: isinstance(value, bool), "async_save must be True or False"),
         ("progress", lambda value: isinstance(value, bool), "progress must be True or False"),
-        ("recovery_wait_secs", lambda value: 0 < value < math.inf, "recovery_wait_secs should be > 0, and finite"),
+        ("recovery_wait_secs", lambda value: 0 <= value < math.inf, "recovery_wait_secs should be >= 0, and finite"),
     ]
     for name, accepts, message in rules:
         value = getattr(config, name)

@@ -174,13 +174,14 @@ class EvalSpec(_EvalSpec):
         idle_timeout_secs: float | None = None,
     ) -> EvalSpec:
         _validate_input_fn(input_fn)
-        check_steps("steps", steps)
+        check_steps("steps", steps, endless=False)
         if name is not None and not isinstance(name, str):
             raise TypeError(f"`name` must be string, given: {name}")
         hooks = validate_hooks(hooks)
         exporters = validate_exporters(exporters)
-        _validate_number("start_delay_secs", start_delay_secs, lambda value: value >= 0, ">= 0")
-        _validate_number("throttle_secs", throttle_secs, lambda value: value >= 0, ">= 0")
+        # NaN is taken: a local training evaluates the first checkpoint and the last one then.
+        _validate_number("start_delay_secs", start_delay_secs, lambda value: not value < 0, ">= 0")
+        _validate_number("throttle_secs", throttle_secs, lambda value: not value < 0, ">= 0")
         check_steps("throttle_steps", throttle_steps)
         if idle_timeout_secs is not None:
             _validate_number("idle_timeout_secs", idle_timeout_secs, lambda value: value > 0, "> 0, or None")

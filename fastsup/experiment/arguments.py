@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from numbers import Real
 from typing import Any
 
+from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks, session_run_hook
 from tensorflow.python.util import function_utils
 
+from fastsup.core.checks import doubt_about
 from fastsup.core.hook_kinds import why_no_session_hook
 from fastsup.estimator import estimator as estimator_lib
-from fastsup.estimator.base import is_whole_number
 
 __all__ = [
     "as_hooks",
@@ -76,28 +78,33 @@ def as_predicate(function: Any) -> Callable[[Any, Any], Any]:
 
 
 def check_seconds(**arguments: Any) -> None:
-    """Refuses what is no number of seconds. None is what was not given."""
+    """Refuses what is no number of seconds. None is what was not given. A negative one, and NaN, are no wait."""
     for name, value in arguments.items():
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        if not isinstance(value, Real) or value == math.inf:
             raise ValueError(f"`{name}` must be a number of seconds, 0 or more. Got {value!r}.")
+        doubt = doubt_about(f"`{name}`", value, "nothing is waited for", "nothing is waited for")
+        if doubt is not None:
+            logging.warning(doubt)
 
 
-def check_steps(least: int, **arguments: Any) -> None:
-    """Refuses what is no number of steps. None is what was not given. A whole number such as 1e5 is one.
+def check_steps(positive: bool, **arguments: Any) -> None:
+    """Refuses what is no number of steps. None is what was not given. A fraction of a step is a whole one.
 
     Args:
-      least: the smallest number that is taken.
+      positive: whether 0 steps and less are refused too.
       **arguments: the arguments by their names.
     """
     for name, value in arguments.items():
         if value is None or isinstance(value, str):
             continue
-        if isinstance(value, bool) or not is_whole_number(value):
+        if not isinstance(value, Real) and not hasattr(value, "__index__"):
             raise ValueError(f"`{name}` must be an integer, or `None`. Got {value!r}.")
-        if value < least:
-            raise ValueError(f"`{name}` must be {'positive' if least else '0 or more'}. Got {value!r}.")
+        if positive and value <= 0:
+            raise ValueError(f"`{name}` must be positive. Got {value!r}.")
+        if not positive and value < 0:
+            logging.warning("`%s`=%r is negative, and taken for 1. Pass 0 for none.", name, value)
 
 
 def _as_list(name: str, members: Any) -> list[Any]:

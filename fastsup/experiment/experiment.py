@@ -95,11 +95,11 @@ class Experiment(Evaluating):
     ) -> None:
         is_core = is_core_estimator(estimator, eval_metrics)
         check_functions(train_input_fn=train_input_fn, eval_input_fn=eval_input_fn)
-        check_steps(1, train_steps=train_steps, eval_steps=eval_steps)
-        check_steps(0, local_eval_frequency=local_eval_frequency, min_eval_frequency=min_eval_frequency)
+        check_steps(True, train_steps=train_steps, eval_steps=eval_steps)
+        check_steps(False, local_eval_frequency=local_eval_frequency, min_eval_frequency=min_eval_frequency)
         if train_steps_per_iteration is not None and not isinstance(train_steps_per_iteration, int):
             raise ValueError(f"`train_steps_per_iteration` must be an integer. Got {train_steps_per_iteration!r}.")
-        check_steps(1, train_steps_per_iteration=train_steps_per_iteration)
+        check_steps(True, train_steps_per_iteration=train_steps_per_iteration)
         check_seconds(
             eval_delay_secs=eval_delay_secs,
             continuous_eval_throttle_secs=continuous_eval_throttle_secs,

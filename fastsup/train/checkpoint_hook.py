@@ -40,7 +40,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         there too. The last checkpoint is written before `end` returns. Needs memory for a copy of the variables.
 
     Raises:
-      ValueError: both or neither of save_secs and save_steps, one that isn't positive, or both saver and scaffold.
+      ValueError: both or neither of save_secs and save_steps, or both saver and scaffold.
     """
 
     _NAME = "CheckpointSaverHook"

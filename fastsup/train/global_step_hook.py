@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 from tensorflow.python.training import training_util
 
 from fastsup.core import SecondOrStepTimer
-from fastsup.core.timer import check_interval
+from fastsup.core.checks import check_number, doubt_about
 from fastsup.train.scheduled import ScheduledHook
 
 __all__ = ["GlobalStepHook", "check_one_interval", "own_timer"]
 
 
 def check_one_interval(**intervals: Any) -> None:
-    """Refuses an interval that isn't positive, before anything is made. Both or neither is for TensorFlow to refuse."""
+    """Refuses an interval that is no number, before anything is made. Both or neither is for TensorFlow to refuse.
+
+    An interval that is likely a mistake is taken as TensorFlow takes it, and a warning says so.
+    """
     given = {name: value for name, value in intervals.items() if value is not None}
     if len(given) == 1:
         name, value = given.popitem()
-        check_interval(name, value)
+        check_number(name, value)
+        doubt = doubt_about(name, value, "the hook acts once at most", "the hook acts in every step")
+        if doubt is not None:
+            logging.warning(doubt)
 
 
 def own_timer(timer: Any) -> Any:

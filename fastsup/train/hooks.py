@@ -114,7 +114,7 @@ class StepCounterHook(GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignore
       summary_writer: `tf.compat.v1.summary.FileWriter` to use.
 
     Raises:
-      ValueError: both or neither of every_n_steps and every_n_secs, or one that isn't positive.
+      ValueError: both or neither of every_n_steps and every_n_secs.
     """
 
     # TensorFlow says so five times in the life of a process.
@@ -194,7 +194,7 @@ class SummarySaverHook(_NextStepHook, tf_hooks.SummarySaverHook):  # type: ignor
       summary_op: string tensor with a serialised Summary, or a list of them. Exactly one of the two.
 
     Raises:
-      ValueError: both or neither of a pair, or an interval that isn't positive.
+      ValueError: both or neither of a pair.
     """
 
     _summary_writer: Any
@@ -258,7 +258,7 @@ class ProfilerHook(_NextStepHook, tf_hooks.ProfilerHook):  # type: ignore[misc]
       show_memory: whether to add the sizes and lifetimes of tensors.
 
     Raises:
-      ValueError: both or neither of save_steps and save_secs, or one that isn't positive.
+      ValueError: both or neither of save_steps and save_secs.
     """
 
     _NAME = "ProfilerHook"
@@ -296,7 +296,7 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
       formatter: function from a dictionary of tags and values to the text to log.
 
     Raises:
-      ValueError: the intervals are both given, or neither without `at_end`, or one isn't positive.
+      ValueError: the intervals are both given, or neither without `at_end`, or `every_n_iter` isn't positive.
     """
 
     _iter_count: int

@@ -14,6 +14,7 @@ from tensorflow.python.framework import errors, ops
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import session_manager as tf_session_manager
 
+from fastsup.core.checks import doubt_about
 from fastsup.runtime.global_step import track_global_step
 from fastsup.runtime.session import Session
 from fastsup.train.contact import Contact
@@ -31,11 +32,14 @@ _WAITING = "Waiting for model to be ready.  Ready_for_local_init_op:  %s, ready:
 
 
 def check_recovery_wait_secs(value: Any) -> None:
-    """Refuses what can't be the seconds between two looks."""
-    if isinstance(value, bool) or not isinstance(value, Real):
+    """Refuses what can't be the seconds between two looks. 0 is no pause between them."""
+    if not isinstance(value, Real):
         raise TypeError(f"recovery_wait_secs must be a number of seconds, got {value!r}.")
-    if not 0 < float(value) < math.inf:
-        raise ValueError(f"recovery_wait_secs must be positive and finite, got {value!r}. TensorFlow's default is 30.")
+    if not float(value) < math.inf:
+        raise ValueError(f"recovery_wait_secs must be finite, got {value!r}. TensorFlow's default is 30.")
+    doubt = doubt_about("recovery_wait_secs", value, "", "there is no pause between two looks")
+    if doubt is not None:
+        logging.warning(doubt)
 
 
 def check_restore(value: Any) -> None:
@@ -80,7 +84,8 @@ class _WaitLog:
 
     def __init__(self, interval: float) -> None:
         self._started = time.time()
-        self._interval = interval
+        # Looks without a pause are not lines without a pause.
+        self._interval = interval if interval > 0 else 1.0
         self._due = self._started
 
     def waited(self) -> float:
@@ -111,7 +116,8 @@ def wait_for_contact(master: str, config: Any, limit: float, log_interval: float
     contact = Contact(master, config)
     log = log or _WaitLog(log_interval)
     whom = f"an answer from every task of the cluster of {master}, one of which isn't up or can't be reached"
-    while not contact.made(within=max(0.0, min(log_interval, limit - log.waited()))):
+    look_secs = log_interval if log_interval > 0 else 1.0
+    while not contact.made(within=max(0.0, min(look_secs, limit - log.waited()))):
         if log.waited() >= limit:
             raise _not_ready_after(limit, whom)
         log.info(_WAITING, None, None, whom, log.waited(), _at_most(limit))
@@ -140,7 +146,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
 
     Raises:
       TypeError: `recovery_wait_secs` is no number.
-      ValueError: `ready_for_local_init_op` without `local_init_op`, `recovery_wait_secs` isn't positive, or `restore`
+      ValueError: `ready_for_local_init_op` without `local_init_op`, `recovery_wait_secs` isn't finite, or `restore`
         is something else.
     """
 
@@ -252,8 +258,9 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
                 waited,
                 _at_most(max_wait_secs),
             )
-            time.sleep(self._recovery_wait_secs)
-            waited += self._recovery_wait_secs
+            time.sleep(max(0.0, self._recovery_wait_secs))
+            # Looks without a pause take time too.
+            waited = max(waited + self._recovery_wait_secs, log.waited())
 
     def _model_ready(self, sess: Any) -> Any:
         with _names("ready_op", self._ready_op):
@@ -445,9 +452,9 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
                 self._safe_close(session)
                 raise
             self._safe_close(session)
-            if limit - log.waited() < self._recovery_wait_secs:
+            if limit - log.waited() < max(0.0, self._recovery_wait_secs):
                 raise _not_ready_after(
                     limit, f"{whom}. Ready_for_local_init_op: {not_ready_for_local_init}, ready: {not_ready}"
                 )
             log.info(_WAITING, not_ready_for_local_init, not_ready, whom, log.waited(), _at_most(limit))
-            time.sleep(self._recovery_wait_secs)
+            time.sleep(max(0.0, self._recovery_wait_secs))

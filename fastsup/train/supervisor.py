@@ -376,7 +376,7 @@ class Supervisor(SupervisorElements):
             threads = [thread for thread in self._registered_threads() if thread.is_alive()]
             for thread in threads:
                 if thread is not threading.current_thread():
-                    thread.join(min(self._stop_grace_secs, threading.TIMEOUT_MAX))
+                    thread.join(max(0.0, min(self._stop_grace_secs, threading.TIMEOUT_MAX)))
             if not any(thread.is_alive() for thread in threads):
                 self._coord.clear_stop()
         if self._owns_summary_writer:
@@ -421,8 +421,8 @@ class Supervisor(SupervisorElements):
           The thread, started.
 
         Raises:
-          ValueError: `timer_interval_secs` is negative, or there are arguments for no function.
-          TypeError: `target` can't be called.
+          ValueError: `timer_interval_secs` is infinite, or there are arguments for no function.
+          TypeError: `target` can't be called, or `timer_interval_secs` is no number.
         """
         check_seconds("timer_interval_secs", timer_interval_secs, "pass None for no pause between two calls")
         if target is not None and not callable(target):

@@ -10,6 +10,9 @@ from typing import Any
 from tensorflow.core.protobuf import saver_pb2
 from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import ops
+from tensorflow.python.platform import tf_logging as logging
+
+from fastsup.core.checks import doubt_about
 
 __all__ = ["check_choice", "check_fetchable", "check_kinds", "check_saver", "check_seconds"]
 
@@ -21,7 +24,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
 
 
 def check_seconds(name: str, value: Any, remedy: str, endless: bool = False) -> None:
-    """Refuses a number of seconds that is negative or none.
+    """Refuses what is no number of seconds. A negative one, and NaN, are taken as TensorFlow takes them: no wait.
 
     Args:
       name: the argument.
@@ -33,10 +36,12 @@ def check_seconds(name: str, value: Any, remedy: str, endless: bool = False) -> 
         return
     if not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a number of seconds, got {value!r} of type {type(value).__name__}; {remedy}.")
-    if math.isnan(value) or value < 0:
-        raise ValueError(f"{name} must not be negative, got {value!r}; {remedy}.")
-    if math.isinf(value) and not endless:
+    if value == math.inf and not endless:
         raise ValueError(f"{name} must be finite, got {value!r}; {remedy}.")
+    no_wait = "nothing is waited for" if endless else "it is done again and again, without a pause"
+    doubt = doubt_about(name, value, no_wait, no_wait)
+    if doubt is not None:
+        logging.warning("%s To mean something else, %s.", doubt, remedy)
 
 
 def check_kinds(graph: Any, saver: Any, init_fn: Any) -> None:

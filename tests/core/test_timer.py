@@ -12,10 +12,21 @@ from fastsup.core import SecondOrStepTimer
 
 
 @pytest.mark.parametrize("name", ["every_secs", "every_steps"])
-@pytest.mark.parametrize("value", [0, -1, -0.5, float("nan"), np.int64(0)])
-def test_refuses_intervals_that_are_not_positive(name: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=f"{name} must be positive, got .* Pass a positive number, or None"):
-        SecondOrStepTimer(**{name: value})
+@pytest.mark.parametrize("value", [0, -1, -0.5, np.int64(0), -float("inf")])
+def test_an_interval_of_0_or_less_triggers_at_each_new_step(name: str, value: Any) -> None:
+    timer = SecondOrStepTimer(**{name: value})
+    timer.update_last_triggered_step(5)
+    assert [timer.should_trigger_for_step(step) for step in (5, 6, 7)] == [False, True, True]
+    assert getattr(timer, f"_{name}") is value
+
+
+@pytest.mark.parametrize("name", ["every_secs", "every_steps"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), np.float32("nan")])
+def test_an_interval_that_never_ends_triggers_once(name: str, value: Any) -> None:
+    timer = SecondOrStepTimer(**{name: value})
+    assert timer.should_trigger_for_step(5)
+    timer.update_last_triggered_step(5)
+    assert [timer.should_trigger_for_step(step) for step in (5, 6, 2**62)] == [False, False, False]
 
 
 @pytest.mark.parametrize("name", ["every_secs", "every_steps"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from pathlib import Path
@@ -182,7 +183,6 @@ def test_without_a_checkpoint(make: Any, input_fn: Any, tf_log: Any) -> None:
     for call in (
         model.get_variable_names,
         lambda: model.get_variable_value("lin/w"),
-        lambda: next(model.predict(input_fn)),
     ):
         with pytest.raises(ValueError, match=r"Could not find trained model in model_dir: .* holds: .*notes\.txt"):
             call()
@@ -194,6 +194,7 @@ def test_predictions_of_a_model_that_nobody_expects_to_be_trained(
     make: Any, make_untrained: Any, input_fn: Any, tf_log: Any, tmp_path: Path
 ) -> None:
     assert len(list(make_untrained().predict(input_fn))) > 0
+    assert "predictions of an untrained model" not in tf_log.text
     # An empty name is none.
     assert len(list(est.Estimator(make().model_fn, "").predict(input_fn))) > 0
     assert "running initialization to predict." in tf_log.text
@@ -313,6 +314,47 @@ def test_export_with_assets_and_as_text(
         model.export_saved_model(str(tmp_path), None)
     with pytest.raises(ValueError, match="No valid modes for exporting found"):
         model.experimental_export_all_saved_models(str(tmp_path), {})
+
+
+@pytest.mark.parametrize("strip", [False, True])
+def test_export_under_its_first_name(make: Any, input_fn: Any, tmp_path: Path, tf_log: Any, strip: bool) -> None:
+    model = make().train(input_fn, steps=1)
+    receiver = est.export.build_parsing_serving_input_receiver_fn({"x": tf.io.FixedLenFeature([2], tf.float32)})
+    assert list(inspect.signature(model.export_savedmodel).parameters) == [
+        "export_dir_base", "serving_input_receiver_fn", "assets_extra", "as_text", "checkpoint_path",
+        "strip_default_attrs",
+    ]  # fmt: skip
+    more = {"strip_default_attrs": True} if strip else {}
+    path = model.export_savedmodel(str(tmp_path / "out"), receiver, None, False, model.latest_checkpoint(), **more)
+    assert isinstance(path, bytes)
+    with tf.Graph().as_default(), v1.Session() as session:
+        meta_graph = v1.saved_model.loader.load(session, ["serve"], path)
+    assert meta_graph.meta_info_def.stripped_default_attrs == strip
+    assert "serving_default" in meta_graph.signature_def
+    assert "This function has been renamed, use `export_saved_model` instead." in tf_log.text
+    with pytest.raises(ValueError, match=re.escape("An input_receiver_fn must be defined.")):
+        model.export_savedmodel(str(tmp_path), None)
+
+
+def test_predictions_of_an_empty_directory_are_doubted(make: Any, input_fn: Any, tf_log: Any) -> None:
+    """As many a test of a model has it: what predicts runs, and says of what."""
+    model = make()
+    assert len(list(model.predict(input_fn))) == 20
+    assert "These are predictions of an untrained model, as it is initialised" in tf_log.text
+    assert f"running initialization to predict. There is no directory {model.model_dir}." in tf_log.text
+
+
+@pytest.mark.parametrize(("steps", "made"), [(2.5, 3), (0.5, 1), (np.float32(3.0), 3), (float("inf"), 5)])
+def test_a_fraction_of_a_step_is_a_whole_one(make: Any, input_fn: Any, tf_log: Any, steps: float, made: int) -> None:
+    model = make()
+    model.train(input_fn, steps=steps)
+    assert model.get_variable_value("global_step") == made
+    model.train(input_fn, max_steps=made + steps)
+    assert model.get_variable_value("global_step") == 2 * made
+    if steps != float("inf"):
+        model.evaluate(input_fn, steps=steps)
+        assert f"Evaluation [{made}/" in tf_log.text or steps == 0.5 or steps == 2.5
+        assert ("is no integer" in tf_log.text) == (steps % 1 > 0)
 
 
 def test_export_of_a_variable_that_was_never_saved(make: Any, input_fn: Any, model_fn: Any) -> None:

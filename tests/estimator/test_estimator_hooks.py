@@ -82,7 +82,7 @@ def test_early_stopping_refuses(make: Any, tmp_path: Any) -> None:
         est.make_early_stopping_hook(model, lambda: True, 60, 5)
     with pytest.raises(TypeError, match="`should_stop_fn` must be callable"):
         est.make_early_stopping_hook(model, 1)
-    with pytest.raises(TypeError, match=r"must be a number, got 'a' \(run_every_secs='a', run_every_steps=None\)$"):
+    with pytest.raises(TypeError, match=r"^run_every_secs must be a number, got 'a' of type str\.$"):
         est.make_early_stopping_hook(model, lambda: True, "a")
     message = r"^Either every_secs or every_steps should be provided\. \(run_every_secs=None, run_every_steps=None\)$"
     with pytest.raises(ValueError, match=message):
@@ -92,6 +92,39 @@ def test_early_stopping_refuses(make: Any, tmp_path: Any) -> None:
     hook = est.stop_if_higher_hook(model, "typo", 1, str(tmp_path / "e"))
     with pytest.raises(KeyError, match=r"'typo' isn't among the metrics in .*: \['m'\]"):
         hook._should_stop_fn()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stops_at"),
+    [
+        ({"run_every_secs": 0}, 3),
+        ({"run_every_secs": -1}, 3),
+        ({"run_every_secs": None, "run_every_steps": 0}, 3),
+        ({"run_every_secs": None, "run_every_steps": -2}, 3),
+        ({"run_every_secs": float("nan")}, 5),
+    ],
+)
+def test_early_stopping_asks_after_every_step(
+    make: Any, input_fn: Any, tf_log: Any, arguments: dict[str, Any], stops_at: int
+) -> None:
+    model, asked = make(), []
+
+    def should_stop() -> bool:
+        asked.append(1)
+        return len(asked) == 3
+
+    model.train(input_fn, hooks=[est.make_early_stopping_hook(model, should_stop, **arguments)])
+    assert model.get_variable_value("global_step") == stops_at
+    doubtful = any(value is not None and not value >= 0 for value in arguments.values())
+    assert ("Pass a number of 0 or more" in tf_log.text) == doubtful
+
+
+@pytest.mark.parametrize("last_step", [0, -1, 1.5])
+def test_a_last_step_that_the_reference_takes(make: Any, input_fn: Any, tf_log: Any, last_step: float) -> None:
+    model = make()
+    model.train(input_fn, hooks=[est.make_stop_at_checkpoint_step_hook(model, last_step)])
+    assert model.get_variable_value("global_step") == (2 if last_step == 1.5 else 1)
+    assert ("training ends after its first step" in tf_log.text) == (last_step <= 0)
 
 
 def test_a_worker_stops_with_the_chief(make: Any, set_tf_config: Any, graph: Any) -> None:
@@ -163,7 +196,7 @@ def test_stops_at_the_step_of_a_checkpoint(make: Any, input_fn: Any, set_tf_conf
     model = make()
     with pytest.raises(TypeError, match=r"^`estimator` must have type"):
         est.make_stop_at_checkpoint_step_hook(5, 5)
-    with pytest.raises(TypeError, match=r"^last_step must be an integer or None, given: 'a'$"):
+    with pytest.raises(TypeError, match=r"^last_step must be an integer, got 'a' of type str\.$"):
         est.make_stop_at_checkpoint_step_hook(model, "a")
     with pytest.raises(TypeError, match=r"^wait_after_file_check_secs must be a number of seconds, got 'a'\.$"):
         est.make_stop_at_checkpoint_step_hook(model, 5, "a")

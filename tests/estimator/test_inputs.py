@@ -112,3 +112,7 @@ def test_without_pandas(monkeypatch: Any) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pandas", None)
     with pytest.raises(TypeError, match="pandas_input_fn should not be called without pandas installed"):
         pandas_input_fn(None, shuffle=False)
+
+
+def test_no_epoch_is_an_empty_input() -> None:
+    assert batches(numpy_input_fn(A, batch_size=2, num_epochs=0, shuffle=False)) == []

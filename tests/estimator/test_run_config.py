@@ -139,7 +139,7 @@ def test_what_is_a_type_error_in_the_reference_is_one_here(name: str) -> None:
 
 
 def test_an_interval_that_must_be_set() -> None:
-    with pytest.raises(TypeError, match=r"^recovery_wait_secs should be > 0, and finite; got None of type NoneType$"):
+    with pytest.raises(TypeError, match=r"^recovery_wait_secs should be >= 0, and finite; got None of type NoneType$"):
         est.RunConfig(recovery_wait_secs=None)  # type: ignore[arg-type]
 
 
@@ -161,8 +161,8 @@ REFUSED = [
     ("protocol", "http", r"protocol should be grpc or grpc\+verbs"),
     ("executor", "fast", "executor must be one of"),
     ("async_save", 1, "async_save must be True or False"),
-    ("recovery_wait_secs", 0, "recovery_wait_secs should be > 0, and finite; got 0"),
-    ("recovery_wait_secs", float("inf"), "recovery_wait_secs should be > 0, and finite; got inf"),
+    ("recovery_wait_secs", -1, "recovery_wait_secs should be >= 0, and finite; got -1"),
+    ("recovery_wait_secs", float("inf"), "recovery_wait_secs should be >= 0, and finite; got inf"),
 ]
 
 

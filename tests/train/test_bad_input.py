@@ -229,44 +229,6 @@ def test_a_number_for_a_checkpoint_directory(graph: Any) -> None:
         train.CheckpointSaverHook(3, save_steps=1)
 
 
-# Intervals that TensorFlow takes, and then triggers on every step or never.
-
-INTERVALS = [
-    ("SecondOrStepTimer", (), "every_steps"),
-    ("SecondOrStepTimer", (), "every_secs"),
-    ("CheckpointSaverHook", ("folder",), "save_steps"),
-    ("CheckpointSaverHook", ("folder",), "save_secs"),
-    ("StepCounterHook", (None,), "every_n_secs"),
-    ("StepCounterHook", (), "every_n_steps"),
-    ("SummarySaverHook", (), "save_steps"),
-    ("SummarySaverHook", (), "save_secs"),
-    ("ProfilerHook", (), "save_steps"),
-    ("ProfilerHook", (), "save_secs"),
-    ("LoggingTensorHook", ([],), "every_n_secs"),
-]
-
-
-@pytest.mark.parametrize("value", [0, -1, -0.5])
-@pytest.mark.parametrize(("name", "first", "argument"), INTERVALS, ids=[f"{n}-{a}" for n, _, a in INTERVALS])
-def test_intervals_that_are_not_positive(
-    graph: Any, tmp_path: Any, name: str, first: Any, argument: str, value: float
-) -> None:
-    more: dict[str, Any] = {argument: value}
-    if name == "SummarySaverHook":
-        more["summary_op"] = tf.constant("")
-    if name == "ProfilerHook":
-        more["output_dir"] = str(tmp_path / "new")
-    threads = set(threading.enumerate())
-    with pytest.raises(ValueError) as raised:
-        getattr(train, name)(*[str(tmp_path) if part == "folder" else part for part in first], **more)
-    text = str(raised.value)
-    assert argument in text
-    assert str(value) in text
-    assert "positive" in text or "greater than" in text
-    assert set(threading.enumerate()) <= threads
-    assert os.listdir(tmp_path) == []
-
-
 def test_training_session_takes_them_for_off(graph: Any, tmp_path: Any) -> None:
     """As TensorFlow does: there they mean that the hook isn't wanted."""
     global_step()

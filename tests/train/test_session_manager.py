@@ -537,10 +537,8 @@ def test_bad_arguments_are_refused(graph: Any, name: str) -> None:
     from fastsup import train
 
     make = getattr(train, name)
-    with pytest.raises(ValueError, match="recovery_wait_secs must be positive and finite, got 0"):
-        make(recovery_wait_secs=0)
-    with pytest.raises(ValueError, match=r"got -1\.5"):
-        make(recovery_wait_secs=-1.5)
+    with pytest.raises(ValueError, match="recovery_wait_secs must be finite, got inf"):
+        make(recovery_wait_secs=float("inf"))
     with pytest.raises(ValueError, match="got nan"):
         make(recovery_wait_secs=float("nan"))
     with pytest.raises(TypeError, match="recovery_wait_secs must be a number of seconds, got '30'"):

@@ -37,7 +37,7 @@ def _saver_of(scaffold: Any) -> Any:
 
 def _check_assets(assets_extra: Any) -> None:
     """Refuses assets that aren't there, before anything is written."""
-    if assets_extra is not None and not isinstance(assets_extra, dict):
+    if assets_extra and not isinstance(assets_extra, dict):
         raise TypeError(f"assets_extra must be a dictionary from destinations to files, got {assets_extra!r}.")
     for destination, source in (assets_extra or {}).items():
         if not file_io.file_exists(source):
@@ -94,6 +94,43 @@ class SavedModelExport(EstimatorBase):
             as_text=as_text,
             checkpoint_path=checkpoint_path,
             strip_default_attrs=True,
+        )
+
+    @deprecation.deprecated(None, "This function has been renamed, use `export_saved_model` instead.")
+    def export_savedmodel(
+        self,
+        export_dir_base: Any,
+        serving_input_receiver_fn: Any,
+        assets_extra: Any = None,
+        as_text: bool = False,
+        checkpoint_path: Any = None,
+        strip_default_attrs: bool = False,
+    ) -> Any:
+        """The name of `export_saved_model` in TensorFlow 1: the same, for prediction.
+
+        Args:
+          export_dir_base: as for `export_saved_model`.
+          serving_input_receiver_fn: as for `export_saved_model`.
+          assets_extra: as for `export_saved_model`.
+          as_text: as for `export_saved_model`.
+          checkpoint_path: as for `export_saved_model`.
+          strip_default_attrs: whether attributes with their default values are left out of the graph.
+
+        Returns:
+          The path of the new directory, as bytes.
+
+        Raises:
+          ValueError: there is no function, no checkpoint, or a variable that isn't in it.
+        """
+        if not serving_input_receiver_fn:
+            raise ValueError("An input_receiver_fn must be defined.")
+        return self._export_all_saved_models(
+            export_dir_base,
+            {ModeKeys.PREDICT: serving_input_receiver_fn},
+            assets_extra=assets_extra,
+            as_text=as_text,
+            checkpoint_path=checkpoint_path,
+            strip_default_attrs=strip_default_attrs,
         )
 
     def experimental_export_all_saved_models(
