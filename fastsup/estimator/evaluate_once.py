@@ -39,7 +39,7 @@ class StopAfterNEvalsHook(ScheduledHook, evaluation._StopAfterNEvalsHook):  # ty
         return True
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        evaluation._StopAfterNEvalsHook.after_run(self, run_context, run_values)
+        super().after_run(run_context, run_values)
         # Setting it has the session ask for the schedule again.
         self._seen = run_values.results["evals_completed"]
 

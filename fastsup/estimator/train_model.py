@@ -10,7 +10,6 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import ops, random_seed
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.summary import summary
-from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 from tensorflow.python.training import saver, training_util
 
 from fastsup import train as session_layer
@@ -18,6 +17,7 @@ from fastsup.estimator import trained_model, warm_start
 from fastsup.estimator.base import EstimatorBase, check_hooks, check_listeners, check_steps
 from fastsup.estimator.cluster_config import TaskType
 from fastsup.estimator.model_fn import ModeKeys
+from fastsup.train.checkpoint_hook import TFCheckpointSaverHook
 
 __all__ = ["Training"]
 
@@ -184,7 +184,7 @@ class Training(EstimatorBase):
 
         chief_hooks: list[Any] = []
         given = [*worker_hooks, *spec.training_chief_hooks]
-        saver_hooks = [hook for hook in given if isinstance(hook, tf_hooks.CheckpointSaverHook)]
+        saver_hooks = [hook for hook in given if isinstance(hook, TFCheckpointSaverHook)]
         if not saver_hooks and (config.save_checkpoints_secs or config.save_checkpoints_steps):
             chief_hooks.append(
                 session_layer.CheckpointSaverHook(

@@ -19,7 +19,10 @@ from fastsup.train.global_step_hook import GlobalStepHook, check_one_interval, o
 from fastsup.train.graph_writing import GraphWriting
 from fastsup.train.saved_already import checkpoint_of_now
 
-__all__ = ["CheckpointSaverHook"]
+__all__ = ["CheckpointSaverHook", "TFCheckpointSaverHook"]
+
+# TensorFlow's class, whatever a program binds under its name later.
+TFCheckpointSaverHook: Any = tf_hooks.CheckpointSaverHook
 
 
 @remember_callbacks
@@ -61,8 +64,8 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
     ) -> None:
         check_one_interval(save_secs=save_secs, save_steps=save_steps)
         checkpoint_dir = directory_path("checkpoint_dir", checkpoint_dir)
-        tf_hooks.CheckpointSaverHook.__init__(
-            self, checkpoint_dir, save_secs, save_steps, saver, checkpoint_basename, scaffold, listeners, save_graph_def
+        super().__init__(
+            checkpoint_dir, save_secs, save_steps, saver, checkpoint_basename, scaffold, listeners, save_graph_def
         )
         self._timer: Any = own_timer(self._timer)
         self._async_save = async_save
@@ -75,12 +78,12 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         self._require_global_step()
         for listener in self._listeners:
             listener.begin  # noqa: B018  (one without it fails here, as below)
-        tf_hooks.CheckpointSaverHook.begin(self)
+        super().begin()
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         self._before_close()
         if not isinstance(session, Session):
-            tf_hooks.CheckpointSaverHook.after_create_session(self, session, coord)
+            super().after_create_session(session, coord)
             return
         graph = ops.get_default_graph()
         step = _step_now(session, graph, self._global_step_tensor)
@@ -105,20 +108,20 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
     def after_run(self, run_context: Any, run_values: Any) -> None:
         if self._written and self._finish_write(run_context.session):
             run_context.request_stop()
-        tf_hooks.CheckpointSaverHook.after_run(self, run_context, run_values)
+        super().after_run(run_context, run_values)
 
     def end(self, session: Any) -> None:
         self._finish_write(session)
         in_background, self._async_save = self._async_save, False
         try:
-            tf_hooks.CheckpointSaverHook.end(self, session)
+            super().end(session)
         finally:
             self._async_save = in_background
 
     def _save(self, session: Any, step: Any) -> bool:
         hand_over(self._summary_writer)
         if not isinstance(session, Session):
-            return bool(tf_hooks.CheckpointSaverHook._save(self, session, step))
+            return bool(super()._save(session, step))
         should_stop = self._finish_write(session)
         logging.info("Calling checkpoint listeners before saving checkpoint %d...", step)
         for listener in self._listeners:

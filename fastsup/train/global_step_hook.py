@@ -14,6 +14,9 @@ from fastsup.train.scheduled import ScheduledHook
 
 __all__ = ["GlobalStepHook", "check_one_interval", "own_timer"]
 
+# TensorFlow's class, whatever a program binds under its name later.
+_TFSecondOrStepTimer = tf_hooks.SecondOrStepTimer
+
 
 def check_one_interval(**intervals: Any) -> None:
     """Refuses an interval that is no number, before anything is made. Both or neither is for TensorFlow to refuse.
@@ -31,7 +34,7 @@ def check_one_interval(**intervals: Any) -> None:
 
 def own_timer(timer: Any) -> Any:
     """Our timer in place of TensorFlow's, with the same interval."""
-    if type(timer) is tf_hooks.SecondOrStepTimer:
+    if type(timer) is _TFSecondOrStepTimer:
         return SecondOrStepTimer(timer._every_secs, timer._every_steps)
     return timer
 

@@ -132,7 +132,7 @@ class StepCounterHook(GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignore
         summary_writer: Any = None,
     ) -> None:
         check_one_interval(every_n_steps=every_n_steps, every_n_secs=every_n_secs)
-        tf_hooks.StepCounterHook.__init__(self, every_n_steps, every_n_secs, output_dir, summary_writer)
+        super().__init__(every_n_steps, every_n_secs, output_dir, summary_writer)
         self._timer: Any = own_timer(self._timer)
         self._stalls = 0
         # Only a session that asks for the schedule also calls _leave().
@@ -141,7 +141,7 @@ class StepCounterHook(GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignore
     def _log_and_record(self, elapsed_steps: Any, elapsed_time: Any, global_step: Any) -> None:
         buffer = buffer_for(self._summary_writer) if self._may_collect else None
         if buffer is None:
-            tf_hooks.StepCounterHook._log_and_record(self, elapsed_steps, elapsed_time, global_step)
+            super()._log_and_record(elapsed_steps, elapsed_time, global_step)
             return
         steps_per_sec = elapsed_steps / elapsed_time
         buffer.add((self._summary_tag, steps_per_sec), global_step)
@@ -158,7 +158,7 @@ class StepCounterHook(GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignore
                 self._stalls += 1
             else:
                 self._last_global_step = None
-        tf_hooks.StepCounterHook.after_run(self, run_context, run_values)
+        super().after_run(run_context, run_values)
 
     _NAME = "StepCounterHook"
 
@@ -205,7 +205,7 @@ class SummarySaverHook(_NextStepHook, tf_hooks.SummarySaverHook):  # type: ignor
         if buffer is None or not summaries or self._next_step is None:
             if summaries:
                 hand_over(self._summary_writer)
-            tf_hooks.SummarySaverHook.after_run(self, run_context, run_values)
+            super().after_run(run_context, run_values)
             return
         global_step = self._step_after_run(run_context.session)
         self._timer.update_last_triggered_step(global_step)
@@ -215,7 +215,7 @@ class SummarySaverHook(_NextStepHook, tf_hooks.SummarySaverHook):  # type: ignor
 
     def end(self, session: Any = None) -> None:
         hand_over(self._summary_writer)
-        tf_hooks.SummarySaverHook.end(self, session)
+        super().end(session)
 
     def _leave(self) -> None:
         hand_over(self._summary_writer)
@@ -230,9 +230,7 @@ class SummarySaverHook(_NextStepHook, tf_hooks.SummarySaverHook):  # type: ignor
         summary_op: Any = None,
     ) -> None:
         check_one_interval(save_steps=save_steps, save_secs=save_secs)
-        tf_hooks.SummarySaverHook.__init__(
-            self, save_steps, save_secs, output_dir, summary_writer, scaffold, summary_op
-        )
+        super().__init__(save_steps, save_secs, output_dir, summary_writer, scaffold, summary_op)
         self._timer: Any = own_timer(self._timer)
         # Only a session that asks for the schedule also calls _leave().
         self._may_collect = False
@@ -275,13 +273,13 @@ class ProfilerHook(_NextStepHook, tf_hooks.ProfilerHook):  # type: ignore[misc]
     ) -> None:
         check_one_interval(save_steps=save_steps, save_secs=save_secs)
         SecondOrStepTimer(save_secs, save_steps)  # Refuses both or neither, before there is a file.
-        tf_hooks.ProfilerHook.__init__(self, save_steps, save_secs, output_dir, show_dataflow, show_memory)
+        super().__init__(save_steps, save_secs, output_dir, show_dataflow, show_memory)
         self._timer: Any = own_timer(self._timer)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         if self._request_summary:
             hand_over(self._file_writer)
-        tf_hooks.ProfilerHook.after_run(self, run_context, run_values)
+        super().after_run(run_context, run_values)
 
 
 @remember_callbacks
@@ -311,7 +309,7 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
         formatter: Any = None,
     ) -> None:
         check_one_interval(every_n_secs=every_n_secs)
-        tf_hooks.LoggingTensorHook.__init__(self, tensors, every_n_iter, every_n_secs, at_end, formatter)
+        super().__init__(tensors, every_n_iter, every_n_secs, at_end, formatter)
         self._timer: Any = own_timer(self._timer)
 
     def _schedule(self, run: int, step_read: Any) -> bool:
@@ -330,7 +328,7 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
         is_read = _somebody_reads_the_log()
         all_numbers = all(isinstance(value, _NUMBERS) for value in tensor_values.values())
         if self._formatter is not None or (is_read and not all_numbers):
-            tf_hooks.LoggingTensorHook._log_tensors(self, tensor_values)
+            super()._log_tensors(tensor_values)
             return
         # As TensorFlow's, but for NumPy's print options, which don't change the text of a number: setting them takes
         # longer than making it.

@@ -9,6 +9,7 @@ from tensorflow.python.distribute import distribute_coordinator_context
 from tensorflow.python.framework import errors, ops
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 from tensorflow.python.training import coordinator, queue_runner
+from tensorflow.python.training import monitored_session as tf_monitored_session
 from tensorflow.python.util import function_utils
 
 from fastsup.core.hook_kinds import why_no_session_hook
@@ -32,6 +33,9 @@ __all__ = [
     "WrappedSession",
     "given_hooks",
 ]
+
+# TensorFlow's class, whatever a program binds under its name later.
+_TFProfilerHook = tf_hooks.ProfilerHook
 
 # The errors that a session is made anew after. A program may replace them here.
 _PREEMPTION_ERRORS = (errors.AbortedError, errors.UnavailableError)
@@ -123,7 +127,7 @@ class _MonitoredSession(Monitored):
             _check_hook(hook)
             hook.begin()
             begun.append(hook)
-            if isinstance(hook, tf_hooks.ProfilerHook):
+            if isinstance(hook, _TFProfilerHook):
                 keep_traceable(ops.get_default_graph())
         for hook in begun:
             if isinstance(hook, ProgressHook):
@@ -171,7 +175,7 @@ class _MonitoredSession(Monitored):
             )
         return self._sess.run_step_fn(step_fn, self._tf_sess(), run_with_hooks=None)
 
-    class StepContext:
+    class StepContext(tf_monitored_session._MonitoredSession.StepContext):  # type: ignore[misc]
         """What a step function gets from `run_step_fn`.
 
         Args:
@@ -312,7 +316,8 @@ class _MonitoredSession(Monitored):
         return self._coordinated_creator.tf_sess
 
 
-class MonitoredSession(_MonitoredSession):
+# TensorFlow's classes are the last bases, for isinstance alone: every method is found before them.
+class MonitoredSession(_MonitoredSession, tf_monitored_session.MonitoredSession):  # type: ignore[misc]
     """A session with hooks, that initialises or restores its model, and is made anew when it is preempted.
 
     Made: each hook's `begin`; the graph is finalised; the session is made and the model initialised or restored;
@@ -357,7 +362,7 @@ class MonitoredSession(_MonitoredSession):
         )
 
 
-class SingularMonitoredSession(_MonitoredSession):
+class SingularMonitoredSession(_MonitoredSession, tf_monitored_session.SingularMonitoredSession):  # type: ignore[misc]
     """A `MonitoredSession` for one process: always a chief, and without recovery from preemptions.
 
     Args:

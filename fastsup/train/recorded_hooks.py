@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 
 from fastsup.core.recorder import Recorder, program_recorder_now, span_here
 from fastsup.runtime.session import Session
+from fastsup.train.checkpoint_hook import TFCheckpointSaverHook
 
 __all__ = ["RecordedListener", "count_values", "hook_span", "prepare", "watch"]
 
@@ -93,7 +93,7 @@ def watch(recorder: Recorder, hooks: Iterable[Any]) -> Callable[[], None]:
     for hook in hooks:
         recorder.register(hook)
         # Where a program has put something of its own in the place already, it stays.
-        if isinstance(hook, tf_hooks.CheckpointSaverHook) and "_save" not in vars(hook):
+        if isinstance(hook, TFCheckpointSaverHook) and "_save" not in vars(hook):
             methods.append(_RecordedMethod(hook, "_save"))
 
     def unwatch() -> None:

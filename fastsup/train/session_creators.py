@@ -57,7 +57,7 @@ class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
         return self._session_manager
 
 
-class ChiefSessionCreator(_GraphSessionCreator):
+class ChiefSessionCreator(_GraphSessionCreator, tf_monitored_session.ChiefSessionCreator):  # type: ignore[misc]
     """Makes the session of a chief, which initialises or restores the model.
 
     Args:
@@ -106,7 +106,7 @@ class ChiefSessionCreator(_GraphSessionCreator):
         )
 
 
-class WorkerSessionCreator(_GraphSessionCreator):
+class WorkerSessionCreator(_GraphSessionCreator, tf_monitored_session.WorkerSessionCreator):  # type: ignore[misc]
     """Makes the session of a worker, which waits until the chief has got the model ready.
 
     Args:

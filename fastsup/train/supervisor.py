@@ -14,6 +14,7 @@ from tensorflow.python.framework import meta_graph, ops
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.summary import summary as tf_summary
 from tensorflow.python.training import coordinator, training_util
+from tensorflow.python.training import supervisor as tf_supervisor
 
 from fastsup.core.recorder import program_recorder_now, recorder_of
 from fastsup.runtime.executor import check_executor
@@ -34,7 +35,7 @@ __all__ = ["SVStepCounterThread", "SVSummaryThread", "SVTimerCheckpointThread", 
 _SessionLog = event_pb2.SessionLog
 
 
-class Supervisor(SupervisorElements):
+class Supervisor(SupervisorElements, tf_supervisor.Supervisor):  # type: ignore[misc]
     """Takes care of what a training program needs beside its loop.
 
     It initialises the model or restores its newest checkpoint, and starts services that save checkpoints, write

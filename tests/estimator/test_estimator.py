@@ -317,7 +317,10 @@ def test_export_with_assets_and_as_text(
 
 
 @pytest.mark.parametrize("strip", [False, True])
-def test_export_under_its_first_name(make: Any, input_fn: Any, tmp_path: Path, tf_log: Any, strip: bool) -> None:
+def test_export_under_its_first_name(
+    make: Any, input_fn: Any, tmp_path: Path, tf_log: Any, monkeypatch: Any, strip: bool
+) -> None:
+    monkeypatch.setattr(deprecation, "_PRINTED_WARNING", {})  # TensorFlow says it once.
     model = make().train(input_fn, steps=1)
     receiver = est.export.build_parsing_serving_input_receiver_fn({"x": tf.io.FixedLenFeature([2], tf.float32)})
     assert list(inspect.signature(model.export_savedmodel).parameters) == [

@@ -124,6 +124,8 @@ def test_what_is_no_number_is_refused(graph: Any, tmp_path: Path, name: str, arg
 @pytest.mark.parametrize("value", [-1, NAN, -INF, np.float32(-2)])
 @pytest.mark.parametrize("argument", ["save_summaries_secs", "save_model_secs", "stop_grace_secs"])
 def test_seconds_of_a_supervisor(impl: Any, tmp_path: Path, tf_log: Any, argument: str, value: Any) -> None:
+    if impl.name == "tensorflow" and tf.executing_eagerly():
+        pytest.skip("under TF 2 behaviour TensorFlow's services fail, whatever the interval")
     with tf.Graph().as_default():
         step = v1.train.get_or_create_global_step()
         train_op = v1.assign_add(step, 1)

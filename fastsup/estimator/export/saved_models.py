@@ -53,6 +53,11 @@ def _copy_assets(assets_extra: dict[Any, Any], export_dir: Any) -> None:
         file_io.copy(source, destination)
 
 
+_renamed: Callable[[Callable[..., Any]], Callable[..., Any]] = deprecation.deprecated(
+    None, "This function has been renamed, use `export_saved_model` instead."
+)
+
+
 class SavedModelExport(EstimatorBase):
     """The part of an Estimator that exports."""
 
@@ -96,7 +101,7 @@ class SavedModelExport(EstimatorBase):
             strip_default_attrs=True,
         )
 
-    @deprecation.deprecated(None, "This function has been renamed, use `export_saved_model` instead.")
+    @_renamed
     def export_savedmodel(
         self,
         export_dir_base: Any,
