@@ -8,7 +8,7 @@ operations. `single_threaded` is TensorFlow's SINGLE_THREADED_EXECUTOR, which is
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
@@ -113,11 +113,11 @@ def _suits_single_thread(graph: ops.Graph, config: Any) -> bool:
     if graph in _traced_graphs:
         return False
     config = config or context.context().config
-    if config.experimental.executor_type or config.device_count.get("CPU", 1) > 1 or config.log_device_placement:
+    if config.experimental.executor_type or config.log_device_placement:
         return False
     if config.graph_options.build_cost_model:
         return False  # It measures nothing that a cost model could be made of, and fails where one is to be built.
-    if len(context.context().list_physical_devices()) > 1:
+    if _count_devices(config, context.context().list_physical_devices()) > 1:
         return False
     operations: list[ops.Operation] = graph.get_operations()
     types = {op.type for op in operations}
@@ -142,6 +142,21 @@ def _suits_single_thread(graph: ops.Graph, config: Any) -> bool:
     step = _step_of(graph)
     busy = sum(cost.secs(op) > 0 for op in step)
     return cost.worth_of_parallelism(step) <= _POOL_SECS + busy * _POOL_SECS_PER_OPERATION
+
+
+def _count_devices(config: Any, physical: Sequence[Any]) -> int:
+    """How many devices a local session has.
+
+    Args:
+      config: its ConfigProto.
+      physical: the devices of the machine, as `tf.config.list_physical_devices` has them.
+    """
+    limits = dict(config.device_count)
+    count = int(limits.get("CPU", 1))
+    for kind in {device.device_type for device in physical} - {"CPU"}:
+        there = sum(device.device_type == kind for device in physical)
+        count += min(there, limits.get(kind, there))
+    return count
 
 
 def _step_of(graph: ops.Graph) -> list[ops.Operation]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from tensorflow.python.framework import errors, ops
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import training_util
 
+from fastsup.runtime.devices import check_one_device
 from fastsup.runtime.elements import structure_of
 from fastsup.runtime.errors import with_operation
 from fastsup.runtime.executor import (
@@ -86,7 +87,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         self._set_up_runner(max_plans)
         asked = self._config.graph_options.build_cost_model or self._config.experimental.HasField("session_metadata")
         self.fills_metadata = bool(asked)
-        self._device_count: int | None = None
+        self._device_names: list[str] = []
         self._cheaper_reads: dict[str, str] = {}
         self._trace_warned = False
         self._kept_callables: list[CompiledCallable] = []
@@ -200,6 +201,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         if executor == "inline":
             options.run_options.inter_op_thread_pool = CALLING_THREAD
         operations = operations_behind(elements, feeds)
+        self._check_devices(operations, feeds)
         # Kernels that run functions know them by the address of the callable's function library, for as long as the
         # session lives. A callable that was released would leave the address to the next one, and its functions.
         kept = self._kept_callables if calls_functions(operations) else None
@@ -224,9 +226,19 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
 
     def _has_one_device(self) -> bool:
         """Several devices mean several executors, which wait for each other: none of them may hold a thread."""
-        if self._device_count is None:
-            self._device_count = len(self.list_devices())
-        return self._device_count == 1
+        return len(self._devices()) == 1
+
+    def _devices(self) -> list[str]:
+        """The names of the session's devices."""
+        if not self._device_names:
+            self._device_names = [device.name for device in self.list_devices()]
+        return self._device_names
+
+    def _check_devices(self, operations: Iterable[ops.Operation], feeds: Sequence[Any]) -> None:
+        """Refuses a step on several devices where its executor would wait without an end."""
+        if self.executor != "single_threaded" or self._target or self._closed or self._has_one_device():
+            return
+        check_one_device(operations, feeds, self._devices(), by_config=self._executor != "single_threaded")
 
     def _read_step_directly(self, variable: Any) -> None:
         """Fetches the global step from its variable, wherever TensorFlow's guarded read of it is asked for.
@@ -264,6 +276,20 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
 
     # TensorFlow's own ways to run something, which no plan describes.
 
+    def _do_run(
+        self,
+        handle: Any,
+        target_list: list[Any],
+        fetch_list: list[Any],
+        feed_dict: Any,
+        options: Any,
+        run_metadata: Any,
+    ) -> Any:
+        if self.executor == "single_threaded":
+            feeds = [key.deref() for key in feed_dict]
+            self._check_devices(operations_behind([*fetch_list, *target_list], feeds), feeds)
+        return super()._do_run(handle, target_list, fetch_list, feed_dict, options, run_metadata)
+
     def _call_tf_sessionrun(self, *args: Any) -> Any:
         self._begin_unknown_run()
         try:
@@ -283,6 +309,11 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             self._end_unknown_run()
 
     def _make_callable_from_options(self, callable_options: Any) -> Callable[..., Any]:
+        if self.executor == "single_threaded":
+            named = [*callable_options.fetch, *callable_options.target]
+            feeds = [self._graph.as_graph_element(name) for name in callable_options.feed]
+            elements = [self._graph.as_graph_element(name) for name in named]
+            self._check_devices(operations_behind(elements, feeds), feeds)
         function = super()._make_callable_from_options(callable_options)
 
         def run(*args: Any, **kwargs: Any) -> Any:

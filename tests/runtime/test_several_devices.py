@@ -1,0 +1,193 @@
+"""Sessions with several devices: whatever the executor mode, a step ends, or is refused before it runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.eager import context
+
+import fastsup
+from fastsup import train
+from fastsup.runtime import executor as executors
+
+v1 = tf.compat.v1
+
+SINGLE_THREADED = "SINGLE_THREADED_EXECUTOR"
+
+# How many threads there are is settled when the first session of a process is made.
+EVERY_MODE = """
+import faulthandler, sys
+import tensorflow as tf, fastsup
+faulthandler.dump_traceback_later(60, exit=True)
+v1 = tf.compat.v1
+for devices in (1, 2, 3):
+    with tf.Graph().as_default() as graph:
+        with graph.device("/cpu:0"):
+            x = v1.placeholder_with_default(1.0, [])
+            v = v1.get_variable("v", initializer=1.0, use_resource=True)
+        with graph.device(f"/cpu:{devices - 1}"):
+            y = x * 2.0 + v
+        with graph.device("/cpu:0"):
+            z = y * 3.0
+        init = v1.global_variables_initializer()
+    for mode in ("auto", "thread_pool", "inline", "single_threaded", "config"):
+        config = v1.ConfigProto(device_count={"CPU": devices}, inter_op_parallelism_threads=int(sys.argv[1]))
+        if mode == "config":
+            config.experimental.executor_type = "SINGLE_THREADED_EXECUTOR"
+        executor = "auto" if mode == "config" else mode
+        with fastsup.Session(graph=graph, config=config, executor=executor) as session:
+            session.run(init)
+            try:
+                results = {float(session.run(z, feeds)) for _ in range(60) for feeds in (None, {x: 1.0})}
+            except tf.errors.UnimplementedError as error:
+                results = "refused"
+        print(devices, mode, results)
+"""
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_no_mode_waits_without_end(threads: int) -> None:
+    command = [sys.executable, "-c", EVERY_MODE, str(threads)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-3000:]
+    expected = [
+        f"{devices} {mode} {'refused' if devices > 1 and mode in ('single_threaded', 'config') else {9.0}}"
+        for devices in (1, 2, 3)
+        for mode in ("auto", "thread_pool", "inline", "single_threaded", "config")
+    ]
+    assert done.stdout.splitlines() == expected
+
+
+def two_devices(by_config: bool = False, devices: int = 2) -> dict[str, Any]:
+    config = v1.ConfigProto(device_count={"CPU": devices}, allow_soft_placement=True)
+    if not by_config:
+        return {"config": config, "executor": "single_threaded"}
+    config.experimental.executor_type = SINGLE_THREADED
+    return {"config": config}
+
+
+@pytest.fixture
+def parts(graph: Any) -> Any:
+    """An operation on each of two devices, the second of which waits for the first."""
+    with graph.device("/cpu:0"):
+        x = v1.placeholder_with_default(1.0, [], name="x")
+        first = tf.multiply(x, 2.0, name="first")
+    with graph.device("/cpu:1"):
+        second = tf.add(first, 1.0, name="second")
+    return SimpleNamespace(x=x, first=first, second=second)
+
+
+@pytest.mark.parametrize("by_config", [False, True])
+def test_the_error_names_devices_and_operations(parts: Any, by_config: bool) -> None:
+    with fastsup.Session(**two_devices(by_config)) as session:
+        for _ in range(2):
+            with pytest.raises(tf.errors.UnimplementedError) as raised:
+                session.run(parts.second)
+        assert session.run(parts.first) == 2.0
+    for text in ("'x' on /device:CPU:0", "'second/y' on /device:CPU:1", "Or place all operations"):
+        assert text in raised.value.message
+    remedy = "out of the config" if by_config else 'executor="auto" or executor="thread_pool"'
+    assert remedy in raised.value.message
+
+
+def test_every_way_to_run_it(parts: Any) -> None:
+    """Those that no plan describes too."""
+    with fastsup.Session(**two_devices()) as session:
+        ways = [
+            lambda: session.run(parts.second, {parts.x: 2.0}),
+            lambda: session.run(parts.second, options=v1.RunOptions()),
+            lambda: session.make_callable(parts.second)(),
+            lambda: session.make_callable(parts.second, accept_options=True)(),
+            lambda: session.make_callable(parts.second, [parts.x])(2.0),
+            lambda: session._make_callable_from_options(config_pb2.CallableOptions(fetch=[parts.second.name]))(),
+        ]
+        for way in ways:
+            with pytest.raises(tf.errors.UnimplementedError, match="several devices"):
+                way()
+
+
+@pytest.mark.parametrize("kind", ["SingularMonitoredSession", "MonitoredTrainingSession"])
+def test_a_monitored_session(graph: Any, kind: str) -> None:
+    step = v1.train.get_or_create_global_step()
+    with graph.device("/cpu:1"):
+        v1.get_variable("v", initializer=1.0, use_resource=True)
+    v1.assign_add(step, 1)
+    with pytest.raises(tf.errors.UnimplementedError, match=r"several devices.*/device:CPU:1"):
+        with getattr(train, kind)(**two_devices()):
+            raise AssertionError("initialised")
+
+
+def nothing_placed(graph: Any) -> Any:
+    x = v1.placeholder_with_default(1.0, [])
+    return x + v1.get_variable("v", initializer=1.0, use_resource=True), {x: 1.0}
+
+
+def all_on_the_second(graph: Any) -> Any:
+    with graph.device("/cpu:1"):
+        return v1.get_variable("v", initializer=1.0, use_resource=True) + 1.0, None
+
+
+def beside_a_variable(graph: Any) -> Any:
+    with graph.device("/cpu:1"):
+        v = v1.get_variable("v", initializer=1.0, use_resource=True)
+    return v.assign_add(1.0).op, None
+
+
+def of_no_such_device(graph: Any) -> Any:
+    with graph.device("/gpu:3"):
+        return tf.random.uniform([]) * 0.0 + 2.0, None
+
+
+@pytest.mark.parametrize("build", [nothing_placed, all_on_the_second, beside_a_variable, of_no_such_device])
+@pytest.mark.parametrize("by_config", [False, True])
+def test_a_step_on_one_of_the_devices_runs(graph: Any, build: Any, by_config: bool) -> None:
+    fetches, feeds = build(graph)
+    init = v1.global_variables_initializer()
+    with fastsup.Session(**two_devices(by_config, devices=3)) as session:
+        session.run(init)
+        for _ in range(3):
+            assert session.run(fetches, feeds) in (None, 2.0)
+
+
+def in_a_function(graph: Any) -> Any:
+    @tf.function
+    def function(x: Any) -> Any:
+        with tf.device("/cpu:1"):
+            y = x * 2.0
+        return y + x
+
+    return function(tf.random.uniform([]))
+
+
+def initialisers(graph: Any) -> Any:
+    for i in range(2):
+        with graph.device(f"/cpu:{i}"):
+            v1.get_variable(f"v{i}", initializer=1.0, use_resource=True)
+    return v1.global_variables_initializer()
+
+
+@pytest.mark.parametrize("build", [in_a_function, initialisers])
+def test_refused_as_well(graph: Any, build: Any) -> None:
+    fetches = build(graph)
+    with fastsup.Session(**two_devices()) as session:
+        with pytest.raises(tf.errors.UnimplementedError, match="several devices"):
+            session.run(fetches)
+
+
+@pytest.mark.parametrize(
+    ("limits", "alone"), [({}, False), ({"GPU": 0}, True), ({"GPU": 1}, False), ({"CPU": 2, "GPU": 0}, False)]
+)
+def test_auto_counts_the_devices_of_the_session(monkeypatch: Any, graph: Any, limits: Any, alone: bool) -> None:
+    """A GPU that the config hides is none of the session's."""
+    there = [SimpleNamespace(device_type=kind) for kind in ("CPU", "GPU", "GPU")]
+    monkeypatch.setattr(context.context(), "list_physical_devices", lambda *_: there)
+    v1.get_variable("v", initializer=1.0, use_resource=True)
+    graph.finalize()
+    config = executors.config_for("auto", graph, "", v1.ConfigProto(device_count=limits))
+    assert (config.experimental.executor_type == SINGLE_THREADED) is alone
