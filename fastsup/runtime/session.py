@@ -125,6 +125,9 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
     ) -> Callable[..., Any]:
         """A function that runs one step. The same as `tf.compat.v1.Session.make_callable`."""
         function: Callable[..., Any] = super().make_callable(fetches, feed_list, accept_options)
+        if feed_list is None and self.executor == "single_threaded":
+            handler = tf_session._FetchHandler(self._graph, fetches, {})
+            self._check_devices(operations_behind([*handler.fetches(), *handler.targets()]), ())
         if feed_list is not None or accept_options or not self._has_plan_key(fetches):
             return function
         self._release_unused()
