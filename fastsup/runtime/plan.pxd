@@ -69,6 +69,9 @@ cdef class Plan:
     # what is fed or None.
     cdef object known_by
     cdef list fed_by
+    # The plan of the same run that fetches more, and what that is: for hooks.
+    cdef Plan larger
+    cdef list extra_fetches
 
     cdef tuple convert_feeds(self, dict feed_dict)
     cdef list call_on_trial(self, object trial, tuple feeds)

@@ -17,6 +17,7 @@ cdef class SessionRunner:
 
     # The plan looked up last: most loops run only that one.
     cdef Plan last_plan
+    cdef list other_plans
 
     # What a plan was made under. When one of these changes, plans are made anew.
     cdef object run_graph
@@ -54,8 +55,10 @@ cdef class SessionRunner:
 
     cdef Py_ssize_t rules(self)
     cdef Plan find_plan(self, object fetches, object feed_dict, bint to_run=*)
+    cdef Plan recent_plan(self, object fetches, object feed_dict)
     cdef bint keep_up_with_graph(self) except -1
     cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1
+    cdef int know_plan_by(self, Plan plan, object fetches, object feed_dict) except -1
     cdef Plan make_plan(self, object key, object fetches, object feed_dict, bint to_run)
     cdef list execute(self, Plan plan, tuple feeds)
     cdef object run_recorded(self, object fetches, object feed_dict)

@@ -39,6 +39,9 @@ cdef int ALIGNMENT = 64
 # a fortieth of a small step, so that is done once in so many runs.
 cdef uint64_t GRAPH_LOOKS = 64
 
+# How many plans are at hand without a key: those of a program that runs a few sets of fetches in turns.
+cdef Py_ssize_t PLANS_AT_HAND = 4
+
 # Where a session looks whose runs nobody records.
 cdef void* nobody = NULL
 
@@ -143,6 +146,7 @@ cdef class SessionRunner:
     def _set_up_runner(self, max_plans):
         """Called once the TensorFlow session is there."""
         self.plans = {}
+        self.other_plans = []
         self.max_plans = max_plans
         self.liveness = Liveness()
         self.gate = StepGate()
@@ -291,12 +295,11 @@ cdef class SessionRunner:
             self.rules_seen = self.rules()
             self._drop_plans()
         self.clock += 1
-        plan = self.last_plan
-        if plan is not None and is_of(plan, fetches, feed_dict):
-            if plan.callable is not None or not to_run:
-                plan.last_used = self.clock
-                self.hits += 1
-                return plan
+        plan = self.recent_plan(fetches, feed_dict)
+        if plan is not None and (plan.callable is not None or not to_run):
+            plan.last_used = self.clock
+            self.hits += 1
+            return plan
         key = []
         if not add_to_key(key, fetches) or not add_feeds_to_key(key, feed_dict):
             return None
@@ -312,6 +315,21 @@ cdef class SessionRunner:
         plan.last_used = self.clock
         self.remember_last(plan, fetches, feed_dict)
         return plan
+
+    cdef Plan recent_plan(self, object fetches, object feed_dict):
+        """The plan for this combination, if it is one of those at hand: programs run several in turns."""
+        cdef Plan plan = self.last_plan
+        cdef Py_ssize_t i
+        if plan is None or is_of(plan, fetches, feed_dict):
+            return plan
+        cdef list others = self.other_plans
+        for i in range(len(others)):
+            plan = others[i]
+            if is_of(plan, fetches, feed_dict):
+                others[i] = self.last_plan
+                self.last_plan = plan
+                return plan
+        return None
 
     cdef bint keep_up_with_graph(self) except -1:
         """Has new operations there before anything runs. False where they are refused, which Session.run says."""
@@ -333,9 +351,18 @@ cdef class SessionRunner:
                 fetches = list(fetches)
             elif type(fetches) not in element_types:
                 return 0
-            plan.fed_by = list(feed_dict) if feed_dict else None
-            plan.known_by = fetches
-        self.last_plan = plan
+            self.know_plan_by(plan, fetches, feed_dict)
+        if plan is not self.last_plan:
+            if self.last_plan is not None:
+                others = [other for other in self.other_plans if other is not plan and other is not self.last_plan]
+                self.other_plans = [self.last_plan, *others[: PLANS_AT_HAND - 2]]
+            self.last_plan = plan
+        return 0
+
+    cdef int know_plan_by(self, Plan plan, object fetches, object feed_dict) except -1:
+        """Has a plan known by these very fetches, which nobody changes."""
+        plan.fed_by = list(feed_dict) if feed_dict else None
+        plan.known_by = fetches
         return 0
 
     cdef Plan make_plan(self, object key, object fetches, object feed_dict, bint to_run):
@@ -358,6 +385,7 @@ cdef class SessionRunner:
             del self.plans[oldest_key]
             if oldest is self.last_plan:
                 self.last_plan = None
+            self.other_plans = [plan for plan in self.other_plans if plan is not oldest]
         return plan
 
     def _release_unused(self):
@@ -367,6 +395,7 @@ cdef class SessionRunner:
     def _drop_plans(self):
         """Forgets every plan; their callables are released when nobody runs them any more."""
         self.last_plan = None
+        self.other_plans = []
         self.plans = {}
         self._release_unused()
 
@@ -379,8 +408,10 @@ cdef class SessionRunner:
                 if element is tensor:
                     break
             else:
+                plan.larger = None
                 kept[key] = plan
         self.last_plan = None
+        self.other_plans = []
         self.plans = kept
 
     def _callable_with(self, bytes options):

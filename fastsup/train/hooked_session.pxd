@@ -15,10 +15,6 @@ cdef class Hooked(RecordedSession):
     cdef SessionRunner runner
     cdef Dispatch dispatch
 
-    # A plan, and that of the same run with what hooks want of it besides.
-    cdef Plan smaller_plan
-    cdef Plan larger_plan
-    cdef list extra_fetches
     # (result,) of the last step of a loop that has raised.
     cdef tuple loop_result
     # Of the run that has failed, for hooks that are told of it.

@@ -224,18 +224,18 @@ cdef class Hooked(RecordedSession):
 
     cdef Plan plan_with(self, Plan plan, object fetches, list extra, object feed_dict):
         """The plan of a run that fetches more than the caller asks for. Kept, as it is the same in the next run."""
-        cdef Plan larger
         cdef Py_ssize_t i
-        if plan is self.smaller_plan and len(extra) == len(self.extra_fetches):
+        if plan is not None and plan.larger is not None and len(extra) == len(plan.extra_fetches):
             for i in range(len(extra)):
-                if extra[i] is not self.extra_fetches[i]:
+                if extra[i] is not plan.extra_fetches[i]:
                     break
             else:
-                return self.larger_plan
-        larger = self.runner.find_plan([fetches, *extra], feed_dict)
-        self.larger_plan = larger
-        self.smaller_plan = plan if larger is not None else None
-        self.extra_fetches = extra
+                return plan.larger
+        cdef Plan larger = self.runner.find_plan([fetches, *extra], feed_dict)
+        if plan is not None:
+            plan.larger = None
+            plan.extra_fetches = extra
+            plan.larger = larger
         return larger
 
     cdef object loop_native(self, object fetches, int64_t* left, object stop_event):
@@ -274,7 +274,7 @@ cdef class Hooked(RecordedSession):
 
     cdef bint is_compiled(self, Plan plan, bint watched) noexcept:
         """Whether nothing is to be compiled for a run that calls no hook."""
-        return plan is self.smaller_plan if watched else plan.callable is not None
+        return plan.larger is not None if watched else plan.callable is not None
 
     cdef object loop_recorded(
         self, Look* look, Plan plan, list watching, object fetches, int64_t steps, int64_t* left, object stop_event

@@ -3,6 +3,12 @@
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport INT64_MAX, int64_t
 
+from tensorflow.python.client import session as tf_session
+from tensorflow.python.framework.ops import Graph
+
+from fastsup.runtime.plan cimport Plan
+from fastsup.runtime.runner cimport SessionRunner
+from fastsup.train.feed_functions import takes_last_result
 from fastsup.train.hooked_session cimport Hooked
 from fastsup.train.stop_signals cimport pending_signal
 from fastsup.train.stop_signals import raise_if_come
@@ -86,17 +92,23 @@ cdef class Monitored:
     def run_loop(self, fetches, steps=None, feed_fn=None):
         """Runs step after step: the training loop itself, until `should_stop()`.
 
+        `last_result` is what the last step returned. It is set when the loop ends, also by an error. With a `feed_fn`,
+        it is set after each step, so that `feed_fn` and the hooks can read it; it is None before the first step.
+
         Args:
           fetches: what to fetch in each step, as for `run`.
           steps: steps after which to return, or None for no limit but `should_stop()`.
-          feed_fn: function without arguments that returns the feed_dict of a step, or None.
+          feed_fn: function that returns the feed_dict of a step, or None. It is called once before each step: without
+            arguments if it can be, else with the result of the last step (None before the first step). A first parameter
+            named `last_result` always gets that result.
 
         Returns:
           What the last step returned; None if no step was run.
 
         Raises:
+          RuntimeError: the session is closed.
           ValueError: `steps` is negative.
-          TypeError: `steps` is no integer, or `feed_fn` can't be called.
+          TypeError: `steps` is no integer, or `feed_fn` can't be called without arguments or with one.
           Whatever `run` raises; OutOfRangeError too, which ends a `with` block normally. `last_result` then is what the
             last step that ended well returned.
         """
@@ -110,18 +122,26 @@ cdef class Monitored:
             left = min(steps.__index__(), INT64_MAX)
             if left < 0:
                 raise ValueError(f"steps must not be negative, got {steps!r}. Pass None to run until should_stop().")
-        if feed_fn is not None and not callable(feed_fn):
-            raise TypeError(f"feed_fn must be callable or None, got {feed_fn!r}.")
-        cdef bint runs_itself = type(self).run is Monitored.run and "run" not in self.__dict__
+        cdef bint takes_result = feed_fn is not None and takes_last_result(feed_fn)
+        cdef bint runs_itself = self.runs_itself()
+        self.check_open()
         self.last_result = None
+        if feed_fn is not None:
+            while left > 0 and not self.should_stop():
+                feed_dict = feed_fn(self.last_result) if takes_result else feed_fn()
+                self.last_result = (
+                    self.run_native(fetches, feed_dict, True) if runs_itself else self.run(fetches, feed_dict)
+                )
+                left -= 1
+                PyErr_CheckSignals()
+            return self.last_result
         try:
             while left > 0 and not self.should_stop():
                 inner = self.native_inner()
-                if feed_fn is None and runs_itself and inner is not None:
+                if runs_itself and inner is not None:
                     result = inner.loop_native(fetches, &left, None)
                     continue
-                feed_dict = None if feed_fn is None else feed_fn()
-                result = self.run_native(fetches, feed_dict, True) if runs_itself else self.run(fetches, feed_dict)
+                result = self.run_native(fetches, None, True) if runs_itself else self.run(fetches)
                 left -= 1
                 PyErr_CheckSignals()
         except BaseException:
@@ -130,3 +150,123 @@ cdef class Monitored:
             raise
         self.last_result = result
         return result
+
+    def make_callable(self, fetches, feed_list=None, accept_options=False):
+        """A function that runs a step with the hooks around it: `run`, with its arguments resolved beforehand.
+
+        It is for programs that run several sets of fetches in turns. After a preemption it runs in the new session.
+
+        Args:
+          fetches: what to fetch, as for `run`.
+          feed_list: list of what is fed, as the keys of the `feed_dict` of `run`; None for nothing.
+          accept_options: whether the function takes `options` and `run_metadata`, as `run` does.
+
+        Returns:
+          A function that takes the values to feed, in the order of `feed_list`, and returns what `run` returns.
+
+        Raises:
+          RuntimeError: the session is closed.
+          TypeError: `feed_list` is no list or tuple, or `fetches` can't be fetched.
+          ValueError: `fetches` names what the graph doesn't have.
+        """
+        self.check_open()
+        if feed_list is not None and not isinstance(feed_list, (list, tuple)):
+            raise TypeError(f"Argument `feed_list` must be a list or tuple. Received: feed_list={feed_list}")
+        if isinstance(self.graph, Graph):
+            tf_session._FetchHandler(self.graph, fetches, {})
+        return SteppingFunction(self, fetches, feed_list or (), accept_options)
+
+    cdef bint runs_itself(self) except -1:
+        """Whether nobody has put another `run` in the place of this one."""
+        return type(self).run is Monitored.run and "run" not in self.__dict__
+
+    cdef int check_open(self) except -1:
+        if self._sess is None:
+            raise RuntimeError("Attempted to use a closed Session.")
+        return 0
+
+
+cdef object own_copy(object fetches):
+    """The same structure, in lists and dictionaries that nobody else changes."""
+    if type(fetches) is list:
+        return [own_copy(item) for item in fetches]
+    if type(fetches) is dict:
+        return {name: own_copy(item) for name, item in fetches.items()}
+    if type(fetches) is tuple:
+        return tuple([own_copy(item) for item in fetches])
+    return fetches
+
+
+cdef class SteppingFunction:
+    """A step of a monitored session as a function of what is fed. Made by `make_callable`.
+
+    Args:
+      session: the monitored session.
+      fetches: what is fetched.
+      feed_list: what is fed.
+      accept_options: whether the function takes options.
+    """
+
+    cdef Monitored session
+    cdef object fetches
+    cdef list feed_list
+    cdef bint accept_options
+    cdef bint runs_itself
+    # The plan of these fetches and feeds, and the plans of the session that it is one of.
+    cdef Plan plan
+    cdef dict plans
+
+    def __init__(self, session, fetches, feed_list, accept_options):
+        self.session = session
+        self.fetches = own_copy(fetches)
+        self.feed_list = list(feed_list)
+        self.accept_options = bool(accept_options)
+        self.runs_itself = self.session.runs_itself()
+
+    def __call__(self, *args, **kwargs):
+        cdef dict feed_dict = None
+        cdef Py_ssize_t i
+        self.session.check_open()
+        if len(<tuple> args) != len(self.feed_list):
+            raise TypeError(
+                f"This callable takes {len(self.feed_list)} values, one for each of its feed_list {self.feed_list}; "
+                f"got {len(args)}."
+            )
+        if self.feed_list:
+            feed_dict = {}
+            for i in range(len(self.feed_list)):
+                feed_dict[self.feed_list[i]] = (<tuple> args)[i]
+        if kwargs:
+            if not self.accept_options or not kwargs.keys() <= {"options", "run_metadata"}:
+                raise TypeError(
+                    f"This callable got keyword arguments {sorted(kwargs)}. It takes values alone; with "
+                    "make_callable(..., accept_options=True) it takes options and run_metadata too."
+                )
+            return self.session.run(self.fetches, feed_dict, **kwargs)
+        if not self.runs_itself:
+            return self.session.run(self.fetches, feed_dict)
+        if pending_signal():
+            raise_if_come()
+        self.bring_plan(feed_dict)
+        return self.session.run_native(self.fetches, feed_dict, True)
+
+    cdef int bring_plan(self, dict feed_dict) except -1:
+        """Puts the plan where the session looks first."""
+        cdef Hooked innermost = self.session.native_innermost()
+        cdef SessionRunner runner
+        if innermost is None or innermost.runner is None or innermost._sess is not innermost.runner:
+            return 0
+        runner = innermost.runner
+        if self.plans is not runner.plans:
+            # Another session, or one that has dropped its plans.
+            if not runner.liveness.open:
+                return 0
+            self.plan = runner.find_plan(self.fetches, feed_dict, False)
+            self.plans = runner.plans
+        elif self.plan is not None:
+            runner.last_plan = self.plan
+        if self.plan is not None and self.plan.callable is None:
+            self.plans = None  # Not the one to run: that one is made in the run.
+        elif self.plan is not None and self.plan.known_by is None:
+            runner.know_plan_by(self.plan, self.fetches, feed_dict)
+        return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import threading
@@ -204,10 +205,120 @@ def test_more_steps_than_fit_into_64_bits(step: Any) -> None:
         assert session.raw_session().run(step.global_step) == 3
 
 
-def test_a_closed_session_runs_nothing(open_session: Any, step: Any, loop: Any) -> None:
+@pytest.mark.parametrize("steps", [None, 0, 3])
+@pytest.mark.parametrize("feed_fn", [None, dict])
+def test_a_closed_session_raises(open_session: Any, step: Any, steps: Any, feed_fn: Any) -> None:
     session = open_session()
     session.close()
-    assert loop(session, step.op) is None
+    with pytest.raises(RuntimeError, match=r"^Attempted to use a closed Session\.$"):
+        session.run_loop(step.op, steps, feed_fn)
+
+
+# What feed_fn is called with.
+
+
+class Feeds:
+    """Ways to write a function that wants the last result; each appends what it gets."""
+
+    def __init__(self) -> None:
+        self.got: list[Any] = []
+
+    def method(self, last: Any) -> None:
+        self.got.append(last)
+
+    def with_a_default(self, last_result: Any = "default") -> None:
+        self.got.append(last_result)
+
+    def with_more(self, last: Any, scale: float = 1.0) -> None:
+        self.got.append(last)
+
+    @property
+    def bound(self) -> Any:
+        return functools.partial(lambda got, last: got.append(last), self.got)
+
+    @property
+    def append(self) -> Any:
+        return self.got.append
+
+
+@pytest.mark.parametrize("kind", ["method", "with_a_default", "with_more", "bound", "append"])
+def test_feed_fn_gets_the_last_result(open_session: Any, step: Any, kind: str) -> None:
+    feeds = Feeds()
+    with open_session() as session:
+        assert session.run_loop([step.read, step.op], 3, getattr(feeds, kind)) == [2, None]
+        assert feeds.got == [None, [0, None], [1, None]]
+        # Of this loop, not of the one before.
+        session.run_loop(step.read, 1, getattr(feeds, kind))
+    assert feeds.got[3:] == [None]
+
+
+def test_feed_fn_is_called_without_arguments_if_it_can_be(open_session: Any, graph: Any) -> None:
+    x = v1.placeholder_with_default(-1.0, [])
+    ways = [
+        lambda: {x: 1.0},
+        lambda x=x: {x: 1.0},
+        lambda *args: {x: 1.0 + len(args)},
+        functools.partial(dict, {x: 1.0}),
+    ]
+    with open_session() as session:
+        for way in ways:
+            assert session.run_loop(x, 2, way) == 1.0
+        assert session.run_loop(x, 2, iter([{x: 1.0}, {x: 2.0}]).__next__) == 2.0
+        assert session.run_loop(x, 2, dict) == -1.0
+
+
+@pytest.mark.parametrize("feed_fn", [lambda a, b: None, lambda *, last: None])
+def test_feed_fn_that_cannot_be_called(step: Any, feed_fn: Any) -> None:
+    with train.MonitoredSession() as session:
+        with pytest.raises(TypeError, match="feed_fn must take no argument, or one: the result of the last step"):
+            session.run_loop(step.op, 1, feed_fn)
+        assert session.run(step.global_step) == 0
+
+
+def test_the_last_result_is_there_in_the_loop(open_session: Any, step: Any, trace: Any) -> None:
+    """For feed_fn, which is called before the step, and for hooks, which are called around it."""
+    seen: dict[str, list[Any]] = {"feed_fn": [], "before_run": [], "after_run": []}
+    hook = trace.hook(
+        "a",
+        before_run=lambda *_: seen["before_run"].append(session.last_result),
+        after_run=lambda *_: seen["after_run"].append(session.last_result),
+    )
+    with open_session(hooks=[hook]) as session:
+        session.run_loop([step.read, step.op], 3, lambda: seen["feed_fn"].append(session.last_result))
+        assert session.last_result == [2, None]
+    assert seen == {name: [None, [0, None], [1, None]] for name in seen}
+
+
+@pytest.mark.parametrize("fails_at", [0, 2])
+def test_the_last_result_after_an_error_in_feed_fn(open_session: Any, step: Any, fails_at: int) -> None:
+    """What an earlier loop has left is forgotten."""
+    element = v1.data.make_one_shot_iterator(tf.data.Dataset.range(2)).get_next()
+    count = iter(range(fails_at))
+
+    def feed_fn() -> Any:
+        for _ in count:
+            return None
+        raise KeyError("mine")
+
+    with open_session() as session:
+        with pytest.raises(tf.errors.OutOfRangeError):
+            session.run_loop(element)
+        assert session.last_result == 1
+        with pytest.raises(KeyError):
+            session.run_loop(step.read, 5, feed_fn)
+        assert session.last_result == (0 if fails_at else None)
+
+
+def test_the_last_result_outlives_a_preemption(step: Any, trace: Any) -> None:
+    got = []
+
+    def fail(number: int, *_: Any) -> None:
+        if number == 2:
+            raise tf.errors.AbortedError(None, None, "away")
+
+    with train.MonitoredSession(hooks=[trace.hook("a", before_run=fail)]) as session:
+        session.run_loop([step.read, step.op], 4, lambda last: got.append(last))
+    assert got == [None, [0, None], [1, None], [0, None]]  # The new session begins at step 0.
 
 
 def test_a_threads_stop_ends_it(step: Any, loop: Any, trace: Any) -> None:
