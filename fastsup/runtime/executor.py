@@ -8,15 +8,13 @@ operations. `single_threaded` is TensorFlow's SINGLE_THREADED_EXECUTOR, which is
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
-from statistics import median
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.framework import ops
 from tensorflow.python.training import training_util
 
-from fastsup.runtime.plan import CompiledCallable
 from fastsup.runtime.step_cost import StepCost
 
 EXECUTORS = ("auto", "thread_pool", "inline", "single_threaded")
@@ -46,16 +44,6 @@ _FUNCTIONAL_CONTROL_FLOW = frozenset({"If", "StatelessIf", "Case", "StatelessCas
 _LOW_LEVEL_CONTROL_FLOW = frozenset(
     f"{prefix}{name}" for prefix in ("", "Ref") for name in ("Switch", "Merge", "Enter", "Exit", "NextIteration")
 ) | {"LoopCond", "ControlTrigger"}
-
-# A step that takes longer than this on the pool gains nothing measurable from a cheaper hand-over, and may lose much.
-_HEAVY_STEP_SECS = 300e-6
-_LIGHTNESS_RUNS = 3
-_BLOCK_RUNS = 16
-_BLOCKS = 6
-# The calling thread must be clearly faster: where the two are close, TensorFlow's own mode is the one that stays so.
-_CLEARLY_FASTER = 0.75
-# On a remote engine both take the time of the call over the network, so that a faster step shows as a small part.
-_FASTER_REMOTELY = 0.98
 
 # What the pool costs in each step, in seconds, at the least, and for each operation: handing work over and waking up.
 # Its parallelism has to be worth more, or the single-threaded executor is chosen.
@@ -217,48 +205,3 @@ def may_run_inline(operations: Iterable[ops.Operation]) -> bool:
 def calls_functions(operations: Iterable[ops.Operation]) -> bool:
     """Whether one of these operations runs a function of the graph."""
     return any(op.type in FUNCTION_CALLS for op in operations)
-
-
-class Trial:
-    """Finds out which of two executors is faster for a plan, on the plan's own first runs.
-
-    The pool runs first. Only a step that is light there is tried in the calling thread, and that callable is made
-    only then: making one optimises the graph, which takes long for large ones. From then on they take turns, in
-    blocks, because what runs beside the step (an input pipeline, say) needs a while to settle into the new rhythm.
-
-    Args:
-      pool: the callable that runs on the thread pool.
-      make_inline: makes the callable that runs in the calling thread.
-      remote: whether the engine that runs them is another process's, or is reached like one.
-    """
-
-    def __init__(self, pool: CompiledCallable, make_inline: Callable[[], CompiledCallable], remote: bool) -> None:
-        self._pool = pool
-        self._make_inline = make_inline
-        self._enough = _FASTER_REMOTELY if remote else _CLEARLY_FASTER
-        self._inline: CompiledCallable | None = None
-        self._pool_secs: list[float] = []
-        self._inline_secs: list[float] = []
-
-    def next(self) -> CompiledCallable:
-        """The callable to run now."""
-        if self._inline is None or (len(self._pool_secs) + len(self._inline_secs)) // _BLOCK_RUNS % 2:
-            return self._pool
-        return self._inline
-
-    def record(self, candidate: CompiledCallable, seconds: float) -> CompiledCallable | None:
-        """Takes the duration of a run. Returns the faster callable once it is known, until then None."""
-        samples = self._pool_secs if candidate is self._pool else self._inline_secs
-        samples.append(seconds)
-        if self._inline is None:
-            if len(self._pool_secs) <= _LIGHTNESS_RUNS:
-                return None
-            # The first run set things up; it doesn't count.
-            if min(self._pool_secs[1:]) > _HEAVY_STEP_SECS:
-                return self._pool
-            self._inline = self._make_inline()
-            self._pool_secs = []
-        elif len(self._pool_secs) + len(self._inline_secs) >= _BLOCKS * _BLOCK_RUNS:
-            faster = median(self._inline_secs) < self._enough * median(self._pool_secs)
-            return self._inline if faster else self._pool
-        return None

@@ -44,6 +44,9 @@ cdef class FeedSlot:
     cdef tuple dims
     cdef bint exact_shape
     cdef double largest_int
+    # The most rows that don't make another step of it, where shapes may differ; and whether more have been fed.
+    cdef Py_ssize_t rows_tried
+    cdef bint has_grown
 
     cdef int read_shape(self) except -1
     cdef object convert(self, object value)
@@ -56,7 +59,15 @@ cdef class Plan:
     cdef readonly tuple elements
     cdef readonly object pinned
     cdef readonly CompiledCallable callable
-    cdef object trial
+    # How many runs are left until one is watched; 0 where every one is.
+    cdef int64_t unwatched_runs
+    cdef readonly object trial
+    cdef bint on_trial
+    # What makes large results cheaper, what was made of it, and whether results are looked at for that.
+    cdef object large_results
+    cdef object session_run
+    cdef bint watches_results
+    cdef int64_t look_distance
     # What the run does to variables: 0 reads, 1 writes, 2 saves them.
     cdef readonly int access
     # What a run adds to the global step: 0 nothing, below 0 unknown. Filled in when somebody asks.
@@ -74,7 +85,8 @@ cdef class Plan:
     cdef list extra_fetches
 
     cdef tuple convert_feeds(self, dict feed_dict)
-    cdef list call_on_trial(self, object trial, tuple feeds)
+    cdef list call_watched(self, tuple feeds)
+    cdef int64_t runs_until_look(self) except -1
 
 
 cdef list own_values(list values)
@@ -109,6 +121,7 @@ cdef inline list values_from(CompiledCallable compiled, tuple feeds):
 
 cdef inline list call_plan(Plan plan, tuple feeds):
     """Computes what a plan fetches, from the arrays to feed, or None if it has none."""
-    if plan.trial is None:
+    if plan.unwatched_runs > 0:
+        plan.unwatched_runs -= 1
         return values_from(plan.callable, feeds)
-    return plan.call_on_trial(plan.trial, feeds)
+    return plan.call_watched(feeds)

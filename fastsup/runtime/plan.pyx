@@ -11,12 +11,18 @@ from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.client import session as tf_session
 
 from fastsup.runtime.metadata_buffer cimport give_back, seen_in, take_buffer
+from fastsup.runtime.session_run import LARGE_RESULTS_BYTES as _LARGE_RESULTS_BYTES
 
 cdef object run_callable = pywrap_tf_session.TF_SessionRunCallable
 cdef object release_callable = pywrap_tf_session.TF_SessionReleaseCallable
 cdef object ndarray = numpy.ndarray
 cdef object generic = numpy.generic
 cdef object copy_array = numpy.ndarray.copy
+
+cdef Py_ssize_t LARGE_RESULTS_BYTES = _LARGE_RESULTS_BYTES
+cdef int64_t FOREVER = 1 << 62
+# A fed array with so many times the rows that its plan was tried with makes another step of it.
+cdef Py_ssize_t MORE_ROWS = 4
 
 # What Session.run makes arrays with; numpy.asarray before TensorFlow 2.17.
 if hasattr(tf_session, "numpy_compat"):
@@ -33,6 +39,15 @@ cdef list own_values(list values):
         if type(values[i]) is ndarray and values[i].base is not None:
             values[i] = copy_array(values[i])
     return values
+
+
+cdef Py_ssize_t bytes_to_copy(list values) except -1:
+    """How much `own_values` will copy."""
+    cdef Py_ssize_t size = 0
+    for value in values:
+        if type(value) is ndarray and value.base is not None:
+            size += value.nbytes
+    return size
 
 
 @cython.no_gc
@@ -92,6 +107,7 @@ cdef class FeedSlot:
 
     def __init__(self, tensor):
         self.tensor = tensor
+        self.rows_tried = -1
         self.numpy_type = tensor.dtype.as_numpy_dtype
         self.dtype = numpy.dtype(self.numpy_type)
         self.read_shape()
@@ -125,16 +141,16 @@ cdef class FeedSlot:
         # A shape that is all known can't become another; asking TensorFlow costs.
         if not self.exact_shape and self.tensor._shape_val is not self.static_shape:
             self.read_shape()
-        if self.dims is None:
-            return value
         shape = value.shape
-        if shape == self.dims:
-            return value
-        if self.exact_shape or len(<tuple> shape) != len(self.dims):
-            return None
-        for actual, expected in zip(shape, self.dims):
-            if expected is not None and actual != expected:
+        if self.dims is not None and shape != self.dims:
+            if self.exact_shape or len(<tuple> shape) != len(self.dims):
                 return None
+            for actual, expected in zip(shape, self.dims):
+                if expected is not None and actual != expected:
+                    return None
+        if not self.exact_shape and len(<tuple> shape) > 0 and <Py_ssize_t> (<tuple> shape)[0] > self.rows_tried:
+            self.rows_tried = MORE_ROWS * <Py_ssize_t> (<tuple> shape)[0]
+            self.has_grown = True
         return value
 
 
@@ -147,44 +163,81 @@ cdef class Plan:
       elements: the graph elements (tensors and operations) that the run computes.
       pinned: what the plan's key names by address: kept alive, so that no other object gets the address.
       callable: the `CompiledCallable` to run; None for a plan that is only looked at.
-      trial: object whose `next()` gives a callable to try and whose `record(callable, seconds)` returns the chosen
-        one once it is known; None when there is nothing to choose.
+      trial: `Trial` of the executors to choose from; None when there is nothing to choose.
       access: what the run does to variables, as `variable_access` has it.
+      large_results: `LargeResults` of a plan whose results may be large; None of one whose results can't.
     """
 
-    def __init__(self, structure, feeds, elements, pinned, callable, trial=None, access=0):
+    def __init__(self, structure, feeds, elements, pinned, callable, trial=None, access=0, large_results=None):
         self.structure = structure
         self.feeds = tuple([FeedSlot(tensor) for tensor in feeds])
         self.elements = tuple(elements)
         self.pinned = pinned
         self.callable = callable
         self.trial = trial
+        self.on_trial = trial is not None
         self.access = access
+        self.large_results = large_results
+        self.unwatched_runs = 0 if trial is not None or large_results is not None else FOREVER
         self.step_fed = -1 if feeds else 0
 
     cdef tuple convert_feeds(self, dict feed_dict):
         """The arrays to feed, or None where Session.run must judge a value itself."""
         cdef list arrays = []
+        cdef FeedSlot slot
         cdef Py_ssize_t i = 0
         for value in feed_dict.values():
+            slot = self.feeds[i]
             try:
-                array = (<FeedSlot> self.feeds[i]).convert(value)
+                array = slot.convert(value)
             except Exception:
                 return None  # Session.run fails on it too, and says why.
             if array is None:
                 return None
+            if slot.has_grown:
+                slot.has_grown = False
+                if self.trial is not None and self.session_run is None:
+                    self.trial.start_over()
+                    self.on_trial = True
+                    self.unwatched_runs = 0
             arrays.append(array)
             i += 1
         return tuple(arrays)
 
-    cdef list call_on_trial(self, object trial, tuple feeds):
-        """Runs one of the candidates, timed. Another thread may end the trial meanwhile."""
-        cdef CompiledCallable candidate = trial.next()
+    cdef list call_watched(self, tuple feeds):
+        """Runs the plan and looks at the run: how long it takes, while executors are on trial, and how much it gives."""
+        cdef CompiledCallable candidate = self.callable
         cdef list values
-        started = perf_counter()
-        values = values_from(candidate, feeds)
-        chosen = trial.record(candidate, perf_counter() - started)
-        if chosen is not None:
-            self.callable = chosen
-            self.trial = None
-        return values
+        cdef Py_ssize_t size = 0
+        run = self.session_run
+        if run is not None:
+            return run(feeds)
+        trial = self.trial
+        if trial is not None and not self.on_trial and not self.watches_results:
+            self.on_trial = True
+            trial.look_again()
+        if self.on_trial:
+            candidate = trial.next()
+            started = perf_counter()
+            values = views_from(candidate, feeds)
+            chosen = trial.record(candidate, perf_counter() - started)
+            if chosen is not None:
+                self.callable = candidate = chosen
+                self.on_trial = False
+        else:
+            values = views_from(candidate, feeds)
+        if self.large_results is not None:
+            size = bytes_to_copy(values)
+        self.watches_results = size >= LARGE_RESULTS_BYTES
+        if not self.on_trial:
+            if self.watches_results:
+                self.session_run = self.large_results.copied(size, candidate.options)
+            else:
+                self.unwatched_runs = self.runs_until_look()
+        return own_values(values)
+
+    cdef int64_t runs_until_look(self) except -1:
+        if self.trial is not None:
+            return self.trial.runs_until_look
+        self.look_distance = 2 * self.look_distance + 1
+        return self.look_distance

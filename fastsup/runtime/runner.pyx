@@ -422,17 +422,19 @@ cdef class SessionRunner:
                 return plan.callable
         return None
 
+    def _compiled_plans(self):
+        """The plans that can be run, in the order in which they were made."""
+        cdef Plan plan
+        return [plan for plan in list(self.plans.values()) if plan.callable is not None]
+
     def plan_cache_info(self):
         """How the plan cache fares: (hits, misses, maxsize, currsize), as functools.lru_cache has it."""
-        cdef Plan plan
-        compiled = [plan for plan in self.plans.values() if plan.callable is not None]
-        return PlanCacheInfo(self.hits, self.misses, self.max_plans, len(compiled))
+        return PlanCacheInfo(self.hits, self.misses, self.max_plans, len(self._compiled_plans()))
 
     cdef list execute(self, Plan plan, tuple feeds):
         """Runs a plan, keeps count of the global step, and raises what `Session.run` would."""
         cdef int64_t delta = 0 if self.step_writes is None else self.delta_of(plan)
         cdef list values
-        cdef bint on_trial = plan.trial is not None
         if plan.access >= 2:
             return self.execute_save(plan, feeds)
         if plan.access == 1:
@@ -468,8 +470,6 @@ cdef class SessionRunner:
                 # The same, without the call.
                 self.gate.running -= 1
                 self.gate.passed += 1
-        if on_trial and plan.trial is None:
-            self._release_unused()
         return values
 
     cdef list execute_save(self, Plan plan, tuple feeds):

@@ -6,11 +6,12 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.client import session as tf_session
-from tensorflow.python.framework import errors, ops
+from tensorflow.python.framework import dtypes, errors, ops
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import training_util
 
@@ -20,7 +21,6 @@ from fastsup.runtime.errors import with_operation
 from fastsup.runtime.executor import (
     CALLING_THREAD,
     SINGLE_THREADED,
-    Trial,
     calls_functions,
     check_executor,
     config_for,
@@ -30,6 +30,8 @@ from fastsup.runtime.executor import (
 from fastsup.runtime.plan import CompiledCallable, Liveness, Plan
 from fastsup.runtime.remote_close import close_remote
 from fastsup.runtime.runner import SessionRunner
+from fastsup.runtime.session_run import LARGE_RESULTS_BYTES, LargeResults
+from fastsup.runtime.trial import INLINE, POOL, PlanExecutor, Trial, log_choice
 from fastsup.runtime.variable_access import access_of
 
 __all__ = ["Session"]
@@ -44,6 +46,14 @@ def _compile(session_handle: Any, liveness: Liveness, options: bytes, kept: list
     if kept is not None:
         kept.append(callable_)
     return callable_
+
+
+def _may_be_large(tensor: Any) -> bool:
+    """Whether a tensor's value may be one that isn't copied cheaply."""
+    if tensor.dtype in (dtypes.string, dtypes.resource, dtypes.variant):
+        return False
+    count = tensor.shape.num_elements()
+    return count is None or count * tensor.dtype.size >= LARGE_RESULTS_BYTES
 
 
 class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
@@ -97,6 +107,25 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
     def executor(self) -> str:
         """The executor mode that was asked for; "single_threaded" also where "auto" has chosen it."""
         return "single_threaded" if self._config.experimental.executor_type == SINGLE_THREADED else self._executor
+
+    def executor_info(self) -> list[PlanExecutor]:
+        """Which executor runs each combination of fetches and feeds that the session has compiled.
+
+        Returns:
+          List of `PlanExecutor` tuples, in the order in which the combinations were compiled. Empty once the session is
+          closed.
+        """
+        return [self._executor_of(plan) for plan in self._compiled_plans()]
+
+    def _executor_of(self, plan: Plan) -> PlanExecutor:
+        fetches = tuple(element.name for element in plan.elements)
+        feeds = tuple(slot.tensor.name for slot in plan.feeds)
+        trial = plan.trial
+        if trial is not None:
+            return PlanExecutor(fetches, feeds, trial.executor, trial.on_trial, trial.seconds)
+        # Of what has no trial, "auto" stays with TensorFlow's own mode.
+        executor = POOL if self.executor == "auto" else self.executor
+        return PlanExecutor(fetches, feeds, executor, False, None)
 
     def close(self) -> None:
         """Closes the session and frees what it holds. A second call does nothing.
@@ -201,7 +230,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         structure = structure_of(fetches, graph, {id(tensor): i for i, tensor in enumerate(tensors)}, leaves)
         elements = (*tensors, *targets)
         executor = self.executor
-        if executor == "inline":
+        if executor == INLINE:
             options.run_options.inter_op_thread_pool = CALLING_THREAD
         operations = operations_behind(elements, feeds)
         self._check_devices(operations, feeds)
@@ -216,16 +245,22 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             self._extend_graph()
             # Plans that differ in their results' structure alone share one: compiling takes long.
             serialized = options.SerializeToString(deterministic=True)
+            started = perf_counter()
             callable_ = self._callable_with(serialized) or _compile(self._session, self.liveness, serialized, kept)
+            compile_secs = perf_counter() - started
             if executor == "auto" and self._has_one_device() and may_run_inline(operations):
                 options.run_options.inter_op_thread_pool = CALLING_THREAD
                 serialized = options.SerializeToString(deterministic=True)
                 # Without a reference to this session, which would keep itself alive by it.
                 make_inline = partial(_compile, self._session, self.liveness, serialized, kept)
-                trial = Trial(callable_, make_inline, remote=bool(self._target))
+                chosen = partial(log_choice, elements, len(feeds))
+                trial = Trial(callable_, make_inline, bool(self._target), chosen)
         except Exception:
             return None
-        return Plan(structure, feeds, elements, pinned, callable_, trial, access_of(operations))
+        # What a session's config asks for is only gathered by callables.
+        large = not self.fills_metadata and any(map(_may_be_large, tensors))
+        large_results = LargeResults(graph, self._session, compile_secs) if large else None
+        return Plan(structure, feeds, elements, pinned, callable_, trial, access_of(operations), large_results)
 
     def _has_one_device(self) -> bool:
         """Several devices mean several executors, which wait for each other: none of them may hold a thread."""

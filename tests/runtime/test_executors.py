@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import fastsup
-from fastsup.runtime.executor import Trial
+from fastsup.runtime.trial import Trial
 
 tf1 = tf.compat.v1
 

@@ -1,0 +1,241 @@
+"""Which of two executors runs a plan: measured on the plan's own runs, and again after more and more of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from statistics import fmean, median
+from typing import Any, NamedTuple
+
+from tensorflow.python.framework import ops
+from tensorflow.python.platform import tf_logging as logging
+
+from fastsup.runtime.plan import CompiledCallable
+
+POOL, INLINE = "thread_pool", "inline"
+
+# A step that takes longer than this on the pool gains nothing measurable from a cheaper hand-over, and may lose much.
+_HEAVY_STEP_SECS = 500e-6
+_LIGHTNESS_RUNS = 3
+# The executors take turns in blocks, because a program that works beside the step (an input pipeline, say) needs a while
+# to settle into the new rhythm. The first runs of a block don't count for that reason, nor the slowest, in which the
+# machine did something else.
+_BLOCK_RUNS = 16
+_SETTLING_RUNS = 4
+_SLOWEST_RUNS = 2
+# Each pair of blocks has a vote, if the executors aren't close. So many more votes for one than for the other decide. If no
+# executor gets them in the largest number of pairs, the median of the pairs decides.
+_CLOSE = 1.1
+_VOTES = 3
+_MOST_PAIRS = 10
+# One pair of blocks that confirms the choice by this factor ends a later look.
+_CONFIRMED = 1.5
+
+# A trial measures the pool too slow, by a quarter at the most: its threads have gone to sleep while the other executor ran.
+_POOL_IN_THE_LONG_RUN = 0.75
+# TensorFlow's own session takes at least this much longer for a run, which a wrong choice may lose at the most.
+_SAVED_SECS = 40e-6
+# Where the two are equal, TensorFlow's own mode stays.
+_FASTER = 0.95
+# On a remote engine both take the time of the call over the network, so that a faster step shows as a small part.
+_FASTER_REMOTELY = 0.98
+
+# A look may take this part of the runs' time before it; each look comes after twice as many runs as the one before.
+_LOOK_SHARE = 0.01
+_FEWEST_RUNS = 1000
+_MOST_DOUBLINGS = 40
+
+
+class PlanExecutor(NamedTuple):
+    """The executor of one combination of fetches and feeds that a session has compiled.
+
+    Args:
+      fetches: names of the tensors that are fetched and of the operations that are run.
+      feeds: names of the tensors that are fed.
+      executor: the mode in use now: "thread_pool", "inline" or "single_threaded".
+      on_trial: whether the choice between executors is still being made, or made again.
+      seconds: median seconds that a run took in its trial in that mode; None if no run was timed.
+    """
+
+    fetches: tuple[str, ...]
+    feeds: tuple[str, ...]
+    executor: str
+    on_trial: bool
+    seconds: float | None
+
+
+class Trial:
+    """Finds out which of two executors is faster for a plan, on the plan's own runs.
+
+    The pool runs first. Only a step that is light there is tried in the calling thread, and that callable is made
+    only then: making one optimises the graph, which takes long for large ones. From then on they take turns.
+
+    Args:
+      pool: the callable that runs on the thread pool.
+      make_inline: makes the callable that runs in the calling thread.
+      remote: whether the engine that runs them is another process's, or is reached like one.
+      chosen: function that is called with this trial when the executor was chosen for the first time or has changed.
+    """
+
+    def __init__(
+        self,
+        pool: CompiledCallable,
+        make_inline: Callable[[], CompiledCallable],
+        remote: bool,
+        chosen: Callable[[Trial], None],
+    ) -> None:
+        self._make_inline = make_inline
+        self._remote = remote
+        self._chosen = chosen
+        self._callables: dict[str, CompiledCallable] = {POOL: pool}
+        self._secs: dict[str, float] = {}
+        self._announced: str | None = None
+        self._looks = 0
+        self._choice = POOL
+        self.on_trial = True
+        self._start(weighing=True)
+
+    def _start(self, weighing: bool) -> None:
+        # Seconds of the first runs on the pool, by which a step is light or heavy; None once that is known.
+        self._weights: list[float] | None = [] if weighing else None
+        self._block: list[float] = []
+        self._averages: dict[str, list[float]] = {POOL: [], INLINE: []}
+
+    @property
+    def executor(self) -> str:
+        """The mode in use: the one tried now, or the one chosen."""
+        return self._turn() if self.on_trial else self._choice
+
+    @property
+    def seconds(self) -> float | None:
+        """Median seconds of a run in the mode in use, as the trial has found them. None before that."""
+        return self._secs.get(self.executor)
+
+    @property
+    def other_seconds(self) -> float | None:
+        """The same of the other mode. None if that wasn't tried."""
+        return self._secs.get(INLINE if self.executor == POOL else POOL)
+
+    def _turn(self) -> str:
+        if self._weights is not None:
+            return POOL
+        # Pool, calling thread, calling thread, pool: a machine that slows down meanwhile slows both.
+        blocks = len(self._averages[POOL]) + len(self._averages[INLINE])
+        return INLINE if blocks % 4 in (1, 2) else POOL
+
+    def next(self) -> CompiledCallable:
+        """The callable to run now."""
+        return self._callables[self.executor]
+
+    def record(self, candidate: CompiledCallable, seconds: float) -> CompiledCallable | None:
+        """Takes the duration of a run.
+
+        Args:
+          candidate: the callable that has run.
+          seconds: how long it took.
+
+        Returns:
+          The faster callable once it is known, until then None.
+        """
+        if not self.on_trial or candidate is not self.next():
+            return None  # Another thread's run has ended the trial, or the block, meanwhile.
+        if self._weights is not None:
+            self._weigh(seconds)
+        else:
+            self._block.append(seconds)
+            if len(self._block) == _BLOCK_RUNS:
+                self._end_block()
+        return None if self.on_trial else self._callables[self._choice]
+
+    def look_again(self) -> None:
+        """Begins a shorter trial: the machine may have been busy during the last one, or the step may have changed."""
+        self.on_trial = True
+        self._start(weighing=INLINE not in self._callables)
+
+    def start_over(self) -> None:
+        """Begins a trial that knows nothing: the step has become another one."""
+        self.on_trial = True
+        self._looks = 0
+        self._start(weighing=True)
+
+    @property
+    def runs_until_look(self) -> int:
+        """How many runs are to pass before the next look."""
+        runs = _FEWEST_RUNS
+        seconds, other = self.seconds, self.other_seconds
+        if seconds and other:
+            runs = max(runs, int(_BLOCK_RUNS * (other / seconds - 1.0) / _LOOK_SHARE))
+        return int(runs * 2 ** min(self._looks - 1, _MOST_DOUBLINGS))
+
+    def _weigh(self, seconds: float) -> None:
+        assert self._weights is not None
+        self._weights.append(seconds)
+        if len(self._weights) > _LIGHTNESS_RUNS:
+            # The first run set things up; it doesn't count.
+            if min(self._weights[1:]) > _HEAVY_STEP_SECS:
+                self._secs[POOL] = median(self._weights[1:])
+                self._settle(POOL)
+                return
+            self._weights = None
+            if INLINE not in self._callables:
+                self._callables[INLINE] = self._make_inline()
+
+    def _end_block(self) -> None:
+        counted = sorted(self._block[_SETTLING_RUNS:])[:-_SLOWEST_RUNS]
+        self._averages[self._turn()].append(fmean(counted))
+        self._block = []
+        pool, inline = self._averages[POOL], self._averages[INLINE]
+        if len(pool) != len(inline):
+            return
+        self._secs[POOL], self._secs[INLINE] = median(pool), median(inline)
+        limit = self._limit()
+        # Above 1 where the pool is the better choice, by how much.
+        ratios = [of_inline / (limit * of_pool) for of_inline, of_pool in zip(inline, pool, strict=True)]
+        votes = sum((ratio > _CLOSE) - (ratio < 1 / _CLOSE) for ratio in ratios)
+        if self._looks and len(ratios) == 1:
+            confirmed = ratios[0] if self._choice == POOL else 1 / ratios[0]
+            if confirmed > _CONFIRMED:
+                self._settle(self._choice)
+        elif abs(votes) >= _VOTES:
+            self._settle(POOL if votes > 0 else INLINE)
+        elif len(ratios) == _MOST_PAIRS:
+            self._settle(INLINE if median(ratios) < 1 else POOL)
+
+    def _limit(self) -> float:
+        """The part of the pool's time in which the calling thread must run the step."""
+        if self._remote:
+            return _FASTER_REMOTELY
+        return min(_FASTER, _POOL_IN_THE_LONG_RUN + _SAVED_SECS / self._secs[POOL])
+
+    def _settle(self, choice: str) -> None:
+        self._choice = choice
+        self._looks += 1
+        self.on_trial = False
+        if choice != self._announced:
+            self._announced = choice
+            self._chosen(self)
+
+
+def log_choice(elements: Iterable[Any], feeds: int, trial: Trial) -> None:
+    """Logs which executor was chosen.
+
+    Args:
+      elements: the tensors that the plan fetches and the operations that it runs.
+      feeds: number of tensors that it is fed.
+      trial: the trial that has chosen.
+    """
+    names = [element.name if isinstance(element, ops.Operation) else element.name.removesuffix(":0") for element in elements]
+    if len(names) > 4:
+        names[3:] = [f"{len(names) - 3:,} more"]
+    fed = "" if feeds == 0 else f" with {feeds:,} feed{'s' * (feeds > 1)}"
+    seconds, other_seconds = trial.seconds or 0.0, trial.other_seconds
+    other = POOL if trial.executor == INLINE else INLINE
+    compared = "" if other_seconds is None else f"; {other} {_microseconds(other_seconds)}"
+    logging.info(
+        "Executor of run([%s])%s: %s (%s a run%s).",
+        ", ".join(names), fed, trial.executor, _microseconds(seconds), compared,
+    )  # fmt: skip
+
+
+def _microseconds(seconds: float) -> str:
+    micros = seconds * 1e6
+    return f"{micros:,.1f} µs" if micros < 10 else f"{micros:,.0f} µs"
