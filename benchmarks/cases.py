@@ -123,6 +123,23 @@ def unharmed(name: str, build: Build, title: str, floors: tuple[str, ...] = (POO
     )
 
 
+def results(kilobytes: int) -> tuple[Case, Case]:
+    """What a program gets that fetches a large value: one that the step computes, and one that a variable holds."""
+    size = f"{kilobytes} KB" if kilobytes < 1024 else f"{kilobytes // 1024} MB"
+    return (
+        session_case(
+            f"computed_{kilobytes}kb",
+            partial(programs.computed, kilobytes),
+            session(f"{size} computed, Session.run", at_least=0.95),
+        ),
+        session_case(
+            f"variable_{kilobytes}kb",
+            partial(programs.variable, kilobytes),
+            session(f"{size} of a variable, Session.run", at_least=0.95),
+        ),
+    )
+
+
 CASES: tuple[Case, ...] = (
     session_case(
         "sgd",
@@ -209,6 +226,7 @@ CASES: tuple[Case, ...] = (
     unharmed("big_matmul", programs.one_big_matmul, "one 2048x2048 matmul", patience=3),
     unharmed("control_flow", programs.cond_and_while, "tf.cond and tf.while_loop", FLOORS),
     unharmed("queues", programs.queue_runners, "queue runners", patience=2),
+    *(case for kilobytes in (4, 64, 1 << 10, 16 << 10, 64 << 10) for case in results(kilobytes)),
     Case(
         "async_save",
         {},

@@ -116,6 +116,17 @@ def dict_of_4() -> Step:
     return Step({"loss": loss, "mean": tf.reduce_mean(weights), "largest": tf.reduce_max(weights), "weights": weights})
 
 
+def computed(kilobytes: int) -> Step:
+    """Fetches a value that the step computes."""
+    values = tf1.get_variable("values", initializer=tf.ones([kilobytes * 256]))
+    return Step(values + tf1.get_variable("one", initializer=1.0))
+
+
+def variable(kilobytes: int) -> Step:
+    """Fetches what a variable holds."""
+    return Step(tf1.get_variable("values", initializer=tf.ones([kilobytes * 256])))
+
+
 def counted(*matrices: Any) -> Any:
     """An operation that computes the matrices and counts the step.
 

@@ -16,6 +16,9 @@ POOL, INLINE = "thread_pool", "inline"
 # A step that takes longer than this on the pool gains nothing measurable from a cheaper hand-over, and may lose much.
 _HEAVY_STEP_SECS = 500e-6
 _LIGHTNESS_RUNS = 3
+# A step's first runs are slow on a busy machine. A step that isn't heavier than this gets more runs to show that it is light.
+_CLEARLY_HEAVY_SECS = 2e-3
+_MOST_LIGHTNESS_RUNS = 12
 # The executors take turns in blocks, because a program that works beside the step (an input pipeline, say) needs a while
 # to settle into the new rhythm. The first runs of a block don't count for that reason, nor the slowest, in which the
 # machine did something else.
@@ -30,10 +33,10 @@ _MOST_PAIRS = 10
 # One pair of blocks that confirms the choice by this factor ends a later look.
 _CONFIRMED = 1.5
 
-# A trial measures the pool too slow, by a quarter at the most: its threads have gone to sleep while the other executor ran.
-_POOL_IN_THE_LONG_RUN = 0.75
+# A trial measures the pool too slow, by a fifth as a rule: its threads have gone to sleep while the other executor ran.
+_POOL_IN_THE_LONG_RUN = 0.8
 # TensorFlow's own session takes at least this much longer for a run, which a wrong choice may lose at the most.
-_SAVED_SECS = 40e-6
+_SAVED_SECS = 50e-6
 # Where the two are equal, TensorFlow's own mode stays.
 _FASTER = 0.95
 # On a remote engine both take the time of the call over the network, so that a faster step shows as a small part.
@@ -169,15 +172,17 @@ class Trial:
     def _weigh(self, seconds: float) -> None:
         assert self._weights is not None
         self._weights.append(seconds)
-        if len(self._weights) > _LIGHTNESS_RUNS:
-            # The first run set things up; it doesn't count.
-            if min(self._weights[1:]) > _HEAVY_STEP_SECS:
-                self._secs[POOL] = median(self._weights[1:])
-                self._settle(POOL)
-                return
+        # The first run set things up; it doesn't count.
+        counted = self._weights[1:]
+        if len(counted) < _LIGHTNESS_RUNS:
+            return
+        if min(counted) <= _HEAVY_STEP_SECS:
             self._weights = None
             if INLINE not in self._callables:
                 self._callables[INLINE] = self._make_inline()
+        elif min(counted) > _CLEARLY_HEAVY_SECS or len(counted) == _MOST_LIGHTNESS_RUNS:
+            self._secs[POOL] = median(counted)
+            self._settle(POOL)
 
     def _end_block(self) -> None:
         counted = sorted(self._block[_SETTLING_RUNS:])[:-_SLOWEST_RUNS]

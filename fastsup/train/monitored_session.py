@@ -15,6 +15,8 @@ from tensorflow.python.util import function_utils
 from fastsup.core.hook_kinds import why_no_session_hook
 from fastsup.core.recorder import recorder_of
 from fastsup.runtime.executor import keep_traceable
+from fastsup.runtime.session import Session
+from fastsup.runtime.trial import PlanExecutor
 from fastsup.train import event_files, stop_signals
 from fastsup.train.hook_errors import tell_hooks
 from fastsup.train.hooked_session import Hooked
@@ -208,6 +210,16 @@ class _MonitoredSession(Monitored):
     def raw_session(self) -> Any:
         """The session that no hook sees; None once it is closed."""
         return self._tf_sess()
+
+    def executor_info(self) -> list[PlanExecutor]:
+        """Which executor runs each combination of fetches and feeds: `fastsup.Session.executor_info` of the raw session.
+
+        Returns:
+          List of `PlanExecutor` tuples. Empty once the session is closed, and if a session creator has made a session that
+          is no `fastsup.Session`.
+        """
+        session = self._tf_sess()
+        return session.executor_info() if isinstance(session, Session) else []
 
     def close(self) -> None:
         """Calls the hooks' `end` and closes the session.
