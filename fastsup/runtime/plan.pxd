@@ -62,7 +62,6 @@ cdef class Plan:
     # How many runs are left until one is watched; 0 where every one is.
     cdef int64_t unwatched_runs
     cdef readonly object trial
-    cdef bint on_trial
     # What makes large results cheaper, what was made of it, and whether results are looked at for that.
     cdef object large_results
     cdef object session_run

@@ -4,6 +4,7 @@ from typing import Any, Protocol, final
 from fastsup.runtime.fetches import Fetch
 
 class Trial(Protocol):
+    on_trial: bool
     @property
     def runs_until_look(self) -> int: ...
     def next(self) -> CompiledCallable: ...

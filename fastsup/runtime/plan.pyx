@@ -175,7 +175,6 @@ cdef class Plan:
         self.pinned = pinned
         self.callable = callable
         self.trial = trial
-        self.on_trial = trial is not None
         self.access = access
         self.large_results = large_results
         self.unwatched_runs = 0 if trial is not None or large_results is not None else FOREVER
@@ -198,7 +197,6 @@ cdef class Plan:
                 slot.has_grown = False
                 if self.trial is not None and self.session_run is None:
                     self.trial.start_over()
-                    self.on_trial = True
                     self.unwatched_runs = 0
             arrays.append(array)
             i += 1
@@ -213,23 +211,21 @@ cdef class Plan:
         if run is not None:
             return run(feeds)
         trial = self.trial
-        if trial is not None and not self.on_trial and not self.watches_results:
-            self.on_trial = True
+        if trial is not None and not trial.on_trial and not self.watches_results:
             trial.look_again()
-        if self.on_trial:
+        if trial is not None and trial.on_trial:
             candidate = trial.next()
             started = perf_counter()
             values = views_from(candidate, feeds)
             chosen = trial.record(candidate, perf_counter() - started)
             if chosen is not None:
                 self.callable = candidate = chosen
-                self.on_trial = False
         else:
             values = views_from(candidate, feeds)
         if self.large_results is not None:
             size = bytes_to_copy(values)
         self.watches_results = size >= LARGE_RESULTS_BYTES
-        if not self.on_trial:
+        if trial is None or not trial.on_trial:
             if self.watches_results:
                 self.session_run = self.large_results.copied(size, candidate.options)
             else:

@@ -44,9 +44,7 @@ class SessionRun:
           List of NumPy values that belong to the caller.
         """
         fed = dict(zip(self._feeds, feeds or (), strict=True))
-        values: list[Any] = self._run(
-            self._session_handle, self._run_options, fed, self._fetches, self._targets, None
-        )
+        values: list[Any] = self._run(self._session_handle, self._run_options, fed, self._fetches, self._targets, None)
         return values
 
     def __del__(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from statistics import fmean, median
 from typing import Any, NamedTuple
@@ -25,8 +26,8 @@ _MOST_LIGHTNESS_RUNS = 12
 _BLOCK_RUNS = 16
 _SETTLING_RUNS = 4
 _SLOWEST_RUNS = 2
-# Each pair of blocks has a vote, if the executors aren't close. So many more votes for one than for the other decide. If no
-# executor gets them in the largest number of pairs, the median of the pairs decides.
+# Each pair of blocks has a vote, if the executors aren't close. So many more votes for one than for the other decide, unless
+# the fastest blocks say otherwise. If nothing is decided in the largest number of pairs, the median of the pairs decides.
 _CLOSE = 1.1
 _VOTES = 3
 _MOST_PAIRS = 10
@@ -86,12 +87,14 @@ class Trial:
         remote: bool,
         chosen: Callable[[Trial], None],
     ) -> None:
+        # Never waited for: a run that comes while another thread's is recorded doesn't count.
+        self._lock = threading.Lock()
         self._make_inline = make_inline
         self._remote = remote
         self._chosen = chosen
         self._callables: dict[str, CompiledCallable] = {POOL: pool}
         self._secs: dict[str, float] = {}
-        self._announced: str | None = None
+        self._announced = ""
         self._looks = 0
         self._choice = POOL
         self.on_trial = True
@@ -121,9 +124,7 @@ class Trial:
     def _turn(self) -> str:
         if self._weights is not None:
             return POOL
-        # Pool, calling thread, calling thread, pool: a machine that slows down meanwhile slows both.
-        blocks = len(self._averages[POOL]) + len(self._averages[INLINE])
-        return INLINE if blocks % 4 in (1, 2) else POOL
+        return POOL if len(self._averages[POOL]) == len(self._averages[INLINE]) else INLINE
 
     def next(self) -> CompiledCallable:
         """The callable to run now."""
@@ -139,26 +140,37 @@ class Trial:
         Returns:
           The faster callable once it is known, until then None.
         """
-        if not self.on_trial or candidate is not self.next():
-            return None  # Another thread's run has ended the trial, or the block, meanwhile.
-        if self._weights is not None:
-            self._weigh(seconds)
-        else:
-            self._block.append(seconds)
-            if len(self._block) == _BLOCK_RUNS:
-                self._end_block()
-        return None if self.on_trial else self._callables[self._choice]
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            if not self.on_trial or candidate is not self.next():
+                return None  # Another thread's run has ended the trial, or the block, meanwhile.
+            if self._weights is not None:
+                self._weigh(self._weights, seconds)
+            else:
+                self._block.append(seconds)
+                if len(self._block) == _BLOCK_RUNS:
+                    self._end_block()
+            return None if self.on_trial else self._callables[self._choice]
+        finally:
+            self._lock.release()
 
     def look_again(self) -> None:
         """Begins a shorter trial: the machine may have been busy during the last one, or the step may have changed."""
-        self.on_trial = True
-        self._start(weighing=INLINE not in self._callables)
+        self._begin(self._looks, weighing=INLINE not in self._callables)
 
     def start_over(self) -> None:
         """Begins a trial that knows nothing: the step has become another one."""
-        self.on_trial = True
-        self._looks = 0
-        self._start(weighing=True)
+        self._begin(looks=0, weighing=True)
+
+    def _begin(self, looks: int, weighing: bool) -> None:
+        if self._lock.acquire(blocking=False):
+            try:
+                self._looks = looks
+                self._start(weighing)
+                self.on_trial = True
+            finally:
+                self._lock.release()
 
     @property
     def runs_until_look(self) -> int:
@@ -169,17 +181,16 @@ class Trial:
             runs = max(runs, int(_BLOCK_RUNS * (other / seconds - 1.0) / _LOOK_SHARE))
         return int(runs * 2 ** min(self._looks - 1, _MOST_DOUBLINGS))
 
-    def _weigh(self, seconds: float) -> None:
-        assert self._weights is not None
-        self._weights.append(seconds)
+    def _weigh(self, weights: list[float], seconds: float) -> None:
+        weights.append(seconds)
         # The first run set things up; it doesn't count.
-        counted = self._weights[1:]
+        counted = weights[1:]
         if len(counted) < _LIGHTNESS_RUNS:
             return
         if min(counted) <= _HEAVY_STEP_SECS:
-            self._weights = None
             if INLINE not in self._callables:
                 self._callables[INLINE] = self._make_inline()
+            self._weights = None
         elif min(counted) > _CLEARLY_HEAVY_SECS or len(counted) == _MOST_LIGHTNESS_RUNS:
             self._secs[POOL] = median(counted)
             self._settle(POOL)
@@ -200,7 +211,7 @@ class Trial:
             confirmed = ratios[0] if self._choice == POOL else 1 / ratios[0]
             if confirmed > _CONFIRMED:
                 self._settle(self._choice)
-        elif abs(votes) >= _VOTES:
+        elif abs(votes) >= _VOTES and (votes > 0) == (min(inline) > limit * min(pool)):
             self._settle(POOL if votes > 0 else INLINE)
         elif len(ratios) == _MOST_PAIRS:
             self._settle(INLINE if median(ratios) < 1 else POOL)
@@ -228,7 +239,9 @@ def log_choice(elements: Iterable[Any], feeds: int, trial: Trial) -> None:
       feeds: number of tensors that it is fed.
       trial: the trial that has chosen.
     """
-    names = [element.name if isinstance(element, ops.Operation) else element.name.removesuffix(":0") for element in elements]
+    names = [
+        element.name if isinstance(element, ops.Operation) else element.name.removesuffix(":0") for element in elements
+    ]
     if len(names) > 4:
         names[3:] = [f"{len(names) - 3:,} more"]
     fed = "" if feeds == 0 else f" with {feeds:,} feed{'s' * (feeds > 1)}"
