@@ -1,6 +1,6 @@
 """Measures the cases and prints one table. To be run in the root of the repository.
 
-    python -m benchmarks                          # all cases: three minutes
+    python -m benchmarks                          # all cases: four minutes
     python -m benchmarks --case sgd --rounds 20   # one case, thoroughly
     python -m benchmarks --memory                 # whether memory grows: ten minutes
     python -m benchmarks --programs               # whole programs, a process each: five minutes

@@ -105,7 +105,10 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
 
     @property
     def executor(self) -> str:
-        """The executor mode that was asked for; "single_threaded" also where "auto" has chosen it."""
+        """The executor mode that was asked for; "single_threaded" also where "auto" has chosen it.
+
+        `executor_info` tells the mode in use for each combination of fetches and feeds.
+        """
         return "single_threaded" if self._config.experimental.executor_type == SINGLE_THREADED else self._executor
 
     def executor_info(self) -> list[PlanExecutor]:

@@ -17,24 +17,23 @@ POOL, INLINE = "thread_pool", "inline"
 # A step that takes longer than this on the pool gains nothing measurable from a cheaper hand-over, and may lose much.
 _HEAVY_STEP_SECS = 500e-6
 _LIGHTNESS_RUNS = 3
-# A step's first runs are slow on a busy machine. A step that isn't heavier than this gets more runs to show that it is light.
+# A busy machine slows a step's first runs. A step that isn't clearly heavy gets more runs to show that it is light.
 _CLEARLY_HEAVY_SECS = 2e-3
 _MOST_LIGHTNESS_RUNS = 12
-# The executors take turns in blocks, because a program that works beside the step (an input pipeline, say) needs a while
-# to settle into the new rhythm. The first runs of a block don't count for that reason, nor the slowest, in which the
-# machine did something else.
+# The executors take turns in blocks. An input pipeline that works meanwhile needs some runs to settle into the new
+# rhythm: the first runs of a block don't count. The slowest ones don't either: the machine did something else in them.
 _BLOCK_RUNS = 16
 _SETTLING_RUNS = 4
 _SLOWEST_RUNS = 2
-# Each pair of blocks has a vote, if the executors aren't close. So many more votes for one than for the other decide, unless
-# the fastest blocks say otherwise. If nothing is decided in the largest number of pairs, the median of the pairs decides.
+# Each pair of blocks has a vote if the executors aren't close. So many more votes for one executor than for the other
+# decide, unless the fastest blocks say otherwise. After the largest number of pairs their median decides.
 _CLOSE = 1.1
 _VOTES = 3
 _MOST_PAIRS = 10
 # One pair of blocks that confirms the choice by this factor ends a later look.
 _CONFIRMED = 1.5
 
-# A trial measures the pool too slow, by a fifth as a rule: its threads have gone to sleep while the other executor ran.
+# A trial measures the pool too slow, by a fifth as a rule: its threads fall asleep while the other executor runs.
 _POOL_IN_THE_LONG_RUN = 0.8
 # TensorFlow's own session takes at least this much longer for a run, which a wrong choice may lose at the most.
 _SAVED_SECS = 50e-6

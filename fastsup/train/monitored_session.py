@@ -212,11 +212,11 @@ class _MonitoredSession(Monitored):
         return self._tf_sess()
 
     def executor_info(self) -> list[PlanExecutor]:
-        """Which executor runs each combination of fetches and feeds: `fastsup.Session.executor_info` of the raw session.
+        """Which executor runs each combination of fetches and feeds: `executor_info` of the raw session.
 
         Returns:
-          List of `PlanExecutor` tuples. Empty once the session is closed, and if a session creator has made a session that
-          is no `fastsup.Session`.
+          List of `PlanExecutor` tuples. Empty once the session is closed, and if the session creator doesn't make a
+          `fastsup.Session`.
         """
         session = self._tf_sess()
         return session.executor_info() if isinstance(session, Session) else []

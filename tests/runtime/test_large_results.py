@@ -1,4 +1,4 @@
-"""Large results are handed on where TensorFlow's session does that, and copied where somebody else holds their memory."""
+"""Large results are handed on where TensorFlow's session does that, and copied where their memory has another owner."""
 
 from __future__ import annotations
 

@@ -275,12 +275,19 @@ def test_executor_info_of_monitored_sessions(graph: tf.Graph, kind: str) -> None
 def test_a_session_looks_again(graph: tf.Graph, quick_trials: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "_FEWEST_RUNS", 10)
     monkeypatch.setattr(trials, "_LOOK_SHARE", 1e9)
+    ended: list[int] = []
     looks: list[int] = []
-    monkeypatch.setattr(Trial, "look_again", lambda self, begin=Trial.look_again: (looks.append(runs), begin(self))[1])
+
+    def look_again(self: Trial, begin: Any = Trial.look_again) -> None:
+        looks.append(len(ended))
+        begin(self)
+
+    monkeypatch.setattr(Trial, "look_again", look_again)
     _, loss, _ = network()
     with fastsup.Session() as session:
-        for runs in range(200):
+        for i in range(200):
             session.run(loss, {"x:0": np.ones((1, 3))})
+            ended.append(i)
     # The trial has four runs on the pool and two blocks of 16; a look has two blocks.
     assert looks == [36 + 10, 36 + 10 + 32 + 20, 36 + 10 + 32 + 20 + 32 + 40]
 
