@@ -75,7 +75,7 @@ class _Placement:
         if name is not None:
             found.add(name)
         if op.type in FUNCTION_CALLS:
-            for node in _nodes_of_functions(op):
+            for node in nodes_of_functions(op):
                 if node.device:
                     found.add(self._named(node.device, node.op))
         return found
@@ -115,7 +115,7 @@ def _makes_values(op: ops.Operation) -> bool:
     return not any(output.dtype == "resource" for output in op.outputs)
 
 
-def _nodes_of_functions(op: ops.Operation) -> Iterable[Any]:
+def nodes_of_functions(op: ops.Operation) -> Iterable[Any]:
     """The nodes of all functions that an operation calls, and that those call."""
     functions = op.graph._functions
     waiting, seen = [op.node_def], set()

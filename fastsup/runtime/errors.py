@@ -2,45 +2,47 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fastsup.runtime.executor import operations_behind
+from fastsup.runtime.failed_operation import Evaluate, find_failed
 
-_PLACEHOLDER = re.compile(r"placeholder tensor '([^']+)'")
 _HINT = (
-    '\n(Which operation it was, the single-threaded executor doesn\'t say: executor="inline" or "thread_pool" does.)'
+    '\n(The single-threaded executor doesn\'t say which operation it was{}. executor="inline" or "thread_pool" does.)'
 )
+_MOST_NAMES = 8
 
 # What it says of a graph that it can't run at all.
 _REFUSED = "Single-threaded executor does not support"
 _REMEDY = '\n(executor="single_threaded" can\'t run this graph: executor="auto" takes one that can.)'
 
 
-def with_operation(error: Any, elements: Iterable[Any]) -> Any:
+def with_operation(error: Any, elements: Sequence[Any], feeds: Mapping[Any, Any], evaluate: Evaluate) -> Any:
     """The error with the name of the operation in its message, as TensorFlow's other executors have it.
 
     Args:
       error: a `tf.errors.OpError`.
       elements: what the failed run was to compute.
+      feeds: the tensors that it was fed, each with its array.
+      evaluate: runs operations of the session again, as `find_failed` wants it.
     """
     if error.message.startswith(_REFUSED):
-        return type(error)(error.node_def, error.op, error.message + _REMEDY)
+        return with_remedy(error)
     if "{{node " in error.message:
         return error
-    name = _failed_operation(error.message, elements)
-    suffix = _HINT if name is None else f"\n\t [[{{{{node {name}}}}}]]"
+    found = find_failed(error, elements, feeds, evaluate)
+    if not found.searched:
+        return error
+    if len(found.names) == 1:
+        suffix = f"\n\t [[{{{{node {found.names[0]}}}}}]]"
+    else:
+        some = 0 < len(found.names) <= _MOST_NAMES
+        suffix = _HINT.format(": one of " + ", ".join(found.names) if some else "")
     return type(error)(error.node_def, error.op, error.message + suffix)
 
 
-def _failed_operation(message: str, elements: Iterable[Any]) -> str | None:
-    """The one operation that can have said this, if it can be told."""
-    placeholder = _PLACEHOLDER.search(message)
-    if placeholder:
-        return placeholder.group(1)
-    if message.startswith("End of sequence"):
-        iterators = [op for op in operations_behind(elements) if op.type == "IteratorGetNext"]
-        if len(iterators) == 1:
-            return str(iterators[0].name)
-    return None
+def with_remedy(error: Any) -> Any:
+    """The error of a graph that the executor can't run, with the remedy."""
+    if not error.message.startswith(_REFUSED) or error.message.endswith(_REMEDY):
+        return error
+    return type(error)(error.node_def, error.op, error.message + _REMEDY)

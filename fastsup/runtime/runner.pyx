@@ -125,6 +125,11 @@ cdef bint is_of(Plan plan, object fetches, object feed_dict) except -1:
     return True
 
 
+cdef dict fed_by(Plan plan, tuple feeds):
+    """The tensors that a run was fed, each with its array."""
+    return {slot.tensor: array for slot, array in zip(plan.feeds, feeds or ())}
+
+
 cdef object new_buffer(object shape, object dtype):
     """An array that the runtime can be fed without a copy."""
     cdef Py_ssize_t size = dtype.itemsize
@@ -455,7 +460,7 @@ cdef class SessionRunner:
                 self.gate.leave()
             self.raise_given_up(error)
             if isinstance(error, OpError):
-                self._raise_as_run_does(error, plan.elements)
+                self._raise_as_run_does(error, plan.elements, fed_by(plan, feeds))
             raise
         if delta != 0:
             self.writers_running -= 1
@@ -484,7 +489,7 @@ cdef class SessionRunner:
                     values = call_plan(plan, feeds)
         except OpError as error:
             self.raise_given_up(error)
-            self._raise_as_run_does(error, plan.elements)
+            self._raise_as_run_does(error, plan.elements, fed_by(plan, feeds))
         for value in values or feeds or ():
             # What is fetched, or else fed: the checkpoint's path.
             value = value.item() if hasattr(value, "item") and value.ndim == 0 else value
@@ -528,7 +533,7 @@ cdef class SessionRunner:
                         value = buffer
                     copies.append(value)
         except OpError as error:
-            self._raise_as_run_does(error, plan.elements)
+            self._raise_as_run_does(error, plan.elements, {})
         return copies
 
     def _has_plan_key(self, fetches):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -17,7 +17,7 @@ from tensorflow.python.training import training_util
 
 from fastsup.runtime.devices import check_one_device
 from fastsup.runtime.elements import structure_of
-from fastsup.runtime.errors import with_operation
+from fastsup.runtime.errors import with_operation, with_remedy
 from fastsup.runtime.executor import (
     CALLING_THREAD,
     SINGLE_THREADED,
@@ -35,6 +35,10 @@ from fastsup.runtime.trial import INLINE, POOL, PlanExecutor, Trial, log_choice
 from fastsup.runtime.variable_access import access_of
 
 __all__ = ["Session"]
+
+
+# So many errors of a session are looked into.
+_MOST_SEARCHES = 32
 
 
 def _raise(error: BaseException) -> None:
@@ -100,7 +104,8 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         self._device_names: list[str] = []
         self._cheaper_reads: dict[str, str] = {}
         self._trace_warned = False
-        self._kept_callables: list[CompiledCallable] = []
+        self._kept_callables: list[Any] = []
+        self._searches = 0
         self._checkpoint: tuple[str, int] | None = None
 
     @property
@@ -299,11 +304,40 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         self._cheaper_reads = {guarded.name: direct.name}
         self._drop_plans_with(guarded)
 
-    def _raise_as_run_does(self, error: Any, elements: tuple[Any, ...]) -> None:
-        """Raises a runtime error with the operation, and the place in the program, that it names."""
+    def _raise_as_run_does(self, error: Any, elements: Sequence[Any], feeds: Mapping[Any, Any]) -> None:
+        """Raises a runtime error with the operation, and the place in the program, that it names.
+
+        Args:
+          error: the error.
+          elements: what the failed run was to compute.
+          feeds: the tensors that it was fed, each with its array.
+        """
         if self.executor == "single_threaded":
-            error = with_operation(error, elements)
+            error = self._with_operation(error, elements, feeds)
         self._do_call(_raise, error)
+
+    def _with_operation(self, error: Any, elements: Sequence[Any], feeds: Mapping[Any, Any]) -> Any:
+        """A runtime error of the single-threaded executor, with the operation that it comes from."""
+        if self._searches >= _MOST_SEARCHES:
+            return with_remedy(error)  # Whoever gets so many errors lives with them: a search takes a while.
+        self._searches += 1
+        return with_operation(error, elements, feeds, self._evaluate_again)
+
+    def _evaluate_again(self, operations: Sequence[ops.Operation], feeds: Mapping[Any, Any]) -> str | None:
+        """Runs operations that have no effect. Returns the text of the error that they raise, or None."""
+        options = config_pb2.CallableOptions(
+            feed=[tensor.name for tensor in feeds], target=[op.name for op in operations]
+        )
+        try:
+            function = super()._make_callable_from_options(options)
+            if calls_functions(operations_behind(operations, feeds)):
+                self._kept_callables.append(function)
+            function(*feeds.values())
+        except errors.OpError as error:
+            return str(error.message)
+        except Exception:
+            return None  # What can't be run says nothing.
+        return None
 
     def _check_traceable(self, options: Any) -> None:
         """Says so, once, when step statistics are asked of an executor that records none."""
@@ -327,8 +361,13 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         run_metadata: Any,
     ) -> Any:
         if self.executor == "single_threaded":
-            feeds = [key.deref() for key in feed_dict]
-            self._check_devices(operations_behind([*fetch_list, *target_list], feeds), feeds)
+            feeds = {key.deref(): value for key, value in feed_dict.items()}
+            elements = [*fetch_list, *target_list]
+            self._check_devices(operations_behind(elements, feeds), list(feeds))
+            try:
+                return super()._do_run(handle, target_list, fetch_list, feed_dict, options, run_metadata)
+            except errors.OpError as error:
+                self._raise_as_run_does(error, elements, feeds)
         return super()._do_run(handle, target_list, fetch_list, feed_dict, options, run_metadata)
 
     def _call_tf_sessionrun(self, *args: Any) -> Any:
@@ -338,7 +377,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         except errors.UnimplementedError as error:
             if self.executor != "single_threaded":
                 raise
-            raise with_operation(error, ()) from None
+            raise with_remedy(error) from None
         finally:
             self._end_unknown_run()
 

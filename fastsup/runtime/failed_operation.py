@@ -1,0 +1,231 @@
+"""Finds the operation that a step has failed in, where the executor doesn't say it.
+
+No operation with an effect is run a second time. Operations that only compute and read are evaluated again: the first
+one that fails with the same text is the one. What lies behind an operation with an effect (an iterator, a random
+number) can't be had again. There, an operation is a suspect if it says the same of values like those in the text.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from tensorflow.python.framework import errors, op_def_registry, ops
+
+from fastsup.runtime.devices import nodes_of_functions
+from fastsup.runtime.executor import FUNCTION_CALLS, operations_behind
+
+# Runs operations with feeds and drops their results. Returns the text of the error, or None.
+Evaluate = Callable[[Sequence[ops.Operation], Mapping[Any, Any]], "str | None"]
+
+# Operations with state that can be evaluated again: they only look at it.
+_READS = frozenset(
+    {
+        "VarHandleOp", "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp", "VariableShape",
+        "HashTableV2", "LookupTableFindV2", "LookupTableSizeV2", "Assert", "CheckNumerics", "CheckNumericsV2",
+        "IteratorV2", "OneShotIterator", "ReadFile", "MatchingFiles", "Placeholder", "PlaceholderWithDefault",
+    }
+)  # fmt: skip
+# These call the program's own functions, which may do anything.
+_CALLS_PROGRAM = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+
+# What only some operations say. They have effects, or take long, and aren't run again.
+_SAID_BY = (
+    (r"End of sequence|GetNext\(\) failed because", ("IteratorGetNext",)),
+    (r"not found in checkpoint|TensorSliceReader|in checkpoint file|matching files for|\.index|\.data-\d+-of",
+     ("RestoreV2", "Restore", "RestoreSlice", "SaveV2", "MergeV2Checkpoints")),
+    (r"Queue '.*' (is|has|was)", ("QueueDequeue", "QueueEnqueue", "FIFOQueue", "RandomShuffleQueue")),
+    (r"^assertion failed", ("Assert",)),
+)  # fmt: skip
+_PLACEHOLDER = re.compile(r"placeholder tensor '([^']+)'")
+_SHAPE = re.compile(r"\[(\d*(?:,\s*\d+)*),?\]")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+
+_MOST_SECS = 1.5
+_MOST_ATTEMPTS = 5
+_MOST_ELEMENTS = 1 << 20
+_OPERATIONS_ERRORS = (
+    errors.InvalidArgumentError, errors.FailedPreconditionError, errors.OutOfRangeError, errors.NotFoundError,
+    errors.AlreadyExistsError, errors.InternalError, errors.UnimplementedError, errors.DataLossError,
+    errors.UnknownError, errors.PermissionDeniedError, errors.ResourceExhaustedError,
+)  # fmt: skip
+
+
+class Found(NamedTuple):
+    """What a search has found.
+
+    Args:
+      names: the operations that can have failed; a single one is the one that has.
+      searched: whether there was anything to search for: an operation that the error can have come from.
+    """
+
+    names: list[str]
+    searched: bool
+
+
+def find_failed(error: Any, elements: Sequence[Any], feeds: Mapping[Any, Any], evaluate: Evaluate) -> Found:
+    """Finds the operation that an error comes from.
+
+    Args:
+      error: a `tf.errors.OpError`.
+      elements: the tensors and operations that the failed run was to compute.
+      feeds: the tensors that it was fed, each with its array.
+      evaluate: runs operations of the session again.
+    """
+    if not isinstance(error, _OPERATIONS_ERRORS):
+        return Found([], searched=False)
+    message = error.message
+    placeholder = _PLACEHOLDER.search(message)
+    if placeholder:
+        return Found([placeholder.group(1)], searched=True)
+    operations = sorted(operations_behind(elements, feeds), key=lambda op: op._id)
+    for pattern, kinds in _SAID_BY:
+        if re.search(pattern, message):
+            names = [op.name for op in operations if op.type.startswith(kinds)]
+            if len(names) == 1 or kinds[0] != "Assert":
+                return Found(names, searched=bool(names))
+    if isinstance(error, errors.ResourceExhaustedError):
+        return Found([], searched=True)
+    search = _Search(message, operations, feeds, evaluate)
+    first = search.first_to_fail_again()
+    return Found([first.name] if first else search.suspects(), searched=True)
+
+
+class _Search:
+    def __init__(
+        self, message: str, operations: list[ops.Operation], feeds: Mapping[Any, Any], evaluate: Evaluate
+    ) -> None:
+        self._message = message
+        self._feeds = feeds
+        self._evaluate = evaluate
+        self._until = perf_counter() + _MOST_SECS
+        self._pure: dict[ops.Operation, None] = {}
+        self._others: list[ops.Operation] = []
+        fed = {id(tensor) for tensor in feeds}
+        for op in operations:
+            sources = [tensor.op for tensor in op.inputs if id(tensor) not in fed] + list(op.control_inputs)
+            if _is_pure(op) and all(source in self._pure for source in sources):
+                self._pure[op] = None
+            else:
+                self._others.append(op)
+
+    def first_to_fail_again(self) -> ops.Operation | None:
+        """The first operation, in the order of their creation, that is pure and says the same again."""
+        candidates = list(self._pure)
+        for _ in range(_MOST_ATTEMPTS):
+            if not candidates or self._evaluate(candidates, self._feeds) is None:
+                return None
+            passing, failing = 0, len(candidates)
+            while failing - passing > 1:
+                middle = (passing + failing) // 2
+                if self._evaluate(candidates[:middle], self._feeds) is None:
+                    passing = middle
+                else:
+                    failing = middle
+            op = candidates[failing - 1]
+            if self._evaluate([op], self._feeds) == self._message:
+                return op
+            # It fails now, and did not fail then. What depends on it can't be evaluated.
+            candidates = [other for other in candidates if op not in operations_behind([other], self._feeds)]
+        return None
+
+    def suspects(self) -> list[str]:
+        """The operations behind those with an effect that say the same of values like those in the text."""
+        same: list[str] = []
+        alike: list[str] = []
+        template = _template(self._message)
+        for op in self._others:
+            if perf_counter() > self._until:
+                return []  # Some are left: a part of the suspects would mislead.
+            if not _is_pure(op) or op.type in FUNCTION_CALLS or not op.inputs:
+                continue
+            said = [text for text in self._said_by(op) if _template(text) == template]
+            if self._message in said:
+                same.append(op.name)
+            elif said:
+                alike.append(op.name)
+        names = same or alike
+        # The gradient of an operation gets the same inputs. The operation itself is what the program wrote.
+        written = [name for name in names if not any(part.startswith("gradients") for part in name.split("/"))]
+        return written or names
+
+    def _said_by(self, op: ops.Operation) -> Iterator[str]:
+        """The errors of an operation on inputs like those that the text speaks of."""
+        unknown = [
+            tensor for tensor in op.inputs if tensor.op not in self._pure and tensor not in _Tensors(self._feeds)
+        ]
+        if not unknown or not all(tensor.dtype.is_numpy_compatible for tensor in unknown):
+            return
+        if not all(tensor.op in self._pure for tensor in op.inputs if tensor not in _Tensors(unknown)):
+            return
+        shapes = [tuple(map(int, _NUMBER.findall(text))) for text in _SHAPE.findall(self._message)]
+        numbers = [float(text) for text in _NUMBER.findall(_SHAPE.sub("", self._message))]
+        values = list(dict.fromkeys([0.0, float("nan"), *numbers]))[:6]
+        choices = [_shapes_of(tensor, shapes) for tensor in unknown]
+        assignments = list(itertools.islice(itertools.product(*choices), 6))
+        for value, assignment in itertools.product(values, assignments):
+            arrays = {}
+            for tensor, shape in zip(unknown, assignment, strict=True):
+                array = _filled(tensor, shape, value)
+                if array is None:
+                    return
+                arrays[tensor] = array
+            text = self._evaluate([op], {**self._feeds, **arrays})
+            if text is not None:
+                yield text
+
+
+class _Tensors:
+    """A set of tensors by identity: `==` of tensors makes a tensor."""
+
+    def __init__(self, tensors: Any) -> None:
+        self._ids = {id(tensor) for tensor in tensors}
+
+    def __contains__(self, tensor: Any) -> bool:
+        return id(tensor) in self._ids
+
+
+def _template(text: str) -> str:
+    """A text without what differs from one value to the next."""
+    return _NUMBER.sub("#", text)
+
+
+def _is_pure(op: ops.Operation) -> bool:
+    """Whether an operation may be run once more, by itself, without an effect."""
+    if op.type in FUNCTION_CALLS:
+        return all(_is_pure_type(node.op) for node in nodes_of_functions(op))
+    return _is_pure_type(op.type)
+
+
+def _is_pure_type(op_type: str) -> bool:
+    if op_type in _READS or op_type in FUNCTION_CALLS:
+        return True
+    definition = op_def_registry.get(op_type)
+    return definition is not None and not definition.is_stateful and op_type not in _CALLS_PROGRAM
+
+
+def _shapes_of(tensor: Any, shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """The shapes that an input can have had: those of the text that fit, or else a small one."""
+    known = tensor.shape
+    if known.is_fully_defined():
+        return [tuple(known.as_list())]
+    fitting = [shape for shape in dict.fromkeys(shapes) if known.is_compatible_with(shape)]
+    # Many errors give the number of rows alone.
+    small = () if known.rank is None else tuple(size or 1 for size in known.as_list())
+    return [*fitting, small]
+
+
+def _filled(tensor: Any, shape: tuple[int, ...], value: float) -> Any:
+    if np.prod(shape, dtype=np.float64) > _MOST_ELEMENTS:
+        return None
+    dtype = tensor.dtype.as_numpy_dtype
+    if dtype is object or dtype is str:
+        return np.full(shape, str(value), object)
+    if np.issubdtype(dtype, np.integer):
+        limits = np.iinfo(dtype)
+        value = 0 if np.isnan(value) or not limits.min <= value <= limits.max else int(value)
+    return np.full(shape, value).astype(dtype)
