@@ -228,3 +228,7 @@ def pandas_input_fn(
         return features, target
 
     return input_fn
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

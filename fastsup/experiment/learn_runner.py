@@ -102,3 +102,7 @@ def run(
         logging.error("Schedule references non-callable member %s", schedule)
         raise TypeError(f"Schedule references non-callable member {schedule}")
     return task()
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

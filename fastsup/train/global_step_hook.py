@@ -52,6 +52,11 @@ class GlobalStepHook(ScheduledHook):
             raise RuntimeError(f"Global step should be created to use {self._NAME}.")
 
     def begin(self) -> None:
+        """Finds the global step of the graph.
+
+        Raises:
+          RuntimeError: the graph has none.
+        """
         self._require_global_step()
         super().begin()  # type: ignore[misc]  # TensorFlow's hook of that name
 
