@@ -54,7 +54,7 @@ def _compile(session_handle: Any, liveness: Liveness, options: bytes, kept: list
 
 def _may_be_large(tensor: Any) -> bool:
     """Whether a tensor's value may be one that isn't copied cheaply."""
-    if tensor.dtype in (dtypes.string, dtypes.resource, dtypes.variant):
+    if tensor.dtype.base_dtype in (dtypes.string, dtypes.resource, dtypes.variant):
         return False
     count = tensor.shape.num_elements()
     return count is None or count * tensor.dtype.size >= LARGE_RESULTS_BYTES
