@@ -121,6 +121,8 @@ class _Search:
                 return None
             passing, failing = 0, len(candidates)
             while failing - passing > 1:
+                if perf_counter() > self._until:
+                    return None
                 middle = (passing + failing) // 2
                 if self._evaluate(candidates[:middle], self._feeds) is None:
                     passing = middle
@@ -165,7 +167,9 @@ class _Search:
         shapes = [tuple(map(int, _NUMBER.findall(text))) for text in _SHAPE.findall(self._message)]
         numbers = [float(text) for text in _NUMBER.findall(_SHAPE.sub("", self._message))]
         values = list(dict.fromkeys([0.0, float("nan"), *numbers]))[:6]
-        choices = [_shapes_of(tensor, shapes) for tensor in unknown]
+        # Errors that speak of values mostly don't give shapes: then the inputs have as many rows as one of them.
+        rows = {tensor.shape[0] for tensor in op.inputs if tensor.shape.rank} - {None}
+        choices = [_shapes_of(tensor, shapes, sorted(rows)) for tensor in unknown]
         assignments = list(itertools.islice(itertools.product(*choices), 6))
         for value, assignment in itertools.product(values, assignments):
             arrays = {}
@@ -190,8 +194,8 @@ class _Tensors:
 
 
 def _template(text: str) -> str:
-    """A text without what differs from one value to the next."""
-    return _NUMBER.sub("#", text)
+    """A text without what differs from one value to the next: its numbers, and how many there are in a row."""
+    return re.sub(r"#(?:,?\s+#)+", "#", _NUMBER.sub("#", text))
 
 
 def _is_pure(op: ops.Operation) -> bool:
@@ -208,15 +212,16 @@ def _is_pure_type(op_type: str) -> bool:
     return definition is not None and not definition.is_stateful and op_type not in _CALLS_PROGRAM
 
 
-def _shapes_of(tensor: Any, shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """The shapes that an input can have had: those of the text that fit, or else a small one."""
+def _shapes_of(tensor: Any, shapes: list[tuple[int, ...]], rows: list[int]) -> list[tuple[int, ...]]:
+    """The shapes that an input can have had: those of the text that fit, and some of so many rows or one."""
     known = tensor.shape
     if known.is_fully_defined():
         return [tuple(known.as_list())]
-    fitting = [shape for shape in dict.fromkeys(shapes) if known.is_compatible_with(shape)]
-    # Many errors give the number of rows alone.
-    small = () if known.rank is None else tuple(size or 1 for size in known.as_list())
-    return [*fitting, small]
+    fitting = [shape for shape in shapes if known.is_compatible_with(shape)]
+    if known.rank is None:
+        return list(dict.fromkeys([*fitting, ()]))
+    sizes = known.as_list()
+    return list(dict.fromkeys([*fitting, *(tuple(size or number for size in sizes) for number in (1, *rows))]))
 
 
 def _filled(tensor: Any, shape: tuple[int, ...], value: float) -> Any:

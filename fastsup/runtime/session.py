@@ -37,8 +37,12 @@ from fastsup.runtime.variable_access import access_of
 __all__ = ["Session"]
 
 
-# So many errors of a session are looked into.
-_MOST_SEARCHES = 32
+# What a session spends at most on finding the operations that its errors come from.
+_MOST_SEARCH_SECS = 10.0
+
+
+def _evaluate_nothing(operations: Sequence[ops.Operation], feeds: Mapping[Any, Any]) -> None:
+    return None
 
 
 def _raise(error: BaseException) -> None:
@@ -105,7 +109,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         self._cheaper_reads: dict[str, str] = {}
         self._trace_warned = False
         self._kept_callables: list[Any] = []
-        self._searches = 0
+        self._search_secs = 0.0
         self._checkpoint: tuple[str, int] | None = None
 
     @property
@@ -318,10 +322,13 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
 
     def _with_operation(self, error: Any, elements: Sequence[Any], feeds: Mapping[Any, Any]) -> Any:
         """A runtime error of the single-threaded executor, with the operation that it comes from."""
-        if self._searches >= _MOST_SEARCHES:
-            return with_remedy(error)  # Whoever gets so many errors lives with them: a search takes a while.
-        self._searches += 1
-        return with_operation(error, elements, feeds, self._evaluate_again)
+        started = perf_counter()
+        # Whoever gets so many errors lives with them.
+        evaluate = self._evaluate_again if self._search_secs < _MOST_SEARCH_SECS else _evaluate_nothing
+        try:
+            return with_operation(error, elements, feeds, evaluate)
+        finally:
+            self._search_secs += perf_counter() - started
 
     def _evaluate_again(self, operations: Sequence[ops.Operation], feeds: Mapping[Any, Any]) -> str | None:
         """Runs operations that have no effect. Returns the text of the error that they raise, or None."""
@@ -367,7 +374,9 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             try:
                 return super()._do_run(handle, target_list, fetch_list, feed_dict, options, run_metadata)
             except errors.OpError as error:
-                self._raise_as_run_does(error, elements, feeds)
+                # What the runtime has raised, before TensorFlow has put the text together.
+                failed = error.__context__ if isinstance(error.__context__, errors.OpError) else error
+            self._raise_as_run_does(failed, elements, feeds)
         return super()._do_run(handle, target_list, fetch_list, feed_dict, options, run_metadata)
 
     def _call_tf_sessionrun(self, *args: Any) -> Any:
