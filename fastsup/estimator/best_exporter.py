@@ -14,7 +14,13 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.summary import summary_iterator
 from tensorflow.python.util import deprecation, function_utils
 
-from fastsup.estimator.exporters import SavedModelExporter, check_exports_to_keep, collect_old_exports, list_exports
+from fastsup.estimator.exporters import (
+    SavedModelExporter,
+    check_exports_to_keep,
+    collect_old_exports,
+    list_exports,
+    path_text,
+)
 from fastsup.estimator.whole_files import write_whole
 
 __all__ = ["BestExporter"]
@@ -118,26 +124,28 @@ class BestExporter(SavedModelExporter):
         collect_old_exports(export_path, self._exports_to_keep)
         return exported
 
-    def _state_path(self) -> str:
-        return os.path.join(
-            os.fsdecode(self._model_dir), f"best_export.{re.sub(r'[^-.0-9A-Za-z_]', '_', self.name)}.json"
-        )
+    def _state_path(self, model_dir: str) -> str:
+        return os.path.join(model_dir, f"best_export.{re.sub(r'[^-.0-9A-Za-z_]', '_', self.name)}.json")
 
     def _save_best(self, checkpoint_path: Any, exported: Any) -> None:
-        if not isinstance(self._best_eval_result, Mapping):
+        model_dir = path_text(self._model_dir)
+        if model_dir is None or not isinstance(self._best_eval_result, Mapping):
             return
         best = {str(key): _plain(value) for key, value in self._best_eval_result.items()}
         state = {
             # Without pictures and the like, which nothing is compared by.
             "best_eval_result": {key: value for key, value in best.items() if value is not None},
-            "checkpoint_path": _text(checkpoint_path),
-            "export": _text(exported),
+            "checkpoint_path": path_text(checkpoint_path),
+            "export": path_text(exported),
         }
-        file_io.recursive_create_dir_v2(os.fsdecode(self._model_dir))
-        write_whole(self._state_path(), json.dumps(state, indent=1))
+        file_io.recursive_create_dir_v2(model_dir)
+        write_whole(self._state_path(model_dir), json.dumps(state, indent=1))
 
     def _load_best(self, export_path: Any, eval_result: Any) -> Any:
-        path = self._state_path()
+        model_dir = path_text(self._model_dir)
+        if model_dir is None:
+            return None
+        path = self._state_path(model_dir)
         try:
             best = json.loads(file_io.read_file_to_string(path))["best_eval_result"]
             if isinstance(best, dict):
@@ -152,7 +160,7 @@ class BestExporter(SavedModelExporter):
             return None
         logging.info("Loading best metric from event files.")
         step = eval_result.get(ops.GraphKeys.GLOBAL_STEP) if isinstance(eval_result, Mapping) else None
-        return self._best_in_events(os.path.join(os.fsdecode(self._model_dir), self._event_file_pattern), step)
+        return self._best_in_events(os.path.join(model_dir, self._event_file_pattern), step)
 
     def _best_in_events(self, pattern: str, current_step: Any) -> Any:
         """The best result in event files. That of the current step is left out: it is the one to compare with."""
@@ -169,7 +177,3 @@ class BestExporter(SavedModelExporter):
             except errors.DataLossError as error:
                 logging.warning("The event file %s is damaged; what comes before is used (%s).", path, error)
         return best
-
-
-def _text(path: Any) -> str | None:
-    return os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else None

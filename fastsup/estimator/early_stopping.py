@@ -91,8 +91,8 @@ class _StopOnPredicateHook(GlobalStepHook, _StepReader):
         self._stop_op = state_ops.assign(_stop_variable(), True)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        # What was read is the step before the run.
-        global_step = run_values.results + 1
+        # As it was read beside the run: the step before it.
+        global_step = run_values.results
         if self._timer.should_trigger_for_step(global_step):
             self._timer.update_last_triggered_step(global_step)
             if self._should_stop_fn():

@@ -8,6 +8,7 @@ from typing import Any
 
 from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.util import compat
 
 from fastsup.estimator.deleted_checkpoint import step_in_name, with_newer_if_deleted
 from fastsup.estimator.eval_result import EvalResult, EvalStatus
@@ -128,7 +129,10 @@ class Evaluator:
         return [
             exporter.export(
                 estimator=self._estimator,
-                export_path=os.path.join(os.fsdecode(self._estimator.model_dir), "export", exporter.name),
+                # Of whatever stands for an estimator and an exporter: they may only look like them.
+                export_path=os.path.join(
+                    compat.as_str_any(self._estimator.model_dir), "export", compat.as_str_any(exporter.name)
+                ),
                 checkpoint_path=eval_result.checkpoint_path,
                 eval_result=eval_result.metrics,
                 is_the_final_export=is_the_final_export,

@@ -26,6 +26,10 @@ _MAX_DELAY_SECS = 60
 _DELAY_SECS_PER_WORKER = 5
 # Seconds between two looks for a checkpoint of an evaluator that isn't to wait between two evaluations.
 _LOOK_SECS = 0.2
+_OVERLOADS = (
+    "EvalSpec.throttle_secs is set as 0. This might overload the job before finding (next) new checkpoint. Please "
+    "consider to increase it."
+)
 
 
 class TrainingExecutor:
@@ -259,6 +263,8 @@ class TrainingExecutor:
             return result, True
         wait_secs = throttle_secs - (now - start)
         if wait_secs <= 0 and result.status != EvalStatus.EVALUATED:
+            if throttle_secs == 0:
+                logging.warning(_OVERLOADS)
             wait_secs = _LOOK_SECS
         if self._idle_since is not None and self._eval_spec.idle_timeout_secs is not None:
             wait_secs = min(wait_secs, self._idle_since + self._eval_spec.idle_timeout_secs - now)

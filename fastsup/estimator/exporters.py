@@ -111,10 +111,15 @@ def check_exports_to_keep(exports_to_keep: Any, message: str) -> None:
         raise TypeError(f"`exports_to_keep` must be an integer or None, got {exports_to_keep!r}")
 
 
+def path_text(path: Any) -> str | None:
+    """A path as a string; None for an object that is none, such as what stands for a path in a test."""
+    return os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else None
+
+
 def list_exports(export_path: Any) -> list[str]:
     """Names of the exports in a directory, oldest first. Exports are named with the ten digits of their time."""
-    directory = os.fsdecode(export_path)
-    if not file_io.is_directory(directory):
+    directory = path_text(export_path)
+    if directory is None or not file_io.is_directory(directory):
         return []
     names = (name.rstrip("/") for name in file_io.list_directory_v2(directory))
     return sorted((name for name in names if len(name) == 10 and name.isdigit()), key=int)

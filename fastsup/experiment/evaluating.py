@@ -6,6 +6,8 @@ import functools
 import os
 from typing import Any
 
+from tensorflow.python.util import compat
+
 from fastsup.estimator.trainers import trainers_of
 from fastsup.experiment.arguments import as_predicate, check_seconds
 from fastsup.experiment.continuous_eval import evaluate_continuously, wait
@@ -139,7 +141,7 @@ class Evaluating:
         return [
             strategy.export(
                 self._estimator,
-                os.path.join(os.fsdecode(self._estimator.model_dir), "export", strategy.name),
+                os.path.join(compat.as_str_any(self._estimator.model_dir), "export", strategy.name),
                 checkpoint_path=checkpoint_path,
                 eval_result=eval_result,
             )

@@ -343,9 +343,9 @@ class Experiment(Evaluating):
         return server
 
     def _call_train(self, **arguments: Any) -> Any:
+        # Every argument by name, also those that are None: an estimator that only looks like one may have no defaults.
+        arguments = {"input_fn": self._train_input_fn, "steps": None, "max_steps": None, **arguments}
         if self._is_core_estimator:
-            return self._estimator.train(
-                input_fn=self._train_input_fn, saving_listeners=self._saving_listeners, **arguments
-            )
+            return self._estimator.train(**arguments, saving_listeners=self._saving_listeners)
         arguments["monitors"] = arguments.pop("hooks")
-        return self._estimator.fit(input_fn=self._train_input_fn, **arguments)
+        return self._estimator.fit(**arguments)

@@ -17,7 +17,7 @@ from fastsup.train.dispatch import remember_callbacks
 from fastsup.train.event_buffer import hand_over
 from fastsup.train.global_step_hook import GlobalStepHook, check_one_interval, own_timer
 from fastsup.train.graph_writing import GraphWriting
-from fastsup.train.saved_already import checkpoint_of_now
+from fastsup.train.saved_already import LEFT_AS_IT_IS, checkpoint_of_now
 
 __all__ = ["CheckpointSaverHook", "TFCheckpointSaverHook"]
 
@@ -126,16 +126,19 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         logging.info("Calling checkpoint listeners before saving checkpoint %d...", step)
         for listener in self._listeners:
             listener.before_save(session, step)
-        logging.info("Saving checkpoints for %d into %s.", step, self._save_path)
         saver = self._get_saver()
-        if checkpoint_of_now(session, saver, self._save_path, step, self._save_graph_def) is None:
-            if self._async_save:
-                if self._background is None:
-                    self._background = BackgroundSaver(saver)
-                self._background.save(session, self._save_path, step, self._save_graph_def, self._note_written)
-                self._step_being_written = step
-                return should_stop
-            saver.save(session, self._save_path, global_step=step, write_meta_graph=self._save_graph_def)
+        path = checkpoint_of_now(session, saver, self._save_path, step, self._save_graph_def)
+        if path is not None:
+            logging.info(LEFT_AS_IT_IS, step, path)
+            return self._tell_of_checkpoint(session, step) or should_stop
+        logging.info("Saving checkpoints for %d into %s.", step, self._save_path)
+        if self._async_save:
+            if self._background is None:
+                self._background = BackgroundSaver(saver)
+            self._background.save(session, self._save_path, step, self._save_graph_def, self._note_written)
+            self._step_being_written = step
+            return should_stop
+        saver.save(session, self._save_path, global_step=step, write_meta_graph=self._save_graph_def)
         return self._tell_of_checkpoint(session, step) or should_stop
 
     def _note_written(self) -> None:

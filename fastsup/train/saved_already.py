@@ -15,7 +15,10 @@ from tensorflow.python.training.saver import Saver
 
 from fastsup.runtime.session import Session
 
-__all__ = ["checkpoint_of_now"]
+__all__ = ["LEFT_AS_IT_IS", "checkpoint_of_now"]
+
+# What is logged in place of TensorFlow's line about a save: the step, and the checkpoint's path.
+LEFT_AS_IT_IS = "The checkpoint of step %d, %s, holds this state already and is left as it is."
 
 
 def checkpoint_of_now(session: Session, saver: Any, save_path: str, step: Any, write_meta_graph: bool) -> str | None:

@@ -24,7 +24,7 @@ from fastsup.train import stop_signals
 from fastsup.train.background_save import BackgroundSaver
 from fastsup.train.directories import directory_path
 from fastsup.train.graph_text import write_graph_as_text
-from fastsup.train.saved_already import checkpoint_of_now
+from fastsup.train.saved_already import LEFT_AS_IT_IS, checkpoint_of_now
 from fastsup.train.stray_threads import warn_of_stray_threads
 from fastsup.train.supervisor_arguments import check_choice, check_kinds, check_seconds
 from fastsup.train.supervisor_elements import SupervisorElements
@@ -255,13 +255,16 @@ class Supervisor(SupervisorElements, tf_supervisor.Supervisor):  # type: ignore[
     def _save(self, sess: Any, saver: Any, save_path: Any, global_step: Any = None) -> Any:
         """Saves a checkpoint, named by the step that its variables are of. Every one that the services save."""
         if not isinstance(sess, Session):
+            logging.info("Saving checkpoint to path %s", save_path)
             return saver.save(sess, save_path, global_step=global_step)
         # Between two steps from here on, so that the name is right too.
         with sess.gate:
             step = None if global_step is None else self._value_of(sess, global_step)
             saved_already = checkpoint_of_now(sess, saver, save_path, step, write_meta_graph=True)
             if saved_already is not None:
+                logging.info(LEFT_AS_IT_IS, step, saved_already)
                 return saved_already
+            logging.info("Saving checkpoint to path %s", save_path)
             if not self._async_save:
                 # Counted before, in case that the gate loses its patience with a step.
                 passed = sess.gate.passed
@@ -599,7 +602,6 @@ class Supervisor(SupervisorElements, tf_supervisor.Supervisor):  # type: ignore[
         try:
             if self._background_saver is not None:
                 self._background_saver.wait()
-            logging.info("Saving checkpoint to path %s", self._save_path)
             self._save(session, self._saver, self._save_path, global_step=self._global_step)
         finally:
             stop_signals.release(held)

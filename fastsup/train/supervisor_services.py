@@ -96,7 +96,6 @@ class SVTimerCheckpointThread(_Service):
 
     def run_loop(self) -> None:
         sv = self._sv
-        logging.info("Saving checkpoint to path %s", sv.save_path)
         sv._save(self._sess, sv.saver, sv.save_path, global_step=sv.global_step)
         if sv.summary_writer and sv.global_step is not None:
             step = training_util.global_step(self._sess, sv.global_step)

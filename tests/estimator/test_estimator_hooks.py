@@ -63,15 +63,18 @@ def test_stops_by_a_metric(
     assert bool(model.get_variable_value("signal_early_stopping/STOP")) == (line is not None)
     if line is not None:
         assert line in tf_log.text
-        assert "Requesting early stopping at global step 1" in tf_log.messages
+        assert "Requesting early stopping at global step 0" in tf_log.messages
 
 
-def test_asks_as_often_as_told(make: Any, input_fn: Any) -> None:
+@pytest.mark.parametrize("more", [(), (v1.train.SessionRunHook(),)], ids=["scheduled", "called in each run"])
+def test_asks_as_often_as_told(make: Any, input_fn: Any, tf_log: Any, more: Any) -> None:
+    """At the steps that a hook reads, which are those before its runs: 0, 3, 6, 9. The reference says so too."""
     asked = []
     model = make()
     hook = est.make_early_stopping_hook(model, lambda: asked.append(1) or len(asked) == 4, None, run_every_steps=3)
-    model.train(lambda: input_fn().repeat(), steps=50, hooks=[hook])
+    model.train(lambda: input_fn().repeat(), steps=50, hooks=[hook, *more])
     assert model.get_variable_value("global_step") == 10
+    assert "Requesting early stopping at global step 9" in tf_log.messages
 
 
 def test_early_stopping_refuses(make: Any, tmp_path: Any) -> None:

@@ -93,7 +93,7 @@ def checkpoint(model_dir: Any, step: int = 10) -> str:
 def test_an_older_estimator_takes_monitors(config: Any, sleep: Any) -> None:
     est, monitor = OlderEstimator(config, "dir"), mock.Mock(spec=["begin", "end", "step_begin", "step_end"])
     make(est, train_monitors=[monitor]).train()
-    est.fit.assert_called_once_with(input_fn=train_input, max_steps=None, monitors=[monitor])
+    est.fit.assert_called_once_with(input_fn=train_input, steps=None, max_steps=None, monitors=[monitor])
 
 
 def test_what_can_be_iterated_over_once_lasts(est: Any) -> None:
@@ -122,14 +122,16 @@ def test_train(est: Any, sleep: Any) -> None:
     hook, listener = v1.train.SessionRunHook(), v1.train.CheckpointSaverListener()
     experiment = make(est, train_steps=7, train_monitors=[hook], saving_listeners=[listener])
     assert experiment.train() is est
-    est.train.assert_called_once_with(input_fn=train_input, max_steps=7, hooks=[hook], saving_listeners=[listener])
+    est.train.assert_called_once_with(
+        input_fn=train_input, steps=None, max_steps=7, hooks=[hook], saving_listeners=[listener]
+    )
     sleep.assert_not_called()
 
 
 def test_train_an_older_estimator(config: Any, sleep: Any) -> None:
     est, hook = OlderEstimator(config, "dir"), v1.train.SessionRunHook()
     make(est, train_steps=7, train_monitors=(hook,), eval_metrics={"m": 1}).train()
-    est.fit.assert_called_once_with(input_fn=train_input, max_steps=7, monitors=[hook])
+    est.fit.assert_called_once_with(input_fn=train_input, steps=None, max_steps=7, monitors=[hook])
 
 
 @pytest.mark.parametrize("delay", [0, 1, 3])
@@ -424,7 +426,7 @@ def test_one_step_each(est: Any) -> None:
     strategy = ExportStrategy("name", lambda e, p: exported.append(p))
     exported: list[str] = []
     make(est, export_strategies=strategy, eval_hooks=[v1.train.SessionRunHook()]).test()
-    est.train.assert_called_once_with(input_fn=train_input, steps=1, hooks=[], saving_listeners=None)
+    est.train.assert_called_once_with(input_fn=train_input, steps=1, max_steps=None, hooks=[], saving_listeners=None)
     est.evaluate.assert_called_once_with(
         input_fn=eval_input, steps=1, name="one_pass", checkpoint_path=None, hooks=None
     )
@@ -440,7 +442,9 @@ def test_one_step_each(est: Any) -> None:
 )  # fmt: skip
 def test_the_steps_of_a_turn(est: Any, arguments: dict[str, Any], steps: int) -> None:
     make(est, **arguments).continuous_train_and_eval(stops_after(1))
-    est.train.assert_called_once_with(input_fn=train_input, steps=steps, hooks=[], saving_listeners=None)
+    est.train.assert_called_once_with(
+        input_fn=train_input, steps=steps, max_steps=None, hooks=[], saving_listeners=None
+    )
 
 
 def test_turns(est: Any, tf_log: Any) -> None:

@@ -142,7 +142,9 @@ def test_names_in_place_of_things_arrive_where_these_would(est: Any, older: Any)
     """As the tests of the reference have them."""
     names = {"train_steps": "steps", "train_input_fn": "train_input", "eval_input_fn": "eval_input"}
     Experiment(est, saving_listeners="listeners", **names).train(delay_secs=0)
-    est.train.assert_called_once_with(input_fn="train_input", max_steps="steps", hooks=[], saving_listeners="listeners")
+    est.train.assert_called_once_with(
+        input_fn="train_input", steps=None, max_steps="steps", hooks=[], saving_listeners="listeners"
+    )
     Experiment(older, eval_metrics="metrics", **names, eval_steps="steps").evaluate(delay_secs=0)
     older.evaluate.assert_called_once_with(
         input_fn="eval_input", steps="steps", name="one_pass", checkpoint_path=None, hooks=[], metrics="metrics"
