@@ -160,8 +160,13 @@ def track_global_step(session: Any) -> Any:
       The variable; None where it can't be counted. There is none, others write it too (in a remote session), it is a
       strategy's, or the graph may get another writer.
     """
-    variable = training_util.get_global_step(session.graph)
-    if variable is None or session.sess_str or not session.graph.finalized:
+    if session.sess_str or not session.graph.finalized:
+        return None
+    try:
+        variable = training_util.get_global_step(session.graph)
+    except TypeError:
+        return None  # Something of that name that is no step, such as the handle of a variable. Who wants it says so.
+    if variable is None:
         return None
     if not isinstance(variable.op, ops.Operation):
         return None  # One variable on several devices, which a strategy keeps equal.
