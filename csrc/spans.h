@@ -131,6 +131,7 @@ typedef struct fs_scope {
     struct fs_scope *next; /* begun before this one, by whatever thread */
     fs_track *track;
     void *recorder;
+    int64_t caller; /* the recorder's number of the session whose step this is; 0 for none */
     int32_t depth; /* of the track, when it was begun */
     int32_t nested;
 } fs_scope;

@@ -9,13 +9,14 @@ from typing import Any
 
 import fastsup
 from fastsup.profile import command, doctor
+from fastsup.profile.head import tensorflow_version
 
 
 class _Version(argparse.Action):
     """Prints the versions, found without importing TensorFlow, and ends the program."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        version = doctor.tensorflow_version()
+        version = tensorflow_version()
         tensorflow = "no TensorFlow" if version is None else f"TensorFlow {version}"
         print(f"fastsup {fastsup.__version__} ({tensorflow}, Python {platform.python_version()})")
         parser.exit()

@@ -19,7 +19,7 @@ cdef class Loop:
     cdef int run_native(self) except -1
     cdef int handle(self, int event) except -1
     cdef object begin_recording(self)
-    cdef int end_recording(self, object recorder) except -1
+    cdef int end_recording(self, object recording) except -1
     cdef int run_recorded(self, object recording) except -1
     cdef bint step_once(self) except -1
     cdef int call_due(self, list cells, void* recorded_track) except -1

@@ -17,6 +17,8 @@ from fastsup.core.hook import STEP_SIGNATURE
 from fastsup.core.hook_kinds import why_no_loop_hook
 from fastsup.core.recorded cimport Cell
 from fastsup.core.recorder cimport Recorder, begin_scope, program_wide
+from fastsup.core import timeline
+from fastsup.core.opened import opened_here
 from fastsup.core.recorder import recorder_of
 from fastsup.core.schedule cimport changes, fs_due
 from fastsup.core.spans cimport (
@@ -214,24 +216,25 @@ cdef class Loop:
                 "The loop is running already: in another thread, or in the step or hook that wants to run it again."
             )
         self.running = True
-        recorder = self.begin_recording()
+        recording = self.begin_recording()
+        phase = timeline.begin("train")
         begun = []
         try:
             for hook in self.hooks:
                 begun.append(hook)
                 self.begin_hook(hook)
             fs_drive_reload(drive_of(self))
-            if recorder is not None:
-                self.run_recorded(recorder)
+            if recording is not None:
+                self.run_recorded(recording)
             elif drive_of(self).step is NULL:
                 self.run_python()
             else:
                 self.run_native()
             for hook in self.hooks:
-                if recorder is None:
+                if recording is None:
                     hook.end(self)
                 else:
-                    with recorder.span(hook, "end"):
+                    with recording[0].span(hook, "end"):
                         hook.end(self)
         except BaseException as error:
             for hook in begun:
@@ -242,7 +245,8 @@ cdef class Loop:
             raise
         finally:
             self.running = False
-            self.end_recording(recorder)
+            self.end_recording(recording)
+            timeline.finish(phase)
         return self.result
 
     cdef int begin_hook(self, LoopHook hook) except -1:
@@ -261,19 +265,22 @@ cdef class Loop:
         return 0
 
     cdef object begin_recording(self):
-        """What records this run, told of the hooks; or None."""
+        """What records this run, told of the hooks, and the run's number there; or None."""
         recorder = self.recorder
         if recorder is None and program_wide()[0] is not NULL:
             recorder = <object> program_wide()[0]
         if recorder is not None:
             recorder.interrupt_here()
+            caller = recorder.new_caller(opened_here("train", type(self).__name__))
             for hook in self.hooks:
-                recorder.register(hook)
-        return recorder
+                recorder.register(hook, caller)
+            return recorder, caller
+        return None
 
-    cdef int end_recording(self, object recorder) except -1:
-        if recorder is not None:
-            recorder.forget(self.hooks)
+    cdef int end_recording(self, object recording) except -1:
+        if recording is not None:
+            recorder, caller = recording
+            recorder.forget(self.hooks, caller)
             recorder.interrupt_here()
         return 0
 
@@ -332,13 +339,14 @@ cdef class Loop:
     cdef int run_recorded(self, object recording) except -1:
         """The loop with each step, and each hook that is due after it, in the profile."""
         cdef fs_drive* drive = drive_of(self)
-        cdef Recorder recorder = recording
-        cdef Cell step = recorder.runtime_alone(0, None)
+        cdef Recorder recorder = recording[0]
+        cdef int64_t caller = recording[1]
+        cdef Cell step = recorder.runtime_alone(caller, None)
         cdef list cells = [recorder.cell_of_step(hook) for hook in self.hooks]
         cdef fs_scope scope
         cdef bint goes_on = True
         while goes_on and not fs_drive_is_done(drive):
-            begin_scope(&scope, recorder, True)
+            begin_scope(&scope, recorder, True, caller)
             try:
                 if recorder.step_markers:
                     with recorder.step_marker():

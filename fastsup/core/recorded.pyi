@@ -2,6 +2,8 @@ from typing import Any
 
 from typing_extensions import Self
 
+from fastsup.core.opened import Opened
+
 SESSION: str
 RUNTIME: str
 
@@ -10,6 +12,16 @@ class Cell:
     def owner(self) -> str: ...
     @property
     def phase(self) -> str: ...
+    @property
+    def detail(self) -> str: ...
+
+class SessionCells:
+    @property
+    def index(self) -> int: ...
+    @property
+    def opened(self) -> Opened: ...
+    @property
+    def sessions(self) -> int: ...
 
 class Recorded:
     value_ns: float

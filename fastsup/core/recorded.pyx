@@ -16,6 +16,18 @@ cdef class Cell:
     """The times of one phase of a hook, or of the session."""
 
 
+cdef class SessionCells:
+    """What is recorded of the sessions that one place in the program opens."""
+
+
+# How many combinations of fetches and feeds are kept of the sessions that one place opens.
+cdef Py_ssize_t MAX_EXECUTORS = 64
+
+
+cdef dict row_of(int32_t session, str owner, str phase, str detail, Cell cell):
+    return {"session": session, "owner": owner, "phase": phase, "detail": detail, **describe(&cell.c.times)}
+
+
 cdef dict describe(const fs_histogram* times):
     return {
         "calls": times.count,
@@ -37,6 +49,8 @@ cdef class Recorded:
         if self.log is NULL:
             raise MemoryError()
         self.cells = []
+        self.sessions = []
+        self.callers = {}
         self.past_estimates = {}
 
     def __dealloc__(self):
@@ -61,26 +75,28 @@ cdef class Recorded:
 
         Returns:
           Dictionary: steps, skipped_steps, wall_ns, threads, profiler_ns, unaccounted_ns, `cells` (a list of
-          dictionaries with owner, phase and times), step_time and between_steps (times), and `fetches` (what the
-          hooks' fetches cost, by an estimate: dictionaries with owner, calls, total_ns and basis).
+          dictionaries with session, owner, phase, detail and times), step_time and between_steps (times), `fetches`
+          (what the hooks' fetches cost, by an estimate: dictionaries with session, owner, calls, total_ns and basis), and
+          `sessions` (dictionaries, in the order of the numbers that the others have for `session`).
         """
         cdef fs_span_log* log = self.log
-        cdef fs_cell* runtime = <fs_cell*> calloc(1, sizeof(fs_cell))
-        cdef Cell cell
-        if runtime is NULL:
-            raise MemoryError()
+        cdef Cell cell, runtime
         self.settle()
         rows = []
+        runtimes = {}
         accounted = log.between.times.total
         for cell in self.cells:
             accounted += cell.c.times.total
+            if not cell.c.times.count:
+                continue
             if cell.owner == SESSION and cell.phase == RUNTIME:
-                fs_histogram_merge(&runtime.times, &cell.c.times)
-            elif cell.c.times.count:
-                rows.append({"owner": cell.owner, "phase": cell.phase, **describe(&cell.c.times)})
-        if runtime.times.count:
-            rows.append({"owner": SESSION, "phase": RUNTIME, **describe(&runtime.times)})
-        free(runtime)
+                # The same fetches of several sessions, and with fetches of different hooks.
+                runtime = runtimes.setdefault((cell.of.index, cell.detail), Cell())
+                fs_histogram_merge(&runtime.c.times, &cell.c.times)
+            else:
+                rows.append(row_of(cell.of.index, cell.owner, cell.phase, cell.detail, cell))
+        for (session, detail), runtime in runtimes.items():
+            rows.append(row_of(session, SESSION, RUNTIME, detail, runtime))
         steps = log.steps.times.count
         # What was taken off is known; the rest of the profiler's cost is what spans and steps have cost when calibrated.
         beside = log.spans * self.cost_beside_span + steps * self.cost_beside_step
@@ -97,11 +113,52 @@ cdef class Recorded:
             "step_time": describe(&log.steps.times),
             "between_steps": describe(&log.between.times),
             "fetches": self.fetch_estimates(),
+            "sessions": self.described_sessions(),
         }
+
+    def described_sessions(self):
+        """The sessions, by the places that open them: dictionaries."""
+        cdef SessionCells session
+        for caller in list(self.callers):
+            self.note_facts(caller)
+        described = []
+        for session in self.sessions:
+            within = session.within
+            described.append({
+                "kind": session.opened.kind,
+                "role": session.opened.role,
+                "place": session.opened.place,
+                "sessions": session.sessions,
+                "within": None if within is None else (within.of.index, within.owner, within.phase, within.detail),
+                "asked_executors": sorted(session.asked_executors),
+                "executors": list(session.executors.values()),
+                "tensorflow_hooks": sorted(session.foreign),
+                "operations_added": session.operations_added,
+            })
+        return described
+
+    cdef int note_facts(self, int64_t caller) except -1:
+        """Asks a session in which executors it runs, and how much its graph has grown."""
+        cdef SessionCells session
+        session, facts, operations = self.callers[caller]
+        found = facts()
+        if not found:
+            return 0
+        session.asked_executors.add(found["asked"])
+        for plan in found["plans"]:
+            key = (tuple(plan["fetches"]), tuple(plan["feeds"]))
+            if key in session.executors or len(session.executors) < MAX_EXECUTORS:
+                session.executors[key] = plan
+        if operations is not None and found["operations"] > operations:
+            session.operations_added += found["operations"] - operations
+        self.callers[caller] = (session, facts, found["operations"])
+        return 0
 
     def fetch_estimates(self):
         """What the hooks' fetches cost: the runtime's median with them less that without them, times the runs."""
-        cdef dict found = {name: dict(entry) for name, entry in self.past_estimates.items()}
+        cdef dict found = {
+            name: {**entry, "of": dict(entry["of"])} for name, entry in self.past_estimates.items()
+        }
         self.settle()
         self.add_estimates(found, self.runtime_cells)
         return list(found.values())
@@ -110,9 +167,11 @@ cdef class Recorded:
         """Adds the estimates for some cells to those found so far, by hook."""
         cdef Cell cell
         medians = {}
-        for (caller, names), (cell, _) in runtime_cells.items():
+        details = {}
+        for (caller, names), (cell, *_) in runtime_cells.items():
             if cell.c.times.count:
                 medians[caller, names] = (fs_histogram_quantile(&cell.c.times, 0.5), cell.c.times.count)
+                details[caller] = cell.detail
         for (caller, names), (median, calls) in medians.items():
             if not names:
                 continue
@@ -123,7 +182,11 @@ cdef class Recorded:
             ]
             known = max(fewer, key=len) if fewer else None
             for name in names:
-                entry = found.setdefault(name, {"owner": name, "calls": 0, "total_ns": 0, "basis": "compared"})
+                session, owner = name
+                entry = found.setdefault(
+                    name,
+                    {"session": session, "owner": owner, "calls": 0, "total_ns": 0, "basis": "compared", "of": {}},
+                )
                 if known is None:
                     cost = self.values_fetched.get(name, 1) * self.value_ns
                     entry["basis"] = "counted"
@@ -134,6 +197,9 @@ cdef class Recorded:
                     cost = max(0.0, median - medians[caller, known][0]) / (len(names) - len(known))
                 entry["calls"] += calls
                 entry["total_ns"] += <int64_t> (cost * calls)
+                # The runtime's rows that it is a part of.
+                detail = details[caller]
+                entry["of"][detail] = entry["of"].get(detail, 0) + <int64_t> (cost * calls)
         return 0
 
     def step_buckets(self):

@@ -1,7 +1,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
-from fastsup.core.recorded cimport Cell, Recorded
+from fastsup.core.recorded cimport Cell, Recorded, SessionCells
 from fastsup.core.spans cimport fs_scope, fs_scope_begin, fs_thread, fs_track
 
 
@@ -9,6 +9,9 @@ from fastsup.core.spans cimport fs_scope, fs_scope_begin, fs_thread, fs_track
 cdef class HookCells:
     cdef object hook
     cdef readonly str name
+    # What tells it apart from hooks of that name in other sessions.
+    cdef tuple key
+    cdef SessionCells of
     cdef Cell before_run
     cdef Cell after_run
 
@@ -27,40 +30,43 @@ cdef class Recorder(Recorded):
     cdef object clock
     cdef dict cells_by_name
     cdef dict hooks
-    cdef set names
     # How many sessions have had fetches of their own here.
-    cdef int64_t callers
-    cdef Cell other_runtime
+    cdef int64_t n_callers
+    cdef dict sessions_by_place
+    # For what is no session's.
+    cdef SessionCells no_session
     # Runtime cells of sessions that are gone: for others.
     cdef list spare_cells
-    cdef Cell feed_cell
-    cdef Cell fetch_cell
     # Whether another recorder may be turned on for the program in place of this one; and the one in whose place this is.
     cdef bint gives_way
     cdef Recorder in_place_of
 
     cdef fs_track* track_of(self, const void* ident) except NULL
     cdef int calibrate(self) except -1
-    cdef Cell cell(self, str owner, str phase)
-    cdef Cell new_cell(self, str owner, str phase)
+    cdef Cell cell_of(self, SessionCells of, str owner, str phase, str detail)
+    cdef Cell new_cell(self, SessionCells of, str owner, str phase, str detail)
+    cdef SessionCells new_session(self, object opened)
+    cdef SessionCells session_of(self, int64_t caller)
     cdef HookCells cells_of(self, object hook)
     cdef Cell cell_of_step(self, object hook)
-    cdef int64_t new_caller(self) noexcept
     cdef int retire(self, int64_t caller) except -1
     cdef Cell runtime_alone(self, int64_t caller, object fetches)
     cdef Cell runtime_cell(self, int64_t caller, object fetches, tuple names)
 
 
-cdef inline int begin_scope(fs_scope* scope, Recorder recorder, bint counts) except -1:
-    """Begins a step in this thread. Whoever does ends it with `fs_scope_end`, on every way out."""
+cdef inline int begin_scope(fs_scope* scope, Recorder recorder, bint counts, int64_t caller) except -1:
+    """Begins a step of a session in this thread. Whoever does ends it with `fs_scope_end`, on every way out."""
     cdef fs_track* track = recorder.tracks
     if track is NULL or track.ident is not fs_thread():
         track = recorder.track_of(fs_thread())
     fs_scope_begin(scope, track, <PyObject*> recorder, counts)
+    scope.caller = caller
     return 0
 
 
 cdef fs_track* active_track() noexcept
 cdef Recorder active_recorder()
+# Where this thread's step is recorded, which must be under way.
+cdef SessionCells active_session()
 # The recorder that is on for the whole program, or NULL: what a session looks at that was given none.
 cdef void** program_wide() noexcept

@@ -14,6 +14,7 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
+from fastsup.core.opened import NOBODY, Opened
 from fastsup.core.recorded import RUNTIME, SESSION
 from fastsup.core.schedule cimport changes
 from fastsup.core.spans cimport (
@@ -34,7 +35,15 @@ cdef Recorder program_recorder_held = None
 
 # How many different (fetches, hooks that fetch) the runtime's time is kept apart for.
 cdef Py_ssize_t MAX_RUNTIME_CELLS = 64
+# How many places that open sessions are told apart, and of each how many sets of fetches after its sessions' ends.
+cdef Py_ssize_t MAX_SESSIONS = 32
+cdef Py_ssize_t MAX_KEPT_FETCHES = 32
 cdef int CALIBRATION_STEPS = 400
+
+OTHER_FETCHES = "other fetches"
+cdef object OTHER_SESSIONS = Opened("other sessions")
+# How long the description of fetches may get.
+cdef Py_ssize_t DESCRIBED = 48
 
 
 def keep_own_scopes():
@@ -64,6 +73,11 @@ cdef fs_track* active_track() noexcept:
 cdef Recorder active_recorder():
     cdef fs_scope* scope = fs_scope_of(open_scopes, fs_thread())
     return None if scope is NULL else <Recorder> <PyObject*> scope.recorder
+
+
+cdef SessionCells active_session():
+    cdef fs_scope* scope = fs_scope_of(open_scopes, fs_thread())
+    return (<Recorder> <PyObject*> scope.recorder).session_of(scope.caller)
 
 
 cdef void** program_wide() noexcept:
@@ -115,6 +129,31 @@ cdef object identity(object fetches):
     return id(fetches)
 
 
+def describe(fetches):
+    """Fetches as a program would write them, in about 50 characters."""
+    cdef Py_ssize_t length = 0
+    if fetches is None:
+        return ""
+    if isinstance(fetches, str):
+        return fetches.removesuffix(":0")
+    if isinstance(fetches, Mapping):
+        parts = [f"{key}: {describe(fetch)}" for key, fetch in fetches.items()]
+        begin, end = "{", "}"
+    elif isinstance(fetches, (list, tuple)):
+        parts = [describe(fetch) for fetch in fetches]
+        begin, end = "[]" if isinstance(fetches, list) else "()"
+    elif isinstance(getattr(fetches, "name", None), str):
+        return fetches.name.removesuffix(":0")
+    else:
+        return type(fetches).__name__
+    for i in range(len(parts)):
+        length += len(parts[i])
+        if i > 0 and length > DESCRIBED:
+            parts[i:] = [f"… {len(parts) - i} more"]
+            break
+    return begin + ", ".join(parts) + end
+
+
 cdef class Recorder(Recorded):
     """Records where the time of sessions and loops goes.
 
@@ -142,14 +181,12 @@ cdef class Recorder(Recorded):
         self.clock = clock
         self.cells_by_name = {}
         self.hooks = {}
-        self.names = {SESSION}  # A hook's class may be named so.
+        self.sessions_by_place = {}
         self.runtime_cells = {}
         self.values_fetched = {}
         self.step_markers = step_markers
-        self.feed_cell = self.cell(SESSION, "feed conversion")
-        self.fetch_cell = self.cell(SESSION, "fetch conversion")
-        self.other_runtime = self.cell(SESSION, RUNTIME)
         self.spare_cells = []
+        self.no_session = self.new_session(NOBODY)
         if clock is None:
             self.calibrate()
             fs_log_init(self.log, NULL, NULL, &open_scopes, skip_steps)
@@ -191,40 +228,104 @@ cdef class Recorder(Recorded):
 
     # Registration: once a hook and phase, or once a session.
 
-    cdef Cell cell(self, str owner, str phase):
-        cdef Cell cell = self.cells_by_name.get((owner, phase))
+    cdef Cell cell_of(self, SessionCells of, str owner, str phase, str detail):
+        key = (of.index, owner, phase, detail)
+        cdef Cell cell = self.cells_by_name.get(key)
         if cell is None:
-            cell = self.cells_by_name[owner, phase] = self.new_cell(owner, phase)
+            cell = self.cells_by_name[key] = self.new_cell(of, owner, phase, detail)
         return cell
 
-    cdef Cell new_cell(self, str owner, str phase):
+    cdef Cell new_cell(self, SessionCells of, str owner, str phase, str detail):
         cdef Cell cell = Cell()
+        cell.of = of
         cell.owner = owner
         cell.phase = phase
+        cell.detail = detail
         cell.c.id = <int32_t> len(self.cells)
         self.cells.append(cell)
         return cell
+
+    cdef SessionCells new_session(self, object opened):
+        cdef SessionCells session = SessionCells()
+        session.index = <int32_t> len(self.sessions)
+        session.opened = opened
+        session.names = {SESSION}  # A hook's class may be named so.
+        session.foreign = set()
+        session.kept_fetches = set()
+        session.executors = {}
+        session.asked_executors = set()
+        session.feed_cell = self.cell_of(session, SESSION, "feed conversion", "")
+        session.fetch_cell = self.cell_of(session, SESSION, "fetch conversion", "")
+        session.other_runtime = self.cell_of(session, SESSION, RUNTIME, OTHER_FETCHES)
+        self.sessions.append(session)
+        return session
+
+    cdef SessionCells session_of(self, int64_t caller):
+        known = self.callers.get(caller)
+        return self.no_session if known is None else known[0]
+
+    def new_caller(self, opened=None, facts=dict):
+        """Takes note of a session, apart from which no fetches are the same: later ones may have the same identity.
+
+        Sessions that the same lines of a program open are recorded under one name.
+
+        Args:
+          opened: the `Opened` that says who has opened it, or None.
+          facts: function that gives a dictionary: the executor that was `asked` for, `plans` (dictionaries with fetches,
+            feeds, executor, on_trial, seconds), `operations` (the size of the graph). Empty when the session is gone.
+
+        Returns:
+          A number for the session.
+        """
+        cdef SessionCells session
+        cdef fs_track* track
+        opened = NOBODY if opened is None else opened
+        session = self.no_session if opened is NOBODY else self.sessions_by_place.get(opened)
+        if session is None and len(self.sessions) >= MAX_SESSIONS:
+            opened = OTHER_SESSIONS
+            session = self.sessions_by_place.get(opened)
+        if session is None:
+            session = self.sessions_by_place[opened] = self.new_session(opened)
+        if session.within is None and session is not self.no_session and active_recorder() is self:
+            track = active_track()
+            if not track.muted and track.depth > 0:
+                session.within = self.cells[track.frames[track.depth - 1].cell.id]
+        session.sessions += 1
+        self.n_callers += 1
+        self.callers[self.n_callers] = (session, facts, None)
+        self.note_facts(self.n_callers)
+        return self.n_callers
 
     cdef HookCells cells_of(self, object hook):
         cdef HookCells known = self.hooks.get(id(hook))
         return known if known is not None else self.register(hook)
 
-    def register(self, hook):
-        """Gives a hook its name: that of its class, with a number if another hook has that name."""
+    def register(self, hook, caller=0):
+        """Gives a hook its name: that of its class, with a number if another hook of the session has that name.
+
+        Args:
+          hook: the hook.
+          caller: the number of its session; 0 for none.
+        """
         cdef HookCells known = self.hooks.get(id(hook))
+        cdef SessionCells of = self.session_of(caller)
         if known is not None:
             return known
         known = HookCells()
         kind = type(hook).__name__
         name, number = kind, 1
-        while name in self.names:
+        while name in of.names:
             number += 1
             name = f"{kind} #{number}"
-        self.names.add(name)
+        of.names.add(name)
         known.hook = hook
         known.name = name
-        known.before_run = self.cell(name, "before_run")
-        known.after_run = self.cell(name, "after_run")
+        known.of = of
+        known.key = (of.index, name)
+        known.before_run = self.cell_of(of, name, "before_run", "")
+        known.after_run = self.cell_of(of, name, "after_run", "")
+        if type(hook).__module__.startswith("tensorflow."):
+            of.foreign.add(kind)
         self.hooks[id(hook)] = known
         return known
 
@@ -235,27 +336,32 @@ cdef class Recorder(Recorded):
           hooks: the hooks.
           caller: the number of the session, whose fetches are let go too; 0 for none.
         """
+        cdef HookCells known
         for hook in hooks:
             known = self.hooks.pop(id(hook), None)
             if known is not None:
-                self.names.discard(known.name)
+                known.of.names.discard(known.name)
         if caller:
             self.retire(caller)
 
-    cdef int64_t new_caller(self) noexcept:
-        """A number for a session, apart from which no fetches are the same: later ones may have the same identity."""
-        self.callers += 1
-        return self.callers
-
     cdef int retire(self, int64_t caller) except -1:
         """Lets the fetches of a session go, and the graph that they are of. What they have cost is kept."""
-        cdef Cell cell
+        cdef Cell cell, kept
+        cdef SessionCells session = self.session_of(caller)
         cdef list keys = [key for key in self.runtime_cells if key[0][0] == caller]
+        if caller in self.callers:
+            self.note_facts(caller)
+            del self.callers[caller]
         self.settle()
         self.add_estimates(self.past_estimates, {key: self.runtime_cells[key] for key in keys})
         for key in keys:
             cell, _ = self.runtime_cells.pop(key)
-            fs_histogram_merge(&self.other_runtime.c.times, &cell.c.times)
+            if cell.detail in session.kept_fetches or len(session.kept_fetches) < MAX_KEPT_FETCHES:
+                session.kept_fetches.add(cell.detail)
+                kept = self.cell_of(session, SESSION, RUNTIME, cell.detail)
+            else:
+                kept = session.other_runtime
+            fs_histogram_merge(&kept.c.times, &cell.c.times)
             memset(&cell.c.times, 0, sizeof(cell.c.times))
             self.spare_cells.append(cell)
         self.last_fetches = self.last_runtime = None
@@ -278,17 +384,23 @@ cdef class Recorder(Recorded):
 
     cdef Cell cell_of_step(self, object hook):
         """Where the time of a loop's hook goes: its one callback after a step."""
-        return self.cell(self.cells_of(hook).name, "after_step")
+        cdef HookCells known = self.cells_of(hook)
+        return self.cell_of(known.of, known.name, "after_step", "")
 
     cdef Cell runtime_cell(self, int64_t caller, object fetches, tuple names):
         """Where the runtime's time goes for these fetches of a caller's, with fetches of these hooks beside them."""
+        cdef SessionCells session
+        cdef Cell cell
         key = ((caller, identity(fetches)), names)
         known = self.runtime_cells.get(key)
         if known is None:
+            session = self.session_of(caller)
             if len(self.runtime_cells) >= MAX_RUNTIME_CELLS:
-                return self.other_runtime
+                return session.other_runtime
             # With the fetches, which else might make room for others of the same identity.
-            cell = self.spare_cells.pop() if self.spare_cells else self.new_cell(SESSION, RUNTIME)
+            cell = self.spare_cells.pop() if self.spare_cells else self.new_cell(session, SESSION, RUNTIME, "")
+            cell.of = session
+            cell.detail = describe(fetches)
             known = self.runtime_cells[key] = (cell, fetches)
         return known[0]
 
@@ -300,9 +412,9 @@ cdef class Recorder(Recorded):
             self.last_caller = caller
         return self.last_runtime
 
-    def note_values(self, str name, int values):
+    def note_values(self, tuple key, int values):
         """Notes how many values a hook fetches in a run that it fetches any in."""
-        self.values_fetched[name] = values
+        self.values_fetched[key] = values
 
     # The steps.
 
@@ -338,7 +450,8 @@ cdef class Recorder(Recorded):
           hook: the hook.
           phase: the phase's name.
         """
-        return Span(self, self.cell(self.cells_of(hook).name, phase))
+        cdef HookCells known = self.cells_of(hook)
+        return Span(self, self.cell_of(known.of, known.name, phase, ""))
 
     def step_marker(self):
         """A context manager that marks a step for another profiler, where `step_markers` asks for it. Here it does nothing."""
@@ -346,7 +459,8 @@ cdef class Recorder(Recorded):
 
     def session_span(self, phase):
         """The same for something that the session does."""
-        return Span(self, self.cell(SESSION, phase))
+        cdef SessionCells of = active_session() if active_recorder() is self else self.no_session
+        return Span(self, self.cell_of(of, SESSION, phase, ""))
 
     def start(self, gives_way=False):
         """Turns recording on for every session of the program that wasn't given a profiler of its own.
@@ -401,7 +515,10 @@ cdef class StepScope:
     def __enter__(self):
         if self.entered:
             raise RuntimeError("It is under way already.")
-        begin_scope(&self.scope, self.recorder, self.counts)
+        # Of the session whose step this is in.
+        cdef fs_scope* around = fs_scope_of(open_scopes, fs_thread())
+        caller = 0 if around is NULL or around.recorder is not <PyObject*> self.recorder else around.caller
+        begin_scope(&self.scope, self.recorder, self.counts, caller)
         self.entered = True
 
     def __exit__(self, *error):
@@ -443,11 +560,12 @@ cdef class NoSpan:
 cdef NoSpan no_span = NoSpan()
 
 
-def span_here(str phase):
+def span_here(str phase, str detail=""):
     """A context manager for a part of what the hook does whose callback this thread is in; outside one, for nothing.
 
     Args:
       phase: the phase's name.
+      detail: which of several there are of it, or "".
     """
     cdef fs_track* track = active_track()
     cdef Recorder recorder
@@ -458,7 +576,7 @@ def span_here(str phase):
     cell = recorder.cells[track.frames[track.depth - 1].cell.id]
     if cell.owner == SESSION:
         return no_span
-    return Span(recorder, recorder.cell(cell.owner, phase))
+    return Span(recorder, recorder.cell_of(cell.of, cell.owner, phase, detail))
 
 
 def session_span_here(str phase):

@@ -61,6 +61,7 @@ cdef extern from "spans.h":
         fs_scope* next
         fs_track* track
         void* recorder
+        int64_t caller
     const void* fs_thread() noexcept
     void fs_scope_begin(fs_scope* scope, fs_track* track, void* recorder, bint counts) noexcept
     void fs_scope_end(fs_scope* scope) noexcept

@@ -10,6 +10,7 @@ from tensorflow.python.framework import ops, random_seed
 from tensorflow.python.ops import control_flow_ops
 from tensorflow.python.training import evaluation, monitored_session, training_util
 
+from fastsup.core import timeline
 from fastsup.estimator import metric_summaries, trained_model
 from fastsup.estimator.base import EstimatorBase, check_hooks, check_steps
 from fastsup.estimator.eval_metrics import split_updates, with_loss
@@ -22,6 +23,7 @@ __all__ = ["Evaluation"]
 class Evaluation(EstimatorBase):
     """The part of an Estimator that evaluates."""
 
+    @timeline.phase("evaluate")
     def evaluate(
         self,
         input_fn: Callable[..., Any],

@@ -11,6 +11,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import evaluation
 
 from fastsup import train
+from fastsup.core.opened import opening
 from fastsup.train.dispatch import remember_callbacks
 from fastsup.train.progress_hook import hooks_with_progress
 from fastsup.train.scheduled import ScheduledHook
@@ -101,7 +102,9 @@ def evaluate_once(
         executor=executor,
     )
     final_ops_hook = train.FinalOpsHook(final_ops)
-    with train.MonitoredSession(creator, hooks_with_progress(progress, [*hooks, final_ops_hook])) as session:
+    with opening("evaluate"):
+        session = train.MonitoredSession(creator, hooks_with_progress(progress, [*hooks, final_ops_hook]))
+    with session:
         if eval_ops is not None:
             session.run_loop(eval_ops)
     if eval_ops is not None and session.last_result is None:

@@ -15,10 +15,14 @@ from importlib.util import find_spec
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
+from fastsup.profile.compare import compare, load
+from fastsup.profile.export import as_dict
 from fastsup.profile.files import check_writable
 from fastsup.profile.profiler import HookProfiler
+from fastsup.profile.program import Program
+from fastsup.profile.table import Line, lines_of, print_lines
 
-__all__ = ["add_parser"]
+__all__ = ["ScriptFile", "ScriptModule", "add_parser", "print_at_the_end", "run_profiled"]
 
 _UNUSABLE = 2
 
@@ -42,6 +46,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--csv", metavar="F", help="write the rows of the table as CSV")
     parser.add_argument("--trace", metavar="F", help="write a Chrome trace, which Perfetto opens, of a sample of steps")
     parser.add_argument("--html", metavar="F", help="write a page")
+    parser.add_argument(
+        "--compare", metavar="F", help="say what is faster or slower than in F, which --json has written before"
+    )
     parser.add_argument("--skip-steps", metavar="N", type=int, default=0, help="steps to leave out at the start")
     parser.add_argument("--step-markers", action="store_true", help="mark steps for TensorFlow's own profiler")
     parser.add_argument(
@@ -65,7 +72,11 @@ def run(arguments: argparse.Namespace) -> int:
     if not command:
         arguments.fail("the following arguments are required: script")
     try:
-        script = (_Module if arguments.is_module else _File)(command[0])
+        before = None if arguments.compare is None else load(arguments.compare)
+    except (OSError, ValueError) as error:
+        arguments.fail(f"--compare {arguments.compare} can't be used: {error}")
+    try:
+        script = (ScriptModule if arguments.is_module else ScriptFile)(command[0])
     except (OSError, ImportError) as error:
         arguments.fail(f"the script can't be read: {error}")
     paths = {kind: getattr(arguments, kind) for kind in ("json", "csv", "trace", "html")}
@@ -91,19 +102,41 @@ def run(arguments: argparse.Namespace) -> int:
     code, failed = 0, False
     process = os.getpid()
     try:
-        profiler.start(gives_way=True)
-        try:
-            code = _run(script, command[1:])
-        finally:
-            _wait_for_threads()
-            profiler.stop()
+        code = run_profiled(script, command[1:], profiler)
     finally:
         # Also where the script leaves by an exit or a signal; but not in a child of the script's that leaves this way.
         if os.getpid() == process:
             failed = sum(_write(writers[kind], kind, path) for kind, path in paths.items()) > 0
-            if arguments.table or not paths:
-                _print_table(profiler)
+            if before is not None:
+                print_at_the_end(compare(before, as_dict(profiler.report())))
+            if arguments.table or not (paths or before):
+                print_at_the_end(lines_of(profiler.report()))
     return code or (_UNUSABLE if failed else 0)
+
+
+def run_profiled(script: ScriptFile | ScriptModule, arguments: list[str], profiler: HookProfiler) -> int:
+    """Runs a script with a profiler on, and waits for its threads.
+
+    Args:
+      script: the script.
+      arguments: its arguments.
+      profiler: the profiler, which knows of the whole program then.
+
+    Returns:
+      The exit code, where the script doesn't raise SystemExit or KeyboardInterrupt itself.
+    """
+    program = profiler.program = Program()
+    profiler.is_of(script.called, arguments)
+    profiler.start(gives_way=True)
+    program.start()
+    try:
+        return _run(script, arguments)
+    finally:
+        try:
+            _wait_for_threads()
+        finally:
+            program.stop()
+            profiler.stop()
 
 
 def _wait_for_threads() -> None:
@@ -113,12 +146,17 @@ def _wait_for_threads() -> None:
             thread.join()
 
 
-def _print_table(profiler: HookProfiler) -> None:
+def print_at_the_end(lines: list[Line]) -> None:
+    """Prints lines to what `sys.stdout` is when the script has ended.
+
+    Args:
+      lines: the lines, each with its style.
+    """
     if sys.stdout is None:
         return  # There is none to print to.
     try:
         sys.stdout.flush()
-        profiler.print_table()
+        print_lines(lines, sys.stdout)
     except BrokenPipeError:
         # Whoever read it has read enough. So that the interpreter's last flush doesn't fail too:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -145,7 +183,7 @@ def _write(write: Callable[[str], None], kind: str, path: str) -> bool:
     return False
 
 
-class _File:
+class ScriptFile:
     """A script, as `python path` runs it.
 
     Args:
@@ -156,7 +194,7 @@ class _File:
     """
 
     def __init__(self, path: str) -> None:
-        self.path = path
+        self.path = self.called = path
         with io.open_code(os.path.abspath(path)) as file:
             self._source = file.read()
         self._absolute = os.path.abspath(path)
@@ -167,7 +205,7 @@ class _File:
         return compile(self._source, self._absolute, "exec", dont_inherit=True)
 
 
-class _Module:
+class ScriptModule:
     """A module, as `python -m name` runs it; of a package, its `__main__`.
 
     Args:
@@ -178,6 +216,7 @@ class _Module:
     """
 
     def __init__(self, name: str) -> None:
+        self.called = f"-m {name}"
         spec = find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
             name += ".__main__"
@@ -202,7 +241,7 @@ class _Module:
         return code
 
 
-def _run(script: _File | _Module, arguments: list[str]) -> int:
+def _run(script: ScriptFile | ScriptModule, arguments: list[str]) -> int:
     """Runs a script as Python itself does. Returns 1 where an exception has ended it, which it has shown."""
     module = ModuleType("__main__")
     vars(module).update(__builtins__=builtins, **script.names)

@@ -7,17 +7,19 @@ import os
 import platform
 import sys
 import time
-from importlib import metadata
 from statistics import median
 from typing import Any
 
 from fastsup.core.recorder import Recorder
-from fastsup.profile.report import duration
+from fastsup.profile.doctor_script import examine
+from fastsup.profile.head import TENSORFLOWS as _TENSORFLOW
+from fastsup.profile.head import cores as _cores
+from fastsup.profile.head import version_of as _version
+from fastsup.profile.quantities import duration
 
-__all__ = ["add_parser", "tensorflow_version", "warnings"]
+__all__ = ["add_parser", "warnings"]
 
 _STEPS = 2000
-_TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tensorflow-intel", "tensorflow-rocm")
 
 
 def add_parser(commands: Any) -> None:
@@ -25,8 +27,15 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "doctor",
         help="say what is installed and how fast a step can be",
-        description="Says what is installed, how fast a step can be in each executor, and what often is in the way.",
+        description="Says what is installed, how fast a step can be in each executor, and what often is in the way. "
+        "With a script: runs it, and says that of it.",
+        usage="%(prog)s [-m] [script [argument ...]]",
+        allow_abbrev=False,
     )
+    parser.add_argument(
+        "-m", dest="is_module", action="store_true", help="the script is a module's name, as for python -m"
+    )
+    parser.add_argument("script", nargs=argparse.REMAINDER, help="a script to run, and its arguments")
     parser.set_defaults(run=run, fail=parser.error)
 
 
@@ -37,9 +46,12 @@ def run(arguments: argparse.Namespace) -> int:
       arguments: what the parser has made of the command line.
 
     Returns:
-      0; 1 if something keeps sessions from running.
+      0; 1 if something keeps sessions from running. With a script, the script's exit code.
     """
     import fastsup
+
+    if arguments.script or arguments.is_module:
+        return examine(arguments)
 
     print(f"fastsup {fastsup.__version__} in {os.path.dirname(fastsup.__file__)}")
     print(f"Python {platform.python_version()} ({sys.implementation.name}), {platform.platform()}, {_cores()} cores")
@@ -57,27 +69,6 @@ def run(arguments: argparse.Namespace) -> int:
     if not said and works:
         print("Nothing in the way was found.")
     return 0 if works else 1
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def tensorflow_version() -> str | None:
-    """The version of the installed TensorFlow, under whatever name it is distributed, found without importing it.
-
-    Returns:
-      The version; None without TensorFlow.
-    """
-    names = [*_TENSORFLOW, *metadata.packages_distributions().get("tensorflow", [])]
-    return next((version for version in map(_version, names) if version is not None), None)
 
 
 def layers_of_keras_2() -> str:

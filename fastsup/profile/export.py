@@ -8,26 +8,51 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from fastsup.core.recorded import RUNTIME
 from fastsup.profile.report import Report, Row
+from fastsup.profile.session_part import SessionPart
 
-__all__ = ["SCHEMA", "as_csv", "as_dict", "as_json"]
+__all__ = ["SCHEMA", "as_csv", "as_dict", "as_json", "executor_of"]
 
 # Moves when a field changes its meaning or goes away; not when one is added.
-SCHEMA = 1
+# 2: there are several rows of an owner and a phase, which `session` and `detail` tell apart.
+SCHEMA = 2
 _ROW_FIELDS = ("owner", "phase", "kind", "basis", "calls", "total_ns", "share", "mean_ns", "p50_ns", "p95_ns", "p99_ns",
-               "max_ns", "max_step")  # fmt: skip
+               "max_ns", "max_step", "session", "detail", "executor")  # fmt: skip
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(report: Report, row: Row) -> dict[str, Any]:
     values = {
         "owner": row.owner,
         "phase": row.phase,
         "kind": "hook" if row.is_hook else "session",
         "basis": row.basis,
         "share": row.share,
+        "session": row.session,
+        "detail": row.detail,
+        "executor": executor_of(report, row),
         **asdict(row.times),
     }
     return {name: values[name] for name in _ROW_FIELDS}
+
+
+def _session(part: SessionPart) -> dict[str, Any]:
+    plans = [{**asdict(plan), "fetches": list(plan.fetches), "feeds": list(plan.feeds)} for plan in part.executors]
+    within = None if part.within is None else list(part.within)
+    lists = {"asked_executors": list(part.asked_executors), "tensorflow_hooks": list(part.tensorflow_hooks)}
+    return {**asdict(part), **lists, "within": within, "executors": plans}
+
+
+def executor_of(report: Report, row: Row) -> str:
+    """The executor of a row of the runtime, as far as that is known; else "".
+
+    Args:
+      report: the report.
+      row: one of its rows.
+    """
+    if row.phase != RUNTIME or not row.session:
+        return ""
+    return next(part.executor_of(row.detail) for part in report.sessions if part.name == row.session)
 
 
 def as_dict(report: Report) -> dict[str, Any]:
@@ -40,9 +65,13 @@ def as_dict(report: Report) -> dict[str, Any]:
         "wall_ns": report.wall_ns,
         "profiler_ns": report.profiler_ns,
         "unaccounted_ns": report.unaccounted_ns,
-        "rows": [_row(row) for row in report.rows],
+        "rows": [_row(report, row) for row in report.rows],
         "step_time": {**asdict(report.step_time), "buckets": [list(bucket) for bucket in report.step_buckets]},
         "advice": report.advice(),
+        "sessions": [_session(part) for part in report.sessions],
+        "head": {**asdict(report.head), "arguments": list(report.head.arguments)},
+        "timeline": [{"phase": phase, "total_ns": ns, "times": times} for phase, ns, times in report.timeline],
+        "unrecorded_sessions": [f"{opened.kind}, {opened.place}" for opened in report.unrecorded_sessions],
     }
 
 
@@ -56,7 +85,7 @@ def as_csv(report: Report) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, _ROW_FIELDS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(_row(row) for row in report.rows)
+    writer.writerows(_row(report, row) for row in report.rows)
     for phase, ns in (
         ("profiler", report.profiler_ns),
         ("unaccounted", report.unaccounted_ns),

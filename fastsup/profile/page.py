@@ -9,8 +9,11 @@ from typing import Any
 
 from fastsup.core.recorded import SESSION
 from fastsup.core.recorder import Recorder
-from fastsup.profile.export import as_dict
-from fastsup.profile.report import Report, duration, percent, report_of
+from fastsup.profile.export import as_dict, executor_of
+from fastsup.profile.histogram import Histogram
+from fastsup.profile.quantities import count as as_count
+from fastsup.profile.quantities import duration, percent
+from fastsup.profile.report import Report, Row, hooks_among
 from fastsup.profile.table import as_text
 
 __all__ = ["as_html"]
@@ -24,6 +27,8 @@ _COLOURS = {
     "listener": "#54a24b", "summary": "#b279a2", "end": "#9d755d", "runtime": "#6a51a3", "feed conversion": "#d6a5c9",
     "fetch conversion": "#d67195", "plan making": "#ff9da6", "global step": "#b79a20", "step read": "#8c8b2b",
     "between steps": "#79706e", "profiler": "#bab0ac", "unaccounted": "#c9c2b2",
+    "import": "#79706e", "build": "#ff9da6", "open": "#b79a20", "train": "#6a51a3", "run": "#6a51a3",
+    "evaluate": "#54a24b", "predict": "#d6a5c9", "listeners": "#54a24b", "program": "#bab0ac",
 }  # fmt: skip
 _OTHER = "#888"
 _SLOW_STEPS = 8
@@ -33,7 +38,8 @@ body { font: 15px/1.45 system-ui, sans-serif; max-width: 940px; margin: 2em auto
   background: #fff; }
 h1 { font-size: 1.4em; } h2 { font-size: 1.1em; margin-top: 2em; }
 svg { width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: currentColor; }
-svg text.inside { fill: #fff; }
+svg text.inside { fill: #fff; } svg text.title { font-weight: bold; }
+.head { color: #777; font-size: 13px; } .axis { stroke: #888; stroke-width: 1; }
 pre { overflow-x: auto; font-size: 12.5px; } .advice { background: #fff4d6; padding: .6em 1em; }
 .phase { white-space: nowrap; margin-right: 1em; } .phase i { display: inline-block; width: .9em; height: .9em;
   margin-right: .4em; }
@@ -41,13 +47,13 @@ pre { overflow-x: auto; font-size: 12.5px; } .advice { background: #fff4d6; padd
 """
 
 
-def as_html(recorder: Recorder) -> str:
+def as_html(report: Report, recorder: Recorder) -> str:
     """The page.
 
     Args:
-      recorder: what has recorded the profile.
+      report: the profile.
+      recorder: what has recorded it.
     """
-    report = report_of(recorder)
     # "<" would end the block that holds the numbers for programs.
     data = json.dumps(as_dict(report)).replace("<", "\\u003c")
     median = f": the median step takes {duration(report.step_time.p50_ns)}" if report.step_time.p50_ns else ""
@@ -61,13 +67,15 @@ def as_html(recorder: Recorder) -> str:
 </head>
 <body>
 <h1>{report.steps} steps in {duration(report.wall_ns)}{median}</h1>
+<p class="head">{"<br>".join(map(escape, report.head.lines()))}</p>
 <p class="advice">{escape(report.advice())}</p>
 <h2>Where the time goes</h2>
 <p>{_legend(report)}</p>
 {_costs(report)}
 <h2>How long steps take</h2>
-<p>Duration from left to right, in powers of ten; how many steps took it, upwards, also in powers of ten.</p>
+<p>The duration of a step from left to right; how many steps took it, upwards. Both in powers of ten.</p>
 {_histogram(report)}
+{_timeline_of_program(report)}
 <h2>The slowest steps</h2>
 <p>Each on its own scale. What no colour covers is the session layer itself.</p>
 {_timelines(recorder)}
@@ -106,25 +114,46 @@ def _text(x: float, y: float, text: str, anchor: str = "start", kind: str = "") 
     return f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}" class="{kind}">{escape(text)}</text>'
 
 
+# A name, its nanoseconds, and the phases that these consist of: with their nanoseconds.
+_Bar = tuple[str, int, list[tuple[str, int]]]
+
+
 def _costs(report: Report) -> str:
-    """A bar a hook, made of its phases, and one for each of the session's."""
-    bars: list[tuple[str, int, list[tuple[str, int]]]] = [
-        (name, total, [(row.phase, row.times.total_ns) for row in rows]) for name, total, rows in report.hooks
-    ]
-    bars += [(row.phase, row.times.total_ns, [(row.phase, row.times.total_ns)]) for row in report.session]
-    bars += [("profiler", report.profiler_ns, [("profiler", report.profiler_ns)])]
-    bars += [("unaccounted", report.unaccounted_ns, [("unaccounted", report.unaccounted_ns)])]
-    longest = max(max(total for _, total, _ in bars), 1)
+    """A bar a hook, made of its phases, and one for each of the session's: session by session."""
+    groups = [(part.name, _bars(report, report.rows_of(part.name))) for part in report.sessions]
+    rest = _bars(report, report.rows_of(""))
+    rest += [("profiler", report.profiler_ns, [("profiler", report.profiler_ns)])]
+    rest += [("unaccounted", report.unaccounted_ns, [("unaccounted", report.unaccounted_ns)])]
+    groups.append(("all sessions" if groups else "", rest))
+    longest = max(max(total for _, bars in groups for _, total, _ in bars), 1)
     parts = []
-    for number, (name, total, phases) in enumerate(bars):
-        y, x = 24.0 * number, float(_LABELS)
-        parts.append(_text(_LABELS - 8, y + 15, _short(name), "end"))
-        for phase, ns in phases:
-            width = max(ns, 0) / longest * (_WIDTH - _LABELS - 130)
-            parts.append(_rect(x, y + 2, width, 18, _colour(phase), f"{name}, {phase}: {duration(max(ns, 0))}"))
-            x += width
-        parts.append(_text(x + 6, y + 15, f"{duration(max(total, 0))} {percent(report.share(max(total, 0)))}"))
-    return _svg(24 * len(bars), parts, "cost of each hook")
+    y = 0.0
+    for title, bars in groups:
+        if title:
+            parts.append(_text(0, y + 15, title, kind="title"))
+            y += 24
+        for name, total, phases in bars:
+            x = float(_LABELS)
+            parts.append(_text(_LABELS - 8, y + 15, _short(name), "end"))
+            for phase, ns in phases:
+                width = max(ns, 0) / longest * (_WIDTH - _LABELS - 130)
+                parts.append(_rect(x, y + 2, width, 18, _colour(phase), f"{name}, {phase}: {duration(max(ns, 0))}"))
+                x += width
+            parts.append(_text(x + 6, y + 15, f"{duration(max(total, 0))} {percent(report.share(max(total, 0)))}"))
+            y += 24
+    return _svg(y, parts, "cost of each hook")
+
+
+def _bars(report: Report, rows: list[Row]) -> list[_Bar]:
+    bars: list[_Bar] = []
+    for name, total, of_hook in hooks_among(rows):
+        bars.append((name, total, [(row.phase, row.times.total_ns) for row in of_hook]))
+    for row in rows:
+        if not row.is_hook:
+            executor = executor_of(report, row)
+            name = (f"{row.phase} {row.detail}".rstrip() + (f": {executor}" if executor else ""))[:200]
+            bars.append((name, row.times.total_ns, [(row.phase, row.times.total_ns)]))
+    return bars
 
 
 def _short(name: str) -> str:
@@ -134,24 +163,45 @@ def _short(name: str) -> str:
 def _histogram(report: Report) -> str:
     if not report.step_buckets:
         return "<p>No steps.</p>"
-    low = log10(max(report.step_buckets[0][0], 1))
-    high = max(log10(report.step_buckets[-1][1]), low + 0.1)
-    counts = [0] * _BARS
-    for start, end, count in report.step_buckets:
-        place = (log10(max((start + end) / 2, 1)) - low) / (high - low)
-        counts[min(int(place * _BARS), _BARS - 1)] += count
-    tallest = log10(max(counts)) + 0.3
-    width, parts = _WIDTH / _BARS, []
-    for number, count in enumerate(counts):
+    histogram = Histogram(report.step_buckets, _BARS)
+    begin, base = 60.0, 170.0  # Where the axes cross.
+    length = _WIDTH - begin - 20
+    width, parts = length / _BARS, []
+    for number, (count, height) in enumerate(zip(histogram.counts, histogram.heights(), strict=True)):
         if count:
-            height = (log10(count) + 0.3) / tallest * 160
-            shortest, longest = (10 ** (low + (high - low) * (number + i) / _BARS) for i in (0, 1))
+            shortest, longest = (histogram.at((number + i) / _BARS) for i in (0, 1))
             title = f"{count} steps of {duration(shortest)} to {duration(longest)}"
-            parts.append(_rect(number * width, 170 - height, width - 1, height, _COLOURS["after_run"], title))
-    for number in range(5):
-        anchor = ("start", "middle", "middle", "middle", "end")[number]
-        parts.append(_text(_WIDTH * number / 4, 188, duration(10 ** (low + (high - low) * number / 4)), anchor))
-    return _svg(195, parts, "histogram of step times")
+            bar = (begin + number * width, base - 160 * height, width - 1, 160 * height)
+            parts.append(_rect(*bar, _COLOURS["after_run"], title))
+    parts += [_axis(begin, base, begin + length, base), _axis(begin, base - 160, begin, base)]
+    for ns in histogram.ticks():
+        x = begin + histogram.place(ns) * length
+        parts += [_axis(x, base, x, base + 5), _text(x, base + 18, duration(ns), "middle")]
+    tallest = max(histogram.counts)
+    for count in sorted({1, *(10**n for n in range(1, 20) if 10**n < tallest)}):
+        y = base - 160 * (log10(count) + 0.3) / (log10(tallest) + 0.3)
+        parts += [_axis(begin - 5, y, begin, y), _text(begin - 8, y + 4, as_count(count), "end")]
+    parts += [_text(begin + length, base + 34, "duration of a step", "end"), _text(begin + 6, 12, "steps")]
+    return _svg(base + 42, parts, "histogram of step times")
+
+
+def _axis(x1: float, y1: float, x2: float, y2: float) -> str:
+    return f'<line class="axis" x1="{x1:.2f}" y1="{y1:.2f}" x2="{x2:.2f}" y2="{y2:.2f}"></line>'
+
+
+def _timeline_of_program(report: Report) -> str:
+    """A bar a phase of the whole program."""
+    whole = sum(ns for _, ns, _ in report.timeline)
+    if not whole:
+        return ""
+    parts = []
+    for number, (phase, ns, _) in enumerate(report.timeline):
+        y, width = 24.0 * number, ns / whole * (_WIDTH - _LABELS - 130)
+        parts.append(_text(_LABELS - 8, y + 15, phase, "end"))
+        parts.append(_rect(_LABELS, y + 2, width, 18, _colour(phase), f"{phase}: {duration(ns)}"))
+        parts.append(_text(_LABELS + width + 6, y + 15, f"{duration(ns)} {percent(ns / whole)}"))
+    drawing = _svg(24 * len(parts) / 3, parts, "phases of the program")
+    return f"<h2>The whole program: {duration(whole)}</h2>\n{drawing}"
 
 
 def _timelines(recorder: Recorder) -> str:

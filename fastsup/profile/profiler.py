@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, TextIO
 
 from fastsup.core.recorder import ManualClock, Recorder
 from fastsup.profile.export import as_csv, as_json
 from fastsup.profile.files import write_whole
+from fastsup.profile.head import head_of
 from fastsup.profile.page import as_html
+from fastsup.profile.program import Program
 from fastsup.profile.report import Report, report_of
 from fastsup.profile.table import as_text, print_table
 from fastsup.profile.trace import as_chrome_trace
@@ -50,6 +54,9 @@ class HookProfiler(Recorder):
                 "step_markers are for TensorFlow's profiler, which isn't here: pip install 'fastsup[cpu]'."
             )
         super().__init__(skip_steps, step_markers, clock)
+        # The whole program, where a command runs it.
+        self.program: Program | None = None
+        self._head = head_of()
 
     def step_marker(self) -> AbstractContextManager[Any]:
         """Marks the step under way for TensorFlow's own profiler, should that be running."""
@@ -66,9 +73,22 @@ class HookProfiler(Recorder):
     def __exit__(self, *error: object) -> None:
         self.stop()
 
+    def is_of(self, script: str, arguments: Iterable[str]) -> None:
+        """Says what the profile is of, where that isn't what `sys.argv` had when the profiler was made.
+
+        Args:
+          script: the script.
+          arguments: its arguments.
+        """
+        self._head = replace(self._head, script=script, arguments=tuple(arguments))
+
     def report(self) -> Report:
         """What was recorded so far, as numbers."""
-        return report_of(self)
+        program = self.program
+        head = replace(self._head, versions=head_of().versions)
+        if program is None:
+            return report_of(self, head)
+        return report_of(self, head, program.timeline.phases(), program.plain_sessions)
 
     def table(self) -> str:
         """What was recorded so far, as a table of at most 80 columns, without colours."""
@@ -103,7 +123,7 @@ class HookProfiler(Recorder):
 
     def write_html(self, path: Path) -> None:
         """Writes a page that needs nothing beside itself. Arguments and errors as for `write_json`."""
-        write_whole(path, as_html(self))
+        write_whole(path, as_html(self.report(), self))
 
     def __repr__(self) -> str:
         return f"<HookProfiler: {self.steps_begun} steps>"

@@ -1,22 +1,22 @@
-"""What was recorded, put in order: rows that add up to the wall clock, and which of them to look at first."""
+"""What was recorded, put in order: rows that add up to the wall clock, by session and by set of fetches."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fastsup.core.opened import Opened
 from fastsup.core.recorded import RUNTIME, SESSION
-from fastsup.core.recorder import Recorder
+from fastsup.core.recorder import OTHER_FETCHES, Recorder
+from fastsup.profile.advice import advice_on
+from fastsup.profile.head import Head, head_of
+from fastsup.profile.phases import BETWEEN, FETCHES, STEP_FETCH
+from fastsup.profile.quantities import duration, percent
+from fastsup.profile.session_part import PlanExecutor, SessionPart, names_of
 
-__all__ = ["Report", "Row", "Times", "duration", "report_of"]
-
-FETCHES = "fetches"
-# The session's own: for hooks that are left out of a run and count by it.
-STEP_FETCH = "global step"
-BETWEEN = "between steps"
-# What hooks may cost before it is worth saying where to look.
-_WORTH_A_LOOK = 0.05
+__all__ = ["Report", "Row", "Times", "duration", "percent", "report_of"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class Row:
       share: part of the wall clock's time, 0 to 1.
       basis: "measured"; "compared" for an estimate from runs with and without it; "counted" for one from the number of
         values alone.
+      session: the name of the session; "" for what belongs to none.
+      detail: of the runtime, the fetches; of a listener, its class; else "".
     """
 
     owner: str
@@ -51,6 +53,8 @@ class Row:
     times: Times
     share: float
     basis: str = "measured"
+    session: str = ""
+    detail: str = ""
 
     @property
     def is_hook(self) -> bool:
@@ -73,6 +77,10 @@ class Report:
       step_time: durations of the steps.
       step_buckets: their histogram: (from, to, count), in nanoseconds.
       saw_others: whether there were sessions or loops with a profiler of their own, which aren't in this one.
+      sessions: the sessions and loops, those that take the most time first.
+      head: what was run, when, with which versions and on which machine.
+      timeline: the phases of the whole program: (name, nanoseconds, how often). Empty outside the command.
+      unrecorded_sessions: who has opened sessions that no profile has in it: TensorFlow's own, and plain ones.
     """
 
     steps: int
@@ -85,115 +93,88 @@ class Report:
     step_time: Times
     step_buckets: tuple[tuple[int, int, int], ...]
     saw_others: bool = False
+    sessions: tuple[SessionPart, ...] = ()
+    head: Head = field(default_factory=Head)
+    timeline: tuple[tuple[str, int, int], ...] = ()
+    unrecorded_sessions: tuple[Opened, ...] = ()
 
     @property
     def hooks(self) -> list[tuple[str, int, list[Row]]]:
-        """The hooks, the costliest first: name, nanoseconds, rows."""
-        rows: dict[str, list[Row]] = defaultdict(list)
-        for row in self.rows:
-            if row.is_hook:
-                rows[row.owner].append(row)
-        totals = [(name, sum(row.times.total_ns for row in of_it), of_it) for name, of_it in rows.items()]
-        return sorted(totals, key=lambda hook: -hook[1])
+        """The hooks of all sessions, the costliest first: name, nanoseconds, rows."""
+        return hooks_among(self.rows)
 
     @property
     def session(self) -> list[Row]:
         """The rows that are no hook's."""
         return [row for row in self.rows if not row.is_hook]
 
+    def rows_of(self, session: str) -> list[Row]:
+        """The rows of one session.
+
+        Args:
+          session: its name; "" for the rows that belong to none.
+        """
+        return [row for row in self.rows if row.session == session]
+
     def share(self, ns: float) -> float:
         """Part of the wall clock's time."""
         return ns / self.wall_ns if self.wall_ns else 0.0
 
     def advice(self) -> str:
-        """Which hook to look at first, and what isn't in the profile, in a sentence or two."""
-        others = " Sessions and loops with a profiler of their own aren't in this one." if self.saw_others else ""
-        return self._advice() + others
-
-    def _advice(self) -> str:
-        if self.steps == 0 and self.skipped_steps:
-            return f"All {self.skipped_steps} steps were left out: skip fewer of them."
-        if self.steps == 0:
-            return "No step of a fastsup session or loop was recorded."
-        hooks = self.hooks
-        of_hooks = self.share(sum(total for _, total, _ in hooks))
-        beside = [(row.times.total_ns, row.phase) for row in self.session]
-        beside += [(self.profiler_ns, "profiler"), (self.unaccounted_ns, "unaccounted")]
-        most, phase = max(beside, key=lambda part: part[0])
-        elsewhere = f" Most time: {phase}, {percent(self.share(most))}." if most > 0 else ""
-        if not hooks:
-            return f"No hook was called.{elsewhere}"
-        if of_hooks < _WORTH_A_LOOK:
-            fetching = list(dict.fromkeys(row.owner for row in self.rows if row.is_hook and row.basis == "counted"))
-            if fetching:
-                verb, pronoun = ("fetches", "it") if len(fetching) == 1 else ("fetch", "them")
-                return (
-                    f"Hooks take {percent(of_hooks)} of the time, but for computing what {' and '.join(fetching)} "
-                    f"{verb} in every step: that is in the runtime's row, and a run without {pronoun} tells how much "
-                    f"it is.{elsewhere}"
-                )
-            return f"Hooks take {percent(of_hooks)} of the time: nothing to gain there.{elsewhere}"
-        name, total, rows = hooks[0]
-        worst = max(rows, key=lambda row: row.times.total_ns)
-        text = (
-            f"Look first at {name}: {percent(self.share(total))} of the time, {duration(total / self.steps)} a step, "
-            f"most of it {_PHRASES.get(worst.phase, worst.phase)}"
-        )
-        calls = sum(row.times.calls for row in rows if row.phase in ("after_run", "after_step"))
-        if calls >= self.steps and worst.phase in ("before_run", "after_run"):
-            return text + ". It is called in every step: does it need to be?"
-        if worst.phase == FETCHES:
-            return text + ". Does it need them in so many steps?"
-        return text + "."
+        """What to look at first of all that the program can change, and what isn't in the profile: a few sentences."""
+        return advice_on(self)
 
 
-_PHRASES = {FETCHES: "what it fetches", "save": "saving", "listener": "its listeners", "summary": "writing summaries"}
-_UNITS = ((1e3, 1.0, "ns"), (1e6, 1e3, "µs"), (1e9, 1e6, "ms"))
-
-
-def duration(ns: float) -> str:
-    """A duration in three digits: "1.23µs"."""
-    for limit, unit, name in _UNITS:
-        if ns < limit * 0.9995:
-            return _three_digits(ns / unit) + name
-    return _three_digits(ns / 1e9) + "s"
-
-
-def _three_digits(number: float) -> str:
-    if number >= 99.95 or number == 0:
-        return f"{number:.0f}"
-    return f"{number:.1f}" if number >= 9.995 else f"{number:.2f}"
-
-
-def percent(share: float) -> str:
-    """A share as a percentage: "4.5%"."""
-    return "100%" if share >= 0.9995 else f"{100 * share:.1f}%"
+def hooks_among(rows: Iterable[Row]) -> list[tuple[str, int, list[Row]]]:
+    """The hooks that rows belong to, the costliest first: name, nanoseconds, rows. Hooks of two sessions are two."""
+    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.is_hook:
+            found[row.session, row.owner].append(row)
+    totals = [(owner, sum(row.times.total_ns for row in of_it), of_it) for (_, owner), of_it in found.items()]
+    return sorted(totals, key=lambda hook: -hook[1])
 
 
 def _times(described: dict[str, Any]) -> Times:
     return Times(**{name: described[name] for name in Times.__dataclass_fields__})
 
 
-def report_of(recorder: Recorder) -> Report:
-    """The report of what a recorder has recorded so far."""
+def report_of(
+    recorder: Recorder,
+    head: Head | None = None,
+    timeline: Iterable[tuple[str, int, int]] = (),
+    unrecorded_sessions: Iterable[Opened] = (),
+) -> Report:
+    """The report of what a recorder has recorded so far.
+
+    Args:
+      recorder: the recorder.
+      head: what was run; None for this process, now.
+      timeline: the phases of the program.
+      unrecorded_sessions: who has opened sessions of TensorFlow's own.
+    """
     recorded = recorder.snapshot()
     wall = recorded["wall_ns"]
+    names = names_of(recorded["sessions"])
 
     def share(ns: float) -> float:
         return ns / wall if wall else 0.0
 
     rows: list[Row] = []
-    runtime: Row | None = None
+    runtime: dict[tuple[int, str], Times] = {}
     for cell in recorded["cells"]:
         times = _times(cell)
-        row = Row(cell["owner"], cell["phase"], times, share(times.total_ns))
-        if (row.owner, row.phase) == (SESSION, RUNTIME):
-            runtime = row
-        else:
-            rows.append(row)
-    if runtime is not None:
-        estimates, runtime = _share_runtime(runtime, recorded["fetches"], wall)
-        rows += [*estimates, runtime]
+        if (cell["owner"], cell["phase"]) == (SESSION, RUNTIME):
+            runtime[cell["session"], cell["detail"]] = times
+            continue
+        name = names[cell["session"]]
+        rows.append(Row(cell["owner"], cell["phase"], times, share(times.total_ns), "measured", name, cell["detail"]))
+    for fetch in recorded["fetches"]:
+        times = _take_out(fetch, runtime)
+        phase = STEP_FETCH if fetch["owner"] == SESSION else FETCHES
+        rows.append(Row(fetch["owner"], phase, times, share(times.total_ns), fetch["basis"], names[fetch["session"]]))
+    for (session, detail), times in runtime.items():
+        rows.append(Row(SESSION, RUNTIME, times, share(times.total_ns), "measured", names[session], detail))
     between = _times(recorded["between_steps"])
     if between.calls:
         rows.append(Row(SESSION, BETWEEN, between, share(between.total_ns)))
@@ -209,22 +190,52 @@ def report_of(recorder: Recorder) -> Report:
         step_time=_times(recorded["step_time"]),
         step_buckets=tuple(recorder.step_buckets()),
         saw_others=recorder.saw_others,
+        sessions=_sessions(recorded["sessions"], names, rows),
+        head=head or head_of(),
+        timeline=tuple(timeline),
+        unrecorded_sessions=tuple(unrecorded_sessions),
     )
 
 
-def _share_runtime(runtime: Row, fetches: list[dict[str, Any]], wall: int) -> tuple[list[Row], Row]:
-    """Takes what hooks fetch out of the runtime's row: as much of it as there is."""
-    wanted = sum(fetch["total_ns"] for fetch in fetches)
-    scale = min(1.0, runtime.times.total_ns / wanted) if wanted else 1.0
-    rows = []
-    for fetch in fetches:
-        total = int(fetch["total_ns"] * scale)
-        times = Times(fetch["calls"], total, total / fetch["calls"], None, None, None, None, None)
-        phase = STEP_FETCH if fetch["owner"] == SESSION else FETCHES
-        rows.append(Row(fetch["owner"], phase, times, total / wall if wall else 0.0, fetch["basis"]))
-    rest = runtime.times.total_ns - sum(row.times.total_ns for row in rows)
-    whole = runtime.times
-    times = Times(
-        whole.calls, rest, rest / whole.calls, whole.p50_ns, whole.p95_ns, whole.p99_ns, whole.max_ns, whole.max_step
-    )
-    return rows, Row(SESSION, RUNTIME, times, rest / wall if wall else 0.0)
+def _take_out(fetch: dict[str, Any], runtime: dict[tuple[int, str], Times]) -> Times:
+    """Takes what a hook fetches out of the runtime's rows of its session: as much of it as there is."""
+    taken = 0
+    for detail, wanted in fetch["of"].items():
+        key = (fetch["session"], detail)
+        if key not in runtime:
+            key = (fetch["session"], OTHER_FETCHES)
+        whole = runtime.get(key)
+        if whole is None:
+            continue
+        part = min(wanted, whole.total_ns)
+        taken += part
+        rest = whole.total_ns - part
+        runtime[key] = replace(whole, total_ns=rest, mean_ns=rest / whole.calls)
+    return Times(fetch["calls"], taken, taken / fetch["calls"], None, None, None, None, None)
+
+
+def _sessions(recorded: list[dict[str, Any]], names: list[str], rows: list[Row]) -> tuple[SessionPart, ...]:
+    """The sessions that have rows, those that take the most time first."""
+    parts = []
+    for session, name in zip(recorded, names, strict=True):
+        of_it = [row for row in rows if row.session == name]
+        if not name or not of_it:
+            continue
+        within = session["within"]
+        parts.append(
+            SessionPart(
+                name=name,
+                kind=session["kind"],
+                role=session["role"],
+                place=session["place"],
+                sessions=session["sessions"],
+                runs=sum(row.times.calls for row in of_it if row.phase == RUNTIME),
+                total_ns=sum(row.times.total_ns for row in of_it),
+                within=None if within is None else (names[within[0]], *within[1:]),
+                asked_executors=tuple(session["asked_executors"]),
+                executors=tuple(PlanExecutor.of(plan) for plan in session["executors"]),
+                tensorflow_hooks=tuple(session["tensorflow_hooks"]),
+                operations_added=session["operations_added"],
+            )
+        )
+    return tuple(sorted(parts, key=lambda part: -part.total_ns))

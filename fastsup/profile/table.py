@@ -1,13 +1,18 @@
-"""The table: a line a hook and below it one a phase, then the session; 80 columns."""
+"""The table: the head, for each session a line a hook and below it one a phase, the program's timeline; 80 columns."""
 
 from __future__ import annotations
 
 import os
+import textwrap
 from typing import TextIO
 
-from fastsup.profile.report import Report, Row, duration, percent
+from fastsup.profile.export import executor_of
+from fastsup.profile.histogram import as_lines
+from fastsup.profile.quantities import count, duration, percent
+from fastsup.profile.report import Report, Row, hooks_among
+from fastsup.profile.session_part import SessionPart
 
-__all__ = ["as_text", "print_table"]
+__all__ = ["WIDTH", "Line", "as_text", "lines_of", "print_lines", "print_table", "runs"]
 
 WIDTH = 80
 _SHOWN_END = 0.001
@@ -15,16 +20,8 @@ _COLUMNS = (("calls", 6), ("total", 8), ("share", 6), ("mean", 8), ("p50", 7), (
             ("step", 7))  # fmt: skip
 _FIRST = WIDTH - sum(width for _, width in _COLUMNS)
 
-
-def _count(number: int, digits: int = 5) -> str:
-    """A whole number in a few characters: "12345", "1.23M"."""
-    if number < 10**digits:
-        return str(number)
-    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= unit * 0.9995:
-            scaled = number / unit
-            return (f"{scaled:.0f}" if scaled >= 99.95 else f"{scaled:.3g}") + name
-    return str(number)
+# A line with its style, as rich names it.
+Line = tuple[str, str]
 
 
 def _line(first: str, *values: str) -> str:
@@ -38,17 +35,17 @@ def _row(name: str, row: Row) -> str:
     quantiles = ["" if ns is None else duration(ns) for ns in (times.p50_ns, times.p95_ns, times.p99_ns, times.max_ns)]
     return _line(
         name,
-        _count(times.calls),
+        count(times.calls),
         estimate + duration(times.total_ns),
         percent(row.share),
         estimate + duration(times.mean_ns),
         *quantiles,
-        "" if times.max_step is None else _count(times.max_step, 6),
+        "" if times.max_step is None else count(times.max_step, 6),
     )
 
 
 def _cut(name: str) -> str:
-    """A hook's name in one line. Its end stays, which tells two of one class apart."""
+    """A name in one line. Its end stays, which tells two of one class apart."""
     half = WIDTH // 2
     return name if len(name) <= WIDTH else f"{name[: half - 1]}…{name[-half:]}"
 
@@ -58,53 +55,111 @@ def _is_shown(row: Row) -> bool:
     return row.phase != "end" or row.share >= _SHOWN_END
 
 
-def _lines(report: Report) -> list[tuple[str, str]]:
-    """The lines, each with its style."""
-    steps = report.step_time
+def _rows(indent: str, row: Row, executor: str = "") -> list[Line]:
+    """The line of a row; two where what it is about doesn't fit into the first column."""
+    name = f"{indent}{row.phase}"
+    if not row.detail and not executor:
+        return [(_row(name, row), "")]
+    about = f"{name} {row.detail}".rstrip() + (f": {executor}" if executor else "")
+    if len(about) < _FIRST:
+        return [(_row(about, row), "")]
+    return [(_cut(about), ""), (_row("", row), "")]
+
+
+def _total(name: str, ns: int, report: Report, style: str) -> list[Line]:
+    """A name with a sum, in two lines where they don't fit into one."""
+    numbers = duration(ns).rjust(8) + percent(report.share(ns)).rjust(6)
+    place = _FIRST + _COLUMNS[0][1]
+    if len(name) < place:
+        return [(name.ljust(place) + numbers, style)]
+    return [(_cut(name), style), (" " * place + numbers, style)]
+
+
+def _of_session(report: Report, name: str, style_first: bool) -> list[Line]:
+    """The lines of a session's hooks and of what it does itself."""
+    rows = report.rows_of(name)
+    lines: list[Line] = []
+    for number, (owner, total, of_hook) in enumerate(hooks_among(rows)):
+        lines += _total(owner, total, report, "bold yellow" if style_first and number == 0 else "bold")
+        for row in filter(_is_shown, of_hook):
+            lines += _rows("  ", row)
+    own = [row for row in rows if not row.is_hook]
+    if own or not name:
+        lines.append(("session" if name or not report.sessions else "all sessions", "bold"))
+    for row in own:
+        lines += _rows(" ", row, executor_of(report, row))
+    return lines
+
+
+def _begin(report: Report) -> list[Line]:
     left_out = f" ({report.skipped_steps} left out before)" if report.skipped_steps else ""
     begun = f"{report.steps} step{'' if report.steps == 1 else 's'}{left_out} in {duration(report.wall_ns)}"
-    lines = [(begun, "bold")]
-    if report.steps:
-        assert steps.p50_ns is not None
-        assert steps.p99_ns is not None
+    steps = report.step_time
+    if steps.p50_ns is None or steps.p99_ns is None or not report.steps:
+        lines = [begun]
+    else:
         of_a_step = (
             f"a step: mean {duration(steps.mean_ns)}, p50 {duration(steps.p50_ns)}, p99 {duration(steps.p99_ns)}"
         )
         whole = f"{begun}; {of_a_step}"
-        lines = [(line, "bold") for line in ([whole] if len(whole) <= WIDTH else [f"{begun};", of_a_step])]
-        lines += [("", ""), (_line("", *[name for name, _ in _COLUMNS]), "dim")]
-        for number, (name, total, rows) in enumerate(report.hooks):
-            numbers = duration(total).rjust(8) + percent(report.share(total)).rjust(6)
-            place = _FIRST + _COLUMNS[0][1]
-            style = "bold yellow" if number == 0 else "bold"
-            if len(name) < place:
-                lines.append((name.ljust(place) + numbers, style))
-            else:
-                lines += [(_cut(name), style), (" " * place + numbers, style)]
-            lines += [(_row(f"  {row.phase}", row), "") for row in rows if _is_shown(row)]
-        lines.append(("session", "bold"))
-        lines += [(_row(f" {row.phase}", row), "") for row in report.session]
-        for name, ns in (("profiler", report.profiler_ns), ("unaccounted", report.unaccounted_ns)):
-            lines.append((_line(f" {name}", "", duration(max(ns, 0)), percent(report.share(max(ns, 0)))), ""))
-        lines.append((_line("wall", "", duration(report.wall_ns), percent(1.0)), "bold"))
-        bases = {row.basis for row in report.rows}
-        if "compared" in bases or "counted" in bases:
-            lines.append(("~ is an estimate: what a run with these fetches takes more than one without", "dim"))
-        if "counted" in bases:
-            lines.append(("  (where all runs have them: what so many values take, not what computes them)", "dim"))
+        lines = [whole] if len(whole) <= WIDTH else [f"{begun};", of_a_step]
+    head = [part for line in report.head.lines() for part in _wrapped(line)]
+    return [(line, "bold") for line in lines] + [(line, "dim") for line in head]
+
+
+def runs(part: SessionPart) -> str:
+    """How many runs a session has made, as text."""
+    return f"{count(part.runs)} run{'' if part.runs == 1 else 's'}"
+
+
+def _recorded(report: Report) -> list[Line]:
+    lines: list[Line] = [("", ""), (_line("", *[name for name, _ in _COLUMNS]), "dim")]
+    for number, part in enumerate(report.sessions):
+        times = f", {part.sessions} times" if part.sessions > 1 else ""
+        lines += _total(f"{part.name}{times}: {runs(part)}", part.total_ns, report, "bold underline")
+        lines += _of_session(report, part.name, number == 0)
+    lines += _of_session(report, "", not report.sessions)
+    for name, ns in (("profiler", report.profiler_ns), ("unaccounted", report.unaccounted_ns)):
+        lines.append((_line(f" {name}", "", duration(max(ns, 0)), percent(report.share(max(ns, 0)))), ""))
+    lines.append((_line("wall", "", duration(report.wall_ns), percent(1.0)), "bold"))
+    bases = {row.basis for row in report.rows}
+    if "compared" in bases or "counted" in bases:
+        lines.append(("~ is an estimate: what a run with these fetches takes more than one without", "dim"))
+    if "counted" in bases:
+        lines.append(("  (where all runs have them: what so many values take, not what computes them)", "dim"))
+    lines += [("", ""), ("how long steps take (height: how many, in powers of ten)", "bold")]
+    return lines + [(line, "") for line in as_lines(report.step_buckets, WIDTH)]
+
+
+def _timeline(report: Report) -> list[Line]:
+    whole = sum(ns for _, ns, _ in report.timeline)
+    if not whole:
+        return []
+    lines: list[Line] = [("", ""), (_line("whole program", "", duration(whole), percent(1.0)), "bold")]
+    for phase, ns, times in report.timeline:
+        lines.append((_line(f" {phase}", count(times) if times else "", duration(ns), percent(ns / whole)), ""))
+    return lines
+
+
+def lines_of(report: Report) -> list[Line]:
+    """The lines of the table.
+
+    Args:
+      report: the profile.
+    """
+    lines = _begin(report) + (_recorded(report) if report.steps else []) + _timeline(report)
+    if len(lines) > 1 and report.steps:
         lines.append(("", ""))
     return lines + [(line, "yellow") for line in _wrapped(report.advice())]
 
 
 def _wrapped(text: str) -> list[str]:
-    import textwrap
-
-    return textwrap.wrap(text, WIDTH)
+    return textwrap.wrap(text, WIDTH, break_on_hyphens=False)
 
 
 def as_text(report: Report) -> str:
     """The table as plain text, without a line break at the end."""
-    return "\n".join(line for line, _ in _lines(report))
+    return "\n".join(line for line, _ in lines_of(report))
 
 
 def print_table(report: Report, file: TextIO) -> None:
@@ -112,6 +167,16 @@ def print_table(report: Report, file: TextIO) -> None:
 
     Args:
       report: the report.
+      file: where to.
+    """
+    print_lines(lines_of(report), file)
+
+
+def print_lines(lines: list[Line], file: TextIO) -> None:
+    """Prints lines, each in its style where that is possible.
+
+    Args:
+      lines: the lines.
       file: where to.
     """
     if file.isatty() and not os.environ.get("NO_COLOR"):
@@ -122,10 +187,10 @@ def print_table(report: Report, file: TextIO) -> None:
             pass
         else:
             console = Console(file=file, width=WIDTH, highlight=False)
-            for line, style in _lines(report):
+            for line, style in lines:
                 console.print(Text(line, style=style))
             return
-    text = as_text(report)
+    text = "\n".join(line for line, _ in lines)
     encoding = getattr(file, "encoding", None) or "utf-8"
     # A terminal that can't say µ gets something in its place.
     file.write(text.encode(encoding, "replace").decode(encoding) + "\n")

@@ -49,6 +49,7 @@ cdef class SessionRunner:
     cdef void* own_recorder
     cdef object recorder
     cdef object recorded_thread
+    cdef object opened
     # The recorder that has recorded one last, and the number of our fetches there.
     cdef Recorder known_to
     cdef int64_t caller
@@ -63,7 +64,7 @@ cdef class SessionRunner:
     cdef list execute(self, Plan plan, tuple feeds)
     cdef object run_recorded(self, object fetches, object feed_dict)
     cdef object run_in_spans(self, fs_track* track, Cell runtime, Plan plan, object fetches, object feed_dict)
-    cdef object build(self, fs_track* track, Plan plan, list values)
+    cdef object build(self, fs_track* track, Cell runtime, Plan plan, list values)
     cdef int raise_given_up(self, object error) except -1
     cdef list execute_save(self, Plan plan, tuple feeds)
     cdef int64_t delta_of(self, Plan plan) except? -2

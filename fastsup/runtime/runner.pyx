@@ -15,7 +15,7 @@ from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import errors
 
 from fastsup.core.recorded cimport Cell
-from fastsup.core.recorder cimport Recorder, active_recorder, active_track, begin_scope, program_wide
+from fastsup.core.recorder cimport Recorder, active_track, begin_scope, program_wide
 from fastsup.core.recorder import recorder_of, session_span_here
 from fastsup.core.spans cimport fs_scope, fs_scope_end, fs_span_enter, fs_span_leave, fs_track
 from fastsup.runtime.elements import ELEMENT_TYPES
@@ -23,6 +23,7 @@ from fastsup.runtime.durable import make_durable
 from fastsup.runtime.fetches cimport Fetch
 from fastsup.runtime.fetches import FetchOne
 from fastsup.runtime.plan cimport Liveness, Plan, call_plan, views_from
+from fastsup.runtime.session_facts import facts_of
 from fastsup.runtime.step_gate cimport StepGate
 
 cdef frozenset element_types = ELEMENT_TYPES
@@ -205,12 +206,14 @@ cdef class SessionRunner:
             self.raise_given_up(error)
             raise
 
-    def _record_runs(self, profiler):
+    def _record_runs(self, profiler, opened=None):
         """Records every run that is made in this thread, but for those made within a recorded step.
 
         Args:
           profiler: a `HookProfiler`; or None, for the one that is on for the whole program, whenever one is.
+          opened: the `Opened` that says who has opened the session, or None.
         """
+        self.opened = opened
         self.recorder = recorder_of(profiler)
         self.own_recorder = <PyObject*> self.recorder
         self.recorded_by = program_wide() if profiler is None else &self.own_recorder
@@ -229,8 +232,8 @@ cdef class SessionRunner:
         if recorder is not self.known_to:
             self._forget_fetches()
             self.known_to = recorder
-            self.caller = recorder.new_caller()
-        begin_scope(&scope, recorder, True)
+            self.caller = recorder.new_caller(self.opened, facts_of(self))
+        begin_scope(&scope, recorder, True, self.caller)
         try:
             plan = self.find_plan(fetches, feed_dict) if self.liveness is not None and self.liveness.open else None
             runtime = recorder.runtime_alone(self.caller, fetches)
@@ -243,10 +246,9 @@ cdef class SessionRunner:
 
     cdef object run_in_spans(self, fs_track* track, Cell runtime, Plan plan, object fetches, object feed_dict):
         """`run` by a plan, its parts told apart in a profile. An error leaves spans open, which its step's end closes."""
-        cdef Recorder recorder = active_recorder()
         cdef tuple feeds = None
         if plan is not None and plan.feeds:
-            fs_span_enter(track, &recorder.feed_cell.c)
+            fs_span_enter(track, &runtime.of.feed_cell.c)
             feeds = plan.convert_feeds(feed_dict)
             fs_span_leave(track)
         fs_span_enter(track, &runtime.c)
@@ -257,13 +259,13 @@ cdef class SessionRunner:
             return result
         values = self.execute(plan, feeds)
         fs_span_leave(track)
-        return self.build(track, plan, values)
+        return self.build(track, runtime, plan, values)
 
-    cdef object build(self, fs_track* track, Plan plan, list values):
+    cdef object build(self, fs_track* track, Cell runtime, Plan plan, list values):
         """The result of a run; making it of more than one value is told apart in a profile."""
         if track is NULL or type(plan.structure) is Fetch or type(plan.structure) is FetchOne:
             return plan.structure.build(values)
-        fs_span_enter(track, &active_recorder().fetch_cell.c)
+        fs_span_enter(track, &runtime.of.fetch_cell.c)
         result = plan.structure.build(values)
         fs_span_leave(track)
         return result

@@ -149,11 +149,12 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         """
         if self.liveness is not None and self.liveness.open:
             # A remote engine is asked to release each callable, and may not answer. It frees them with the session.
+            # A profile asks which executors the plans have used.
+            self._forget_fetches()
             self.liveness.open = not self._target
             self._drop_plans()
             self._kept_callables = []
             self._release_unused()
-            self._forget_fetches()
             self.liveness.open = False
         # Python that is ending runs no new thread.
         if self._target and not self._closed and not sys.is_finalizing():

@@ -7,7 +7,7 @@ from tensorflow.python.ops.resource_variable_ops import is_resource_variable
 from tensorflow.python.training import training_util
 
 from fastsup.core.recorded import SESSION
-from fastsup.core.recorder cimport active_recorder, active_track
+from fastsup.core.recorder cimport active_recorder, active_session, active_track
 from fastsup.core.spans cimport fs_span_enter, fs_span_leave, fs_track
 from fastsup.runtime.elements import ELEMENT_TYPES
 from fastsup.runtime.executor import operations_behind
@@ -109,7 +109,7 @@ cdef class StepCount:
         if track is not NULL and (track.muted or track.depth > 0):
             track = NULL
         if track is not NULL:
-            fs_span_enter(track, &active_recorder().cell(SESSION, "step read").c)
+            fs_span_enter(track, &active_recorder().cell_of(active_session(), SESSION, "step read", "").c)
         try:
             return plan.structure.build(session.execute(plan, None))
         except errors.OpError:

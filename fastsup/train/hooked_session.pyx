@@ -136,7 +136,7 @@ cdef class Hooked(RecordedSession):
         cdef Recorder recorder = <Recorder> self.recorded_by[0]
         if recorder is not self.known_to:
             recorder = self.watching_recorder()
-        begin_scope(&scope, recorder, True)
+        begin_scope(&scope, recorder, True, self.caller)
         self.under_way += 1
         try:
             if recorder.step_markers:
@@ -149,6 +149,7 @@ cdef class Hooked(RecordedSession):
 
     cdef object run_on(self, fs_track* track, object fetches, object feed_dict, object options, object run_metadata):
         cdef Plan plan
+        cdef Cell runtime = None
         cdef list called
         cdef Look look
         if not self.has_schedules():
@@ -166,14 +167,15 @@ cdef class Hooked(RecordedSession):
                 if len(plan.feeds) > 0 or self.fetches_more(&look):
                     return self.run_leaving_out(&look, plan, fetches, feed_dict)
                 if track is not NULL:
-                    fs_span_enter_first(track, &cell_at_hand(self, self.dispatch, fetches, look.step_fetched).c)
+                    runtime = cell_at_hand(self, self.dispatch, fetches, look.step_fetched)
+                    fs_span_enter_first(track, &runtime.c)
                 values = self.runner.execute(plan, None)
                 if track is not NULL:
                     fs_span_leave_last(track)
                 if self.dispatch.idle_run_ended(&look):
                     self.call_left_out(&look, fetches, None, ())
                 self.runner.steps_ended += 1
-                return self.runner.build(track, plan, values)
+                return self.runner.build(track, runtime, plan, values)
         self.dispatch.call_all(&look)
         return self.run_calling(&look, list(self._hooks), fetches, feed_dict, options, run_metadata)
 
@@ -283,7 +285,7 @@ cdef class Hooked(RecordedSession):
         cdef fs_scope scope
         cdef Recorder recorder = self.known_to  # Held: a hook may close the session.
         cdef Cell runtime = cell_at_hand(self, self.dispatch, fetches, False)
-        begin_scope(&scope, recorder, True)
+        begin_scope(&scope, recorder, True, self.caller)
         self.under_way += 1
         try:
             fs_span_enter_first(scope.track, &runtime.c)
@@ -335,7 +337,7 @@ cdef class Hooked(RecordedSession):
                 last = plan.structure.build(values)
                 self.loop_result = (last if watching is None else last[0],)
             raise
-        last = self.runner.build(track, plan, values)
+        last = self.runner.build(track, runtime, plan, values)
         return last if watching is None else last[0]
 
     cdef tuple last_of_loop(self):

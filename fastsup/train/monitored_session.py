@@ -12,7 +12,9 @@ from tensorflow.python.training import coordinator, queue_runner
 from tensorflow.python.training import monitored_session as tf_monitored_session
 from tensorflow.python.util import function_utils
 
+from fastsup.core import timeline
 from fastsup.core.hook_kinds import why_no_session_hook
+from fastsup.core.opened import opened_here, opening
 from fastsup.core.recorder import recorder_of
 from fastsup.runtime.executor import keep_traceable
 from fastsup.runtime.session import Session
@@ -105,9 +107,14 @@ class _MonitoredSession(Monitored):
     ) -> None:
         hooks = given_hooks("hooks", hooks)
         self._profiler = recorder_of(profiler)
+        self._opened = opened_here()
+        self._in_timeline: Any = None
         self._watches_signals = handle_signals and stop_signals.watch()
         try:
-            self._open(session_creator, hooks, should_recover, stop_grace_period_secs, max_recoveries)
+            # What it is opened for isn't what the sessions are for that its hooks open.
+            with timeline.phase("open"), opening(""):
+                self._open(session_creator, hooks, should_recover, stop_grace_period_secs, max_recoveries)
+            self._in_timeline = timeline.begin(self._opened.role)
         except BaseException:
             event_files.session_closed(self)
             self._stop_watching_signals()
@@ -143,6 +150,7 @@ class _MonitoredSession(Monitored):
             stop_grace_period_secs=stop_grace_period_secs,
         )
         self._coordinated_creator.profiler = self._profiler
+        self._coordinated_creator.opened = self._opened
         if should_recover:
             # Programs replace its constructor by one with TensorFlow's one argument.
             limit = () if max_recoveries == 10 else (max_recoveries,)
@@ -262,6 +270,7 @@ class _MonitoredSession(Monitored):
             self._hooks = hooks
             self._stop_grace_period_secs = stop_grace_period_secs
             self.profiler: Any = None
+            self.opened: Any = None
             self.coord: Any = None
             self.tf_sess: Any = None
 
@@ -278,6 +287,7 @@ class _MonitoredSession(Monitored):
             finally:
                 stop_signals.release(held)
             hooked = HookedSession(self.tf_sess, self._hooks)
+            hooked._opened = self.opened
             if self.profiler is not None:
                 hooked._record(self.profiler)
             return CoordinatedSession(hooked, self.coord, self._stop_grace_period_secs)
@@ -293,8 +303,10 @@ class _MonitoredSession(Monitored):
 
     def _end_and_close(self, exception_type: Any) -> None:
         held = stop_signals.holds_signals()
+        timeline.finish(self._in_timeline)
         try:
-            self._end_hooks_and_close(exception_type)
+            with timeline.phase("end"):
+                self._end_hooks_and_close(exception_type)
         finally:
             stop_signals.release(held)
 

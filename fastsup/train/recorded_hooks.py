@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from fastsup.core.recorder import Recorder, program_recorder_now, span_here
+from fastsup.core.timeline import phase
 from fastsup.runtime.session import Session
 from fastsup.train.checkpoint_hook import TFCheckpointSaverHook
 
@@ -31,12 +32,12 @@ class RecordedListener:
 
     def before_save(self, session: Any, global_step_value: Any) -> Any:
         """Calls the listener's."""
-        with span_here("listener"):
+        with span_here("listener", type(self.listener).__name__), phase("listeners"):
             return self.listener.before_save(session, global_step_value)
 
     def after_save(self, session: Any, global_step_value: Any) -> Any:
         """Calls the listener's."""
-        with span_here("listener"):
+        with span_here("listener", type(self.listener).__name__), phase("listeners"):
             return self.listener.after_save(session, global_step_value)
 
     def __getattr__(self, name: str) -> Any:
@@ -59,7 +60,7 @@ class _RecordedMethod:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         hook = self._hook
         listeners = hook._listeners
-        with span_here("save"):
+        with span_here("save"), phase("save"):
             hook._listeners = [RecordedListener(listener) for listener in listeners]
             try:
                 # Looked up when it is called: a program may have replaced it on the class meanwhile.
@@ -79,19 +80,20 @@ def prepare(recorder: Recorder) -> None:
         recorder.value_ns = value_cost_ns()
 
 
-def watch(recorder: Recorder, hooks: Iterable[Any]) -> Callable[[], None]:
+def watch(recorder: Recorder, hooks: Iterable[Any], caller: int) -> Callable[[], None]:
     """Makes hooks known to a recorder, in their order.
 
     Args:
       recorder: the recorder.
       hooks: the hooks of a session.
+      caller: the recorder's number of the session.
 
     Returns:
       A function that ends what was begun on the hooks.
     """
     methods: list[_RecordedMethod] = []
     for hook in hooks:
-        recorder.register(hook)
+        recorder.register(hook, caller)
         # Where a program has put something of its own in the place already, it stays.
         if isinstance(hook, TFCheckpointSaverHook) and "_save" not in vars(hook):
             methods.append(_RecordedMethod(hook, "_save"))

@@ -9,6 +9,8 @@ from fastsup.train.wrapped_sessions cimport Wrapped
 
 cdef class RecordedSession(Wrapped):
     cdef public object _hooks
+    # Who has opened the session: an `Opened`, or None.
+    cdef public object _opened
 
     # Where to look whether runs are recorded: the session's own recorder, or the one of the whole program.
     cdef void** recorded_by

@@ -4,8 +4,10 @@ from cpython.object cimport PyObject
 
 from fastsup.core.recorded cimport Cell
 from fastsup.core.recorder cimport Recorder, active_recorder, active_track, program_wide
+from fastsup.core.recorded import SESSION
 from fastsup.core.recorder import recorder_of
 from fastsup.core.spans cimport fs_span_enter, fs_span_leave, fs_track
+from fastsup.runtime.session_facts import facts_of
 from fastsup.train.dispatch cimport Dispatch
 from fastsup.train.recorded_hooks import count_values, prepare, watch
 from fastsup.train.wrapped_sessions cimport Wrapped
@@ -70,8 +72,8 @@ cdef class RecordedSession(Wrapped):
             self.forget_now()
             recorder.interrupt_here()
             self.known_to = recorder
-            self.unwatch = watch(recorder, self._hooks)
-            self.caller = recorder.new_caller()
+            self.caller = recorder.new_caller(self._opened, facts_of(self._sess))
+            self.unwatch = watch(recorder, self._hooks, self.caller)
             self.watching_seen = None
         return recorder
 
@@ -87,11 +89,11 @@ cdef class RecordedSession(Wrapped):
         cdef Recorder recorder = self.known_to if self.known_to is not None else active_recorder()
         cdef list names = []
         for hook in dispatch.watching:
-            name = recorder.cells_of(hook).name
-            names.append(name)
-            recorder.note_values(name, 1)
+            key = recorder.cells_of(hook).key
+            names.append(key)
+            recorder.note_values(key, 1)
         if with_step:
-            names.append("session")
+            names.append((recorder.session_of(self.caller).index, SESSION))
         self.watched_cell = recorder.runtime_cell(self.caller, fetches, tuple(names))
         self.watching_seen = dispatch.watching
         self.watched_with = fetches
@@ -106,12 +108,12 @@ cdef class RecordedSession(Wrapped):
         for i in range(len(asked)):
             if asked[i] is dispatch:
                 # The global step, for hooks that were left out.
-                names.append("session")
+                names.append((recorder.session_of(self.caller).index, SESSION))
                 continue
-            name = recorder.cells_of(asked[i]).name
-            if name not in recorder.values_fetched:
-                recorder.note_values(name, count_values(requests[i + 1]))
-            names.append(name)
+            key = recorder.cells_of(asked[i]).key
+            if key not in recorder.values_fetched:
+                recorder.note_values(key, count_values(requests[i + 1]))
+            names.append(key)
         return recorder.runtime_cell(self.caller, fetches, tuple(names))
 
     cdef object before_run(self, fs_track* track, object hook, object context):

@@ -16,6 +16,8 @@ from tensorflow.python.summary import summary as tf_summary
 from tensorflow.python.training import coordinator, training_util
 from tensorflow.python.training import supervisor as tf_supervisor
 
+from fastsup.core import timeline
+from fastsup.core.opened import opened_here
 from fastsup.core.recorder import program_recorder_now, recorder_of
 from fastsup.runtime.executor import check_executor
 from fastsup.runtime.session import Session
@@ -134,6 +136,7 @@ class Supervisor(SupervisorElements, tf_supervisor.Supervisor):  # type: ignore[
         check_kinds(graph, saver, init_fn)
         logdir = directory_path("logdir", logdir)
         self._profiler = recorder_of(profiler)
+        self._in_timeline: Any = None
         if check_executor(executor) != "auto" and session_manager is not None:
             raise ValueError(
                 f"executor={executor!r} and session_manager={session_manager!r} were both given: the sessions have the "
@@ -311,6 +314,7 @@ class Supervisor(SupervisorElements, tf_supervisor.Supervisor):  # type: ignore[
             thread.start()
         return threads
 
+    @timeline.phase("open")
     def prepare_or_wait_for_session(
         self,
         master: str = "",
@@ -363,11 +367,12 @@ class Supervisor(SupervisorElements, tf_supervisor.Supervisor):  # type: ignore[
             self._abandon(session)
             raise
         if isinstance(session, Session):
-            session._record_runs(self._profiler)
+            session._record_runs(self._profiler, opened_here("train"))
             recorder = self._profiler or program_recorder_now()
             if recorder is not None:
                 # What has got the session ready is none of the time between two steps.
                 recorder.interrupt_here()
+        self._in_timeline = timeline.begin("train")
         return session
 
     def _abandon(self, session: Any) -> None:
@@ -437,6 +442,7 @@ class Supervisor(SupervisorElements, tf_supervisor.Supervisor):  # type: ignore[
         thread.start()
         return thread
 
+    @timeline.phase("end")
     def stop(self, threads: Any = None, close_summary_writer: bool = True, ignore_live_threads: bool = False) -> None:
         """Stops the services and waits for their threads. The session stays open.
 
@@ -449,6 +455,7 @@ class Supervisor(SupervisorElements, tf_supervisor.Supervisor):  # type: ignore[
           RuntimeError: a thread outlived `stop_grace_secs`, and `stray_threads` is "raise".
           Exception: the first one that was reported to the coordinator.
         """
+        timeline.finish(self._in_timeline)
         self._coord.request_stop()
         warn = self._stray_threads == "warn" and not ignore_live_threads
         awaited = self._registered_threads().union(threads or ()) if warn else set()

@@ -8,6 +8,7 @@ from typing import Any
 from tensorflow.python.distribute import distribute_coordinator_context
 from tensorflow.python.training import monitored_session as tf_monitored_session
 
+from fastsup.core.opened import opening
 from fastsup.train.hooks import CheckpointSaverHook, StepCounterHook, SummarySaverHook
 from fastsup.train.monitored_session import MonitoredSession, given_hooks
 from fastsup.train.progress_hook import hooks_with_progress
@@ -115,7 +116,8 @@ def MonitoredTrainingSession(
         )
     if not is_chief:
         worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs, executor, recovery_wait_secs)
-        return MonitoredSession(worker, hooks, stop_grace_period_secs, max_recoveries, handle_signals, profiler)
+        with opening("train"):
+            return MonitoredSession(worker, hooks, stop_grace_period_secs, max_recoveries, handle_signals, profiler)
 
     all_hooks: list[Any] = list(given_hooks("chief_only_hooks", chief_only_hooks))
     chief = ChiefSessionCreator(
@@ -154,4 +156,5 @@ def MonitoredTrainingSession(
         saver._ends_last = True
         all_hooks.append(saver)
     all_hooks.extend(hooks)
-    return MonitoredSession(chief, all_hooks, stop_grace_period_secs, max_recoveries, handle_signals, profiler)
+    with opening("train"):
+        return MonitoredSession(chief, all_hooks, stop_grace_period_secs, max_recoveries, handle_signals, profiler)

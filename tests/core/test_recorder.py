@@ -245,8 +245,8 @@ def test_one_that_gave_way_and_is_off_stays_off() -> None:
 
 def test_a_hook_that_is_there_twice_has_one_name() -> None:
     recorder, hook = HookProfiler(), Busy(0)
-    StepLoop(int, [hook, hook], max_steps=3, profiler=recorder).run()
-    StepLoop(int, [Busy(0)], max_steps=3, profiler=recorder).run()
+    for hooks in ([hook, hook], [Busy(0)]):
+        StepLoop(int, hooks, max_steps=3, profiler=recorder).run()
     rows = [row for row in recorder.report().rows if row.phase == "after_step"]
     assert [(row.owner, row.times.calls) for row in rows] == [("Busy", 9)]
 

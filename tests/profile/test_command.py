@@ -471,3 +471,142 @@ def test_step_markers_without_tensorflow(
     with pytest.raises(SystemExit, match="2"):
         main(["profile", "--step-markers", str(script)])
     assert "error: --step-markers are for TensorFlow's profiler, which isn't here" in capsys.readouterr().err
+
+
+def test_the_head_is_of_the_script(script: Path) -> None:
+    result = run("profile", script, -1, "a b")
+    lines = result.stdout.splitlines()
+    assert lines[1].startswith("50 steps in ")
+    head = " ".join(lines[2:8])
+    assert f"{script.name} -1 'a b', 2" in head
+    assert "fastsup " in head
+    assert "Python " in head
+
+
+def test_the_whole_program_adds_up(script: Path, tmp_path: Path) -> None:
+    """Imports that are made in a function, too; and what the program does before and after its loop."""
+    (script.parent / "slow_module.py").write_text("import time\ntime.sleep(0.2)\n")
+    script.write_text(
+        "import time\nbegan = time.perf_counter()\n"
+        "def load():\n    import slow_module\n"
+        "load()\nimport fastsup.core\ntime.sleep(0.1)\n"
+        "fastsup.core.StepLoop(lambda: time.sleep(0.01), max_steps=10).run()\n"
+        "time.sleep(0.05)\nprint(time.perf_counter() - began)\n"
+    )
+    result = run("profile", "--table", "--json", tmp_path / "out.json", script)
+    assert result.returncode == 0, result.stderr
+    phases = {phase["phase"]: phase for phase in json.loads((tmp_path / "out.json").read_text())["timeline"]}
+    took = float(result.stdout.splitlines()[0])
+    whole = sum(phase["total_ns"] for phase in phases.values()) / 1e9
+    assert took <= whole < took + 0.5
+    assert list(phases) == ["import", "build", "train", "end"]
+    assert phases["import"]["total_ns"] >= 0.2e9
+    assert phases["build"]["total_ns"] >= 0.1e9
+    assert phases["train"]["total_ns"] >= 0.1e9
+    assert phases["end"]["total_ns"] >= 0.05e9
+    assert "whole program" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "statement", ["import no_such_module", "import broken", "import importlib; importlib.reload(1)"]
+)
+def test_an_import_that_fails_shows_what_it_shows_without_the_profiler(script: Path, statement: str) -> None:
+    (script.parent / "broken.py").write_text("def fail():\n    1 / 0\nfail()\n")
+    script.write_text(f"{statement}\n")
+    alone = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, encoding="utf-8", timeout=60, check=False
+    )
+    result = run("profile", script)
+    assert (result.returncode, result.stderr) == (alone.returncode, alone.stderr)
+
+
+def test_compared_with_a_profile_before(script: Path, tmp_path: Path) -> None:
+    before = tmp_path / "before.json"
+    assert run("profile", "--json", before, script).returncode == 0
+    result = run("profile", "--compare", before, script)
+    assert result.returncode == 0, result.stderr
+    assert "compared with train.py, 2" in result.stdout
+    assert "whole step, with what is between" in result.stdout
+    # What was asked for, and not the table.
+    assert "50 steps in" not in result.stdout
+    assert "50 steps in" in run("profile", "--table", "--compare", before, script).stdout
+
+
+@pytest.mark.parametrize(
+    ("written", "text"), [(None, "No such file"), ("no json", "is no JSON"), ("{}", "is no profile")]
+)
+def test_what_can_not_be_compared_is_said_before_the_run(
+    script: Path, tmp_path: Path, written: str | None, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = tmp_path / "before.json"
+    if written is not None:
+        before.write_text(written)
+    with pytest.raises(SystemExit) as raised:
+        main(["profile", "--compare", str(before), str(script)])
+    output = capsys.readouterr()
+    assert raised.value.code == 2
+    assert f"--compare {before} can't be used: " in output.err
+    assert text in output.err
+    assert output.out == ""
+
+
+TENSORFLOW_ONLY = """
+import tensorflow as tf
+v1 = tf.compat.v1
+with tf.Graph().as_default():
+    step = v1.assign_add(v1.train.get_or_create_global_step(), 1)
+    with v1.train.MonitoredTrainingSession(hooks=[v1.train.StopAtStepHook(last_step=3)]) as session:
+        while not session.should_stop():
+            session.run(step)
+"""
+
+MIXED = """
+import fastsup.train as train
+with tf.Graph().as_default():
+    step = v1.assign_add(v1.train.get_or_create_global_step(), 1)
+    hooks = [v1.train.StopAtStepHook(last_step=20)]
+    with train.MonitoredTrainingSession(hooks=hooks, executor="inline") as session:
+        while not session.should_stop():
+            session.run(step)
+import sys
+sys.exit(3)
+"""
+
+
+def test_a_script_that_only_has_tensorflows_sessions(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(TENSORFLOW_ONLY)
+    result = run("profile", path)
+    assert result.returncode == 0, result.stderr
+    said = " ".join(result.stdout.split())
+    assert "The program opens a MonitoredTrainingSession of TensorFlow's, in own.py:6." in said
+    assert "`import fastsup.train as train`, and `with train.MonitoredTrainingSession(...)`" in said
+
+
+def test_doctor_of_a_script(tmp_path: Path) -> None:
+    path = tmp_path / "mixed.py"
+    path.write_text(TENSORFLOW_ONLY + MIXED)
+    result = run("doctor", path)
+    assert result.returncode == 3, result.stderr
+    said = " ".join(result.stdout.split())
+    assert "MonitoredTrainingSession (train), mixed.py:14: 20 runs" in said
+    assert "executor: inline" in said
+    assert (
+        "! MonitoredTrainingSession in mixed.py:6 is TensorFlow's own: fastsup.train.MonitoredTrainingSession" in said
+    )
+    assert "! The hook StopAtStepHook of MonitoredTrainingSession (train), mixed.py:14 is TensorFlow's own" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["doctor", "missing.py"], "the script can't be read: "),
+        (["doctor", "-m", "no_such_module"], "the script can't be read: there is no module no_such_module"),
+        (["doctor", "-m"], "the following arguments are required: script"),
+    ],
+)
+def test_doctor_of_what_is_no_script(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(arguments)
+    assert raised.value.code == 2
+    assert text in capsys.readouterr().err

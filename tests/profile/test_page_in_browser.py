@@ -60,4 +60,4 @@ def test_what_is_in_it(recorded: HookProfiler, tmp_path: Path) -> None:
     assert data is not None
     assert json.loads(data[1])["steps"] == 100
     assert document.count("<svg") == 3
-    assert "Look first at NamedHook #2" in document
+    assert "Look first at the saves of NamedHook #2" in document

@@ -16,7 +16,9 @@ import pytest
 
 from fastsup import HookProfiler
 from fastsup.core.recorder import ManualClock
-from fastsup.profile.report import duration, percent
+from fastsup.profile.page import as_html
+from fastsup.profile.report import duration, percent, report_of
+from fastsup.profile.table import as_text
 
 
 def by_name(report: Any) -> dict[tuple[str, str], Any]:
@@ -47,8 +49,8 @@ def test_hooks_come_in_the_order_of_what_they_cost(recorded: HookProfiler) -> No
 
 def test_says_which_hook_to_look_at_first(recorded: HookProfiler) -> None:
     advice = recorded.report().advice()
-    assert advice.startswith("Look first at NamedHook #2: 9")
-    assert "most of it saving" in advice
+    assert advice.startswith("Look first at the saves of NamedHook #2: 86.9% of the time, 52.9µs each, 100 of them: ")
+    assert "async_save=True" in advice
 
 
 def test_says_when_hooks_cost_little() -> None:
@@ -60,9 +62,7 @@ def test_says_when_hooks_cost_little() -> None:
                 clock.advance(990)
             with profiler.span(object(), "after_run"):
                 clock.advance(10)
-    assert profiler.report().advice() == (
-        "Hooks take 1.0% of the time: nothing to gain there. Most time: runtime, 99.0%."
-    )
+    assert profiler.report().advice() == "The runtime is 99.0%: hooks cost 1.0%; nothing to gain here."
 
 
 def test_says_what_takes_the_most_of_all_that_is_not_a_hook() -> None:
@@ -72,12 +72,15 @@ def test_says_what_takes_the_most_of_all_that_is_not_a_hook() -> None:
         with profiler.session_span("runtime"):
             clock.advance(400)
         clock.advance(600)
-    assert profiler.report().advice() == "No hook was called. Most time: unaccounted, 60.0%."
+    assert profiler.report().advice() == (
+        "The session layer (unaccounted) is 60.0%: no hook was called; nothing to gain here."
+    )
 
 
 def test_nothing_was_recorded() -> None:
     profiler = HookProfiler()
-    assert profiler.table() == ("0 steps in 0ns\nNo step of a fastsup session or loop was recorded.")
+    lines = profiler.table().splitlines()
+    assert (lines[0], lines[-1]) == ("0 steps in 0ns", "No step of a fastsup session or loop was recorded.")
     assert json.loads(_written(profiler.write_json))["steps"] == 0
 
 
@@ -152,7 +155,7 @@ def _written(write: Any) -> str:
 
 def test_json(recorded: HookProfiler) -> None:
     written = json.loads(_written(recorded.write_json))
-    assert written["schema"] == 1
+    assert written["schema"] == 2
     assert (
         sum(row["total_ns"] for row in written["rows"]) + written["profiler_ns"] + written["unaccounted_ns"]
         == (written["wall_ns"])
@@ -171,6 +174,9 @@ def test_json(recorded: HookProfiler) -> None:
         "p99_ns": pytest.approx(3000, rel=0.01),
         "max_ns": 4_993_000,
         "max_step": 42,
+        "session": "",
+        "detail": "",
+        "executor": "",
     }
     assert sum(count for _, _, count in written["step_time"]["buckets"]) == 100
 
@@ -240,7 +246,7 @@ def test_page(recorded: HookProfiler) -> None:
     assert re.search(r"https?:|url\(|@import|//", _written(recorded.write_html)) is None
     assert page.tags.count("svg") == 3
     assert "step 42: 5.00ms" in page.text
-    assert "Look first at NamedHook #2" in page.text
+    assert "Look first at the saves of NamedHook #2" in page.text
     # In the timelines it is named, where there is room: in each step that is shown.
     assert _written(recorded.write_html).count('class="inside">NamedHook #2<') == 8
     assert json.loads(page.data)["steps"] == 100
@@ -296,3 +302,46 @@ def test_a_copy_of_a_profiler_is_itself(recorded: HookProfiler) -> None:
     assert copy.deepcopy({"profiler": recorded})["profiler"] is recorded
     with pytest.raises(TypeError, match="can't be pickled"):
         pickle.dumps(recorded)
+
+
+def test_the_head_says_what_was_run(recorded: HookProfiler) -> None:
+    recorded.is_of("train.py", ["--steps", "a b"])
+    lines = recorded.table().splitlines()
+    assert re.fullmatch(r"train\.py --steps 'a b', \d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}", lines[1])
+    assert re.match(r"fastsup \S+, TensorFlow \S+, Python \S+, NumPy \S+$", lines[2])
+    assert re.search(r"\d cores?", lines[3])
+    written = json.loads(_written(recorded.write_json))["head"]
+    assert (written["script"], written["arguments"]) == ("train.py", ["--steps", "a b"])
+    assert set(written["versions"]) == {"fastsup", "TensorFlow", "Python", "NumPy"}
+    page = Page()
+    page.feed(_written(recorded.write_html))
+    assert "train.py --steps 'a b'" in page.text
+
+
+def test_the_histogram_has_an_axis_with_durations(recorded: HookProfiler) -> None:
+    """Steps of 10 microseconds, and one of 5 milliseconds: at the ends of the axis, whose labels are round."""
+    lines = recorded.table().splitlines()
+    begin = lines.index("how long steps take (height: how many, in powers of ten)")
+    columns, axis, labels = lines[begin + 1 : begin + 4]
+    assert (columns[0], columns[-1], len(columns)) == ("█", "▂", 80)
+    assert set(axis) == {"─", "┴"}
+    assert labels.split() == ["10µs", "30µs", "100µs", "300µs", "1ms", "3ms"] or "100µs" in labels.split()
+    for label in re.finditer(r"\S+", labels):
+        assert "┴" in axis[label.start() : label.end()]
+    page = Page()
+    page.feed(_written(recorded.write_html))
+    assert page.tags.count("line") >= 6
+    for label in ("100µs", "1.00ms", "duration of a step", "steps"):
+        assert f"{label}\n" in page.text or f"{label}" in page.text
+
+
+def test_the_program_is_on_the_page_and_in_the_table(recorded: HookProfiler) -> None:
+    report = report_of(recorded, timeline=[("import", 3 * 10**9, 2), ("train", 10**9, 1)])
+    text = [" ".join(line.split()) for line in as_text(report).splitlines()]
+    assert "whole program 4.00s 100%" in text
+    assert "import 2 3.00s 75.0%" in text
+    page = Page()
+    page.feed(as_html(report, recorded))
+    assert page.open == []
+    assert "The whole program: 4.00s" in page.text
+    assert page.tags.count("svg") == 4

@@ -1,0 +1,138 @@
+"""Where the time of a whole program goes: imports, building the model, opening sessions, training, saving, the end.
+
+A timeline is of one thread, the program's first. At any moment that thread is in one phase, so the phases add up to the
+time that passed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+__all__ = ["Timeline", "begin", "finish", "phase"]
+
+
+_ORDER = ("import", "build", "open", "train", "run", "save", "listeners", "evaluate", "predict", "end", "program")
+
+
+class _Entry:
+    """A phase that is under way."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Timeline:
+    """The phases of a program, from now on.
+
+    What the program does outside of all phases is "build" if a session is opened after it, and else "end".
+
+    Args:
+      now: the clock, in nanoseconds.
+    """
+
+    def __init__(self, now: Callable[[], int] = time.perf_counter_ns) -> None:
+        self._now = now
+        self._thread = threading.get_ident()
+        self._open: list[_Entry] = []
+        self._totals: dict[str, list[int]] = {}
+        self._outside = 0
+        self._last = now()
+
+    def start(self) -> None:
+        """Makes this the program's timeline."""
+        global _current
+        _current = self
+
+    def stop(self) -> None:
+        """Ends it. What is under way ends with it."""
+        global _current
+        self._charge()
+        self._open.clear()
+        if _current is self:
+            _current = None
+
+    def begin(self, name: str) -> _Entry | None:
+        """Begins a phase, within those that are under way. See `begin`."""
+        if threading.get_ident() != self._thread:
+            return None
+        self._charge()
+        if not self._open and name != "import":
+            self._add("build", self._outside)
+            self._outside = 0
+        entry = _Entry(name)
+        self._open.append(entry)
+        self._totals.setdefault(name, [0, 0])[1] += 1
+        return entry
+
+    def finish(self, entry: _Entry | None) -> None:
+        """Ends a phase, in whatever order they were begun. A second time does nothing."""
+        if entry is not None and entry in self._open and threading.get_ident() == self._thread:
+            self._charge()
+            self._open.remove(entry)
+
+    def phases(self) -> list[tuple[str, int, int]]:
+        """The phases so far, in the order of a program: name, nanoseconds, how often it was begun."""
+        if self._open or threading.get_ident() == self._thread:
+            self._charge()
+        worked = any(name not in ("import", "build") for name in self._totals)
+        phases = {name: (ns, count) for name, (ns, count) in self._totals.items()}
+        last = "end" if worked else "program"
+        ns, count = phases.get(last, (0, 0))
+        phases[last] = (ns + self._outside, count)
+        ordered = sorted(phases, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
+        return [(name, *phases[name]) for name in ordered if any(phases[name])]
+
+    def _charge(self) -> None:
+        now = self._now()
+        if self._open:
+            self._add(self._open[-1].name, now - self._last)
+        else:
+            self._outside += now - self._last
+        self._last = now
+
+    def _add(self, name: str, ns: int) -> None:
+        self._totals.setdefault(name, [0, 0])[0] += ns
+
+
+_current: Timeline | None = None
+
+
+def begin(name: str) -> _Entry | None:
+    """Begins a phase of the program's timeline, if there is one, and this is its thread.
+
+    Args:
+      name: the phase's name.
+
+    Returns:
+      What `finish` takes.
+    """
+    return None if _current is None else _current.begin(name)
+
+
+def finish(entry: _Entry | None) -> None:
+    """Ends a phase.
+
+    Args:
+      entry: what `begin` has returned.
+    """
+    if entry is not None and _current is not None:
+        _current.finish(entry)
+
+
+@contextmanager
+def phase(name: str) -> Iterator[None]:
+    """A block that is a phase of the program's timeline.
+
+    Args:
+      name: the phase's name.
+    """
+    entry = begin(name)
+    try:
+        yield
+    finally:
+        finish(entry)

@@ -1,0 +1,272 @@
+"""What a profile advises: the largest thing that the program can change, and what to do; or that there is none."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fastsup.core.recorded import RUNTIME
+from fastsup.profile.phases import (
+    BETWEEN,
+    FEED_CONVERSION,
+    FETCH_CONVERSION,
+    FETCHES,
+    LISTENER,
+    PLAN_MAKING,
+    SAVE,
+    STEP_FETCH,
+)
+from fastsup.profile.quantities import duration, percent
+from fastsup.profile.tensorflow_own import counterpart, one_line_for
+
+if TYPE_CHECKING:
+    from fastsup.profile.report import Report, Row
+
+__all__ = ["advice_on"]
+
+# What share of the time something takes at least for a word about it.
+_WORTH_A_LOOK = 0.05
+# Plans are made once for each combination; more of them than this, and one in so many steps, are made all the time.
+_FEW_PLANS = 8
+_STEPS_A_PLAN = 20
+# A run as light as this mostly hands work from thread to thread in the pool.
+_LIGHT_NS = 200_000
+# The steps are a small part of a program where they take less than this share of it.
+_SMALL_PART = 0.5
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Something that the program can change.
+
+    Args:
+      name: its name, as the object of "Look first at".
+      total_ns: what it takes.
+      text: how that comes, and what to do, after the numbers.
+    """
+
+    name: str
+    total_ns: int
+    text: str
+
+
+def advice_on(report: Report) -> str:
+    """What to look at first of all that the program can change, in a few sentences.
+
+    Args:
+      report: the profile.
+    """
+    sentences = [_on_steps(report)]
+    if report.steps:
+        sentences += [*_plans_made_once(report), *_outside_of_steps(report)]
+    if report.saw_others:
+        sentences.append("Sessions and loops with a profiler of their own aren't in this one.")
+    return " ".join(sentences)
+
+
+def _on_steps(report: Report) -> str:
+    if report.steps == 0 and report.skipped_steps:
+        return f"All {report.skipped_steps} steps were left out: skip fewer of them."
+    if report.steps == 0:
+        return " ".join(
+            ["No step of a fastsup session or loop was recorded.", *one_line_for(report.unrecorded_sessions)]
+        )
+    parts = sorted([*_hook_parts(report), *_session_parts(report)], key=lambda part: -part.total_ns)
+    if parts and report.share(parts[0].total_ns) >= _WORTH_A_LOOK:
+        first = parts[0]
+        return f"Look first at {first.name}: {percent(report.share(first.total_ns))} of the time, {first.text}"
+    hooks = report.hooks
+    of_hooks = report.share(sum(total for _, total, _ in hooks))
+    if of_hooks >= 2 * _WORTH_A_LOOK:
+        name, total, _ = hooks[0]
+        return (
+            f"Hooks cost {percent(of_hooks)} together, and none of them much by itself: the costliest, {name}, "
+            f"{percent(report.share(total))}."
+        )
+    return _nothing_to_gain(report, of_hooks)
+
+
+def _nothing_to_gain(report: Report, of_hooks: float) -> str:
+    sums: dict[str, int] = defaultdict(int)
+    for row in report.session:
+        sums[row.phase] += row.times.total_ns
+    sums["profiler"] = report.profiler_ns
+    sums["session layer (unaccounted)"] = report.unaccounted_ns
+    phase, most = max(sums.items(), key=lambda part: part[1])
+    hooks = f"hooks cost {percent(of_hooks)}" if report.hooks else "no hook was called"
+    begun = f"The {phase} is {percent(report.share(most))}: {hooks}"
+    fetching = list(dict.fromkeys(row.owner for row in report.rows if row.is_hook and row.basis == "counted"))
+    pool = _in_the_pool(report) if phase == RUNTIME else ""
+    if fetching:
+        verb, pronoun = ("fetches", "it") if len(fetching) == 1 else ("fetch", "them")
+        begun += (
+            f", but for computing what {' and '.join(fetching)} {verb} in every step: that is in the runtime's row, "
+            f"and a run without {pronoun} tells how much it is"
+        )
+        return f"{begun}. {pool}".rstrip()
+    return f"{begun}. {pool}" if pool else f"{begun}; nothing to gain here."
+
+
+def _in_the_pool(report: Report) -> str:
+    """A word about light runs of a session that was told to use the thread pool."""
+    for session in report.sessions:
+        light = [row for row in report.rows_of(session.name) if row.phase == RUNTIME and row.times.mean_ns < _LIGHT_NS]
+        if light and session.asked_executors == ("thread_pool",):
+            return (
+                f'{session.name} runs in the executor "thread_pool", in which so light a run mostly waits for threads: '
+                'try executor="auto".'
+            )
+    return ""
+
+
+def _hook_parts(report: Report) -> list[_Part]:
+    """Of each hook: its callbacks with what it fetches, its saves, and each of its listeners."""
+    groups: dict[tuple[str, str, str, str], list[Row]] = defaultdict(list)
+    for row in report.rows:
+        if row.is_hook:
+            kind = row.phase if row.phase in (SAVE, LISTENER) else ""
+            groups[row.session, row.owner, kind, row.detail].append(row)
+    # A listener that evaluates may open a session of its own, whose time isn't in the listener's row.
+    within: dict[tuple[str, str, str, str], int] = defaultdict(int)
+    for part in report.sessions:
+        if part.within is not None:
+            session, owner, phase, detail = part.within
+            key = (session, owner, phase if phase in (SAVE, LISTENER) else "", detail)
+            within[key] += part.total_ns
+            groups[key] += []
+    return [_hook_part(report, *key, rows, within[key]) for key, rows in groups.items()]
+
+
+def _hook_part(report: Report, session: str, owner: str, kind: str, detail: str, rows: list[Row], within: int) -> _Part:
+    total = sum(row.times.total_ns for row in rows) + within
+    calls = sum(row.times.calls for row in rows)
+    mean = total / max(calls, 1)
+    if kind == LISTENER:
+        name = f"the listener {detail} of {owner}" if detail else f"the listeners of {owner}"
+        inside = ", most of it in a session that it opens" if within > total / 2 else ""
+        return _Part(
+            name,
+            total,
+            f"{duration(mean)} a call{inside}. Each save calls it, before and after: save less often, or let it do its "
+            "work only every so many saves.",
+        )
+    if kind == SAVE:
+        return _Part(
+            f"the saves of {owner}",
+            total,
+            f"{duration(mean)} each, {calls} of them: save less often, or pass async_save=True, so that training goes "
+            "on meanwhile.",
+        )
+    return _Part(owner, total, _callbacks_text(report, session, owner, rows, total))
+
+
+def _callbacks_text(report: Report, session: str, owner: str, rows: list[Row], total: int) -> str:
+    text = f"{duration(total / report.steps)} a step"
+    if not rows:
+        return f"{text}, in a session that it opens."
+    worst = max(rows, key=lambda row: row.times.total_ns)
+    text += f", most of it {_PHRASES.get(worst.phase, worst.phase)}."
+    calls = sum(row.times.calls for row in rows if row.phase in ("after_run", "after_step"))
+    runs = next((part.runs for part in report.sessions if part.name == session), report.steps)
+    if worst.phase == FETCHES:
+        text += " Does it need them in so many steps?"
+    elif calls >= runs and worst.phase in ("before_run", "after_run"):
+        text += " It is called in every step: does it need to be?"
+    ours = _counterpart_of(report, session, owner)
+    return f"{text} {ours}" if ours else text
+
+
+def _counterpart_of(report: Report, session: str, owner: str) -> str:
+    """A word about a hook that is TensorFlow's own where fastsup has one of the same name."""
+    kind = owner.partition(" #")[0]
+    for part in report.sessions:
+        if part.name == session and kind in part.tensorflow_hooks and counterpart(kind):
+            return f"It is TensorFlow's own: {counterpart(kind)} is left out of steps in which it has nothing to do."
+    return ""
+
+
+_PHRASES = {FETCHES: "what it fetches", "summary": "writing summaries"}
+
+
+def _session_parts(report: Report) -> Iterable[_Part]:
+    """What isn't a hook's and the program can change all the same."""
+    rows: dict[str, list[Row]] = defaultdict(list)
+    for row in report.session:
+        rows[row.phase].append(row)
+
+    def part(phase: str, name: str, advice: str) -> Iterable[_Part]:
+        total = sum(row.times.total_ns for row in rows[phase])
+        if total:
+            yield _Part(name, total, f"{duration(total / report.steps)} a step. {advice}")
+
+    yield from part(
+        BETWEEN,
+        "the program's own code between the steps",
+        "It is none of the session's: profile it with Python's own profiler. If nothing needs to be done between the "
+        "steps, run_loop runs them without it.",
+    )
+    yield from part(
+        FEED_CONVERSION,
+        "feed conversion",
+        "Feed NumPy arrays of the placeholder's dtype, which need none; or read the input with tf.data.",
+    )
+    yield from part(
+        FETCH_CONVERSION, "fetch conversion", "Fetch fewer values, in a flat list; or fetch them in fewer steps."
+    )
+    yield from part(
+        STEP_FETCH,
+        "the global step",
+        "The session has to fetch it for hooks that count by it, since it can't foresee what a run adds to it. "
+        "Increment it by a constant, once a step.",
+    )
+    made = sum(row.times.calls for row in rows[PLAN_MAKING])
+    if _makes_plans_all_the_time(report, made):
+        yield _Part("plan making", sum(row.times.total_ns for row in rows[PLAN_MAKING]), _on_plans(report, made))
+
+
+def _makes_plans_all_the_time(report: Report, made: int) -> bool:
+    added = any(part.operations_added for part in report.sessions)
+    return made > _FEW_PLANS and (added or made * _STEPS_A_PLAN > report.steps)
+
+
+def _on_plans(report: Report, made: int) -> str:
+    added = sum(part.operations_added for part in report.sessions)
+    if added:
+        return (
+            f"{made} times in {report.steps} steps: the graph has got {added} operations more since the session was "
+            "opened. Make all operations before, and feed what changes."
+        )
+    return (
+        f"{made} times in {report.steps} steps, for each combination of fetches and feeds that is new. "
+        "Fetch the same elements in the same structure, and feed the same placeholders, in all steps."
+    )
+
+
+def _plans_made_once(report: Report) -> Iterable[str]:
+    """A sentence about plans that cost much only since there were few steps."""
+    rows = [row for row in report.session if row.phase == PLAN_MAKING]
+    made, total = sum(row.times.calls for row in rows), sum(row.times.total_ns for row in rows)
+    if report.share(total) >= _WORTH_A_LOOK and not _makes_plans_all_the_time(report, made):
+        yield (
+            f"Plan making is {percent(report.share(total))}: it comes once for each combination of fetches and feeds, "
+            "with those of the hooks. The longer the run, the less it is."
+        )
+
+
+def _outside_of_steps(report: Report) -> Iterable[str]:
+    """A sentence about a program whose time isn't in its steps."""
+    whole = sum(ns for _, ns, _ in report.timeline)
+    if not whole or report.wall_ns >= _SMALL_PART * whole:
+        return
+    phase, most = max(
+        ((name, ns) for name, ns, _ in report.timeline if name not in ("train", "run", "evaluate", "predict")),
+        key=lambda part: part[1],
+        default=("", 0),
+    )
+    if most:
+        yield (
+            f"The steps are {percent(report.wall_ns / whole)} of the whole program: {phase} takes {duration(most)}, "
+            f"{percent(most / whole)}."
+        )

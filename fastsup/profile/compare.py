@@ -1,0 +1,149 @@
+"""What has become faster or slower from one profile to another: row by row, in time per step."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import defaultdict
+from typing import Any
+
+from fastsup.core.recorded import SESSION
+from fastsup.profile.export import SCHEMA
+from fastsup.profile.quantities import duration
+from fastsup.profile.table import WIDTH, Line
+
+__all__ = ["compare", "load"]
+
+# Ratios nearer to 1 than this, and rows that take less of a step, are left out: they differ from run to run.
+_SAME = 0.05
+_SMALL = 0.005
+_SUMS = (("profiler", "profiler_ns"), ("unaccounted", "unaccounted_ns"))
+_NUMBERS = ("before", "now", "now/before")
+_WIDTHS = (10, 10, 12)
+
+# Session, owner, phase, detail.
+_Key = tuple[str, str, str, str]
+
+
+def load(path: str) -> dict[str, Any]:
+    """Reads a profile that was written as JSON.
+
+    Args:
+      path: the file.
+
+    Returns:
+      The profile, as a dictionary.
+
+    Raises:
+      OSError: the file can't be read.
+      ValueError: it is no profile, or one of a later version of fastsup.
+    """
+    with open(path, encoding="utf-8") as file:
+        try:
+            profile = json.load(file)
+        except ValueError as error:
+            raise ValueError(f"{path} is no JSON: {error}. Give a file that --json has written.") from None
+    if not isinstance(profile, dict) or not {"schema", "steps", "wall_ns", "rows", "step_time"} <= set(profile):
+        raise ValueError(f"{path} is no profile. Give a file that --json has written.")
+    if profile["schema"] > SCHEMA:
+        raise ValueError(
+            f"{path} was written by a later version of fastsup: its schema is {profile['schema']}, and {SCHEMA} is the "
+            "last one that this version knows."
+        )
+    return profile
+
+
+def compare(before: dict[str, Any], now: dict[str, Any]) -> list[Line]:
+    """The lines that say what has become faster or slower.
+
+    Args:
+      before: a profile, as `load` or `as_dict` gives it.
+      now: another one.
+    """
+    lines: list[Line] = [(f"compared with {_title(before)}"[:WIDTH], "bold")]
+    if not before["steps"] or not now["steps"]:
+        return [*lines, ("Nothing to compare: one of the two profiles has no steps.", "yellow")]
+    old_schema = min(before["schema"], now["schema"]) < 2
+    whole = (_step(before), _step(now))
+    header = "".join(name.rjust(width) for name, width in zip(_NUMBERS, _WIDTHS, strict=True))
+    first = WIDTH - sum(_WIDTHS)
+    lines += [("", ""), ("time per step".ljust(first) + header, "dim")]
+    lines.append(_compared("whole step, with what is between", *whole))
+    per_step = [_per_step(profile, old_schema) for profile in (before, now)]
+    sessions: dict[str, list[tuple[float, Line]]] = defaultdict(list)
+    same = 0
+    for key in {**per_step[0], **per_step[1]}:
+        old, new = (found.get(key, 0.0) for found in per_step)
+        difference = abs(new - old)
+        if difference < _SAME * max(old, new) or difference < _SMALL * max(whole):
+            same += 1
+        else:
+            sessions[key[0]].append((difference, _compared(f" {_name(key)}", old, new)))
+    # What differs most comes first: the sessions, and in each of them the rows.
+    for session in sorted(sessions, key=lambda name: -sum(difference for difference, _ in sessions[name])):
+        lines.append(((session or "all sessions")[:WIDTH], "bold"))
+        lines += [line for _, line in sorted(sessions[session], key=lambda row: -row[0])]
+    if same:
+        lines.append((f"{same} rows more differ by less than 5%, or by next to nothing of a step.", "dim"))
+    if old_schema:
+        lines.append(("One profile doesn't tell sessions and fetches apart: they are added up.", "dim"))
+    return lines + _timelines(before, now, first)
+
+
+def _title(profile: dict[str, Any]) -> str:
+    head = profile.get("head", {})
+    about = " ".join(filter(None, (head.get("script"), *head.get("arguments", ()))))
+    versions = head.get("versions", {}).get("fastsup")
+    parts = (about and os.path.basename(about), head.get("date"), versions and f"fastsup {versions}")
+    return ", ".join(filter(None, parts)) or "a profile of an earlier version"
+
+
+def _step(profile: dict[str, Any]) -> float:
+    return float(profile["wall_ns"] / profile["steps"])
+
+
+def _per_step(profile: dict[str, Any], merged: bool) -> dict[_Key, float]:
+    """Nanoseconds per step of each row. Sessions are known by their names without the line, which an edit moves."""
+    found: dict[_Key, float] = defaultdict(float)
+    for row in profile["rows"]:
+        session = re.sub(r":\d+", "", row.get("session", ""))
+        key = ("", row["owner"], row["phase"], "") if merged else (session, row["owner"], row["phase"], row["detail"])
+        found[key] += row["total_ns"] / profile["steps"]
+    for phase, field in _SUMS:
+        found["", "session", phase, ""] += max(profile[field], 0) / profile["steps"]
+    return found
+
+
+def _name(key: _Key) -> str:
+    _, owner, phase, detail = key
+    what = f"{phase} {detail}".rstrip()
+    return what if owner == SESSION else f"{owner}: {what}"
+
+
+def _compared(name: str, old: float, new: float) -> Line:
+    if not old:
+        word, style = "new", ""
+    elif not new:
+        word, style = "gone", ""
+    else:
+        ratio = new / old
+        word = f"{ratio:.2f} x" if ratio < 99.5 else f"{ratio:.0f} x"
+        style = "red" if ratio > 1 + _SAME else "green" if ratio < 1 - _SAME else ""
+    numbers = (duration(old) if old else "-", duration(new) if new else "-", word)
+    text = "".join(number.rjust(width) for number, width in zip(numbers, _WIDTHS, strict=True))
+    first = WIDTH - len(text)
+    shown = name if len(name) < first else f"{name[: first // 2 - 1]}…{name[-(first - first // 2 - 1) :]}"
+    return (shown.ljust(first) + text, style)
+
+
+def _timelines(before: dict[str, Any], now: dict[str, Any], first: int) -> list[Line]:
+    """The phases of the whole program."""
+    both = [{phase["phase"]: phase["total_ns"] for phase in profile.get("timeline", ())} for profile in (before, now)]
+    if not all(both):
+        missing = "the earlier one" if both[1] else "one of them"
+        return (
+            [] if not any(both) else [(f"The phases of the whole program aren't compared: {missing} has none.", "dim")]
+        )
+    lines = [("", ""), _compared("whole program", *(sum(phases.values()) for phases in both))]
+    return lines + [_compared(f" {name}", *(phases.get(name, 0) for phases in both)) for name in {**both[0], **both[1]}]

@@ -1,0 +1,107 @@
+"""A session, or several that the same place of a program opens, as a part of a profile."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["PlanExecutor", "SessionPart", "names_of"]
+
+
+@dataclass(frozen=True)
+class PlanExecutor:
+    """In which executor a combination of fetches and feeds runs.
+
+    Args:
+      fetches: names of what is fetched, what hooks fetch included.
+      feeds: names of what is fed.
+      executor: the executor mode.
+      on_trial: whether `auto` hasn't settled yet.
+      seconds: seconds of a run in that mode, as far as `auto` has measured them; else None.
+    """
+
+    fetches: tuple[str, ...]
+    feeds: tuple[str, ...]
+    executor: str
+    on_trial: bool = False
+    seconds: float | None = None
+
+    @staticmethod
+    def of(plan: dict[str, Any]) -> PlanExecutor:
+        """Makes one of what a session has told."""
+        return PlanExecutor(
+            tuple(plan["fetches"]), tuple(plan["feeds"]), plan["executor"], plan["on_trial"], plan["seconds"]
+        )
+
+
+@dataclass(frozen=True)
+class SessionPart:
+    """A session or loop; or several, if the same lines of the program have opened them.
+
+    Args:
+      name: its name in the profile.
+      kind: the call that has opened it.
+      role: "train", "evaluate", "predict", or "run" where nothing says what it is for.
+      place: the file's name and the line of that call.
+      sessions: how many were opened.
+      runs: how many runs were made.
+      total_ns: the sum of its rows.
+      within: the callback in which they were run: (session, hook, phase, detail). None outside one.
+      asked_executors: the executor modes of the sessions: what was asked for, or what `auto` has chosen for good.
+      executors: the executors of the plans.
+      tensorflow_hooks: the classes among its hooks that are TensorFlow's own.
+      operations_added: how many operations its graph has got since it was opened.
+    """
+
+    name: str
+    kind: str
+    role: str
+    place: str
+    sessions: int
+    runs: int
+    total_ns: int
+    within: tuple[str, str, str, str] | None = None
+    asked_executors: tuple[str, ...] = ()
+    executors: tuple[PlanExecutor, ...] = ()
+    tensorflow_hooks: tuple[str, ...] = ()
+    operations_added: int = 0
+
+    def executor_of(self, detail: str) -> str:
+        """The executor of a row's fetches: "inline", "inline or thread_pool", "inline, on trial"; "" if unknown.
+
+        Args:
+          detail: the fetches, as the row of the runtime describes them.
+        """
+        wanted = set(_names_in(detail))
+        plans = [plan for plan in self.executors if wanted <= {name.removesuffix(":0") for name in plan.fetches}]
+        if not wanted or not plans:
+            known = self.asked_executors
+            return known[0] if len(known) == 1 and known[0] != "auto" else ""
+        modes = sorted({plan.executor for plan in plans})
+        return " or ".join(modes) + (", on trial" if any(plan.on_trial for plan in plans) else "")
+
+
+def _names_in(detail: str) -> list[str]:
+    """The names of the elements in a description of fetches."""
+    without_keys = re.sub(r"[^,\[\](){}]*: ", "", re.sub(r"… \d+ more", "", detail))
+    return [name.strip() for name in re.split(r"[,\[\](){}]", without_keys) if name.strip()]
+
+
+def names_of(recorded: list[dict[str, Any]]) -> list[str]:
+    """The sessions' names, each another one, in the order in which they were recorded.
+
+    Args:
+      recorded: the sessions, as a recorder describes them.
+    """
+    names: list[str] = []
+    for session in recorded:
+        kind, role, place = session["kind"], session["role"], session["place"]
+        said = "" if role == "run" or not kind or kind.rpartition(".")[2] == role else f" ({role})"
+        name = f"{kind}{said}" + (f", {place}" if place else "")
+        taken, number = name, 1
+        while name and taken in names:
+            number += 1
+            taken = f"{name} #{number}"
+        names.append(taken)
+    return names

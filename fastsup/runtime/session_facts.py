@@ -1,0 +1,55 @@
+"""What a profile wants to know of a session: its executor mode, those of its plans, and how large its graph is."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["executors_of", "facts_of"]
+
+
+def executors_of(session: Any) -> list[Any]:
+    """The plans of a session with their executors: what its `executor_info()` gives; none where it has no such method.
+
+    Args:
+      session: a session.
+    """
+    info = getattr(type(session), "executor_info", None)
+    return [] if info is None else list(info(session))
+
+
+def facts_of(session: Any) -> Callable[[], dict[str, Any]]:
+    """A function that tells what there is to know of a session, and keeps it from nothing.
+
+    Args:
+      session: a session, of whatever making.
+
+    Returns:
+      A function without arguments. It returns a dictionary: `asked`, the session's executor mode; `plans`, a list of
+      dictionaries with fetches, feeds, executor, on_trial and seconds; `operations`, how many the graph has. The
+      dictionary is empty for a session that is gone, or isn't a `fastsup.Session`.
+    """
+    from fastsup.runtime.runner import SessionRunner
+
+    if not isinstance(session, SessionRunner):
+        return dict
+    reference = weakref.ref(session)
+
+    def facts() -> dict[str, Any]:
+        session: Any = reference()
+        if session is None:
+            return {}
+        plans = [
+            {
+                "fetches": list(plan.fetches),
+                "feeds": list(plan.feeds),
+                "executor": plan.executor,
+                "on_trial": plan.on_trial,
+                "seconds": plan.seconds,
+            }
+            for plan in executors_of(session)
+        ]
+        return {"asked": session.executor, "plans": plans, "operations": session.graph.version}
+
+    return facts

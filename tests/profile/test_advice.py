@@ -1,0 +1,169 @@
+"""What the advice speaks of: the largest thing that the program can change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+import fastsup
+from fastsup import HookProfiler
+from fastsup.core.opened import Opened
+from fastsup.core.recorder import ManualClock
+from fastsup.profile.report import Report, report_of
+
+v1 = tf.compat.v1
+
+
+class Quick:
+    """Stands for a hook."""
+
+
+class Slow:
+    """Stands for another one."""
+
+
+Parts = dict[tuple[Any, str], int]
+
+
+def profile(steps: int, parts: Parts, between: int = 0, facts: Callable[[], dict[str, Any]] = dict) -> Report:
+    """A profile of steps with spans of so many nanoseconds each; None stands for the session."""
+    clock = ManualClock()
+    profiler = HookProfiler(clock=clock)
+    caller = profiler.new_caller(Opened("Session", "train", "a.py:1"), facts)
+    for owner, _ in parts:
+        if owner is not None:
+            profiler.register(owner, caller)
+    for _ in range(steps):
+        with profiler.step():
+            for (owner, phase), ns in parts.items():
+                with profiler.session_span(phase) if owner is None else profiler.span(owner, phase):
+                    clock.advance(ns)
+        clock.advance(between)
+    return profiler.report()
+
+
+def test_a_small_hook_beside_a_large_runtime_is_nothing_to_look_at() -> None:
+    report = profile(100, {(Quick(), "after_run"): 35, (None, "runtime"): 900, (None, "fetch conversion"): 20})
+    assert report.advice() == "The runtime is 94.2%: hooks cost 3.7%; nothing to gain here."
+
+
+@pytest.mark.parametrize(
+    ("phase", "text"),
+    [
+        ("feed conversion", "Look first at feed conversion: 40.0% of the time, 400ns a step. Feed NumPy arrays"),
+        ("fetch conversion", "Look first at fetch conversion: 40.0% of the time, 400ns a step. Fetch fewer values"),
+    ],
+)
+def test_conversions(phase: str, text: str) -> None:
+    report = profile(100, {(Quick(), "after_run"): 100, (None, "runtime"): 500, (None, phase): 400})
+    assert report.advice().startswith(text)
+
+
+def test_the_largest_comes_first_whatever_it_is() -> None:
+    quick, slow = Quick(), Slow()
+    parts: Parts = {
+        (None, "runtime"): 500,
+        (quick, "after_run"): 100,
+        (slow, "save"): 150,
+        (None, "feed conversion"): 90,
+    }
+    assert profile(100, parts).advice().startswith("Look first at the saves of Slow: ")
+    parts[quick, "before_run"] = 200
+    assert profile(100, parts).advice().startswith("Look first at Quick: ")
+    assert profile(100, parts, between=2000).advice().startswith(
+        "Look first at the program's own code between the steps: "
+    )  # fmt: skip
+
+
+def test_many_small_hooks_together() -> None:
+    parts: Parts = {(Quick(), "after_run"): 40 for _ in range(4)}
+    parts[None, "runtime"] = 800
+    advice = profile(100, parts).advice()
+    assert advice.startswith("Hooks cost 16.7% together, and none of them much by itself: the costliest, Quick")
+
+
+def test_plans_that_are_made_all_the_time() -> None:
+    """Each run fetches something else: it says how many plans there are, and what to do."""
+    profiler = HookProfiler()
+    with tf.Graph().as_default():
+        numbers = [tf.constant(float(i)) for i in range(30)]
+        with fastsup.train.SingularMonitoredSession(profiler=profiler) as session:
+            for i in range(30):
+                session.run([numbers[i], numbers[i - 1]])
+    advice = profiler.report().advice()
+    assert advice.startswith("Look first at plan making: ")
+    assert (
+        " times in 30 steps, for each combination of fetches and feeds that is new. Fetch the same elements" in advice
+    )
+
+
+def test_plans_of_a_graph_that_grows() -> None:
+    sizes = iter([10, 500])
+    facts = lambda: {"asked": "auto", "plans": [], "operations": next(sizes, 500)}  # noqa: E731
+    report = profile(100, {(Quick(), "after_run"): 9, (None, "runtime"): 500, (None, "plan making"): 400}, facts=facts)
+    assert "the graph has got 490 operations more since the session was opened" in report.advice()
+
+
+def test_plans_that_were_made_once() -> None:
+    clock = ManualClock()
+    profiler = HookProfiler(clock=clock)
+    for step in range(100):
+        with profiler.step():
+            if step < 2:
+                with profiler.session_span("plan making"):
+                    clock.advance(20_000)
+            with profiler.session_span("runtime"):
+                clock.advance(1000)
+    assert profiler.report().advice() == (
+        "The runtime is 71.4%: no hook was called; nothing to gain here. Plan making is 28.6%: it comes once for each "
+        "combination of fetches and feeds, with those of the hooks. The longer the run, the less it is."
+    )
+
+
+def test_a_light_step_in_the_thread_pool_by_request() -> None:
+    profiler = HookProfiler(skip_steps=100)
+    with tf.Graph().as_default():
+        x = tf.constant(1.0)
+        with fastsup.train.SingularMonitoredSession(profiler=profiler, executor="thread_pool") as session:
+            session.run_loop(x, steps=1100)
+    assert 'in which so light a run mostly waits for threads: try executor="auto".' in profiler.report().advice()
+
+
+def test_a_hook_of_tensorflows_own_that_fastsup_has_too() -> None:
+    with tf.Graph().as_default():
+        step = v1.assign_add(v1.train.get_or_create_global_step(), 1)
+        profiler = HookProfiler()
+
+        class Waits(v1.train.StopAtStepHook):  # type: ignore[misc]
+            """A subclass in the program: its name isn't TensorFlow's."""
+
+        hooks = [v1.train.StopAtStepHook(last_step=50), Waits(last_step=50)]
+        with fastsup.train.SingularMonitoredSession(hooks=hooks, profiler=profiler) as session:
+            while not session.should_stop():
+                session.run(step)
+    assert [part.tensorflow_hooks for part in profiler.report().sessions] == [("StopAtStepHook",)]
+
+
+def test_a_program_that_only_has_tensorflows_sessions() -> None:
+    sessions = [Opened("Session", place="a.py:3", library="tensorflow"),
+                Opened("MonitoredTrainingSession", place="a.py:9", library="tensorflow")]  # fmt: skip
+    assert report_of(HookProfiler(), unrecorded_sessions=sessions).advice() == (
+        "No step of a fastsup session or loop was recorded. The program opens a MonitoredTrainingSession of "
+        "TensorFlow's, in a.py:9. One line changes it: `import fastsup.train as train`, and `with "
+        "train.MonitoredTrainingSession(...)` in place of tf.compat.v1.train.MonitoredTrainingSession."
+    )
+    assert "with fastsup.train.SingularMonitoredSession() as session:" in (
+        report_of(HookProfiler(), unrecorded_sessions=sessions[:1]).advice()
+    )
+
+
+def test_a_program_whose_steps_are_a_small_part_of_it() -> None:
+    clock = ManualClock()
+    profiler = HookProfiler(clock=clock)
+    with profiler.step(), profiler.session_span("runtime"):
+        clock.advance(1000)
+    report = report_of(profiler, timeline=[("import", 7000, 3), ("train", 2000, 1), ("end", 1000, 0)])
+    assert report.advice().endswith("The steps are 10.0% of the whole program: import takes 7.00µs, 70.0%.")
