@@ -10,6 +10,7 @@ import numpy
 from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.client import session as tf_session
 
+from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.metadata_buffer cimport give_back, seen_in, take_buffer
 from fastsup.runtime.session_run import LARGE_RESULTS_BYTES as _LARGE_RESULTS_BYTES
 
@@ -65,8 +66,10 @@ cdef class Liveness:
         Not where the last reference goes: releasing lets other threads run, in the middle of the assignment that it is
         dropped by.
         """
-        while self.open and self.unused:
-            release_callable(session_handle, self.unused.pop())
+        if self.open and self.unused:
+            with uninterrupted:
+                while self.open and self.unused:
+                    release_callable(session_handle, self.unused.pop())
         return 0
 
 
@@ -86,7 +89,8 @@ cdef class CompiledCallable:
         self.options = options
         buffer = pywrap_tf_session.TF_NewBufferFromString(options)
         try:
-            self.handle = pywrap_tf_session.TF_SessionMakeCallable(session_handle, buffer)
+            with uninterrupted:
+                self.handle = pywrap_tf_session.TF_SessionMakeCallable(session_handle, buffer)
         finally:
             pywrap_tf_session.TF_DeleteBuffer(buffer)
         self.function = run_callable

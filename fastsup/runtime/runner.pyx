@@ -22,6 +22,7 @@ from fastsup.runtime.elements import ELEMENT_TYPES
 from fastsup.runtime.durable import make_durable
 from fastsup.runtime.fetches cimport Fetch
 from fastsup.runtime.fetches import FetchOne
+from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.plan cimport Liveness, Plan, call_plan, views_from
 from fastsup.runtime.session_facts import facts_of
 from fastsup.runtime.step_gate cimport StepGate
@@ -375,7 +376,7 @@ cdef class SessionRunner:
     cdef Plan make_plan(self, object key, object fetches, object feed_dict, bint to_run):
         cdef Plan plan, oldest, other
         self.misses += to_run
-        with session_span_here("plan making"):
+        with uninterrupted, session_span_here("plan making"):
             plan = self._make_plan(fetches, () if not feed_dict else tuple(feed_dict), to_run)
         if plan is None:
             return None

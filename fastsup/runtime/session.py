@@ -27,6 +27,7 @@ from fastsup.runtime.executor import (
     may_run_inline,
     operations_behind,
 )
+from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.plan import CompiledCallable, Liveness, Plan
 from fastsup.runtime.remote_close import close_remote
 from fastsup.runtime.runner import SessionRunner
@@ -64,6 +65,21 @@ def _may_be_large(tensor: Any) -> bool:
     return count is None or count * tensor.dtype.size >= LARGE_RESULTS_BYTES
 
 
+class _Callable(tf_session.BaseSession._Callable):  # type: ignore[misc]
+    """TensorFlow's own callable, whose making and release the end of the program doesn't interrupt."""
+
+    _uninterrupted = uninterrupted
+
+    def __init__(self, session: Any, callable_options: Any) -> None:
+        with uninterrupted:
+            super().__init__(session, callable_options)
+
+    def __del__(self) -> None:
+        if not self._uninterrupted.is_over_for_this_thread():
+            with self._uninterrupted:
+                super().__del__()
+
+
 class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
     """A `tf.compat.v1.Session` that resolves each combination of fetches and feeds once.
 
@@ -84,6 +100,9 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
       tf.errors.OpError: TensorFlow couldn't make the session.
     """
 
+    # A session may be deleted when the names of this module are gone.
+    _uninterrupted = uninterrupted
+
     def __init__(
         self,
         target: str = "",
@@ -101,7 +120,8 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             raise ValueError(f"max_plans must be positive, got {max_plans!r}.")
         if isinstance(graph, ops.Graph | None) and isinstance(config, config_pb2.ConfigProto | None):
             config = config_for(executor, graph or ops.get_default_graph(), target, config)
-        tf_session.Session.__init__(self, target, graph, config)
+        with uninterrupted:
+            tf_session.Session.__init__(self, target, graph, config)
         self._set_up_runner(max_plans)
         asked = self._config.graph_options.build_cost_model or self._config.experimental.HasField("session_metadata")
         self.fills_metadata = bool(asked)
@@ -147,6 +167,10 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         Raises:
           tf.errors.OpError: TensorFlow couldn't close the session.
         """
+        with uninterrupted:
+            self._close()
+
+    def _close(self) -> None:
         if self.liveness is not None and self.liveness.open:
             # A remote engine is asked to release each callable, and may not answer. It frees them with the session.
             # A profile asks which executors the plans have used.
@@ -161,6 +185,12 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             close_remote(super().close, os.fsdecode(self._target))
         else:
             super().close()
+
+    def __del__(self) -> None:
+        # The thread may hold any lock here, so it must not be held back. The process frees the session when it ends.
+        if not self._uninterrupted.is_over_for_this_thread():
+            with self._uninterrupted:
+                super().__del__()
 
     def make_callable(
         self, fetches: Any, feed_list: list[Any] | None = None, accept_options: bool = False
@@ -380,6 +410,10 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             self._raise_as_run_does(failed, elements, feeds)
         return super()._do_run(handle, target_list, fetch_list, feed_dict, options, run_metadata)
 
+    def _extend_graph(self) -> None:
+        with uninterrupted:
+            super()._extend_graph()
+
     def _call_tf_sessionrun(self, *args: Any) -> Any:
         self._begin_unknown_run()
         try:
@@ -404,7 +438,8 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             feeds = [self._graph.as_graph_element(name) for name in callable_options.feed]
             elements = [self._graph.as_graph_element(name) for name in named]
             self._check_devices(operations_behind(elements, feeds), feeds)
-        function = super()._make_callable_from_options(callable_options)
+        self._extend_graph()
+        function = _Callable(self, callable_options)
 
         def run(*args: Any, **kwargs: Any) -> Any:
             self._begin_unknown_run()

@@ -11,6 +11,7 @@ from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import dtypes
 
 from fastsup.runtime.executor import operations_behind
+from fastsup.runtime.interpreter_end import uninterrupted
 
 __all__ = ["BackgroundSaver"]
 
@@ -60,12 +61,14 @@ class BackgroundSaver:
         copies = dict(zip(tensors, values, strict=True))
         self._buffers = {id(tensor): value for tensor, value in copies.items() if isinstance(value, numpy.ndarray)}
         snapshot = _Snapshot(session, copies)
-        # Not a daemon, whoever saves: a program that ends meanwhile waits for it.
+        # Not a daemon, whoever saves: a program that ends meanwhile waits for it. But a daemon thread that trains on may
+        # save again and again, and an end that has begun would wait for one save after the other.
+        is_late = threading.current_thread().daemon and not threading.main_thread().is_alive()
         thread = threading.Thread(
             target=self._write,
             args=(snapshot, path, step, write_meta_graph, when_written),
             name=f"save-{step}",
-            daemon=False,
+            daemon=is_late,
         )
         with self._starting:
             thread.start()
@@ -74,7 +77,7 @@ class BackgroundSaver:
     def _write(self, snapshot: _Snapshot, path: str, step: Any, write_meta_graph: bool, when_written: Any) -> None:
         try:
             # A new thread has no default graph, which under TF 2 behaviour means that it executes eagerly.
-            with snapshot.graph.as_default():
+            with uninterrupted, snapshot.graph.as_default():
                 self._path = self._saver.save(snapshot, path, global_step=step, write_meta_graph=write_meta_graph)
         except BaseException as error:
             self._error = error

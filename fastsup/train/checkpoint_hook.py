@@ -10,6 +10,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 from tensorflow.python.training import training_util
 
+from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
 from fastsup.train.background_save import BackgroundSaver
 from fastsup.train.directories import directory_path
@@ -87,16 +88,18 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
             return
         graph = ops.get_default_graph()
         step = _step_now(session, graph, self._global_step_tensor)
-        graph_def = graph.as_graph_def(add_shapes=True)
+        with uninterrupted:
+            graph_def = graph.as_graph_def(add_shapes=True)
         # The text takes longer than all the rest.
         writing = GraphWriting(graph_def, self._checkpoint_dir, "graph.pbtxt") if self._save_graph_def else None
         try:
             saver = self._get_saver()
             saver_def = saver.saver_def if saver else None
-            self._summary_writer.add_graph(graph)
-            self._summary_writer.add_meta_graph(
-                meta_graph.create_meta_graph_def(graph_def=graph_def, saver_def=saver_def)
-            )
+            with uninterrupted:
+                self._summary_writer.add_graph(graph)
+                self._summary_writer.add_meta_graph(
+                    meta_graph.create_meta_graph_def(graph_def=graph_def, saver_def=saver_def)
+                )
             if self._listeners and writing is not None:
                 writing.wait()  # A listener may look at it.
             self._save(session, step)
@@ -138,7 +141,8 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
             self._background.save(session, self._save_path, step, self._save_graph_def, self._note_written)
             self._step_being_written = step
             return should_stop
-        saver.save(session, self._save_path, global_step=step, write_meta_graph=self._save_graph_def)
+        with uninterrupted:
+            saver.save(session, self._save_path, global_step=step, write_meta_graph=self._save_graph_def)
         return self._tell_of_checkpoint(session, step) or should_stop
 
     def _note_written(self) -> None:

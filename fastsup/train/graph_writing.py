@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.train.graph_text import write_graph_as_text
 
 
@@ -26,7 +27,8 @@ class GraphWriting:
 
     def _write(self, *args: Any) -> None:
         try:
-            write_graph_as_text(*args)
+            with uninterrupted:
+                write_graph_as_text(*args)
         except BaseException as error:
             self._error = error
 

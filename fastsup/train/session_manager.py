@@ -16,6 +16,7 @@ from tensorflow.python.training import session_manager as tf_session_manager
 
 from fastsup.core.checks import doubt_about
 from fastsup.runtime.global_step import track_global_step
+from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
 from fastsup.train.contact import Contact
 from fastsup.train.initialised import InitialisedFlags
@@ -231,10 +232,11 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
                 session.run(saved_model_initializers)
 
         def restore(path: str) -> None:
-            if partial:
-                restore_partially(session, saver, path)
-            else:
-                saver.restore(session, path)
+            with uninterrupted:
+                if partial:
+                    restore_partially(session, saver, path)
+                else:
+                    saver.restore(session, path)
 
         return Recovery(restore, prepare)
 

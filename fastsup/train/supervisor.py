@@ -20,6 +20,7 @@ from fastsup.core import timeline
 from fastsup.core.opened import opened_here
 from fastsup.core.recorder import program_recorder_now, recorder_of
 from fastsup.runtime.executor import check_executor
+from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
 from fastsup.train import session_manager as session_manager_mod
 from fastsup.train import stop_signals
@@ -261,7 +262,7 @@ class Supervisor(SupervisorElements, tf_supervisor.Supervisor):  # type: ignore[
             logging.info("Saving checkpoint to path %s", save_path)
             return saver.save(sess, save_path, global_step=global_step)
         # Between two steps from here on, so that the name is right too.
-        with sess.gate:
+        with uninterrupted, sess.gate:
             step = None if global_step is None else self._value_of(sess, global_step)
             saved_already = checkpoint_of_now(sess, saver, save_path, step, write_meta_graph=True)
             if saved_already is not None:

@@ -1,0 +1,188 @@
+"""The end of the program, with daemon threads inside TensorFlow's runtime."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+import fastsup
+from fastsup.runtime import interpreter_end
+
+v1 = tf.compat.v1
+
+
+@pytest.fixture
+def calls() -> Iterator[Any]:
+    yield interpreter_end._Uninterrupted()
+
+
+def in_thread(body: Any) -> threading.Thread:
+    thread = threading.Thread(target=body, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_the_end_waits_for_calls_under_way(calls: Any) -> None:
+    inside, leave, left = threading.Event(), threading.Event(), []
+
+    def body() -> None:
+        with calls, calls:
+            inside.set()
+            leave.wait(60)
+            left.append(True)
+
+    thread = in_thread(body)
+    inside.wait(60)
+    threading.Timer(0.05, leave.set).start()
+    calls.end()
+    assert left
+    thread.join(60)
+    assert not calls._depths
+
+
+def test_the_end_holds_back_other_threads_until_it_is_clear_that_something_waits(
+    calls: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interpreter_end, "HOLD_SECS", 0.3)
+    calls.end()
+    entered: list[int] = []
+
+    def body() -> None:
+        with calls, calls:
+            entered.append(1)
+        with calls:
+            entered.append(2)
+
+    thread = in_thread(body)
+    thread.join(0.05)
+    assert thread.is_alive()
+    assert not entered
+    thread.join(60)
+    assert entered == [1, 2]
+    assert not calls._depths
+
+
+def test_the_thread_that_ends_the_program_goes_on(calls: Any) -> None:
+    calls.end()
+    with calls:
+        assert list(calls._depths) == [threading.get_ident()]
+    assert not calls.is_over_for_this_thread()
+
+
+def test_a_call_that_never_ends_is_left_behind_with_a_warning(
+    calls: Any, monkeypatch: pytest.MonkeyPatch, tf_log: Any
+) -> None:
+    monkeypatch.setattr(interpreter_end, "WAIT_SECS", 0.05)
+    inside, leave = threading.Event(), threading.Event()
+
+    def body() -> None:
+        with calls:
+            inside.set()
+            leave.wait(60)
+
+    thread = in_thread(body)
+    inside.wait(60)
+    calls.end()
+    assert tf_log.messages[-1].startswith("The program ends while calls of TensorFlow's runtime are still under way")
+    assert thread.name in tf_log.messages[-1]
+    leave.set()
+    thread.join(60)
+
+
+def test_an_error_inside_leaves_the_call(calls: Any) -> None:
+    with pytest.raises(ValueError, match="the error"), calls:
+        raise ValueError("the error")
+    assert not calls._depths
+
+
+def test_a_child_process_waits_for_no_thread_of_its_parent(calls: Any) -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def body() -> None:
+        with calls:
+            inside.set()
+            leave.wait(60)
+
+    thread = in_thread(body)
+    inside.wait(60)
+    with calls:
+        calls.forget_other_threads()
+        assert list(calls._depths) == [threading.get_ident()]
+        calls._depths[thread.ident] = 1
+    leave.set()
+    thread.join(60)
+
+
+def test_no_session_is_deleted_in_a_daemon_thread_once_the_program_ends(
+    graph: tf.Graph, calls: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted: list[Any] = []
+    session = fastsup.Session()
+    monkeypatch.setattr(fastsup.Session, "_uninterrupted", calls)
+    monkeypatch.setattr(session, "close", lambda: deleted.append(True))
+    calls.end()
+    thread = in_thread(session.__del__)
+    thread.join(60)
+    assert not deleted
+    session.__del__()
+    assert deleted
+
+
+# Each body is run over and over in daemon threads while the program ends.
+BODIES = {
+    "plans": "session.run([chain[turn % 50], chain[turn // 50 % 50]])",
+    "callables": "session._make_callable_from_options(options)()",
+    "sessions": "fastsup.Session(graph=graph).close()",
+    "sessions collected": "fastsup.Session(graph=graph)",
+    "the session extended": "session._extend_graph()",
+    "traced runs": "session.run(chain[1], options=v1.RunOptions())",
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_a_program_that_ends_meanwhile_ends_well(body: str) -> None:
+    program = f"""
+        import itertools, threading, time
+        import tensorflow as tf
+        from tensorflow.core.protobuf import config_pb2
+        import fastsup
+        v1 = tf.compat.v1
+
+        class SlowToDelete:
+            def __del__(self, sleep=time.sleep):
+                sleep(0.2)
+
+        slow = SlowToDelete()
+        graph = tf.Graph()
+        with graph.as_default():
+            chain = [tf.constant(1.0)]
+            for _ in range(50):
+                chain.append(chain[-1] + 1.0)
+            session = fastsup.Session()
+        options = config_pb2.CallableOptions(fetch=[chain[9].name])
+        session.run(chain[0])
+        turns = threading.Semaphore(0)
+
+        def work():
+            for turn in itertools.count():
+                {body}
+                turns.release()
+
+        for _ in range(3):
+            threading.Thread(target=work, daemon=True).start()
+        for _ in range(6):
+            turns.acquire()
+    """
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120, env=environment
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
