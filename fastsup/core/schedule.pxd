@@ -1,5 +1,8 @@
 from cython cimport final
+from libc.math cimport HUGE_VAL
 from libc.stdint cimport int64_t, uint64_t
+
+from fastsup.core.clock cimport reached
 
 cdef extern from "fastsup/due.h":
     const int64_t FS_DUE_NEVER
@@ -9,7 +12,15 @@ cdef extern from "fastsup/due.h":
         double time
 
 
+
 cdef uint64_t* changes() noexcept
+
+
+cdef inline bint due_reached(const fs_due* due, int64_t run, int64_t global_step) except -1:
+    """Whether something is due. Reads the clock only where it waits for a time, and nothing else makes it due."""
+    if run >= due.run or global_step >= due.global_step:
+        return True
+    return due.time != HUGE_VAL and reached(due.time)
 
 
 cdef class Scheduled:
@@ -31,5 +42,3 @@ cdef class ScheduleTable:
     cdef uint64_t changes_seen
 
     cdef int reload(self) except -1
-    cdef bint is_due(self, int64_t run, int64_t global_step) except -1
-    cdef bint entry_is_due(self, Py_ssize_t i, int64_t run, int64_t global_step) except -1

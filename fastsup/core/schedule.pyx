@@ -2,15 +2,11 @@
 
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.number cimport PyNumber_Index
-from libc.math cimport HUGE_VAL
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from fastsup.core.clock cimport reached, seconds
-
 cdef extern from "fastsup/due.h":
     void fs_due_clear(fs_due* due) nogil
-    bint fs_due_reached(const fs_due* due, int64_t run, int64_t global_step, double now) nogil
     fs_due fs_due_earliest(const fs_due* entries, size_t n) nogil
 
 # Moves whenever something that a schedule was computed from may have changed: a due position, a timer, a method
@@ -107,15 +103,3 @@ cdef class ScheduleTable:
         self.earliest = fs_due_earliest(self.dues, n)
         self.changes_seen = self.changes[0]
         return 0
-
-    cdef bint is_due(self, int64_t run, int64_t global_step) except -1:
-        """Whether anything is due. Only a table with an entry that waits for a time reads the clock."""
-        if self.changes[0] != self.changes_seen:
-            self.reload()
-        if run >= self.earliest.run or global_step >= self.earliest.global_step:
-            return True
-        return self.earliest.time != HUGE_VAL and reached(self.earliest.time)
-
-    cdef bint entry_is_due(self, Py_ssize_t i, int64_t run, int64_t global_step) except -1:
-        cdef fs_due* due = &self.dues[i]
-        return fs_due_reached(due, run, global_step, 0.0 if due.time == HUGE_VAL else seconds())

@@ -18,7 +18,6 @@ from tensorflow.python.training import session_run_hook, training_util
 from fastsup.core import SecondOrStepTimer
 from fastsup.estimator import distribution
 from fastsup.estimator.estimator import check_estimator
-from fastsup.train.dispatch import remember_callbacks
 from fastsup.train.global_step_hook import GlobalStepHook, check_one_interval
 
 __all__ = [
@@ -56,7 +55,6 @@ class _StepReader(session_run_hook.SessionRunHook):  # type: ignore[misc]
         return session_run_hook.SessionRunArgs(self._global_step_tensor)
 
 
-@remember_callbacks
 class _StopOnPredicateHook(GlobalStepHook, _StepReader):
     """Asks a function every N seconds or steps whether to stop, and tells the workers. For the chief.
 

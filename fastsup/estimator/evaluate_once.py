@@ -12,14 +12,12 @@ from tensorflow.python.training import evaluation
 
 from fastsup import train
 from fastsup.core.opened import opening
-from fastsup.train.dispatch import remember_callbacks
 from fastsup.train.progress_hook import hooks_with_progress
 from fastsup.train.scheduled import ScheduledHook
 
 __all__ = ["StopAfterNEvalsHook", "evaluate_once"]
 
 
-@remember_callbacks
 class StopAfterNEvalsHook(ScheduledHook, evaluation._StopAfterNEvalsHook):  # type: ignore[misc]
     """Ends an evaluation after a number of batches, and logs how far it is.
 

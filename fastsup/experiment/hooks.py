@@ -13,13 +13,11 @@ from tensorflow.python.training import basic_session_run_hooks, session_run_hook
 
 from fastsup.estimator.job_end import JobWatch
 from fastsup.train import GlobalStepWaiterHook
-from fastsup.train.dispatch import remember_callbacks
 from fastsup.train.scheduled import ScheduledHook
 
 __all__ = ["EvalAndExportListener", "EvaluateNewCheckpointHook", "WaitForStepHook"]
 
 
-@remember_callbacks
 class EvaluateNewCheckpointHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ignore[misc]
     """Evaluates when there is a new checkpoint and enough steps have passed.
 
@@ -112,7 +110,6 @@ class EvalAndExportListener(basic_session_run_hooks.CheckpointSaverListener):  #
             self.export_results = self._export_fn(self.eval_result, checkpoint_path=path)
 
 
-@remember_callbacks
 class WaitForStepHook(GlobalStepWaiterHook):
     """Holds a worker back until the others have reached a step; but not when they no longer will.
 

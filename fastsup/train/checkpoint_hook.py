@@ -14,7 +14,6 @@ from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
 from fastsup.train.background_save import BackgroundSaver
 from fastsup.train.directories import directory_path
-from fastsup.train.dispatch import remember_callbacks
 from fastsup.train.event_buffer import hand_over
 from fastsup.train.global_step_hook import GlobalStepHook, check_one_interval, own_timer
 from fastsup.train.graph_writing import GraphWriting
@@ -26,7 +25,6 @@ __all__ = ["CheckpointSaverHook", "TFCheckpointSaverHook"]
 TFCheckpointSaverHook: Any = tf_hooks.CheckpointSaverHook
 
 
-@remember_callbacks
 class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type: ignore[misc]
     """Saves a checkpoint when the session is made, every N seconds or steps, and at the end.
 

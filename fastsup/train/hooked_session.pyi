@@ -2,7 +2,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fastsup.train.recorded_session import RecordedSession
-from fastsup.train.wrapped_sessions import native_kinds as native_kinds
+from fastsup.train.wrapped_sessions import compiled_classes as compiled_classes
 
 class Hooked(RecordedSession):
     _should_stop: bool

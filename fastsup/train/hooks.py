@@ -17,7 +17,6 @@ from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 from fastsup.core import SecondOrStepTimer
 from fastsup.train import stop_signals
 from fastsup.train.checkpoint_hook import CheckpointSaverHook
-from fastsup.train.dispatch import remember_callbacks
 from fastsup.train.event_buffer import buffer_for, hand_over
 from fastsup.train.global_step_hook import GlobalStepHook, check_one_interval, own_timer
 from fastsup.train.scheduled import ScheduledHook
@@ -73,7 +72,6 @@ class _NextStepHook(GlobalStepHook):
         self._next_step = stale_step + 2
 
 
-@remember_callbacks
 class StopAtStepHook(GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[misc]
     """Requests a stop once the global step has reached a step.
 
@@ -103,7 +101,6 @@ class StopAtStepHook(GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[m
         return True
 
 
-@remember_callbacks
 class StepCounterHook(GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignore[misc]
     """Logs and writes the rate of global steps (tag `global_step/sec`).
 
@@ -167,21 +164,13 @@ class StepCounterHook(GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignore
         if self._stalls < self._STALL_REPORTS:
             self._watch_stall()
         # Told of several steps a run, it looks ahead as far as that.
-        self._decide_after_run(on_true_step=self._steps_per_run != 1, acts_on_step=True)
+        self._decide_after_run(on_true_step=self._steps_per_run != 1)
         return self._counts(step_read) and self._due_with_timer(self._timer)
-
-    def _act(self, stale_step: Any, global_step: Any) -> None:
-        timer, foreseen = self._timer, stale_step + self._steps_per_run
-        if timer.should_trigger_for_step(foreseen) and timer.should_trigger_for_step(global_step):
-            elapsed_secs, elapsed_steps = timer.update_last_triggered_step(global_step)
-            if elapsed_secs is not None:
-                self._log_and_record(elapsed_steps, elapsed_secs, global_step)
 
     def _catch_up(self, skipped_runs: int, stale_step: int) -> None:
         self._last_global_step = stale_step
 
 
-@remember_callbacks
 class SummarySaverHook(_NextStepHook, tf_hooks.SummarySaverHook):  # type: ignore[misc]
     """Writes summaries every N steps or seconds.
 
@@ -244,7 +233,6 @@ class SummarySaverHook(_NextStepHook, tf_hooks.SummarySaverHook):  # type: ignor
         return super()._schedule(run, step_read)
 
 
-@remember_callbacks
 class ProfilerHook(_NextStepHook, tf_hooks.ProfilerHook):  # type: ignore[misc]
     """Writes a Chrome trace (`timeline-<step>.json`) every N steps or seconds.
 
@@ -260,6 +248,7 @@ class ProfilerHook(_NextStepHook, tf_hooks.ProfilerHook):  # type: ignore[misc]
     """
 
     _NAME = "ProfilerHook"
+    _schedule = _NextStepHook._schedule
     _file_writer: Any
     _request_summary: bool
 
@@ -282,7 +271,6 @@ class ProfilerHook(_NextStepHook, tf_hooks.ProfilerHook):  # type: ignore[misc]
         super().after_run(run_context, run_values)
 
 
-@remember_callbacks
 class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ignore[misc]
     """Logs tensors every N runs or seconds, or at the end.
 
@@ -345,7 +333,6 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
         self._iter_count += skipped_runs
 
 
-@remember_callbacks
 class NanTensorHook(ScheduledHook, tf_hooks.NanTensorHook):  # type: ignore[misc]
     """Fails, or stops, when the loss is NaN.
 
@@ -363,7 +350,6 @@ class NanTensorHook(ScheduledHook, tf_hooks.NanTensorHook):  # type: ignore[misc
         return True
 
 
-@remember_callbacks
 class GlobalStepWaiterHook(ScheduledHook, tf_hooks.GlobalStepWaiterHook):  # type: ignore[misc]
     """Holds the first run back until the global step has reached a step, or a signal ends the session.
 

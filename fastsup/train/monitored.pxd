@@ -1,5 +1,5 @@
 from fastsup.train.hooked_session cimport Hooked
-from fastsup.train.wrapped_sessions cimport Wrapped
+from fastsup.train.wrapped_sessions cimport Call, Wrapped
 
 
 cdef class Monitored:
@@ -12,8 +12,9 @@ cdef class Monitored:
     cdef Wrapped middle
     cdef Hooked innermost
 
-    cdef Wrapped native_inner(self)
-    cdef Hooked native_innermost(self)
-    cdef object run_native(self, object fetches, object feed_dict, bint hooks)
+    cdef Wrapped compiled_inner(self)
+    cdef Hooked compiled_innermost(self)
+    cdef object step(self, Call* call)
+    cdef object run_step(self, object fetches, object feed_dict)
     cdef bint runs_itself(self) except -1
     cdef int check_open(self) except -1

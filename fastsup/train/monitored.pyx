@@ -12,23 +12,25 @@ from fastsup.train.feed_functions import takes_last_result
 from fastsup.train.hooked_session cimport Hooked
 from fastsup.train.stop_signals cimport pending_signal
 from fastsup.train.stop_signals import raise_if_come
-from fastsup.train.wrapped_sessions cimport Coordinated, Recoverable, Wrapped, as_native
+from fastsup.train.wrapped_sessions cimport (
+    Call, Coordinated, Recoverable, Wrapped, as_compiled, new_call, take_last_result
+)
 
 
 cdef class Monitored:
     """What a step passes through in `MonitoredSession` and `SingularMonitoredSession`."""
 
-    cdef Wrapped native_inner(self):
+    cdef Wrapped compiled_inner(self):
         if self._sess is not self.inner_seen:
             session = self._sess
             # In this order: another thread goes by what it sees.
             self.innermost = None
             self.middle = None
-            self.inner = as_native(session)
+            self.inner = as_compiled(session)
             self.inner_seen = session
         return self.inner
 
-    cdef Hooked native_innermost(self):
+    cdef Hooked compiled_innermost(self):
         """The session with the hooks, if nothing but ours, as delivered, lies between: a step then starts there."""
         cdef Wrapped inner, middle
         if (
@@ -39,39 +41,50 @@ cdef class Monitored:
         ):
             return self.innermost
         self.innermost = None
-        inner = self.native_inner()
+        inner = self.compiled_inner()
         if inner is None or inner._sess is None:
             return None
-        middle = inner.native_inner()
+        middle = inner.compiled_inner()
         if isinstance(inner, Recoverable) and isinstance(middle, Coordinated):
-            if isinstance(middle.native_inner(), Hooked):
+            if isinstance(middle.compiled_inner(), Hooked):
                 self.middle = middle
-                self.innermost = middle.native_inner()
+                self.innermost = middle.compiled_inner()
         return self.innermost
 
-    cdef object run_native(self, object fetches, object feed_dict, bint hooks):
-        cdef Hooked innermost = self.native_innermost() if hooks else None
-        cdef Wrapped inner
+    cdef object step(self, Call* call):
+        """Runs one step."""
+        cdef Hooked innermost = self.compiled_innermost() if call.hooks else None
+        cdef Wrapped inner, middle
         if innermost is not None:
+            inner, middle = self.inner, self.middle
             try:
-                return innermost.run_native(fetches, feed_dict, True)
+                return innermost.step(call)
             except Exception as error:
-                innermost.tell_hooks(error)
-                return self.inner.run_failed(error, fetches, feed_dict)
-        inner = self.native_inner()
+                try:
+                    return middle.on_error(call, error)
+                except Exception as raised:
+                    return inner.on_error(call, raised)
+        inner = self.compiled_inner()
         if inner is not None:
-            return inner.run_native(fetches, feed_dict, hooks)
-        if not hooks:
-            return self._sess.run_without_hooks(fetches, feed_dict)
-        return self._sess.run(fetches, feed_dict=feed_dict, options=None, run_metadata=None)
+            return inner.step(call)
+        if not call.hooks:
+            return self._sess.run_without_hooks(<object> call.fetches, <object> call.feed_dict)
+        return self._sess.run(
+            <object> call.fetches, feed_dict=<object> call.feed_dict, options=<object> call.options,
+            run_metadata=<object> call.run_metadata,
+        )
+
+    cdef object run_step(self, object fetches, object feed_dict):
+        """Runs one step with the hooks around it, without options."""
+        cdef Call call = new_call(fetches, feed_dict, None, None, True)
+        return self.step(&call)
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         """Runs one step with the hooks around it. Arguments and result are those of `tf.compat.v1.Session.run`."""
+        cdef Call call = new_call(fetches, feed_dict, options, run_metadata, True)
         if pending_signal():
             raise_if_come()
-        if options is None and run_metadata is None:
-            return self.run_native(fetches, feed_dict, True)
-        return self._sess.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
+        return self.step(&call)
 
     def run_without_hooks(self, fetches, feed_dict=None):
         """Runs one step that no hook sees; a preemption is recovered from as in `run`.
@@ -80,14 +93,15 @@ cdef class Monitored:
           fetches: as for `tf.compat.v1.Session.run`.
           feed_dict: as for `tf.compat.v1.Session.run`.
         """
-        return self.run_native(fetches, feed_dict, False)
+        cdef Call call = new_call(fetches, feed_dict, None, None, False)
+        return self.step(&call)
 
     def should_stop(self):
         """Whether the loop should end: a hook, a thread or somebody else has asked for it, or the session is closed."""
         if self._sess is None or pending_signal():
             return True
-        cdef Wrapped inner = self.native_inner()
-        return inner.stop_native() if inner is not None else self._sess.should_stop()
+        cdef Wrapped inner = self.compiled_inner()
+        return inner.is_stopped() if inner is not None else self._sess.should_stop()
 
     def run_loop(self, fetches, steps=None, feed_fn=None):
         """Runs step after step: the training loop itself, until `should_stop()`.
@@ -114,6 +128,7 @@ cdef class Monitored:
         """
         cdef int64_t left = INT64_MAX
         cdef Wrapped inner = None
+        cdef Call call = new_call(fetches, None, None, None, True)
         cdef tuple last
         cdef object result = None
         if steps is not None:
@@ -129,25 +144,25 @@ cdef class Monitored:
         if feed_fn is not None:
             while left > 0 and not self.should_stop():
                 feed_dict = feed_fn(self.last_result) if takes_result else feed_fn()
-                self.last_result = (
-                    self.run_native(fetches, feed_dict, True) if runs_itself else self.run(fetches, feed_dict)
-                )
+                self.last_result = self.run_step(fetches, feed_dict) if runs_itself else self.run(fetches, feed_dict)
                 left -= 1
                 PyErr_CheckSignals()
             return self.last_result
         try:
             while left > 0 and not self.should_stop():
-                inner = self.native_inner()
+                inner = self.compiled_inner()
                 if runs_itself and inner is not None:
-                    result = inner.loop_native(fetches, &left, None)
+                    call.steps_left = &left
+                    result = inner.step(&call)
                     continue
-                result = self.run_native(fetches, None, True) if runs_itself else self.run(fetches)
+                result = self.run_step(fetches, None) if runs_itself else self.run(fetches)
                 left -= 1
                 PyErr_CheckSignals()
         except BaseException:
-            last = inner.last_of_loop() if inner is not None else None
+            last = take_last_result(&call)
             self.last_result = result if last is None else last[0]
             raise
+        take_last_result(&call)
         self.last_result = result
         return result
 
@@ -248,11 +263,11 @@ cdef class SteppingFunction:
         if pending_signal():
             raise_if_come()
         self.bring_plan(feed_dict)
-        return self.session.run_native(self.fetches, feed_dict, True)
+        return self.session.run_step(self.fetches, feed_dict)
 
     cdef int bring_plan(self, dict feed_dict) except -1:
         """Puts the plan where the session looks first."""
-        cdef Hooked innermost = self.session.native_innermost()
+        cdef Hooked innermost = self.session.compiled_innermost()
         cdef SessionRunner runner
         if innermost is None or innermost.runner is None or innermost._sess is not innermost.runner:
             return 0

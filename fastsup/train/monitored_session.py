@@ -313,7 +313,7 @@ class _MonitoredSession(Monitored):
     def _end_hooks_and_close(self, exception_type: Any) -> None:
         try:
             if isinstance(self._sess, Wrapped):
-                self._sess._settle_hooks()
+                self._sess._sync_hooks()
             if not exception_type:
                 for hook in in_order_of_end(self._hooks):
                     with hook_span(self._profiler, hook, "end"):

@@ -13,7 +13,6 @@ from tensorflow.python.training import basic_session_run_hooks, evaluation, sess
 from fastsup.core.clock import now
 from fastsup.core.timer import check_interval
 from fastsup.progress_display import Display, check_display_arguments, open_display
-from fastsup.train.dispatch import remember_callbacks
 from fastsup.train.global_step_hook import GlobalStepHook
 
 __all__ = ["ProgressHook", "hooks_with_progress"]
@@ -32,7 +31,6 @@ class _Shown:
         self.numbers = ""
 
 
-@remember_callbacks
 class ProgressHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ignore[misc]
     """Shows the global step, the rate of steps, tensors and the time that is left.
 

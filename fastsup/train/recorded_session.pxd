@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 from fastsup.core.recorded cimport Cell
 from fastsup.core.recorder cimport Recorder
 from fastsup.core.spans cimport fs_track
-from fastsup.train.dispatch cimport Dispatch
+from fastsup.train.hook_scheduler cimport HookScheduler
 from fastsup.train.wrapped_sessions cimport Wrapped
 
 
@@ -34,18 +34,18 @@ cdef class RecordedSession(Wrapped):
     cdef int recording_ended(self) except -1
     cdef Recorder watching_recorder(self)
     cdef fs_track* track_now(self) noexcept
-    cdef Cell cell_of_watched(self, Dispatch dispatch, object fetches, bint with_step)
-    cdef Cell cell_of_asked(self, Dispatch dispatch, object fetches, list asked, list requests)
+    cdef Cell cell_of_watched(self, HookScheduler scheduler, object fetches, bint with_step)
+    cdef Cell cell_of_asked(self, HookScheduler scheduler, object fetches, list asked, list requests)
     cdef object before_run(self, fs_track* track, object hook, object context)
     cdef int after_run(self, fs_track* track, object hook, object context, object values) except -1
 
 
-cdef inline Cell cell_at_hand(RecordedSession session, Dispatch dispatch, object fetches, bint with_step):
+cdef inline Cell cell_at_hand(RecordedSession session, HookScheduler scheduler, object fetches, bint with_step):
     """What `cell_of_watched` gives: mostly what it gave last."""
     if (
-        session.watching_seen is dispatch.watching
+        session.watching_seen is scheduler.hooks.watching
         and session.watched_with is fetches
         and session.watched_with_step == with_step
     ):
         return session.watched_cell
-    return session.cell_of_watched(dispatch, fetches, with_step)
+    return session.cell_of_watched(scheduler, fetches, with_step)

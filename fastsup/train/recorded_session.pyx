@@ -8,7 +8,7 @@ from fastsup.core.recorded import SESSION
 from fastsup.core.recorder import recorder_of
 from fastsup.core.spans cimport fs_span_enter, fs_span_leave, fs_track
 from fastsup.runtime.session_facts import facts_of
-from fastsup.train.dispatch cimport Dispatch
+from fastsup.train.hook_scheduler cimport HookScheduler
 from fastsup.train.recorded_hooks import count_values, prepare, watch
 from fastsup.train.wrapped_sessions cimport Wrapped
 
@@ -84,29 +84,29 @@ cdef class RecordedSession(Wrapped):
         # A session of another recorder may be the one whose hook runs this one.
         return active_track() if active_recorder() is self.known_to else NULL
 
-    cdef Cell cell_of_watched(self, Dispatch dispatch, object fetches, bint with_step):
+    cdef Cell cell_of_watched(self, HookScheduler scheduler, object fetches, bint with_step):
         """Where the runtime's time goes in a run for these fetches, what hooks watch, and the step if that is fetched."""
         cdef Recorder recorder = self.known_to if self.known_to is not None else active_recorder()
         cdef list names = []
-        for hook in dispatch.watching:
+        for hook in scheduler.hooks.watching:
             key = recorder.cells_of(hook).key
             names.append(key)
             recorder.note_values(key, 1)
         if with_step:
             names.append((recorder.session_of(self.caller).index, SESSION))
         self.watched_cell = recorder.runtime_cell(self.caller, fetches, tuple(names))
-        self.watching_seen = dispatch.watching
+        self.watching_seen = scheduler.hooks.watching
         self.watched_with = fetches
         self.watched_with_step = with_step
         return self.watched_cell
 
-    cdef Cell cell_of_asked(self, Dispatch dispatch, object fetches, list asked, list requests):
+    cdef Cell cell_of_asked(self, HookScheduler scheduler, object fetches, list asked, list requests):
         """Where the runtime's time goes in a run for these fetches and those of the hooks that have asked for some."""
         cdef Recorder recorder = active_recorder()
         cdef list names = []
         cdef Py_ssize_t i
         for i in range(len(asked)):
-            if asked[i] is dispatch:
+            if asked[i] is scheduler:
                 # The global step, for hooks that were left out.
                 names.append((recorder.session_of(self.caller).index, SESSION))
                 continue

@@ -3,17 +3,19 @@ from libc.stdint cimport uint64_t
 from fastsup.core.schedule cimport Scheduled
 
 
-cdef class ScheduledHook(Scheduled):
+cdef tuple callbacks_of(object kind)
+
+
+cdef class ScheduledHookBase(Scheduled):
+    # Set by the hook's `_schedule`.
     # A fetch that the hook wants of every run, and looks at in C; None if there is none.
     cdef object watched_fetch
-    # Wants to be called in a run before which the global step has not moved.
+    # Whether the hook decides after the run (see hook_list.pyx).
+    cdef bint is_after_run
+    # Of an after-run hook: it wants to be called after a run before which the global step has not moved; and it decides on
+    # the step after the run, however much the run adds to it, not on the step before the run plus 1.
     cdef bint watches_stall
-    # Asks its timer after the run, not before it.
-    cdef bint decides_after
-    # Decides on the step after the run, however much the run adds to it: nothing less will do.
     cdef bint needs_true_step
-    # Wants nothing of the run but the step after it: `_act` will do in place of its callbacks.
-    cdef bint acts_on_step
 
     # The global step after the run, while the hook's `after_run` is called and the session counts it; else None.
     cdef readonly object counted_step
@@ -24,8 +26,10 @@ cdef class ScheduledHook(Scheduled):
     cdef uint64_t scheduled_version
     cdef object scheduled_timer
     cdef uint64_t scheduled_timer_version
-    cdef bint has_schedule
+    # Whether that schedule can be relied on. Set by the HookList.
+    cdef bint is_scheduled
 
+    cdef int clear_schedule(self) except -1
     cdef bint is_current(self) except -1
     cdef int set_current(self) except -1
     cdef bint accepts(self, object value) except -1

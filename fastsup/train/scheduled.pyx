@@ -20,8 +20,21 @@ cdef frozenset call_state = frozenset(
 )
 
 
-cdef class ScheduledHook(Scheduled):
-    """Base of the standard hooks: the schedule beside TensorFlow's callbacks.
+# For each class that defines a schedule, the callbacks that the schedule was written for. A program may replace these on
+# the class later: then the schedule is void.
+cdef dict original_callbacks = {}
+
+
+cdef tuple callbacks_of(object kind):
+    """The callbacks, (before_run, after_run), that the schedule of a hook's class was written for; None without schedule."""
+    for base in kind.__mro__:
+        if base in original_callbacks:
+            return original_callbacks[base]
+    return None
+
+
+cdef class ScheduledHookBase(Scheduled):
+    """The compiled part of ScheduledHook: the schedule beside TensorFlow's callbacks.
 
     The callbacks (`before_run`, `after_run`) do the same as TensorFlow's, called in every run or only in those in
     which they do something. A session that knows schedules asks for the latter with the methods below; any other
@@ -63,27 +76,25 @@ cdef class ScheduledHook(Scheduled):
         return isinstance(value, floating) and not isnan(<double> value)
 
     def _watch_stall(self):
-        """Has the hook called also in a run before which the global step has not moved."""
+        """Has an after-run hook called also after a run before which the global step has not moved."""
         self.watches_stall = True
 
-    def _decide_after_run(self, on_true_step=False, acts_on_step=False):
-        """Says that the hook decides after the run whether to act.
+    def _decide_after_run(self, on_true_step=False):
+        """Says that the hook decides after the run whether to act, and wants nothing of the run but the global step.
+
+        Its `before_run` isn't called then. Its `after_run` gets the step before the run as result.
 
         Args:
           on_true_step: whether it decides on the global step after the run; else on the one before it, plus 1.
-          acts_on_step: whether `_act` may be called in place of the callbacks where the step is known without them.
         """
-        self.decides_after = True
+        self.is_after_run = True
         self.needs_true_step = on_true_step
-        self.acts_on_step = acts_on_step
 
-    def _act(self, stale_step, global_step):
-        """Does what `after_run` does, for a hook that wants nothing of the run but the global step.
-
-        Args:
-          stale_step: the step before the run, of the variable's NumPy type.
-          global_step: the step after the run, of the same type.
-        """
+    cdef int clear_schedule(self) except -1:
+        self.never_due()
+        self.watched_fetch = None
+        self.is_after_run = self.watches_stall = self.needs_true_step = False
+        return 0
 
     def _due_with_timer(self, timer):
         """Sets the due positions from a timer.
@@ -130,3 +141,16 @@ cdef class ScheduledHook(Scheduled):
         if isinstance(self.scheduled_timer, Timer):
             self.scheduled_timer_version = (<Timer> self.scheduled_timer).version
         return 0
+
+
+class ScheduledHook(ScheduledHookBase):
+    """Base of the standard hooks.
+
+    A class that defines `_schedule` vouches for the callbacks that it has then. A subclass that overrides a callback, and
+    defines no schedule, is called in every run.
+    """
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "_schedule" in cls.__dict__:
+            original_callbacks[cls] = (getattr(cls, "before_run", None), getattr(cls, "after_run", None))

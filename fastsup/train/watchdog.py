@@ -11,7 +11,6 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import session_run_hook
 
 from fastsup.runtime.session import Session
-from fastsup.train.dispatch import remember_callbacks
 from fastsup.train.scheduled import ScheduledHook
 from fastsup.train.stray_threads import describe
 
@@ -22,7 +21,6 @@ __all__ = ["WatchdogHook"]
 _LOOKS = 4
 
 
-@remember_callbacks
 class WatchdogHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ignore[misc]
     """Logs the stacks of all threads, as one ERROR, when no step has ended for a while. Once for each such stall.
 

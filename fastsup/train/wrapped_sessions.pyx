@@ -4,6 +4,8 @@ Recoverable(Coordinated(Hooked(session))). Each can be used, subclassed and repl
 calls then go through Python. Where they are as delivered, a step goes through them in C.
 """
 
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
 
 import sys
@@ -17,12 +19,43 @@ from fastsup.train.stop_signals import raise_if_come
 
 cdef object Coordinator = tf_coordinator.Coordinator
 
+
+cdef Call new_call(object fetches, object feed_dict, object options, object run_metadata, bint hooks) noexcept:
+    """The call of one step. The caller holds the arguments for as long as it lasts."""
+    return Call(
+        <PyObject*> fetches, <PyObject*> feed_dict, <PyObject*> options, <PyObject*> run_metadata, hooks, NULL, NULL, NULL
+    )
+
+
+cdef int keep_last_result(Call* call, object result) except -1:
+    """Has a call keep the result of the last step that ended well. A later one replaces it."""
+    take_last_result(call)
+    Py_INCREF(result)
+    call.last_result = <PyObject*> result
+    return 0
+
+
+cdef tuple take_last_result(Call* call):
+    """(result,) of the last step that ended well in a loop that has raised; None if there was none."""
+    if call.last_result is NULL:
+        return None
+    result = <object> call.last_result
+    call.last_result = NULL
+    Py_DECREF(result)
+    return (result,)
+
+
 ADVICE = (
     "This error may also occur due to a gRPC failure caused by high memory or network bandwidth usage in the "
     "parameter servers. If this error occurs repeatedly, try increasing the number of parameter servers assigned to "
     "the job. Error: %s"
 )
 
+
+RUN_FAILED = (
+    "An error was raised. This may be due to a preemption in a connected worker or parameter server. The current session "
+    "will be closed and a new session will be created. "
+)
 
 LONGEST_DELAY_SECS = 30.0
 
@@ -45,16 +78,16 @@ cdef tuple preemption_errors():
 
 
 # The classes whose steps can be run in C, each before its base; the one with the hooks puts itself in front.
-native_kinds = []
+compiled_classes = []
 
 
-cdef Wrapped as_native(object session):
+cdef Wrapped as_compiled(object session):
     """The session as one whose steps can be run in C, or None if some of its methods were replaced."""
     if not isinstance(session, Wrapped):
         return None
     cdef object kind = type(session)
     cdef object replaced = getattr(session, "__dict__", ())
-    for base in native_kinds:
+    for base in compiled_classes:
         if isinstance(session, base):
             break
     for name in ("run", "should_stop", "_check_stop", "run_without_hooks"):
@@ -135,64 +168,46 @@ cdef class Wrapped:
             return self._sess.run_without_hooks(fetches, feed_dict)
         return self._sess.run(fetches, feed_dict=feed_dict)
 
-    def _settle_hooks(self):
+    def _sync_hooks(self):
         """Brings the state of hooks that were left out of runs up to date."""
         if isinstance(self._sess, Wrapped):
-            self._sess._settle_hooks()
+            self._sess._sync_hooks()
 
-    cdef Wrapped native_inner(self):
+    cdef Wrapped compiled_inner(self):
         """The wrapped session, if steps can be run in it in C, else None."""
         if self._sess is not self.inner_seen:
             session = self._sess
             # In this order: another thread goes by what it sees.
-            self.inner = as_native(session)
+            self.inner = as_compiled(session)
             self.inner_seen = session
         return self.inner
 
-    cdef object run_native(self, object fetches, object feed_dict, bint hooks):
-        cdef Wrapped inner = self.native_inner()
+    cdef object step(self, Call* call):
+        """Runs one step; or, in a loop, at least one, and more where nothing has to be asked between them."""
+        cdef Wrapped inner = self.compiled_inner()
         if inner is not None:
-            return inner.run_native(fetches, feed_dict, hooks)
-        if not hooks:
-            return Wrapped.run_without_hooks(self, fetches, feed_dict)
-        return self._sess.run(fetches, feed_dict=feed_dict, options=None, run_metadata=None)
-
-    cdef object run_failed(self, object error, object fetches, object feed_dict):
-        """What `run` does about an error that the innermost session has raised."""
-        cdef Wrapped inner = self.native_inner()
-        if inner is not None:
-            return inner.run_failed(error, fetches, feed_dict)
-        raise error
-
-    cdef object loop_native(self, object fetches, int64_t* left, object stop_event):
-        """Runs at least one step and, where nothing comes between, more: at most `left`, which counts them down."""
-        cdef Wrapped inner = self.native_inner()
-        cdef object result
-        if inner is not None:
-            return inner.loop_native(fetches, left, stop_event)
-        result = self.run_native(fetches, None, True)
-        left[0] -= 1
+            return inner.step(call)
+        if not call.hooks:
+            return Wrapped.run_without_hooks(self, <object> call.fetches, <object> call.feed_dict)
+        result = self._sess.run(
+            <object> call.fetches, feed_dict=<object> call.feed_dict, options=<object> call.options,
+            run_metadata=<object> call.run_metadata,
+        )
+        if call.steps_left is not NULL:
+            call.steps_left[0] -= 1
         return result
 
-    cdef int tell_hooks(self, object error) except -1:
-        """Tells the hooks, wherever they are, of an error that a run has raised."""
-        cdef Wrapped inner = self.native_inner()
-        if inner is not None:
-            inner.tell_hooks(error)
-        return 0
+    cdef object on_error(self, Call* call, object error):
+        """The result in spite of an error that the wrapped session's `step` has raised, or the error to raise."""
+        raise error
 
-    cdef tuple last_of_loop(self):
-        """(result,) of the last step that ended well in a `loop_native` that has raised; None if there was none."""
-        cdef Wrapped inner = self.native_inner()
-        return None if inner is None else inner.last_of_loop()
-
-    cdef bint stop_native(self) except -1:
+    cdef bint is_stopped(self) except -1:
         cdef Wrapped inner
         if self._sess is None:
             return True
-        inner = self.native_inner()
+        inner = self.compiled_inner()
         if inner is not None:
-            return inner.stop_native()
+            return inner.is_stopped()
         return self._wrapped_is_stoppable and self._sess.should_stop()
 
 
@@ -232,58 +247,41 @@ cdef class Coordinated(Wrapped):
         try:
             return self._sess.run(*args, **kwargs)
         except Exception as error:
-            self.raise_root_cause(error)
-            raise
+            return self.on_error(NULL, error)
 
     def run_without_hooks(self, fetches, feed_dict=None):
         """Runs one step that no hook sees."""
-        return self.run_native(fetches, feed_dict, False)
+        cdef Call call = new_call(fetches, feed_dict, None, None, False)
+        return self.step(&call)
 
-    cdef object run_native(self, object fetches, object feed_dict, bint hooks):
-        try:
-            return Wrapped.run_native(self, fetches, feed_dict, hooks)
-        except Exception as error:
-            self.tell_hooks(error)
-            self.raise_root_cause(error)
-            raise
-
-    cdef object run_failed(self, object error, object fetches, object feed_dict):
-        try:
-            return Wrapped.run_failed(self, error, fetches, feed_dict)
-        except Exception as raised:
-            self.raise_root_cause(raised)
-            raise
-
-    cdef object loop_native(self, object fetches, int64_t* left, object stop_event):
+    cdef object step(self, Call* call):
         try:
             if type(self._coord) is Coordinator and type(self._coord._stop_event) is Event:
-                stop_event = self._coord._stop_event
-            return Wrapped.loop_native(self, fetches, left, stop_event)
+                call.stop_event = <PyObject*> self._coord._stop_event
+            return Wrapped.step(self, call)
         except Exception as error:
-            self.tell_hooks(error)
-            self.raise_root_cause(error)
-            raise
+            return self.on_error(call, error)
 
-    cdef int raise_root_cause(self, object error) except -1:
+    cdef object on_error(self, Call* call, object error):
+        """Raises the error, or the preemption that stopped the coordinator and led to it."""
         cdef tuple preemptions = preemption_errors()
-        if isinstance(error, preemptions):
-            return 0
-        try:
-            self._coord.raise_requested_exception()
-        except preemptions:
-            raise
-        except Exception:
-            raise error from None
-        return 0
+        if not isinstance(error, preemptions):
+            try:
+                self._coord.raise_requested_exception()
+            except preemptions:
+                raise
+            except Exception:
+                raise error from None
+        raise error
 
-    cdef bint stop_native(self) except -1:
+    cdef bint is_stopped(self) except -1:
         if type(self._coord) is Coordinator:
             # A coordinator with an error to raise has been stopped.
             if self._coord.should_stop() and self._check_stop():
                 return True
         elif self._check_stop():
             return True
-        return Wrapped.stop_native(self)
+        return Wrapped.is_stopped(self)
 
 
 cdef class Recoverable(Wrapped):
@@ -312,7 +310,7 @@ cdef class Recoverable(Wrapped):
             try:
                 session = self._sess_creator.create_session()
             except preemption_errors() as error:
-                self.note_failure(
+                self.count_failure(
                     "An error was raised while a session was being created. This may be due to a preemption of a "
                     "connected worker or parameter server. A new session will be created. ",
                     error,
@@ -327,18 +325,8 @@ cdef class Recoverable(Wrapped):
                 self.steps_ended = steps_ended(session)
                 return session
 
-    cdef int note_runs(self) except -1:
-        """Something ran well if more steps have ended than there had when the session was made.
-
-        Steps alone: a session that is made anew and read a little, before it fails again, has got nowhere.
-        """
-        ended = steps_ended(self._sess)
-        if ended is not None and ended != self.steps_ended:
-            self.failures = 0
-        return 0
-
-    cdef int note_failure(self, str occasion, object error) except -1:
-        """Warns of a failure and waits, or raises the error when there were too many."""
+    cdef int count_failure(self, str occasion, object error) except -1:
+        """Counts a failure, warns of it, and waits; or raises the error if there were too many in a row."""
         # One that came while hooks were called, which it doesn't interrupt.
         raise_if_come()
         if error is self.given_up_with:
@@ -375,9 +363,7 @@ cdef class Recoverable(Wrapped):
             return True  # should_stop() answers, it doesn't raise: the next run does.
 
     def _recreate_after_check(self, error):
-        self.note_runs()
-        self.close()
-        self.note_failure(
+        self.give_up_session(
             "An error was raised while considering whether the session is complete. This may be due to a preemption "
             "in a connected worker or parameter server. The current session will be closed and a new session will be "
             "created. ",
@@ -385,13 +371,13 @@ cdef class Recoverable(Wrapped):
         )
         self._sess = self._create_session()
 
-    cdef bint stop_native(self) except -1:
+    cdef bint is_stopped(self) except -1:
         if self._sess is None:
             return True
-        if self.native_inner() is None:
+        if self.compiled_inner() is None:
             return self.should_stop()
         try:
-            return self.inner.stop_native()
+            return self.inner.is_stopped()
         except preemption_errors() as error:
             self._recreate_after_check(error)
             return False
@@ -400,21 +386,13 @@ cdef class Recoverable(Wrapped):
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         """Runs one step, again in a new session as long as it is preempted."""
-        if options is None and run_metadata is None:
-            return self.run_native(fetches, feed_dict, True)
-        while True:
-            try:
-                if not self._sess:
-                    self._sess = self._create_session()
-                result = self._sess.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
-                self.failures = 0
-                return result
-            except preemption_errors() as error:
-                self.give_up_session(error)
+        cdef Call call = new_call(fetches, feed_dict, options, run_metadata, True)
+        return self.step(&call)
 
     def run_without_hooks(self, fetches, feed_dict=None):
         """Runs one step that no hook sees, again in a new session as long as it is preempted."""
-        return self.run_native(fetches, feed_dict, False)
+        cdef Call call = new_call(fetches, feed_dict, None, None, False)
+        return self.step(&call)
 
     def run_step_fn(self, step_fn, raw_session, run_with_hooks):
         """Calls a step function, again in a new session as long as it is preempted."""
@@ -428,47 +406,35 @@ cdef class Recoverable(Wrapped):
                 self.failures = 0
                 return result
             except preemption_errors() as error:
-                self.give_up_session(error)
+                self.give_up_session(RUN_FAILED, error)
 
-    cdef object run_native(self, object fetches, object feed_dict, bint hooks):
+    cdef object step(self, Call* call):
         while True:
             try:
                 if self._sess is None:
                     self._sess = self._create_session()
-                result = Wrapped.run_native(self, fetches, feed_dict, hooks)
+                result = Wrapped.step(self, call)
                 self.failures = 0
                 return result
             except preemption_errors() as error:
-                self.give_up_session(error)
+                self.give_up_session(RUN_FAILED, error)
 
-    cdef object run_failed(self, object error, object fetches, object feed_dict):
-        try:
-            return Wrapped.run_failed(self, error, fetches, feed_dict)
-        except preemption_errors() as preemption:
-            self.give_up_session(preemption)
-        return self.run_native(fetches, feed_dict, True)
+    cdef object on_error(self, Call* call, object error):
+        """Runs the step again in a new session if the error is a preemption. Else raises the error."""
+        if not isinstance(error, preemption_errors()):
+            raise error
+        self.give_up_session(RUN_FAILED, error)
+        return self.step(call)
 
-    cdef object loop_native(self, object fetches, int64_t* left, object stop_event):
-        while True:
-            try:
-                if self._sess is None:
-                    self._sess = self._create_session()
-                result = Wrapped.loop_native(self, fetches, left, stop_event)
-                self.failures = 0
-                return result
-            except preemption_errors() as error:
-                self.give_up_session(error)
-
-    cdef int give_up_session(self, object error) except -1:
-        self.note_runs()
+    cdef int give_up_session(self, str occasion, object error) except -1:
+        # Only a step that ended well ends a row of failures: a session that was made, and read a little before it failed, has
+        # got nowhere.
+        ended = steps_ended(self._sess)
+        if ended is not None and ended != self.steps_ended:
+            self.failures = 0
         self.close()
         self._sess = None
-        self.note_failure(
-            "An error was raised. This may be due to a preemption in a connected worker or parameter server. The "
-            "current session will be closed and a new session will be created. ",
-            error,
-        )
-        return 0
+        return self.count_failure(occasion, error)
 
 
-native_kinds.extend([Recoverable, Coordinated, Wrapped])
+compiled_classes.extend([Recoverable, Coordinated, Wrapped])

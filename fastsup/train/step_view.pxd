@@ -1,0 +1,91 @@
+"""The global step around one run, and the two rules by which it makes hooks due. Pure: no lock, no clock but for times."""
+
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint64_t
+
+from fastsup.core.schedule cimport FS_DUE_NEVER, due_reached, fs_due
+
+cdef extern from *:
+    """
+    /* A global step that isn't known: far below every step, so that nothing computed from it is due. */
+    #define FS_NO_STEP (INT64_MIN / 2)
+    /* A step at which everything is due that is due at any step at all. */
+    #define FS_ANY_STEP (INT64_MAX - 1)
+    """
+    const int64_t NO_STEP "FS_NO_STEP"
+    const int64_t ANY_STEP "FS_ANY_STEP"
+
+
+cdef enum StepSource:
+    UNUSED_STEP  # No hook depends on the global step.
+    COUNTED_STEP  # The step before the run is known, and so is the number that the run adds to it.
+    READ_STEP  # The step before the run is known, as far as it can be read. The number that the run adds isn't.
+    FETCHED_STEP  # The run fetches the step before it.
+
+
+# Belongs to one run: several threads may run steps of one session at the same time. Only HookScheduler changes it.
+cdef struct StepView:
+    StepSource source
+    # Number of the run, counted from 0.
+    int64_t run
+    # Global step before the previous run, and before this one. NO_STEP if unknown, or not yet known.
+    int64_t previous
+    int64_t before
+    # The number that the run adds to the global step. Below 0: unknown.
+    int64_t delta
+    # The session's counters when `before` was found: the steps counted, and the epoch of the step.
+    int64_t counted
+    uint64_t epoch
+    # Whether the run is fed the global step. `feeds_known`: the feeds of the program are known from the plan.
+    bint fed
+    bint feeds_known
+    # Of a counted step, after the run: where it stands, and whether anything but the run has moved it.
+    int64_t after
+    bint moved
+
+
+cdef inline bint due_in_run(const StepView* view, const fs_due* due) except -1:
+    """Whether an in-run hook is to be called in the coming run. For `due`, one hook's or the earliest of all.
+
+    In-run hooks decide on the step that they foresaw in the previous run, two after the one before it. After no run, each
+    that waits for a step has to decide by itself.
+    """
+    return due_reached(due, view.run, ANY_STEP if view.previous == NO_STEP else view.previous + 2)
+
+
+cdef inline int64_t idle_runs(const StepView* view, const fs_due* earliest) noexcept:
+    """How many runs that each add `delta` come before one in which an in-run hook is due by its number or step. At least 1.
+
+    The coming run isn't one of these. Rounded down: to come too early costs a question, to come too late would be wrong.
+    """
+    cdef int64_t idle = earliest.run - view.run
+    if earliest.global_step != FS_DUE_NEVER:
+        # The run after the coming one foresees `before + 2`, and each further one `delta` more.
+        if view.before + 2 >= earliest.global_step:
+            return 1
+        if view.delta > 0:
+            idle = min(idle, 1 + (earliest.global_step - view.before - 2) // view.delta)
+    return max(idle, 1)
+
+
+cdef inline bint due_after_run(
+    const StepView* view, const fs_due* due, bint watches_stall, bint needs_true_step
+) except -1:
+    """Whether an after-run hook is to be called after a run. One hook's, or of all: the earliest, and any of the flags.
+
+    Args:
+      view: the view of a run that has ended.
+      due: the due positions.
+      watches_stall: whether the hook wants to know that the step before this run was that before the previous one.
+      needs_true_step: whether the hook decides on the step after the run. Else it decides on the step before the run
+        plus 1, as TensorFlow's hooks do.
+    """
+    cdef int64_t step
+    if view.source == UNUSED_STEP:
+        step = NO_STEP
+    elif watches_stall and view.before == view.previous and view.before != NO_STEP:
+        return True
+    elif view.source == COUNTED_STEP:
+        step = ANY_STEP if view.moved else max(view.before + 1, view.after)
+    else:
+        step = ANY_STEP if needs_true_step else view.before + 1
+    return due_reached(due, view.run, step)
