@@ -33,7 +33,7 @@ from fastsup.runtime.remote_close import close_remote
 from fastsup.runtime.runner import SessionRunner
 from fastsup.runtime.session_run import LARGE_RESULTS_BYTES, LargeResults
 from fastsup.runtime.trial import INLINE, POOL, PlanExecutor, Trial, log_choice
-from fastsup.runtime.variable_access import access_of
+from fastsup.runtime.variable_access import SAVES, SAVES_COPIES, access_of
 
 __all__ = ["Session"]
 
@@ -280,10 +280,11 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         # Kernels that run functions know them by the address of the callable's function library, for as long as the
         # session lives. A callable that was released would leave the address to the next one, and its functions.
         kept = self._kept_callables if calls_functions(operations) else None
+        access = access_of(operations)
         trial = None
         pinned = (*leaves, *feed_keys)
         if not compiled:
-            return Plan(structure, feeds, elements, pinned, None, None, access_of(operations))
+            return Plan(structure, feeds, elements, pinned, None, None, access)
         try:
             self._extend_graph()
             # Plans that differ in their results' structure alone share one: compiling takes long.
@@ -291,7 +292,9 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             started = perf_counter()
             callable_ = self._callable_with(serialized) or _compile(self._session, self.liveness, serialized, kept)
             compile_secs = perf_counter() - started
-            if executor == "auto" and self._has_one_device() and may_run_inline(operations):
+            # Writing a checkpoint takes long enough to make the executor irrelevant.
+            light = access not in (SAVES, SAVES_COPIES)
+            if executor == "auto" and light and self._has_one_device() and may_run_inline(operations):
                 options.run_options.inter_op_thread_pool = CALLING_THREAD
                 serialized = options.SerializeToString(deterministic=True)
                 # Without a reference to this session, which would keep itself alive by it.
@@ -303,7 +306,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         # What a session's config asks for is only gathered by callables.
         large = not self.fills_metadata and any(map(_may_be_large, tensors))
         large_results = LargeResults(graph, self._session, compile_secs) if large else None
-        return Plan(structure, feeds, elements, pinned, callable_, trial, access_of(operations), large_results)
+        return Plan(structure, feeds, elements, pinned, callable_, trial, access, large_results)
 
     def _has_one_device(self) -> bool:
         """Several devices mean several executors, which wait for each other: none of them may hold a thread."""

@@ -264,6 +264,17 @@ def test_executor_info_of_what_may_not_run_inline(graph: tf.Graph) -> None:
         assert session.executor_info() == [PlanExecutor((doubled.name,), (), "thread_pool", False, None)]
 
 
+def test_no_trial_of_what_writes_a_checkpoint(graph: tf.Graph, tmp_path: Any) -> None:
+    variable = tf1.get_variable("v", initializer=1.0, use_resource=True)
+    saver = tf1.train.Saver()
+    with fastsup.Session() as session:
+        session.run(variable.initializer)
+        saver.save(session, str(tmp_path / "model"))
+        of_save = session.executor_info()[-1]
+    assert "save" in of_save.fetches[0]
+    assert of_save[2:] == ("thread_pool", False, None)
+
+
 @pytest.mark.parametrize("kind", ["MonitoredSession", "SingularMonitoredSession"])
 def test_executor_info_of_monitored_sessions(graph: tf.Graph, kind: str) -> None:
     tf1.train.get_or_create_global_step()

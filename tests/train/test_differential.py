@@ -341,12 +341,13 @@ class Run:
 
 
 class Log(logging.Handler):
-    """What was logged, without the notices of deprecation, and the warning that ours gives only when it is true.
+    """What was logged, without the notices of deprecation and the choice of an executor, and without the warning that ours
+    gives only when it is true.
 
     What is said of a recovery is a warning here, and goes on to count them.
     """
 
-    LEFT_OUT = re.compile("deprecated|Please fix your imports|It seems that global step")
+    LEFT_OUT = re.compile(r"deprecated|Please fix your imports|It seems that global step|^Executor of run\(")
     RECOVERY = re.compile(r"^WARNING (An error was raised.*) \(Failure \d+ .*\)$", re.DOTALL)
 
     def __init__(self) -> None:
