@@ -225,6 +225,7 @@ class Trial:
         self._choice = choice
         self._looks += 1
         self.on_trial = False
+        self._start(weighing=False)  # Lets the samples go.
         if choice != self._announced:
             self._announced = choice
             self._chosen(self)

@@ -273,7 +273,8 @@ def test_runs_leave_nothing(both: Any, graph: tf.Graph, executor: str) -> None:
         for _ in range(1000):
             run_all()
         after = in_use(watched)
-    assert max(abs(count - earlier) for earlier, count in zip(before, after, strict=True)) < 100
+    # A trial under way keeps its samples: some dozen for each plan.
+    assert max(abs(count - earlier) for earlier, count in zip(before, after, strict=True)) < 300
 
 
 def test_errors_leave_nothing(both: Any, graph: tf.Graph) -> None:

@@ -341,8 +341,9 @@ class Run:
 
 
 class Log(logging.Handler):
-    """What was logged, without the notices of deprecation and the choice of an executor, and without the warning that ours
-    gives only when it is true.
+    """What was logged, but for notices of deprecation, choices of an executor, and a warning.
+
+    Ours gives that warning only when it is true.
 
     What is said of a recovery is a warning here, and goes on to count them.
     """
