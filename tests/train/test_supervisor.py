@@ -60,7 +60,7 @@ def test_methods() -> None:
 
 def test_names() -> None:
     assert train.Supervisor is supervisor.Supervisor
-    assert not issubclass(train.Supervisor, tf_supervisor.Supervisor)
+    assert issubclass(train.Supervisor, tf_supervisor.Supervisor)
     for name in ("SVSummaryThread", "SVStepCounterThread", "SVTimerCheckpointThread"):
         assert issubclass(getattr(supervisor, name), train.LooperThread)
         assert parameters(getattr(supervisor, name)) == parameters(getattr(tf_supervisor, name))
