@@ -1,6 +1,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from fastsup.core.recorded import SESSION as SESSION
 from fastsup.core.recorder import Recorder
 from fastsup.train.wrapped_sessions import Wrapped
 
