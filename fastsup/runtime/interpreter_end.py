@@ -17,7 +17,7 @@ from tensorflow.python.platform import tf_logging as logging
 
 __all__ = ["uninterrupted"]
 
-# Seconds that the end of the program waits for the calls under way: a session on a cluster may wait for a task for ever.
+# Seconds that the end of the program waits for calls under way: a session on a cluster may wait for a task for ever.
 WAIT_SECS = 5.0
 # Seconds that a daemon thread is then held back. Other exit handlers run meanwhile, and one of them may wait for it.
 HOLD_SECS = 5.0

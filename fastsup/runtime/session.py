@@ -113,6 +113,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
     ) -> None:
         # TensorFlow's __del__ looks for it, also where the session could not be made.
         self._session = None
+        self._made_in = os.getpid()
         self._executor = check_executor(executor)
         if not hasattr(max_plans, "__index__"):
             raise TypeError(f"max_plans must be an integer, got {max_plans!r} of type {type(max_plans).__name__}.")
@@ -187,6 +188,9 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             super().close()
 
     def __del__(self) -> None:
+        # In a child of the process that has made it, the runtime's threads aren't there, and closing may wait for them.
+        if os.getpid() != self._made_in:
+            return
         # The thread may hold any lock here, so it must not be held back. The process frees the session when it ends.
         if not self._uninterrupted.is_over_for_this_thread():
             with self._uninterrupted:

@@ -61,8 +61,8 @@ class BackgroundSaver:
         copies = dict(zip(tensors, values, strict=True))
         self._buffers = {id(tensor): value for tensor, value in copies.items() if isinstance(value, numpy.ndarray)}
         snapshot = _Snapshot(session, copies)
-        # Not a daemon, whoever saves: a program that ends meanwhile waits for it. But a daemon thread that trains on may
-        # save again and again, and an end that has begun would wait for one save after the other.
+        # Not a daemon, whoever saves: a program that ends meanwhile waits for it. But a daemon thread that trains on
+        # may save again and again, and an end that has begun would wait for one save after the other.
         is_late = threading.current_thread().daemon and not threading.main_thread().is_alive()
         thread = threading.Thread(
             target=self._write,

@@ -128,7 +128,8 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         for listener in self._listeners:
             listener.before_save(session, step)
         saver = self._get_saver()
-        path = checkpoint_of_now(session, saver, self._save_path, step, self._save_graph_def)
+        with uninterrupted:
+            path = checkpoint_of_now(session, saver, self._save_path, step, self._save_graph_def)
         if path is not None:
             logging.info(LEFT_AS_IT_IS, step, path)
             return self._tell_of_checkpoint(session, step) or should_stop

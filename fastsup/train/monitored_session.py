@@ -17,6 +17,7 @@ from fastsup.core.hook_kinds import why_no_session_hook
 from fastsup.core.opened import opened_here, opening
 from fastsup.core.recorder import recorder_of
 from fastsup.runtime.executor import keep_traceable
+from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
 from fastsup.runtime.trial import PlanExecutor
 from fastsup.train import event_files, stop_signals
@@ -134,7 +135,8 @@ class _MonitoredSession(Monitored):
         begun = []
         for hook in self._hooks:
             _check_hook(hook)
-            hook.begin()
+            with uninterrupted:
+                hook.begin()
             begun.append(hook)
             if isinstance(hook, _TFProfilerHook):
                 keep_traceable(ops.get_default_graph())

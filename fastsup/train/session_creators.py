@@ -7,6 +7,7 @@ from typing import Any
 from tensorflow.python.framework import ops
 from tensorflow.python.training import monitored_session as tf_monitored_session
 
+from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.train import session_manager
 
 __all__ = ["ChiefSessionCreator", "Scaffold", "SessionCreator", "WorkerSessionCreator"]
@@ -41,6 +42,11 @@ class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
         self._master = master
         self._config = config
         self._executor = executor
+
+    def _finalize_graph(self) -> Any:
+        with uninterrupted:
+            self._scaffold.finalize()
+            return self._get_session_manager()
 
     def _get_session_manager(self) -> Any:
         if not self._session_manager:
@@ -91,10 +97,10 @@ class ChiefSessionCreator(_GraphSessionCreator, tf_monitored_session.ChiefSessio
 
     def create_session(self) -> Any:
         """Finalises the graph, and makes a session that is ready to run."""
-        self._scaffold.finalize()
+        manager = self._finalize_graph()
         if self._master and self._max_wait_secs is not None:
             session_manager.wait_for_contact(self._master, self._config, self._max_wait_secs, self._recovery_wait_secs)
-        return self._get_session_manager().prepare_session(
+        return manager.prepare_session(
             self._master,
             saver=self._scaffold.saver,
             checkpoint_dir=self._checkpoint_dir,
@@ -132,7 +138,6 @@ class WorkerSessionCreator(_GraphSessionCreator, tf_monitored_session.WorkerSess
 
     def create_session(self) -> Any:
         """Finalises the graph, and returns a session once the model is ready."""
-        self._scaffold.finalize()
-        return self._get_session_manager().wait_for_session(
+        return self._finalize_graph().wait_for_session(
             self._master, config=self._config, max_wait_secs=self._max_wait_secs
         )

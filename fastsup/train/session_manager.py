@@ -213,7 +213,8 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
                 return session, None
             recovery = self._recovery_into(session, saver, initialize)
             if checkpoint_filename_with_path:
-                recovery.from_file(checkpoint_filename_with_path)
+                with uninterrupted:
+                    recovery.from_file(checkpoint_filename_with_path)
                 return session, str(checkpoint_filename_with_path)
             return session, self._recover_from(recovery, saver, checkpoint_dir, wait_for_checkpoint, max_wait_secs)
         except BaseException:
@@ -232,11 +233,10 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
                 session.run(saved_model_initializers)
 
         def restore(path: str) -> None:
-            with uninterrupted:
-                if partial:
-                    restore_partially(session, saver, path)
-                else:
-                    saver.restore(session, path)
+            if partial:
+                restore_partially(session, saver, path)
+            else:
+                saver.restore(session, path)
 
         return Recovery(restore, prepare)
 
@@ -248,7 +248,8 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         log = _WaitLog(self._recovery_wait_secs)
         while True:
             may_wait = wait_for_checkpoint and waited < max_wait_secs
-            restored = recovery.from_directory(directory, none_named_yet=may_wait)
+            with uninterrupted:
+                restored = recovery.from_directory(directory, none_named_yet=may_wait)
             if restored is not None:
                 saver.recover_last_checkpoints(restored[1])
                 return restored[0]

@@ -1,8 +1,8 @@
 """How programs end while daemon threads use sessions: exit codes, times and what is printed, of many runs.
 
-`python tests/ends/end_table.py --runs 50 --write` measures all that the table of docs/ends.md says, and writes it. Each run is a
-process of its own, forked from one that has imported TensorFlow and made no session, and it ends as any script does: by
-the finalization of its interpreter.
+`python tests/ends/end_table.py --runs 50 --write` measures all that the table of docs/ends.md says, and writes it. Each
+run is a process of its own, forked from one that has imported TensorFlow and made no session, and it ends as any script
+does: by the finalization of its interpreter.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -22,7 +23,7 @@ PAGE = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "ends.md")
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
 # Seconds after which a run is taken to hang.
 HANG_SECS = 40.0
-NOISE = ("FATAL", "terminate called", "Fatal Python error", "Exception ignored", "atexit", "Segmentation", "the child hangs")
+NOISE = ("FATAL", "terminate called", "Fatal Python error", "Exception ignored", "atexit", "the child hangs")
 
 
 class Cell(NamedTuple):
@@ -61,16 +62,15 @@ class Run:
 
     def __init__(self, cell: Cell, delay: float) -> None:
         self.cell, self.delay = cell, delay
-        self.folder = tempfile.TemporaryDirectory()
-        self.output = tempfile.TemporaryFile("w+")
+        self.folder = tempfile.mkdtemp()
+        self.output = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed when the run has ended)
         # Written by the child when its end begins.
-        self.mark = os.path.join(self.folder.name, "mark")
+        self.mark = os.path.join(self.folder, "mark")
         self.started = time.monotonic()
         self.pid = os.fork()
         if self.pid == 0:
             os.dup2(self.output.fileno(), 1)
             os.dup2(self.output.fileno(), 2)
-            self.folder._finalizer.detach()  # type: ignore[attr-defined]
             raise InChild(self)
 
     def outcome(self) -> Outcome | None:
@@ -87,7 +87,8 @@ class Run:
         self.output.seek(0)
         text = self.output.read()
         self.output.close()
-        self.folder.cleanup()
+        # Something may still be written there, by a child of the child's.
+        shutil.rmtree(self.folder, ignore_errors=True)
         lines = text.splitlines()
         noise = [line for line in lines if any(word in line for word in NOISE)]
         tracebacks = sum(line.startswith("Traceback") for line in lines)
@@ -126,7 +127,7 @@ def measure(cells: list[Cell], runs: int, jobs: int) -> dict[Cell, list[Outcome]
 
 def child(run: Run) -> Any:
     """The program of a run, up to its last line."""
-    program = programs.Program(run.cell.impl, run.folder.name)
+    program = programs.Program(run.cell.impl, run.folder)
     programs.KINDS[run.cell.kind].start(program)
     time.sleep(run.delay)
     with open(run.mark, "w", encoding="utf-8"):
@@ -137,7 +138,7 @@ def child(run: Run) -> Any:
 
 def text_of(outcomes: dict[Cell, list[Outcome]]) -> list[str]:
     """The table: a row for what runs, a column for whose sessions; in each, how many runs didn't end as they should."""
-    lines = ["| what runs in daemon threads | fastsup: not as they should | the slowest | TensorFlow: not as they should | the slowest |"]
+    lines = ["| what runs in daemon threads | fastsup: ended badly | slowest | TensorFlow: ended badly | slowest |"]
     lines.append("|---|--:|--:|--:|--:|")
     for kind in programs.KINDS:
         parts = [kind]
@@ -156,8 +157,8 @@ def problems(outcomes: dict[Cell, list[Outcome]]) -> list[str]:
     for cell, found in outcomes.items():
         bad = [outcome for outcome in found if not as_expected(cell, outcome)]
         if bad:
-            codes = sorted({str(outcome.code) for outcome in bad})
-            lines.append(f"{' / '.join(cell)}: {len(bad)} of {len(found)}, exit codes {', '.join(codes)}: {bad[0].noise}")
+            codes = ", ".join(sorted({str(outcome.code) for outcome in bad}))
+            lines.append(f"{' / '.join(cell)}: {len(bad)} of {len(found)}, exit codes {codes}: {bad[0].noise}")
     return lines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import itertools
@@ -24,7 +25,7 @@ FORK_SECS = 15.0
 
 
 class SlowToDelete:
-    """Stands for all that a large program has to delete at its end: other threads ask for the interpreter's lock then."""
+    """Stands for all that a large program deletes at its end: other threads ask for the interpreter's lock then."""
 
     def __del__(self, sleep: Callable[[float], None] = time.sleep) -> None:
         sleep(0.1)
@@ -58,10 +59,9 @@ class Program:
     def in_a_daemon(self, body: Callable[[], None]) -> None:
         def run() -> None:
             with self.graph.as_default():
-                try:
+                # Those of a session that the watchdog has ended.
+                with contextlib.suppress(tf.errors.OpError, RuntimeError):
                     body()
-                except (tf.errors.OpError, RuntimeError):
-                    pass  # Of a session that the watchdog has ended.
 
         threading.Thread(target=run, daemon=True).start()
 
@@ -75,9 +75,7 @@ class Program:
     def train_in_a_daemon(self, loop: bool = False, op: Any = None, **arguments: Any) -> None:
         def body() -> None:
             options = {"save_checkpoint_secs": None, "save_checkpoint_steps": 200, "log_step_count_steps": None}
-            with self.train.MonitoredTrainingSession(
-                checkpoint_dir=self.folder, **{**options, **arguments}
-            ) as session:
+            with self.train.MonitoredTrainingSession(checkpoint_dir=self.folder, **{**options, **arguments}) as session:
                 if loop:
                     session.run_loop(self.train_op)
                 while not session.should_stop():

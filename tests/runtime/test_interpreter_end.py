@@ -7,7 +7,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,8 +19,8 @@ v1 = tf.compat.v1
 
 
 @pytest.fixture
-def calls() -> Iterator[Any]:
-    yield interpreter_end._Uninterrupted()
+def calls() -> Any:
+    return interpreter_end._Uninterrupted()
 
 
 def in_thread(body: Any) -> threading.Thread:
