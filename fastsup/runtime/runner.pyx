@@ -545,7 +545,8 @@ cdef class SessionRunner:
 
     cdef int64_t delta_of(self, Plan plan) except? -2:
         if not plan.step_delta_known:
-            plan.step_delta = self.step_writes.delta_of(plan)
+            with uninterrupted:
+                plan.step_delta = self.step_writes.delta_of(plan)
             plan.step_delta_known = True
         return plan.step_delta
 

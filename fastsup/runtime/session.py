@@ -119,9 +119,9 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             raise TypeError(f"max_plans must be an integer, got {max_plans!r} of type {type(max_plans).__name__}.")
         if max_plans < 1:
             raise ValueError(f"max_plans must be positive, got {max_plans!r}.")
-        if isinstance(graph, ops.Graph | None) and isinstance(config, config_pb2.ConfigProto | None):
-            config = config_for(executor, graph or ops.get_default_graph(), target, config)
         with uninterrupted:
+            if isinstance(graph, ops.Graph | None) and isinstance(config, config_pb2.ConfigProto | None):
+                config = config_for(executor, graph or ops.get_default_graph(), target, config)
             tf_session.Session.__init__(self, target, graph, config)
         self._set_up_runner(max_plans)
         asked = self._config.graph_options.build_cost_model or self._config.experimental.HasField("session_metadata")
