@@ -23,6 +23,8 @@ PAGE = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "ends.md")
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
 # Seconds after which a run is taken to hang.
 HANG_SECS = 40.0
+# What the short form has: all kinds with this end, and all ends with this kind.
+FIRST_END, WORST_KIND = "the script ends", "`Session`, new fetches in each run"
 NOISE = ("FATAL", "terminate called", "Fatal Python error", "Exception ignored", "atexit", "the child hangs")
 
 
@@ -176,6 +178,7 @@ def main() -> None:
     parser.add_argument("--impl", choices=["fastsup", "tensorflow"], help="only these sessions")
     parser.add_argument("--kind", default="", help="only what runs of this name, or part of it")
     parser.add_argument("--end", default="", help="only the ends of this name, or part of it")
+    parser.add_argument("--short", action="store_true", help="a fifth of the cells, without forks")
     parser.add_argument("--write", action="store_true", help="write the table of docs/ends.md")
     parser.add_argument("--json", action="store_true", help="print the problems as a JSON list, and no table")
     arguments = parser.parse_args()
@@ -187,6 +190,10 @@ def main() -> None:
         if (impl == "fastsup" or programs.KINDS[kind].in_tensorflow) and arguments.impl in (None, impl)
         if arguments.kind in kind and arguments.end in end
     ]
+    if arguments.short:
+        cells = [
+            cell for cell in cells if cell.end == FIRST_END or (cell.kind == WORST_KIND and "fork" not in cell.end)
+        ]
     outcomes = measure(cells, arguments.runs, arguments.jobs)
     if arguments.json:
         print(json.dumps({"cells": len(outcomes), "problems": problems(outcomes)}))

@@ -1,0 +1,20 @@
+"""Programs that end while daemon threads use sessions: the short form of the table of docs/ends.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.timeout(400)
+def test_programs_end_as_they_should() -> None:
+    table = os.path.join(os.path.dirname(__file__), "end_table.py")
+    command = [sys.executable, table, "--short", "--impl", "fastsup", "--json"]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=380, check=True)
+    found = json.loads(ended.stdout)
+    assert found["cells"] > 15
+    assert found["problems"] == []
