@@ -6,17 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["executors_of", "facts_of"]
-
-
-def executors_of(session: Any) -> list[Any]:
-    """The plans of a session with their executors: what its `executor_info()` gives; none where it has no such method.
-
-    Args:
-      session: a session.
-    """
-    info = getattr(type(session), "executor_info", None)
-    return [] if info is None else list(info(session))
+__all__ = ["facts_of"]
 
 
 def facts_of(session: Any) -> Callable[[], dict[str, Any]]:
@@ -48,7 +38,7 @@ def facts_of(session: Any) -> Callable[[], dict[str, Any]]:
                 "on_trial": plan.on_trial,
                 "seconds": plan.seconds,
             }
-            for plan in executors_of(session)
+            for plan in session.executor_info()
         ]
         return {"asked": session.executor, "plans": plans, "operations": session.graph.version}
 
