@@ -341,14 +341,15 @@ class Run:
 
 
 class Log(logging.Handler):
-    """What was logged, but for notices of deprecation, choices of an executor, and a warning.
+    """The log, with its documented differences taken out.
 
-    Ours gives that warning only when it is true.
-
-    What is said of a recovery is a warning here, and goes on to count them.
+    Left out are notices of deprecation, choices of an executor, and the warning of a global step that stands still,
+    which ours gives only when it is true. A recovery is a warning here, which goes on to count the failures. A
+    checkpoint that was just restored isn't saved again here, and a line says so.
     """
 
     LEFT_OUT = re.compile(r"deprecated|Please fix your imports|It seems that global step|^Executor of run\(")
+    LEFT_AS_IT_IS = re.compile(r"^The checkpoint of step (\d+), (.*)-\d+, holds this state already and is left .*$")
     RECOVERY = re.compile(r"^WARNING (An error was raised.*) \(Failure \d+ .*\)$", re.DOTALL)
 
     def __init__(self) -> None:
@@ -358,6 +359,7 @@ class Log(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         message = record.getMessage()
         if not self.LEFT_OUT.search(message):
+            message = self.LEFT_AS_IT_IS.sub(r"Saving checkpoints for \1 into \2.", message)
             self.messages.append(self.RECOVERY.sub(r"INFO \1", f"{record.levelname} {message}"))
 
 
