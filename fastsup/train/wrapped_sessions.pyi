@@ -35,3 +35,4 @@ class Recoverable(Wrapped):
 ADVICE: str
 LONGEST_DELAY_SECS: float
 compiled_classes: list[type[Wrapped]]
+RUN_FAILED: str
