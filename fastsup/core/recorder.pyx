@@ -6,6 +6,7 @@ by itself, without the spans nested in it, so that nothing is counted twice and 
 
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import fields, is_dataclass
 
 cimport cython
@@ -127,6 +128,20 @@ cdef object identity(object fetches):
         return (kind, *[identity(getattr(fetches, field.name)) for field in kind.__attrs_attrs__])
     without_parts.add(kind)
     return id(fetches)
+
+
+# Entered while the names of fetches are read. Whoever knows that reading them must not be interrupted puts a guard here.
+while_describing = nullcontext()
+
+
+def guard_describing(guard):
+    """Has the names of fetches read within a context.
+
+    Args:
+      guard: the context manager, which can be entered again and again.
+    """
+    global while_describing
+    while_describing = guard
 
 
 def describe(fetches):
@@ -400,7 +415,8 @@ cdef class Recorder(Recorded):
             # With the fetches, which else might make room for others of the same identity.
             cell = self.spare_cells.pop() if self.spare_cells else self.new_cell(session, SESSION, RUNTIME, "")
             cell.of = session
-            cell.detail = describe(fetches)
+            with while_describing:
+                cell.detail = describe(fetches)
             known = self.runtime_cells[key] = (cell, fetches)
         return known[0]
 

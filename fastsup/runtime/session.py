@@ -148,7 +148,8 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
           List of `PlanExecutor` tuples, in the order in which the combinations were compiled. Empty once the session is
           closed.
         """
-        return [self._executor_of(plan) for plan in self._compiled_plans()]
+        with uninterrupted:
+            return [self._executor_of(plan) for plan in self._compiled_plans()]
 
     def _executor_of(self, plan: Plan) -> PlanExecutor:
         fetches = tuple(element.name for element in plan.elements)

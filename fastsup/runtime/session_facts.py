@@ -6,6 +6,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from fastsup.runtime.interpreter_end import uninterrupted
+
 __all__ = ["facts_of"]
 
 
@@ -40,6 +42,8 @@ def facts_of(session: Any) -> Callable[[], dict[str, Any]]:
             }
             for plan in session.executor_info()
         ]
-        return {"asked": session.executor, "plans": plans, "operations": session.graph.version}
+        with uninterrupted:
+            operations = session.graph.version
+        return {"asked": session.executor, "plans": plans, "operations": operations}
 
     return facts

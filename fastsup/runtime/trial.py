@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
 
+from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.plan import CompiledCallable
 
 POOL, INLINE = "thread_pool", "inline"
@@ -239,9 +240,11 @@ def log_choice(elements: Iterable[Any], feeds: int, trial: Trial) -> None:
       feeds: number of tensors that it is fed.
       trial: the trial that has chosen.
     """
-    names = [
-        element.name if isinstance(element, ops.Operation) else element.name.removesuffix(":0") for element in elements
-    ]
+    with uninterrupted:
+        names = [
+            element.name if isinstance(element, ops.Operation) else element.name.removesuffix(":0")
+            for element in elements
+        ]
     if len(names) > 4:
         names[3:] = [f"{len(names) - 3:,} more"]
     fed = "" if feeds == 0 else f" with {feeds:,} feed{'s' * (feeds > 1)}"

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from fastsup.core.recorder import Recorder, program_recorder_now, span_here
 from fastsup.core.timeline import phase
+from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
 from fastsup.train.checkpoint_hook import TFCheckpointSaverHook
 
@@ -121,7 +122,7 @@ _value_cost_ns: list[float] = []
 def value_cost_ns() -> float:
     """What fetching one small value more costs in a run, in nanoseconds: measured, on a graph of constants."""
     if not _value_cost_ns:
-        with tf.Graph().as_default():
+        with uninterrupted, tf.Graph().as_default():
             values = [tf.constant(float(i)) for i in range(_MEASURED_VALUES)]
             # In one thread: what is wanted is the making of the arrays, not the handing over of the work.
             with Session(executor="single_threaded") as session:
