@@ -36,8 +36,9 @@ cdef class HookScheduler:
     cdef int64_t idle_steps(self, StepView* view, Plan plan) except -1
     cdef bint due_by_time(self) except -1
 
-    cdef int sync(self, StepView* view, object hook) except -1
-    cdef int note_called(self, StepView* view, object hook) except -1
+    cdef int sync_before_run(self, object hook) except -1
+    cdef int note_called(self, object hook) except -1
+    cdef int sync_after_run(self, StepView* view, object hook) except -1
     cdef int skip_behind(self, StepView* view, object failed, list hooks) except -1
     cdef object known_step(self, StepView* view)
     cdef object step_before(self, StepView* view)

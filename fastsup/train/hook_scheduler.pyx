@@ -210,6 +210,8 @@ cdef class HookScheduler:
         cdef ScheduledHookBase hook = candidate
         if not (hook.is_scheduled and hook.is_after_run) or id(candidate) in self.hooks.every_run_ids:
             return False
+        if not hook.is_current():
+            return True  # A hook called before it has changed its schedule: it decides by itself.
         # A hook called before it may have moved the step.
         self.find_step_after(view)
         return due_after_run(
@@ -218,25 +220,33 @@ cdef class HookScheduler:
 
     # Calls of hooks.
 
-    cdef int sync(self, StepView* view, object hook) except -1:
-        """Brings the state of a hook up to date with the runs before this one, which it is about to be called for."""
+    # Runs are numbered in the order in which they end: others may have ended since this one was opened.
+
+    cdef int sync_before_run(self, object hook) except -1:
+        """Brings the state of a hook that is about to be called up to date with the runs that have ended."""
         if isinstance(hook, ScheduledHookBase):
-            self.hooks.sync(<ScheduledHookBase> hook, view.run, view.previous)
+            self.hooks.sync(<ScheduledHookBase> hook, self.runs, self.previous_step)
         return 0
 
-    cdef int note_called(self, StepView* view, object hook) except -1:
-        """Notes that a hook, after `sync`, knows of this run too."""
+    cdef int note_called(self, object hook) except -1:
+        """Notes, before `close_step`, that a hook is called in the run that ends."""
         if isinstance(hook, ScheduledHookBase):
-            self.hooks.synced_to[id(hook)] = view.run
+            self.hooks.synced_to[id(hook)] = self.runs
+        return 0
+
+    cdef int sync_after_run(self, StepView* view, object hook) except -1:
+        """Brings the state of a hook up to date after `close_step`, and notes that the hook knows of the run."""
+        if isinstance(hook, ScheduledHookBase):
+            self.hooks.sync(<ScheduledHookBase> hook, self.runs - 1, view.previous)
+            self.hooks.synced_to[id(hook)] = self.runs - 1
         return 0
 
     cdef int skip_behind(self, StepView* view, object failed, list hooks) except -1:
         """Notes that a hook's `after_run` has failed: the hooks behind it never hear of the run."""
         cdef bint behind = False
         for hook in hooks:
-            if behind and isinstance(hook, ScheduledHookBase) and self.hooks.synced_to.get(id(hook)) != view.run:
-                self.sync(view, hook)
-                self.note_called(view, hook)
+            if behind and self.hooks.synced_to.get(id(hook)) != self.runs - 1:
+                self.sync_after_run(view, hook)
             behind = behind or hook is failed
         return 0
 

@@ -72,7 +72,7 @@ cdef class HookedRun:
         self.distribute_results(values)
         if self.scheduler is not None:
             for hook in self.called:
-                self.scheduler.note_called(view, hook)
+                self.scheduler.note_called(hook)
             self.scheduler.close_step(view, values[len(values) - 1] if view.source == FETCHED_STEP else None)
         self.call_after_run(view)
         return values[0]
@@ -84,7 +84,7 @@ cdef class HookedRun:
         for i in range(len(self.called)):
             hook = self.called[i]
             if self.scheduler is not None:
-                self.scheduler.sync(view, hook)
+                self.scheduler.sync_before_run(hook)
             request = self.session.before_run(self.track, hook, self.context)
             if request is None:
                 continue
@@ -205,8 +205,7 @@ cdef class HookedRun:
                     i += 1
                     self.call_one_after_run(view, hook, self.results[i - 1])
                 elif self.scheduler is not None and self.scheduler.is_due_after_run(view, hook):
-                    self.scheduler.sync(view, hook)
-                    self.scheduler.note_called(view, hook)
+                    self.scheduler.sync_after_run(view, hook)
                     self.call_one_after_run(view, hook, self.scheduler.step_before(view))
         except BaseException:
             if self.scheduler is not None:

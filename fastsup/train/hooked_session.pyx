@@ -18,7 +18,7 @@ from fastsup.train.recorded_session cimport RecordedSession, cell_at_hand
 from fastsup.train.scheduled cimport ScheduledHookBase
 from fastsup.train.step_view cimport FETCHED_STEP, StepView
 from fastsup.train.stop_signals cimport hold_signals, release_signals
-from fastsup.train.wrapped_sessions cimport Call, Wrapped, keep_last_result, new_call, take_last_result
+from fastsup.train.wrapped_sessions cimport Call, Wrapped, keep_last_result, new_call
 from fastsup.train.wrapped_sessions import compiled_classes
 
 
@@ -85,9 +85,9 @@ cdef class Hooked(RecordedSession):
             self.scheduler.sync_all()
 
     cdef object step(self, Call* call):
-        if not call.hooks:
-            return self._sess.run(<object> call.fetches, feed_dict=<object> call.feed_dict)
         try:
+            if not call.hooks:
+                return self._sess.run(<object> call.fetches, feed_dict=<object> call.feed_dict)
             if self.is_stopped():
                 raise RuntimeError("Run called even after should_stop requested.")
             if call.steps_left is not NULL:
@@ -255,7 +255,6 @@ cdef class Hooked(RecordedSession):
         cdef int64_t steps = 0
         cdef object result
         cdef StepView view
-        take_last_result(call)
         if self.recorded_by[0] is not NULL and self.watching_recorder().step_markers:
             stop_event = None
         if stop_event is not None and self.has_schedules():
@@ -365,6 +364,9 @@ cdef class Hooked(RecordedSession):
                 run.results = [value for _, value in rejected]
             run.call_after_run(view)
             self._should_stop = self._should_stop or run.context.stop_requested
+        except Exception as error:
+            tell_hooks(self._hooks, None if run is None else run.context, error)
+            raise
         finally:
             release_signals(held)
         return 0

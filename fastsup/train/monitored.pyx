@@ -154,6 +154,7 @@ cdef class Monitored:
                 if runs_itself and inner is not None:
                     call.steps_left = &left
                     result = inner.step(&call)
+                    take_last_result(&call)  # Of a session that was lost.
                     continue
                 result = self.run_step(fetches, None) if runs_itself else self.run(fetches)
                 left -= 1
@@ -162,7 +163,6 @@ cdef class Monitored:
             last = take_last_result(&call)
             self.last_result = result if last is None else last[0]
             raise
-        take_last_result(&call)
         self.last_result = result
         return result
 

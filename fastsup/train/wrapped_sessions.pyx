@@ -255,6 +255,7 @@ cdef class Coordinated(Wrapped):
         return self.step(&call)
 
     cdef object step(self, Call* call):
+        call.stop_event = NULL
         try:
             if type(self._coord) is Coordinator and type(self._coord._stop_event) is Event:
                 call.stop_event = <PyObject*> self._coord._stop_event
@@ -413,6 +414,7 @@ cdef class Recoverable(Wrapped):
             try:
                 if self._sess is None:
                     self._sess = self._create_session()
+                call.stop_event = NULL  # Of the coordinator of another session.
                 result = Wrapped.step(self, call)
                 self.failures = 0
                 return result

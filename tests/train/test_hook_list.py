@@ -152,3 +152,44 @@ def test_hooks_that_are_equal(both: Any, step: Any, hashable: bool, options: Any
         for _ in range(3):
             session.run(step)
     assert [hook.got for hook in hooks] == [[1] * 3, [[2]] * 3]
+
+
+def test_a_run_within_a_run_is_counted_once(impl: Any, step: Any, tf_log: Any) -> None:
+    """A hook runs the session in its `before_run`: the other hooks see two runs, one in the other."""
+
+    class RunsMore(v1.train.SessionRunHook):  # type: ignore[misc]
+        is_within = False
+
+        def before_run(self, run_context: Any) -> None:
+            if not self.is_within:
+                self.is_within = True
+                session.run(step)
+                self.is_within = False
+
+    logged: list[int] = []
+    hook = impl.train.LoggingTensorHook(
+        {"step": step}, every_n_iter=5, formatter=lambda values: logged.append(int(values["step"])) or ""
+    )
+    with impl.train.MonitoredSession(hooks=[RunsMore(), hook]) as session:
+        for _ in range(10):
+            session.run(step)
+    assert hook._iter_count == 20
+    assert len(logged) == 4
+
+
+def test_a_schedule_that_another_hook_changes_in_the_run(impl: Any, step: Any) -> None:
+    """It holds for the run that is under way, also for a hook that is called after it alone."""
+
+    class Ends(v1.train.SessionRunHook):  # type: ignore[misc]
+        runs = 0
+
+        def after_run(self, run_context: Any, run_values: Any) -> None:
+            self.runs += 1
+            if self.runs == 3:
+                stop._last_step = 1
+
+    ends, stop = Ends(), impl.train.StopAtStepHook(last_step=100)
+    with impl.train.MonitoredSession(hooks=[ends, stop]) as session:
+        while not session.should_stop():
+            session.run(step)
+    assert ends.runs == 3

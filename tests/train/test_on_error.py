@@ -98,6 +98,14 @@ def test_an_error_that_the_program_handles_is_told_too(step: Any, bad: Any) -> N
     assert calls[0][2] is not calls[1][2]
 
 
+def test_an_error_without_hooks_that_the_program_handles_is_told_too(step: Any, bad: Any) -> None:
+    calls: list[Any] = []
+    with train.MonitoredSession(hooks=[Told(calls)]) as session:
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            session.run_without_hooks(bad)
+        assert told_of(calls) == ["hook"]
+
+
 def test_the_context_of_the_run(step: Any, bad: Any) -> None:
     calls: list[Any] = []
     with pytest.raises(tf.errors.InvalidArgumentError):
@@ -108,6 +116,22 @@ def test_the_context_of_the_run(step: Any, bad: Any) -> None:
     assert isinstance(context, v1.train.SessionRunContext)
     assert context.original_args.fetches is bad
     assert context.session is raw
+
+
+def test_the_context_of_a_run_after_which_alone_a_hook_is_called(step: Any, tmp_path: Any) -> None:
+    class Fails(v1.train.CheckpointSaverListener):
+        def after_save(self, session: Any, global_step_value: Any) -> None:
+            if global_step_value == 2:
+                raise OSError("the disk is full")
+
+    calls: list[Any] = []
+    saver = train.CheckpointSaverHook(str(tmp_path), save_steps=2, listeners=[Fails()])
+    with pytest.raises(OSError, match="the disk is full"):
+        with train.MonitoredSession(hooks=[Told(calls), saver]) as session:
+            for _ in range(5):
+                session.run(step)
+    ((_, context, _),) = calls
+    assert isinstance(context, v1.train.SessionRunContext)
 
 
 def test_no_context_outside_a_run(step: Any) -> None:

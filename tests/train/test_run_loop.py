@@ -199,6 +199,21 @@ def test_recovers(step: Any, loop: Any, trace: Any) -> None:
     assert trace.count("a.after_run") == 5
 
 
+def test_the_last_result_of_a_session_that_was_lost(step: Any, trace: Any) -> None:
+    """The new session fails at once: the last step that ended well was in the one before."""
+
+    def fail(number: int, *_: Any) -> None:
+        if number == 3:
+            raise tf.errors.AbortedError(None, None, "away")
+        if number == 4:
+            raise ValueError("for good")
+
+    with train.MonitoredSession(hooks=[trace.hook("a", before_run=fail)]) as session:
+        with pytest.raises(ValueError, match="for good"):
+            session.run_loop([step.op, step.read], steps=10)
+        assert session.last_result == [None, 2]
+
+
 def test_more_steps_than_fit_into_64_bits(step: Any) -> None:
     with train.MonitoredSession(hooks=[train.StopAtStepHook(last_step=3)]) as session:
         session.run_loop(step.op, steps=2**70)
