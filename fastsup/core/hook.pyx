@@ -8,7 +8,7 @@ from libc.stdint cimport INT64_MAX, int64_t
 from fastsup.core.capsule cimport function_in
 from fastsup.core.clock cimport seconds
 from fastsup.core.schedule cimport Scheduled, changes, fs_due
-from fastsup.core.timer import check_interval
+from fastsup.core.checks import check_interval
 
 cdef extern from "drive.h":
     const char* FASTSUP_STEP_SIGNATURE

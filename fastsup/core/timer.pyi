@@ -1,6 +1,5 @@
 from typing import Any, SupportsIndex
 
-from fastsup.core.checks import check_interval as check_interval
 from fastsup.core.checks import check_number as check_number
 
 class Timer:

@@ -6,7 +6,7 @@ from libc.stdint cimport INT64_MAX, int64_t
 from fastsup.core.clock cimport seconds
 from fastsup.core.schedule cimport changes
 
-from fastsup.core.checks import check_interval, check_number
+from fastsup.core.checks import check_number
 
 
 cdef extern from "fastsup/timer.h":

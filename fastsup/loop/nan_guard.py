@@ -6,7 +6,7 @@ import logging
 import math
 from typing import Any
 
-from fastsup.core.timer import check_interval
+from fastsup.core.checks import check_interval
 from fastsup.loop.numbers import Values, check_values, named_numbers
 from fastsup.loop.periodic import PeriodicHook
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fastsup.core import Hook
+from fastsup.core.checks import check_interval
 from fastsup.core.clock import now
-from fastsup.core.timer import check_interval
 from fastsup.loop.periodic import PeriodicHook
 
 

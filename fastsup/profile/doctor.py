@@ -12,9 +12,7 @@ from typing import Any
 
 from fastsup.core.recorder import Recorder
 from fastsup.profile.doctor_script import examine
-from fastsup.profile.head import TENSORFLOWS as _TENSORFLOW
-from fastsup.profile.head import cores as _cores
-from fastsup.profile.head import version_of as _version
+from fastsup.profile.head import TENSORFLOWS, cores, version_of
 from fastsup.profile.quantities import duration
 
 __all__ = ["add_parser", "warnings"]
@@ -54,9 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
         return examine(arguments)
 
     print(f"fastsup {fastsup.__version__} in {os.path.dirname(fastsup.__file__)}")
-    print(f"Python {platform.python_version()} ({sys.implementation.name}), {platform.platform()}, {_cores()} cores")
-    for name in ("numpy", *_TENSORFLOW, "tensorflow-estimator", "keras", "tf_keras", "rich"):
-        version = _version(name)
+    print(f"Python {platform.python_version()} ({sys.implementation.name}), {platform.platform()}, {cores()} cores")
+    for name in ("numpy", *TENSORFLOWS, "tensorflow-estimator", "keras", "tf_keras", "rich"):
+        version = version_of(name)
         if version is not None:
             print(f"{name} {version}")
     print(layers_of_keras_2())
@@ -75,7 +73,7 @@ def layers_of_keras_2() -> str:
     """Whether tf.compat.v1.layers can be used here, and else what makes them usable: a sentence."""
     what = "tf.compat.v1.layers and tf.compat.v1.nn.rnn_cell"
     missing = [
-        *(["`pip install tf_keras`"] if _version("tf_keras") is None else []),
+        *(["`pip install tf_keras`"] if version_of("tf_keras") is None else []),
         # The values that TensorFlow takes for yes.
         *(
             ["set the environment variable TF_USE_LEGACY_KERAS=1 before tensorflow is imported"]
@@ -167,16 +165,16 @@ def _median_step(graph: Any, executor: str, init: Any, step: Any) -> tuple[float
 def warnings() -> list[str]:
     """What often makes steps slow, or keeps programs from running, and is the case here: sentences."""
     said = []
-    installed = [name for name in _TENSORFLOW if _version(name) is not None]
+    installed = [name for name in TENSORFLOWS if version_of(name) is not None]
     if len(installed) > 1:
         said.append(
             f"{' and '.join(installed)} are both installed, and each writes over the other's files. Uninstall all of "
             "them, and install one."
         )
-    estimator = _version("tensorflow-estimator")
-    if estimator is not None and installed and _at_least(_version(installed[0]), 2, 16):
+    estimator = version_of("tensorflow-estimator")
+    if estimator is not None and installed and _at_least(version_of(installed[0]), 2, 16):
         said.append(f"tensorflow-estimator {estimator} can't be imported with TensorFlow 2.16 and later. Uninstall it.")
-    if _cores() < 2:
+    if cores() < 2:
         said.append("Only one core: threads of an input pipeline and the step take turns on it.")
     if sys.gettrace() is not None or sys.getprofile() is not None:
         said.append(

@@ -6,11 +6,12 @@ import argparse
 import os
 import textwrap
 
+from fastsup.core.plan_executor import PlanExecutor
 from fastsup.profile.command import ScriptFile, ScriptModule, print_at_the_end, run_profiled
 from fastsup.profile.profiler import HookProfiler
 from fastsup.profile.quantities import duration, percent
 from fastsup.profile.report import Report
-from fastsup.profile.session_part import PlanExecutor, SessionPart
+from fastsup.profile.session_part import SessionPart
 from fastsup.profile.table import WIDTH, Line, runs
 from fastsup.profile.tensorflow_own import counterpart
 

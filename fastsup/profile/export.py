@@ -37,7 +37,7 @@ def _row(report: Report, row: Row) -> dict[str, Any]:
 
 
 def _session(part: SessionPart) -> dict[str, Any]:
-    plans = [{**asdict(plan), "fetches": list(plan.fetches), "feeds": list(plan.feeds)} for plan in part.executors]
+    plans = [{**plan._asdict(), "fetches": list(plan.fetches), "feeds": list(plan.feeds)} for plan in part.executors]
     within = None if part.within is None else list(part.within)
     lists = {"asked_executors": list(part.asked_executors), "tensorflow_hooks": list(part.tensorflow_hooks)}
     return {**asdict(part), **lists, "within": within, "executors": plans}

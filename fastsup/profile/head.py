@@ -7,8 +7,10 @@ import platform
 import shlex
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import metadata
+from importlib.util import find_spec
 
 __all__ = ["Head", "cores", "head_of", "tensorflow_version", "version_of"]
 
@@ -79,7 +81,14 @@ def version_of(name: str) -> str | None:
 def tensorflow_version() -> str | None:
     """The version of TensorFlow: of the one that is imported, or else of the one that is installed; or None."""
     imported = getattr(sys.modules.get("tensorflow"), "__version__", None)
-    return imported or next(filter(None, map(version_of, TENSORFLOWS)), None)
+    return imported or next(filter(None, map(version_of, _tensorflow_distributions())), None)
+
+
+def _tensorflow_distributions() -> Iterator[str]:
+    yield from TENSORFLOWS
+    # A vendor's build, under a name of its own. To read what all distributions bring takes long.
+    if find_spec("tensorflow") is not None:
+        yield from metadata.packages_distributions().get("tensorflow", ())
 
 
 def _processor() -> str:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fastsup.core.opened import Opened
+from fastsup.core.plan_executor import PlanExecutor
 from fastsup.core.recorded import RUNTIME, SESSION
 from fastsup.core.recorder import OTHER_FETCHES, Recorder
 from fastsup.profile.advice import advice_on
 from fastsup.profile.head import Head, head_of
 from fastsup.profile.phases import BETWEEN, FETCHES, STEP_FETCH
 from fastsup.profile.quantities import duration, percent
-from fastsup.profile.session_part import PlanExecutor, SessionPart, names_of
+from fastsup.profile.session_part import SessionPart, names_of
 
 __all__ = ["Report", "Row", "Times", "duration", "percent", "report_of"]
 
@@ -233,7 +234,7 @@ def _sessions(recorded: list[dict[str, Any]], names: list[str], rows: list[Row])
                 total_ns=sum(row.times.total_ns for row in of_it),
                 within=None if within is None else (names[within[0]], *within[1:]),
                 asked_executors=tuple(session["asked_executors"]),
-                executors=tuple(PlanExecutor.of(plan) for plan in session["executors"]),
+                executors=tuple(PlanExecutor(**plan) for plan in session["executors"]),
                 tensorflow_hooks=tuple(session["tensorflow_hooks"]),
                 operations_added=session["operations_added"],
             )

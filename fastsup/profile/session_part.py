@@ -6,33 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["PlanExecutor", "SessionPart", "names_of"]
+from fastsup.core.plan_executor import PlanExecutor
 
-
-@dataclass(frozen=True)
-class PlanExecutor:
-    """In which executor a combination of fetches and feeds runs.
-
-    Args:
-      fetches: names of what is fetched, what hooks fetch included.
-      feeds: names of what is fed.
-      executor: the executor mode.
-      on_trial: whether `auto` hasn't settled yet.
-      seconds: seconds of a run in that mode, as far as `auto` has measured them; else None.
-    """
-
-    fetches: tuple[str, ...]
-    feeds: tuple[str, ...]
-    executor: str
-    on_trial: bool = False
-    seconds: float | None = None
-
-    @staticmethod
-    def of(plan: dict[str, Any]) -> PlanExecutor:
-        """Makes one of what a session has told."""
-        return PlanExecutor(
-            tuple(plan["fetches"]), tuple(plan["feeds"]), plan["executor"], plan["on_trial"], plan["seconds"]
-        )
+__all__ = ["SessionPart", "names_of"]
 
 
 @dataclass(frozen=True)

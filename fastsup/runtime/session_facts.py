@@ -32,16 +32,7 @@ def facts_of(session: Any) -> Callable[[], dict[str, Any]]:
         session: Any = reference()
         if session is None:
             return {}
-        plans = [
-            {
-                "fetches": list(plan.fetches),
-                "feeds": list(plan.feeds),
-                "executor": plan.executor,
-                "on_trial": plan.on_trial,
-                "seconds": plan.seconds,
-            }
-            for plan in session.executor_info()
-        ]
+        plans = [plan._asdict() for plan in session.executor_info()]
         with uninterrupted:
             operations = session.graph.version
         return {"asked": session.executor, "plans": plans, "operations": operations}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from statistics import fmean, median
-from typing import Any, NamedTuple
+from typing import Any
 
 from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
@@ -47,24 +47,6 @@ _FASTER_REMOTELY = 0.98
 _LOOK_SHARE = 0.01
 _FEWEST_RUNS = 1000
 _MOST_DOUBLINGS = 40
-
-
-class PlanExecutor(NamedTuple):
-    """The executor of one combination of fetches and feeds that a session has compiled.
-
-    Args:
-      fetches: names of the tensors that are fetched and of the operations that are run.
-      feeds: names of the tensors that are fed.
-      executor: the mode in use now: "thread_pool", "inline" or "single_threaded".
-      on_trial: whether the choice between executors is still being made, or made again.
-      seconds: median seconds that a run took in its trial in that mode; None if no run was timed.
-    """
-
-    fetches: tuple[str, ...]
-    feeds: tuple[str, ...]
-    executor: str
-    on_trial: bool
-    seconds: float | None
 
 
 class Trial:

@@ -15,11 +15,11 @@ from tensorflow.python.util import function_utils
 from fastsup.core import timeline
 from fastsup.core.hook_kinds import why_no_session_hook
 from fastsup.core.opened import opened_here, opening
+from fastsup.core.plan_executor import PlanExecutor
 from fastsup.core.recorder import recorder_of
 from fastsup.runtime.executor import keep_traceable
 from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
-from fastsup.runtime.trial import PlanExecutor
 from fastsup.train import event_files, stop_signals
 from fastsup.train.hook_errors import tell_hooks
 from fastsup.train.hooked_session import Hooked

@@ -10,8 +10,8 @@ import numpy as np
 from tensorflow.python.framework import ops
 from tensorflow.python.training import basic_session_run_hooks, evaluation, session_run_hook, training_util
 
+from fastsup.core.checks import check_interval
 from fastsup.core.clock import now
-from fastsup.core.timer import check_interval
 from fastsup.progress_display import Display, check_display_arguments, open_display
 from fastsup.train.global_step_hook import GlobalStepHook
 

@@ -280,7 +280,7 @@ def test_doctor() -> None:
 def test_doctor_says_whether_the_layers_of_keras_2_can_be_used(
     monkeypatch: pytest.MonkeyPatch, version: str | None, value: str | None, says: str
 ) -> None:
-    monkeypatch.setattr(doctor, "_version", {"tf_keras": version}.get)
+    monkeypatch.setattr(doctor, "version_of", {"tf_keras": version}.get)
     if value is None:
         monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
     else:
@@ -298,8 +298,8 @@ def test_doctor_without_tensorflow(tmp_path: Path) -> None:
 
 def test_doctor_knows_what_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"tensorflow": "2.21.0", "tensorflow-cpu": "2.21.0", "tensorflow-estimator": "2.15.0"}
-    monkeypatch.setattr(doctor, "_version", versions.get)
-    monkeypatch.setattr(doctor, "_cores", lambda: 1)
+    monkeypatch.setattr(doctor, "version_of", versions.get)
+    monkeypatch.setattr(doctor, "cores", lambda: 1)
     monkeypatch.setattr(doctor, "_governor", lambda: "powersave")
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
     monkeypatch.setenv("PYTHONMALLOC", "debug")
@@ -316,8 +316,8 @@ def test_doctor_knows_what_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_doctor_finds_nothing_where_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_version", {"tensorflow": "2.15.1", "tensorflow-estimator": "2.15.0"}.get)
-    monkeypatch.setattr(doctor, "_cores", lambda: 8)
+    monkeypatch.setattr(doctor, "version_of", {"tensorflow": "2.15.1", "tensorflow-estimator": "2.15.0"}.get)
+    monkeypatch.setattr(doctor, "cores", lambda: 8)
     monkeypatch.setattr(doctor, "_governor", lambda: "performance")
     monkeypatch.setattr(sys, "gettrace", lambda: None)
     monkeypatch.setattr(sys, "getprofile", lambda: None)

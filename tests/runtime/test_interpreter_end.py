@@ -7,6 +7,8 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -69,6 +71,25 @@ def test_the_end_holds_back_other_threads_until_it_is_clear_that_something_waits
     assert not calls._depths
 
 
+@contextmanager
+def a_thread_inside(calls: Any) -> Iterator[threading.Thread]:
+    """A thread that is inside a call until the block ends."""
+    inside, leave = threading.Event(), threading.Event()
+
+    def body() -> None:
+        with calls:
+            inside.set()
+            leave.wait(60)
+
+    thread = in_thread(body)
+    inside.wait(60)
+    try:
+        yield thread
+    finally:
+        leave.set()
+        thread.join(60)
+
+
 def test_the_thread_that_ends_the_program_goes_on(calls: Any) -> None:
     calls.end()
     with calls:
@@ -80,20 +101,10 @@ def test_a_call_that_never_ends_is_left_behind_with_a_warning(
     calls: Any, monkeypatch: pytest.MonkeyPatch, tf_log: Any
 ) -> None:
     monkeypatch.setattr(interpreter_end, "WAIT_SECS", 0.05)
-    inside, leave = threading.Event(), threading.Event()
-
-    def body() -> None:
-        with calls:
-            inside.set()
-            leave.wait(60)
-
-    thread = in_thread(body)
-    inside.wait(60)
-    calls.end()
+    with a_thread_inside(calls) as thread:
+        calls.end()
     assert tf_log.messages[-1].startswith("The program ends while calls of TensorFlow's runtime are still under way")
     assert thread.name in tf_log.messages[-1]
-    leave.set()
-    thread.join(60)
 
 
 def test_an_error_inside_leaves_the_call(calls: Any) -> None:
@@ -103,21 +114,10 @@ def test_an_error_inside_leaves_the_call(calls: Any) -> None:
 
 
 def test_a_child_process_waits_for_no_thread_of_its_parent(calls: Any) -> None:
-    inside, leave = threading.Event(), threading.Event()
-
-    def body() -> None:
-        with calls:
-            inside.set()
-            leave.wait(60)
-
-    thread = in_thread(body)
-    inside.wait(60)
-    with calls:
+    with a_thread_inside(calls) as thread, calls:
         calls.forget_other_threads()
         assert list(calls._depths) == [threading.get_ident()]
         calls._depths[thread.ident] = 1
-    leave.set()
-    thread.join(60)
 
 
 def test_no_session_is_deleted_in_a_daemon_thread_once_the_program_ends(

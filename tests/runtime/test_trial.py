@@ -12,8 +12,9 @@ import pytest
 import tensorflow as tf
 
 import fastsup
+from fastsup.core.plan_executor import PlanExecutor
 from fastsup.runtime import trial as trials
-from fastsup.runtime.trial import PlanExecutor, Trial
+from fastsup.runtime.trial import Trial
 
 tf1 = tf.compat.v1
 
