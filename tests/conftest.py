@@ -104,6 +104,14 @@ def tf_log(caplog: pytest.LogCaptureFixture) -> Any:
     logger.setLevel(level)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _elsewhere_than_in_the_sources(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A child process imports from the folder where it is started: it must find the package that is installed."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _no_shared_writers() -> Any:
     """The FileWriterCache is global: what one test left in it would be used by the next."""
