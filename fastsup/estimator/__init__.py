@@ -10,9 +10,10 @@ import fastsup.runtime as _runtime  # isort: skip  # noqa: F401  (says what to i
 
 from fastsup.estimator import experimental, export, inputs
 from fastsup.estimator.absent_names import absent
-from fastsup.estimator.add_metrics import add_metrics
-from fastsup.estimator.best_exporter import BestExporter
-from fastsup.estimator.early_stopping import (
+from fastsup.estimator.config.run_config import RunConfig, TaskType
+from fastsup.estimator.export.best_exporter import BestExporter
+from fastsup.estimator.export.exporters import Exporter, FinalExporter, LatestExporter
+from fastsup.estimator.hooks.early_stopping import (
     make_early_stopping_hook,
     read_eval_metrics,
     stop_if_higher_hook,
@@ -20,17 +21,20 @@ from fastsup.estimator.early_stopping import (
     stop_if_no_decrease_hook,
     stop_if_no_increase_hook,
 )
-from fastsup.estimator.estimator import Estimator
-from fastsup.estimator.eval_listener import ContinuousEvalListener, NewCheckpointListenerForEvaluate, StopAtSecsHook
-from fastsup.estimator.eval_result import EvalResult, EvalStatus
-from fastsup.estimator.executor import TrainingExecutor
-from fastsup.estimator.exporters import Exporter, FinalExporter, LatestExporter
-from fastsup.estimator.hooks import InMemoryEvaluatorHook, make_stop_at_checkpoint_step_hook
-from fastsup.estimator.model_fn import EstimatorSpec, ModeKeys, call_logit_fn
-from fastsup.estimator.run_config import RunConfig, TaskType
-from fastsup.estimator.specs import EvalSpec, TrainSpec
-from fastsup.estimator.train_and_evaluate import train_and_evaluate
-from fastsup.estimator.warm_start import VocabInfo, WarmStartSettings
+from fastsup.estimator.hooks.in_memory_evaluator import InMemoryEvaluatorHook, make_stop_at_checkpoint_step_hook
+from fastsup.estimator.jobs.eval_listener import (
+    ContinuousEvalListener,
+    NewCheckpointListenerForEvaluate,
+    StopAtSecsHook,
+)
+from fastsup.estimator.jobs.eval_result import EvalResult, EvalStatus
+from fastsup.estimator.jobs.executor import TrainingExecutor
+from fastsup.estimator.jobs.specs import EvalSpec, TrainSpec
+from fastsup.estimator.jobs.train_and_evaluate import train_and_evaluate
+from fastsup.estimator.model.add_metrics import add_metrics
+from fastsup.estimator.model.estimator import Estimator
+from fastsup.estimator.model.model_fn import EstimatorSpec, ModeKeys, call_logit_fn
+from fastsup.estimator.model.warm_start import VocabInfo, WarmStartSettings
 from fastsup.train import (
     CheckpointSaverHook,
     CheckpointSaverListener,

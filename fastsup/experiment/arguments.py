@@ -17,7 +17,7 @@ from tensorflow.python.util import function_utils
 
 from fastsup.core.checks import doubt_about
 from fastsup.core.hook_kinds import why_no_session_hook
-from fastsup.estimator import estimator as estimator_lib
+from fastsup.estimator.model import estimator as estimator_lib
 
 __all__ = [
     "as_hooks",

@@ -10,9 +10,9 @@ from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.estimator.deleted_checkpoint import with_newer_if_deleted
-from fastsup.estimator.job_end import JobWatch
-from fastsup.estimator.trainers import Trainers
+from fastsup.cluster.job_completion import JobWatch
+from fastsup.cluster.peer_liveness import Trainers
+from fastsup.estimator.jobs.deleted_checkpoint import with_newer_if_deleted
 
 __all__ = ["evaluate_continuously", "has_reached", "wait"]
 

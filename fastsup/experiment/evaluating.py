@@ -8,7 +8,7 @@ from typing import Any
 
 from tensorflow.python.util import compat
 
-from fastsup.estimator.trainers import trainers_of
+from fastsup.cluster.peer_liveness import trainers_of
 from fastsup.experiment.arguments import as_predicate, check_seconds
 from fastsup.experiment.continuous_eval import evaluate_continuously, wait
 

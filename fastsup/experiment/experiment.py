@@ -12,10 +12,10 @@ from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import server_lib
 
-from fastsup.estimator.cluster_config import read_tf_config
-from fastsup.estimator.job_end import JobWatch, note_end, note_start
-from fastsup.estimator.server import saying_where, serve_until_job_ends, start_std_server
-from fastsup.estimator.trainers import limit_secs_of
+from fastsup.cluster.job_completion import JobWatch, note_end, note_start
+from fastsup.cluster.peer_liveness import limit_secs_of
+from fastsup.cluster.server import saying_where, serve_until_job_ends, start_std_server
+from fastsup.cluster.tf_config import read_tf_config
 from fastsup.experiment.arguments import (
     as_hooks,
     as_listeners,

@@ -11,9 +11,9 @@ from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks, session_run_hook, training_util
 
-from fastsup.estimator.job_end import JobWatch
+from fastsup.cluster.job_completion import JobWatch
 from fastsup.train import GlobalStepWaiterHook
-from fastsup.train.scheduled import ScheduledHook
+from fastsup.train.scheduler.scheduled_hook import ScheduledHook
 
 __all__ = ["EvalAndExportListener", "EvaluateNewCheckpointHook", "WaitForStepHook"]
 

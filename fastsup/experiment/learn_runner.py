@@ -7,8 +7,8 @@ from typing import Any
 
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.estimator.cluster_config import check_job, described, read_tf_config
-from fastsup.estimator.run_config import TaskType
+from fastsup.cluster.tf_config import check_job, described, read_tf_config
+from fastsup.estimator.config.run_config import TaskType
 from fastsup.experiment.experiment import Experiment
 
 __all__ = ["run"]

@@ -15,9 +15,9 @@ from importlib.util import find_spec
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
+from fastsup.core.files import check_writable
 from fastsup.profile.compare import compare, load
 from fastsup.profile.export import as_dict
-from fastsup.profile.files import check_writable
 from fastsup.profile.profiler import HookProfiler
 from fastsup.profile.program import Program
 from fastsup.profile.table import Line, lines_of, print_lines

@@ -10,9 +10,9 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, TextIO
 
+from fastsup.core.files import write_whole
 from fastsup.core.recorder import ManualClock, Recorder
 from fastsup.profile.export import as_csv, as_json
-from fastsup.profile.files import write_whole
 from fastsup.profile.head import head_of
 from fastsup.profile.page import as_html
 from fastsup.profile.program import Program

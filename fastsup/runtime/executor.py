@@ -15,7 +15,8 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.framework import ops
 from tensorflow.python.training import training_util
 
-from fastsup.runtime.step_cost import StepCost
+from fastsup.runtime.graph.operations import function_defs, operations_behind
+from fastsup.runtime.graph.step_cost import StepCost
 
 EXECUTORS = ("auto", "thread_pool", "inline", "single_threaded")
 SINGLE_THREADED = "SINGLE_THREADED_EXECUTOR"
@@ -34,16 +35,14 @@ _BLOCKING_PREFIXES = ("Collective", "Nccl", "_Host", "_Send", "_Recv", "Send", "
 _WAITING_PREFIXES = ("QueueDequeue", "QueueEnqueue", "Barrier", "ConditionalAccumulator", "AccumulatorTake",
                      "SparseAccumulatorTake", "ResourceAccumulatorTake", "Stage", "MapStage", "OrderedMapStage",
                      "ReaderRead")  # fmt: skip
-# Operations that run functions of the graph.
-FUNCTION_CALLS = frozenset(
-    {"If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile", "For", "PartitionedCall",
-     "StatefulPartitionedCall", "RemoteCall", "SymbolicGradient"}
-)  # fmt: skip
 _FUNCTIONAL_CONTROL_FLOW = frozenset({"If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile", "For"})
 # Low-level control flow, which the single-threaded executor refuses.
 _LOW_LEVEL_CONTROL_FLOW = frozenset(
     f"{prefix}{name}" for prefix in ("", "Ref") for name in ("Switch", "Merge", "Enter", "Exit", "NextIteration")
 ) | {"LoopCond", "ControlTrigger"}
+
+# Operations that save and restore.
+_SAVING = frozenset({"SaveV2", "RestoreV2", "Save", "SaveSlices", "Restore", "RestoreSlice", "MergeV2Checkpoints"})
 
 # What the pool costs in each step, in seconds, at the least, and for each operation: handing work over and waking up.
 # Its parallelism has to be worth more, or the single-threaded executor is chosen.
@@ -170,38 +169,6 @@ def _forbids_single_thread(op_type: str) -> bool:
     return op_type.startswith(_WAITING_PREFIXES) or op_type.startswith(_BLOCKING_PREFIXES)
 
 
-def function_defs(graph: ops.Graph) -> list[Any]:
-    """The functions of a graph, as FunctionDefs, from its list of them: serialising the graph costs by its size."""
-    return [function.cached_definition for function in graph._functions.values()]
-
-
-_SAVING = frozenset({"SaveV2", "RestoreV2", "Save", "SaveSlices", "Restore", "RestoreSlice", "MergeV2Checkpoints"})
-
-
-def operations_behind(elements: Iterable[Any], feeds: Iterable[Any] = ()) -> set[ops.Operation]:
-    """Every operation that computing these tensors and operations may run.
-
-    Args:
-      elements: the tensors and operations.
-      feeds: tensors that are fed: what only they need isn't run.
-    """
-    found: set[ops.Operation] = set()
-    fed = {id(tensor) for tensor in feeds}
-    waiting = [element if isinstance(element, ops.Operation) else element.op for element in elements]
-    while waiting:
-        op = waiting.pop()
-        if op not in found:
-            found.add(op)
-            waiting.extend(tensor.op for tensor in op.inputs if id(tensor) not in fed)
-            waiting.extend(op.control_inputs)
-    return found
-
-
 def may_run_inline(operations: Iterable[ops.Operation]) -> bool:
     """Whether none of these operations blocks its thread."""
     return not any(op.type in _BLOCKING or op.type.startswith(_BLOCKING_PREFIXES) for op in operations)
-
-
-def calls_functions(operations: Iterable[ops.Operation]) -> bool:
-    """Whether one of these operations runs a function of the graph."""
-    return any(op.type in FUNCTION_CALLS for op in operations)

@@ -15,7 +15,7 @@ class PlanCacheInfo(NamedTuple):
     currsize: int
 
 class StepWrites(Protocol):
-    def delta_of(self, plan: Plan) -> int: ...
+    def delta_of(self, elements: Iterable[Any], fed_tensors: Iterable[Any]) -> int: ...
 
 class SessionRunner:
     fills_metadata: bool

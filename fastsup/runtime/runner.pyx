@@ -18,8 +18,8 @@ from fastsup.core.recorded cimport Cell
 from fastsup.core.recorder cimport Recorder, active_track, begin_scope, program_wide
 from fastsup.core.recorder import recorder_of, session_span_here
 from fastsup.core.spans cimport fs_scope, fs_scope_end, fs_span_enter, fs_span_leave, fs_track
-from fastsup.runtime.elements import ELEMENT_TYPES
-from fastsup.runtime.durable import make_durable
+from fastsup.runtime.graph_elements import ELEMENT_TYPES
+from fastsup.core.files import fsync_checkpoint
 from fastsup.runtime.fetches cimport Fetch
 from fastsup.runtime.fetches import FetchOne
 from fastsup.runtime.interpreter_end import uninterrupted
@@ -497,7 +497,7 @@ cdef class SessionRunner:
             # What is fetched, or else fed: the checkpoint's path.
             value = value.item() if hasattr(value, "item") and value.ndim == 0 else value
             if isinstance(value, (bytes, str)):
-                make_durable(value)
+                fsync_checkpoint(value)
         return values
 
     def _execute_plan(self, Plan plan):
@@ -546,7 +546,7 @@ cdef class SessionRunner:
     cdef int64_t delta_of(self, Plan plan) except? -2:
         if not plan.step_delta_known:
             with uninterrupted:
-                plan.step_delta = self.step_writes.delta_of(plan)
+                plan.step_delta = self.step_writes.delta_of(plan.elements, [slot.tensor for slot in plan.feeds])
             plan.step_delta_known = True
         return plan.step_delta
 
@@ -565,7 +565,7 @@ cdef class SessionRunner:
         """Counts the global step from now on.
 
         Args:
-          step_writes: object whose `delta_of(plan)` is what a run of the plan adds, or negative if that isn't known.
+          step_writes: object whose `delta_of(elements, fed_tensors)` is what a run adds, or negative if that isn't known.
         """
         self.step_writes = step_writes
         self.disturbances += 1

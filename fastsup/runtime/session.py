@@ -16,25 +16,24 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import training_util
 
 from fastsup.core.plan_executor import PlanExecutor
-from fastsup.runtime.devices import check_one_device
-from fastsup.runtime.elements import structure_of
 from fastsup.runtime.errors import with_operation, with_remedy
 from fastsup.runtime.executor import (
     CALLING_THREAD,
     SINGLE_THREADED,
-    calls_functions,
     check_executor,
     config_for,
     may_run_inline,
-    operations_behind,
 )
+from fastsup.runtime.graph.devices import check_one_device
+from fastsup.runtime.graph.operations import calls_functions, operations_behind
+from fastsup.runtime.graph.variable_access import SAVES, SAVES_COPIES, access_of
+from fastsup.runtime.graph_elements import structure_of
 from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.plan import CompiledCallable, Liveness, Plan
 from fastsup.runtime.remote_close import close_remote
 from fastsup.runtime.runner import SessionRunner
 from fastsup.runtime.session_run import LARGE_RESULTS_BYTES, LargeResults
 from fastsup.runtime.trial import INLINE, POOL, Trial, log_choice
-from fastsup.runtime.variable_access import SAVES, SAVES_COPIES, access_of
 
 __all__ = ["Session"]
 

@@ -1,7 +1,7 @@
 from typing import Any, final
 
 from fastsup.core.recorded import SESSION as SESSION
-from fastsup.runtime.elements import ELEMENT_TYPES as ELEMENT_TYPES
+from fastsup.runtime.graph_elements import ELEMENT_TYPES as ELEMENT_TYPES
 from fastsup.runtime.runner import SessionRunner
 
 @final

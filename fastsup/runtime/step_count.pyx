@@ -9,9 +9,9 @@ from tensorflow.python.training import training_util
 from fastsup.core.recorded import SESSION
 from fastsup.core.recorder cimport active_recorder, active_session, active_track
 from fastsup.core.spans cimport fs_span_enter, fs_span_leave, fs_track
-from fastsup.runtime.elements import ELEMENT_TYPES
-from fastsup.runtime.executor import operations_behind
-from fastsup.runtime.global_step import track_global_step
+from fastsup.runtime.graph_elements import ELEMENT_TYPES
+from fastsup.runtime.graph.operations import operations_behind
+from fastsup.runtime.graph.global_step import track_global_step
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 

@@ -17,19 +17,19 @@ from tensorflow.python.training import (
     session_run_hook,
 )
 
+from fastsup.checkpoint.directory import latest_intact_checkpoint
+from fastsup.checkpoint.restore import NoIntactCheckpointError
 from fastsup.core import SecondOrStepTimer
-from fastsup.train.checkpoints import latest_intact_checkpoint
-from fastsup.train.hooks import (
-    CheckpointSaverHook,
-    GlobalStepWaiterHook,
-    LoggingTensorHook,
-    NanTensorHook,
-    ProfilerHook,
-    StepCounterHook,
-    StopAtStepHook,
-    SummarySaverHook,
-)
-from fastsup.train.monitored_session import (
+from fastsup.train.hooks.checkpoint_saver import CheckpointSaverHook
+from fastsup.train.hooks.global_step_waiter import GlobalStepWaiterHook
+from fastsup.train.hooks.logging_tensor import LoggingTensorHook
+from fastsup.train.hooks.nan_tensor import NanTensorHook
+from fastsup.train.hooks.profiler import ProfilerHook
+from fastsup.train.hooks.progress import ProgressHook
+from fastsup.train.hooks.step_counter import StepCounterHook
+from fastsup.train.hooks.stop_at_step import StopAtStepHook
+from fastsup.train.hooks.summary_saver import SummarySaverHook
+from fastsup.train.session.monitored_session import (
     CoordinatedSession,
     HookedSession,
     MonitoredSession,
@@ -37,13 +37,11 @@ from fastsup.train.monitored_session import (
     SingularMonitoredSession,
     WrappedSession,
 )
-from fastsup.train.progress_hook import ProgressHook
-from fastsup.train.recovery import NoIntactCheckpointError
-from fastsup.train.session_creators import ChiefSessionCreator, Scaffold, SessionCreator, WorkerSessionCreator
-from fastsup.train.session_manager import SessionManager
-from fastsup.train.supervisor import Supervisor
-from fastsup.train.training_session import MonitoredTrainingSession
-from fastsup.train.watchdog import WatchdogHook
+from fastsup.train.session.session_creators import ChiefSessionCreator, Scaffold, SessionCreator, WorkerSessionCreator
+from fastsup.train.session.session_manager import SessionManager
+from fastsup.train.session.training_session import MonitoredTrainingSession
+from fastsup.train.session.watchdog import WatchdogHook
+from fastsup.train.supervisor.supervisor import Supervisor
 
 # TensorFlow's own.
 CheckpointSaverListener = _tf_hooks.CheckpointSaverListener

@@ -12,7 +12,7 @@ from typing import Any
 from program import PARAMS, SlowDown, input_fn, model_fn, set_up_process
 
 from fastsup import estimator as est
-from fastsup.estimator import job_end
+from fastsup.cluster import job_completion as job_end
 
 DEFAULTS: dict[str, Any] = {"max_steps": 1000, "save_steps": 10, "wait_secs": 60, "workers_secs": 600}
 

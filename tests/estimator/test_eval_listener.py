@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from fastsup import estimator
-from fastsup.estimator.evaluator import Evaluator
+from fastsup.estimator.jobs.evaluator import Evaluator
 
 
 def no_data() -> None:

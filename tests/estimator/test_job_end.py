@@ -14,8 +14,9 @@ import tensorflow as tf
 from tensorflow.python.training import server_lib
 
 from fastsup import estimator
-from fastsup.estimator import job_end, server
-from fastsup.estimator.job_end import JobWatch, note_end, note_start
+from fastsup.cluster import job_completion as job_end
+from fastsup.cluster import server
+from fastsup.cluster.job_completion import JobWatch, note_end, note_start
 
 
 @pytest.fixture

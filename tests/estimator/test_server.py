@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 import tensorflow as tf
 
-from fastsup.estimator.server import start_std_server
+from fastsup.cluster.server import start_std_server
 from fastsup.experiment import Experiment
 
 

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from fastsup import estimator
-from fastsup.estimator.job_end import note_end
+from fastsup.cluster.job_completion import note_end
 
 v1 = tf.compat.v1
 

@@ -15,9 +15,10 @@ import tensorflow as tf
 from tensorflow.python.training import server_lib
 
 from fastsup import estimator as est
-from fastsup.estimator import server, trainers
-from fastsup.estimator.job_end import JobWatch
-from fastsup.estimator.trainers import Trainers, trainers_of
+from fastsup.cluster import peer_liveness as trainers
+from fastsup.cluster import server
+from fastsup.cluster.job_completion import JobWatch
+from fastsup.cluster.peer_liveness import Trainers, trainers_of
 
 
 @pytest.fixture

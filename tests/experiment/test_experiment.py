@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.python.training import server_lib
 
 from fastsup import estimator, train
-from fastsup.estimator.job_end import note_end
+from fastsup.cluster.job_completion import note_end
 from fastsup.experiment import Experiment, ExportStrategy
 
 v1 = tf.compat.v1

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from fastsup import train
-from fastsup.estimator.job_end import JobWatch, note_end
+from fastsup.cluster.job_completion import JobWatch, note_end
 from fastsup.experiment.hooks import WaitForStepHook
 
 v1 = tf.compat.v1

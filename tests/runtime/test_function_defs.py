@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import function as functions
 
-from fastsup.runtime.executor import function_defs
+from fastsup.runtime.graph.operations import function_defs
 
 tf1 = tf.compat.v1
 

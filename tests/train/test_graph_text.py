@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from fastsup.train.graph_text import graph_as_text, write_graph_as_text
+from fastsup.events.graph_text import graph_as_text, write_graph_as_text
 
 v1 = tf.compat.v1
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.ops import resources
 
 import fastsup
-from fastsup.train.initialised import InitialisedFlags
+from fastsup.train.session.ready_check import InitialisedFlags
 
 v1 = tf.compat.v1
 

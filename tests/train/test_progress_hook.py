@@ -18,7 +18,7 @@ import tensorflow as tf
 
 import fastsup
 from fastsup import train
-from fastsup.estimator.evaluate_once import StopAfterNEvalsHook, evaluate_once
+from fastsup.estimator.model.evaluate_once import StopAfterNEvalsHook, evaluate_once
 
 v1 = tf.compat.v1
 

@@ -14,7 +14,8 @@ from tensorflow.python.training import supervisor as tf_supervisor
 
 import fastsup
 from fastsup import train
-from fastsup.train import session_manager, supervisor
+from fastsup.train.session import session_manager
+from fastsup.train.supervisor.supervisor import supervisor
 
 v1 = tf.compat.v1
 Keys = v1.GraphKeys

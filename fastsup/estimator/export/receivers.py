@@ -16,7 +16,7 @@ from tensorflow.python.saved_model.model_utils.export_utils import (
     SINGLE_RECEIVER_DEFAULT_NAME,
 )
 
-from fastsup.estimator.input_fn import parse_input_fn_result
+from fastsup.estimator.inputs.input_fn import parse_input_fn_result
 
 __all__ = [
     "ServingInputReceiver",

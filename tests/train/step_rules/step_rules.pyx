@@ -1,7 +1,7 @@
 """The rules of step_view.pxd as Python functions."""
 
 from fastsup.core.schedule cimport FS_DUE_NEVER, fs_due
-from fastsup.train.step_view cimport (
+from fastsup.train.scheduler.step_view cimport (
     COUNTED_STEP, FETCHED_STEP, NO_STEP, READ_STEP, UNUSED_STEP, StepView, due_after_run, due_in_run, idle_runs
 )
 

@@ -1,0 +1,133 @@
+"""Output files: checked before the work, written whole or not at all, and flushed to the disk."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import stat
+import tempfile
+from typing import Any
+
+__all__ = ["check_writable", "fsync_checkpoint", "write_whole"]
+
+# What file systems say that can't flush a file, or needn't.
+_CANNOT_FSYNC = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Finds out whether a file could be written, without leaving anything behind.
+
+    Args:
+      path: the file's path.
+
+    Raises:
+      OSError: it couldn't.
+    """
+    if _is_special(path):
+        if not os.access(path, os.W_OK):
+            raise PermissionError(f"{os.fspath(path)} may not be written to.")
+        return
+    descriptor, name = _new_beside(path)
+    os.close(descriptor)
+    os.unlink(name)
+
+
+def write_whole(path: str | os.PathLike[str], text: str) -> None:
+    """Writes a file so that there is all of it or, where that fails, what was there before.
+
+    A device or a pipe is written to. A link stays one, and a file that was there keeps its permissions.
+
+    Args:
+      path: the file's path. Its directory must exist. On another file system than the local one ("gs://...") TensorFlow
+        writes the file under another name and renames it.
+      text: the file's new content; it is written in UTF-8.
+
+    Raises:
+      OSError: the file can't be written.
+      tf.errors.OpError: the same, on another file system.
+    """
+    if "://" in os.fspath(path):
+        from tensorflow.python.lib.io import file_io
+
+        file_io.atomic_write_string_to_file(os.fspath(path), text)
+        return
+    if _is_special(path):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return
+    target = os.path.realpath(path)
+    descriptor, name = _new_beside(path)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, _mode(target))
+        os.replace(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def fsync_checkpoint(prefix: Any) -> None:
+    """Flushes the files of a checkpoint to the disk. Does nothing where they are on another machine.
+
+    Args:
+      prefix: path of the checkpoint, without the endings of its files; a string or bytes.
+
+    Raises:
+      OSError: the disk failed.
+    """
+    path = os.fsdecode(prefix)
+    for name in (path, *glob.glob(glob.escape(path) + ".index"), *glob.glob(glob.escape(path) + ".data-*")):
+        if os.path.isfile(name):
+            _fsync(name)
+    directory = os.path.dirname(path) or "."
+    if os.path.isdir(directory):
+        _fsync(directory)
+
+
+def _fsync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _CANNOT_FSYNC:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _new_beside(path: str | os.PathLike[str]) -> tuple[int, str]:
+    """An empty file, open, in the folder of the one to write. Errors name that one."""
+    if not os.fspath(path):
+        raise FileNotFoundError("it has no name.")
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"{os.fspath(path)} is a directory.")
+    try:
+        return tempfile.mkstemp(dir=os.path.dirname(os.path.realpath(path)), prefix=".fastsup-")
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
+
+
+def _is_special(path: str | os.PathLike[str]) -> bool:
+    """Whether this is a device, a pipe or the like, which isn't to be replaced by a file."""
+    if os.path.isdir(path):
+        return False
+    if os.path.realpath(os.path.dirname(os.path.abspath(path))).startswith(("/dev", "/proc")):
+        return True  # /dev/stdout, say, whatever that is.
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _mode(path: str) -> int:
+    """The permissions of a file, or those with which open() would make it. (mkstemp keeps others out.)"""
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode)
+    except OSError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask

@@ -1,0 +1,1 @@
+"""RunConfig, and the rules for its values."""

@@ -1,0 +1,1 @@
+"""The hooks that know an Estimator."""

@@ -1,0 +1,114 @@
+"""One evaluation: the metrics' updates run over the input, then their values read."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from tensorflow.python.ops import state_ops
+from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.training import evaluation
+
+from fastsup import train
+from fastsup.core.opened import opening
+from fastsup.train.hooks.progress import hooks_with_progress
+from fastsup.train.scheduler.scheduled_hook import ScheduledHook
+
+__all__ = ["StopAfterNEvalsHook", "evaluate_once"]
+
+
+class StopAfterNEvalsHook(ScheduledHook, evaluation._StopAfterNEvalsHook):  # type: ignore[misc]
+    """Ends an evaluation after a number of batches, and logs how far it is.
+
+    Args:
+      num_evals: batches to evaluate.
+      log_progress: whether to log.
+    """
+
+    _num_evals: float
+    _log_frequency: float
+
+    def _schedule(self, run: int, step_read: Any) -> bool:
+        # The batches of a session are its runs: the count starts with the session.
+        every = int(self._log_frequency)
+        # A fraction of a batch is a whole one.
+        batches = math.ceil(min(self._num_evals, (run // every + 1) * every))
+        self.due_at_run(max(run, batches - 1))
+        return True
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        super().after_run(run_context, run_values)
+        # Setting it has the session ask for the schedule again.
+        self._seen = run_values.results["evals_completed"]
+
+
+def _with_eval_step(eval_ops: Any, hooks: list[Any]) -> Any:
+    """The operations of a step, with the count of the steps, which is given to the hooks that want it."""
+    eval_step = evaluation._get_or_create_eval_step()
+    if eval_ops is None:
+        return None
+    update_eval_step = state_ops.assign_add(eval_step, 1, use_locking=True)
+    if isinstance(eval_ops, dict):
+        eval_ops = {**eval_ops, "update_eval_step": update_eval_step}
+    elif isinstance(eval_ops, tuple | list):
+        eval_ops = [*eval_ops, update_eval_step]
+    else:
+        eval_ops = [eval_ops, update_eval_step]
+    completed = evaluation._get_latest_eval_step_value(eval_ops)
+    for hook in hooks:
+        if isinstance(hook, evaluation._StopAfterNEvalsHook):
+            hook._set_evals_completed_tensor(completed)
+    return eval_ops
+
+
+def evaluate_once(
+    checkpoint_path: Any,
+    master: str,
+    scaffold: Any,
+    eval_ops: Any,
+    final_ops: Any,
+    hooks: list[Any],
+    config: Any,
+    executor: str = "auto",
+    progress: bool = False,
+) -> Any:
+    """Evaluates the model in the default graph once.
+
+    Args:
+      checkpoint_path: checkpoint to restore, or None to initialise the model.
+      master: the execution engine.
+      scaffold: `Scaffold` with the operations that get the model ready.
+      eval_ops: what each step runs, or None for no steps.
+      final_ops: what is read at the end.
+      hooks: `SessionRunHook` objects.
+      config: ConfigProto of the session.
+      executor: executor mode, as for `fastsup.Session`.
+      progress: whether to show how many batches have been evaluated.
+
+    Returns:
+      The values of `final_ops`.
+    """
+    eval_ops = _with_eval_step(eval_ops, hooks)
+    logging.info("Starting evaluation at %s", time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime()))
+    started = time.time()
+    creator = train.ChiefSessionCreator(
+        scaffold=scaffold,
+        checkpoint_filename_with_path=checkpoint_path,
+        master=master,
+        config=config,
+        executor=executor,
+    )
+    final_ops_hook = train.FinalOpsHook(final_ops)
+    with opening("evaluate"):
+        session = train.MonitoredSession(creator, hooks_with_progress(progress, [*hooks, final_ops_hook]))
+    with session:
+        if eval_ops is not None:
+            session.run_loop(eval_ops)
+    if eval_ops is not None and session.last_result is None:
+        logging.warning(
+            "Evaluation made no steps. Perhaps input is empty or misspecified: the metrics are what they start with."
+        )
+    logging.info("Inference Time : %0.5fs", time.time() - started)
+    logging.info("Finished evaluation at %s", time.strftime("%Y-%m-%d-%H:%M:%S", time.localtime()))
+    return final_ops_hook.final_ops_values

@@ -1,0 +1,163 @@
+"""Prediction: `Estimator.predict`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+from tensorflow.python.eager import context
+from tensorflow.python.framework import ops, random_seed
+from tensorflow.python.platform import tf_logging as logging
+
+from fastsup import train
+from fastsup.core.opened import opening
+from fastsup.estimator.inputs.input_fn import parse_input_fn_result, warns_of_no_end
+from fastsup.estimator.model import trained_model
+from fastsup.estimator.model.base import EstimatorBase, check_hooks
+from fastsup.estimator.model.model_fn import ModeKeys
+
+__all__ = ["Prediction"]
+
+
+_NO_BATCH = (
+    "{} is a single value without a batch dimension: {!r}. Give it one value for each example, or pass "
+    "yield_single_examples=False, which yields it as it is."
+)
+
+
+def _inside(graph: Any) -> ExitStack:
+    """The graph as the default one, without eager execution."""
+    stack = ExitStack()
+    stack.enter_context(context.graph_mode())
+    stack.enter_context(graph.as_default())
+    return stack
+
+
+class Prediction(EstimatorBase):
+    """The part of an Estimator that predicts."""
+
+    def predict(
+        self,
+        input_fn: Callable[..., Any],
+        predict_keys: Any = None,
+        hooks: Any = None,
+        checkpoint_path: Any = None,
+        yield_single_examples: bool = True,
+    ) -> Iterator[Any]:
+        """Yields predictions for the input, until it ends.
+
+        Nothing is done before the first prediction is asked for. Several of these generators can be used in turns.
+
+        Args:
+          input_fn: function that makes the features: a `tf.data.Dataset`, or tensors. Of a pair the first is taken.
+          predict_keys: names of the predictions that are wanted, where they are a dictionary. Defaults to all.
+          hooks: `SessionRunHook` objects.
+          checkpoint_path: checkpoint to predict with. Defaults to the newest. Where there is none, the model predicts
+            as it is initialised, which a warning says if a model directory was given.
+          yield_single_examples: whether to yield the examples of a batch one by one; else batches.
+
+        Yields:
+          The values of the predictions: an array, or a dictionary of arrays.
+
+        Raises:
+          ValueError: the batch sizes of the predictions differ, or `predict_keys` names none of them.
+          TypeError: a hook that is none, or a prediction without batch dimension.
+          IndexError: the same in a dictionary.
+        """
+        # The caller's code runs between two predictions: it must not find itself in our graph.
+        graph = ops.Graph()
+        with _inside(graph):
+            hooks = check_hooks(hooks)
+            checkpoint_path = self._checkpoint_or_initialize(checkpoint_path, "predict")
+            if not (checkpoint_path or self._has_temporary_dir or self._warm_start_settings):
+                # A directory was given: who predicts from it expects a trained model there.
+                logging.warning(
+                    "These are predictions of an untrained model, as it is initialised: there is no checkpoint in "
+                    "model_dir=%s. Train the model first, or name the directory of a trained one.",
+                    self._model_dir,
+                )
+            random_seed.set_random_seed(self._config.tf_random_seed)
+            self._create_and_assert_global_step(graph)
+            features, input_hooks = self._get_features_from_input_fn(input_fn, ModeKeys.PREDICT)
+            spec = self._call_model_fn(features, None, ModeKeys.PREDICT, self.config)
+            # Once the model's variables are there.
+            self._maybe_warm_start(checkpoint_path)
+            predictions = self._extract_keys(spec.predictions, predict_keys)
+            with trained_model.explaining_what_is_missing(checkpoint_path), opening("predict"):
+                session = train.MonitoredSession(
+                    session_creator=train.ChiefSessionCreator(
+                        checkpoint_filename_with_path=checkpoint_path,
+                        master=self._config.master,
+                        scaffold=spec.scaffold,
+                        config=self._session_config,
+                        executor=self._config.executor,
+                    ),
+                    hooks=[*input_hooks, *hooks, *(spec.prediction_hooks or [])],
+                )
+        try:
+            while True:
+                with _inside(graph):
+                    if session.should_stop():
+                        break
+                    values = session.run(predictions)
+                if not yield_single_examples:
+                    yield values
+                elif not isinstance(predictions, dict):
+                    if np.ndim(values) == 0:
+                        raise TypeError(_NO_BATCH.format("predictions", values))
+                    yield from values
+                else:
+                    for i in range(self._extract_batch_length(values)):
+                        yield {key: value[i] for key, value in values.items()}
+        except BaseException:
+            with _inside(graph):
+                if not session.__exit__(*sys.exc_info()):
+                    raise
+        else:
+            with _inside(graph):
+                session.close()
+
+    def _get_features_from_input_fn(self, input_fn: Callable[..., Any], mode: str) -> tuple[Any, list[Any]]:
+        """Features and hooks of an input_fn."""
+        features, _, hooks = parse_input_fn_result(self._call_input_fn(input_fn, mode))
+        self._validate_features_in_predict_input(features)
+        return features, hooks
+
+    def _validate_features_in_predict_input(self, result: Any) -> None:
+        """Warns of features without end."""
+        if warns_of_no_end(result):
+            logging.warning(
+                "Input graph does not use tf.data.Dataset or contain a QueueRunner. That means predict yields forever. "
+                "This is probably a mistake."
+            )
+
+    def _extract_batch_length(self, preds_evaluated: dict[str, Any]) -> int:
+        """The batch size that the predictions have in common."""
+        length: int | None = None
+        for key, value in preds_evaluated.items():
+            if np.ndim(value) == 0:
+                raise IndexError(_NO_BATCH.format(f"predictions[{key!r}]", value))
+            length = length or value.shape[0]
+            if value.shape[0] != length:
+                shapes = {name: other.shape for name, other in preds_evaluated.items()}
+                raise ValueError(
+                    f"Batch length of predictions should be same. {key} has different batch length than others. "
+                    f"The shapes are {shapes}; yield_single_examples=False yields them as they are."
+                )
+        return length or 0
+
+    def _extract_keys(self, predictions: Any, predict_keys: Any) -> Any:
+        """The predictions that are wanted."""
+        if not predict_keys:
+            return predictions
+        if not isinstance(predictions, dict):
+            raise ValueError("predict_keys argument is not valid in case of non-dict predictions.")
+        if not isinstance(predict_keys, Container | Iterable):
+            raise TypeError(f"predict_keys must be a list of names of predictions, given: {predict_keys!r}")
+        wanted = {key: value for key, value in predictions.items() if key in predict_keys}
+        if not wanted:
+            raise ValueError(f"Expected to run at least one output from {predictions.keys()}, provided {predict_keys}.")
+        return wanted

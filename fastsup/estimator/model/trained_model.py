@@ -1,0 +1,152 @@
+"""What a model directory holds: the newest checkpoint, its step, and a description for error messages."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tensorflow.python.checkpoint import checkpoint_management
+from tensorflow.python.framework import errors, ops
+from tensorflow.python.lib.io import file_io
+from tensorflow.python.training import py_checkpoint_reader
+
+from fastsup.checkpoint.directory import is_in, is_unfinished, list_checkpoints
+from fastsup.estimator.model.keras_names import name_hint
+
+__all__ = [
+    "contents_of",
+    "explaining_what_is_missing",
+    "given_checkpoint",
+    "global_step_of",
+    "hint_of",
+    "newest_checkpoint",
+    "require_checkpoint",
+    "variables_of",
+]
+
+_LISTED = 20
+
+
+def newest_checkpoint(model_dir: Any) -> str | None:
+    """The checkpoint that an evaluation takes: what the state file names, else the newest that lies there.
+
+    Args:
+      model_dir: path of the directory. It needn't exist.
+
+    Returns:
+      The checkpoint's path, as `Saver.restore` takes it; None if there is none.
+    """
+    path = checkpoint_management.latest_checkpoint(model_dir)
+    if path and is_in(path, os.fspath(model_dir)):
+        return str(path)
+    # Training would go on from one that no state file names (any more), and from that of the same name here where it
+    # names one elsewhere: so does an evaluation.
+    for candidate in list_checkpoints(model_dir).paths:
+        if file_io.file_exists(candidate + ".index") and not is_unfinished(candidate):
+            return candidate
+    return str(path) if path else None
+
+
+def global_step_of(model_dir: Any) -> int:
+    """The global step of the newest checkpoint; 0 if there is none, or none that can be read."""
+    try:
+        path = newest_checkpoint(model_dir)
+        if path is None:
+            return 0
+        return int(py_checkpoint_reader.NewCheckpointReader(path).get_tensor(ops.GraphKeys.GLOBAL_STEP))
+    except (errors.OpError, RuntimeError, IndexError, ValueError, TypeError):
+        return 0
+
+
+def contents_of(model_dir: Any) -> str:
+    """What is in a directory, in one sentence."""
+    path = os.fspath(model_dir)
+    try:
+        if not file_io.file_exists(path):
+            return f"There is no directory {path}."
+        if not file_io.is_directory(path):
+            return f"{path} is a file, not a directory."
+        names = sorted(file_io.list_directory_v2(path))
+    except errors.OpError as error:
+        return f"{path} can't be read: {error.message}."
+    if not names:
+        return f"{path} is empty."
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"{path} holds: {', '.join(names[:_LISTED])}{more}."
+
+
+def variables_of(checkpoint_path: Any) -> str:
+    """What a checkpoint holds, in one sentence: its first variables, by name, with their shapes."""
+    try:
+        shapes = _shapes_of(checkpoint_path)
+    except (errors.OpError, RuntimeError, ValueError) as error:
+        return f"The checkpoint {checkpoint_path} can't be read: {error}."
+    names = [f"{name} {shape}" for name, shape in sorted(shapes.items())]
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"The checkpoint {checkpoint_path} holds: {', '.join(names[:_LISTED])}{more}."
+
+
+def _shapes_of(checkpoint_path: Any) -> dict[str, Any]:
+    shapes: dict[str, Any] = py_checkpoint_reader.NewCheckpointReader(checkpoint_path).get_variable_to_shape_map()
+    return shapes
+
+
+def hint_of(error: errors.NotFoundError, checkpoint_path: Any) -> str:
+    """What to do about a variable that a checkpoint lacks, ending in a blank; empty where that isn't known."""
+    try:
+        hint = name_hint(error.message, _shapes_of(checkpoint_path))
+    except (errors.OpError, RuntimeError, ValueError):
+        return ""
+    return hint and f"{hint} "
+
+
+@contextmanager
+def explaining_what_is_missing(checkpoint_path: Any) -> Iterator[None]:
+    """Adds to the error about a variable that a checkpoint lacks what the checkpoint has, and what to do.
+
+    Args:
+      checkpoint_path: the checkpoint that is restored, a function that finds it, or None.
+
+    Raises:
+      tf.errors.NotFoundError: what was raised, with more text.
+    """
+    try:
+        yield
+    except errors.NotFoundError as error:
+        path = checkpoint_path() if callable(checkpoint_path) else checkpoint_path
+        if path is None or "not found in checkpoint" not in error.message:
+            raise
+        message = f"{error.message}\n\n{hint_of(error, path)}{variables_of(path)}"
+        raise errors.NotFoundError(error.node_def, error.op, message) from error
+
+
+def given_checkpoint(checkpoint_path: Any) -> str | None:
+    """The checkpoint that was passed as `checkpoint_path`; None if none was.
+
+    Raises:
+      TypeError: it is no path.
+    """
+    if not checkpoint_path:
+        return None
+    if not isinstance(checkpoint_path, str | bytes | os.PathLike):
+        raise TypeError(
+            f"checkpoint_path must be the path of a checkpoint, or None for the newest; got {checkpoint_path!r}."
+        )
+    return os.fsdecode(checkpoint_path)
+
+
+def require_checkpoint(model_dir: Any) -> str:
+    """The newest checkpoint of a directory.
+
+    Raises:
+      ValueError: there is none. The message says what there is.
+    """
+    path = newest_checkpoint(model_dir)
+    if path is None:
+        raise ValueError(
+            f"Could not find trained model in model_dir: {model_dir}. {contents_of(model_dir)} Train the model first, "
+            "or name the directory of a trained one."
+        )
+    return path

@@ -1,0 +1,130 @@
+"""On which devices a step runs: the single-threaded executor runs the steps of one device alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tensorflow.python.framework import device as device_lib
+from tensorflow.python.framework import errors, kernels, ops
+
+from fastsup.runtime.graph.operations import FUNCTION_CALLS
+
+_REMEDY = 'Pass executor="auto" or executor="thread_pool" in place of executor="single_threaded".'
+_REMEDY_FOR_CONFIG = 'Leave experimental.executor_type="SINGLE_THREADED_EXECUTOR" out of the config.'
+# The placer puts these where the tensor is that they describe.
+_OF_METADATA = frozenset({"Shape", "Size", "Rank"})
+
+
+def check_one_device(
+    operations: Iterable[ops.Operation], feeds: Sequence[Any], devices: Sequence[str], by_config: bool
+) -> None:
+    """Refuses a step of the single-threaded executor that has operations on several devices.
+
+    That executor runs one device's operations after the other's. An operation that waits for another device's
+    result there waits without an end.
+
+    Args:
+      operations: the operations of the step.
+      feeds: the tensors that are fed. Their values come from the first CPU device.
+      devices: the names of the session's devices.
+      by_config: whether the session's ConfigProto has asked for the executor, not the argument `executor`.
+
+    Raises:
+      tf.errors.UnimplementedError: the step has operations on several devices.
+    """
+    placement = _Placement(devices)
+    found: dict[str, str] = {}
+    for tensor in feeds:
+        found.setdefault(placement.cpu, f"the fed tensor {tensor.name!r}")
+    for op in sorted(operations, key=lambda op: op._id):
+        for name in placement.devices_of(op):
+            found.setdefault(name, f"operation {op.name!r}")
+    if len(found) > 1:
+        places = ", ".join(f"{what} on {name}" for name, what in found.items())
+        raise errors.UnimplementedError(
+            None,
+            None,
+            f"The single-threaded executor can't run a step on several devices: {places}. "
+            + (_REMEDY_FOR_CONFIG if by_config else _REMEDY)
+            + " Or place all operations of the step on one device.",
+        )
+
+
+class _Placement:
+    """Where operations are placed, as far as the graph says it.
+
+    Args:
+      devices: the names of the session's devices.
+    """
+
+    def __init__(self, devices: Sequence[str]) -> None:
+        self._by_type: dict[str, list[str]] = {}
+        for name in devices:
+            spec = device_lib.DeviceSpec.from_string(name)
+            self._by_type.setdefault(spec.device_type, []).append(f"/device:{spec.device_type}:{spec.device_index}")
+        self.cpu = self._by_type.get("CPU", ["/device:CPU:0"])[0]
+        self._others = [kind for kind in self._by_type if kind != "CPU"]
+        self._of_resources: dict[ops.Operation, str] = {}
+
+    def devices_of(self, op: ops.Operation) -> set[str]:
+        """The devices that an operation, and the functions that it calls, ask for. None of an operation that goes along
+        with others."""
+        found = set()
+        name = self._device_of(op)
+        if name is not None:
+            found.add(name)
+        if op.type in FUNCTION_CALLS:
+            for node in nodes_of_functions(op):
+                if node.device:
+                    found.add(self._named(node.device, node.op))
+        return found
+
+    def _device_of(self, op: ops.Operation) -> str | None:
+        while not op.device:
+            resources = [tensor.op for tensor in op.inputs if tensor.dtype == "resource"]
+            if resources:
+                op = resources[0]
+            elif op.type in _OF_METADATA:
+                op = op.inputs[0].op
+            elif not op.inputs and (op.type in ("NoOp", "Placeholder") or _makes_values(op)):
+                return None
+            else:
+                return self._default(op.type)
+        return self._named(op.device, op.type)
+
+    def _named(self, device: str, op_type: str) -> str:
+        spec = device_lib.DeviceSpec.from_string(device)
+        if spec.device_type is None:
+            return self._default(op_type)
+        names = self._by_type.get(spec.device_type.upper(), [])
+        name = f"/device:{spec.device_type.upper()}:{spec.device_index or 0}"
+        # Soft placement takes the CPU where there is no such device. Without it, TensorFlow refuses the step itself.
+        return name if name in names else self.cpu
+
+    def _default(self, op_type: str) -> str:
+        """Where an operation goes that asks for no device: to an accelerator that has a kernel for it."""
+        for kind in self._others:
+            if any(kernel.device_type == kind for kernel in kernels.get_registered_kernels_for_op(op_type).kernel):
+                return self._by_type[kind][0]
+        return self.cpu
+
+
+def _makes_values(op: ops.Operation) -> bool:
+    """Whether an operation without inputs makes values that the placer makes where they are needed."""
+    return not any(output.dtype == "resource" for output in op.outputs)
+
+
+def nodes_of_functions(op: ops.Operation) -> Iterable[Any]:
+    """The nodes of all functions that an operation calls, and that those call."""
+    functions = op.graph._functions
+    waiting, seen = [op.node_def], set()
+    while waiting:
+        node = waiting.pop()
+        for value in node.attr.values():
+            for name in (value.func.name, *(function.name for function in value.list.func)):
+                if name and name not in seen and name in functions:
+                    seen.add(name)
+                    nodes = functions[name].cached_definition.node_def
+                    yield from nodes
+                    waiting.extend(node for node in nodes if node.op in FUNCTION_CALLS)

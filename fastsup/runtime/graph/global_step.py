@@ -1,0 +1,256 @@
+"""What a run does to the global step, proven from the graph.
+
+In a local session a variable changes only by operations of the session's own graph. So where every operation that
+can write the global step is known, a run that reaches none of them leaves it alone, and a run that reaches one
+unconditional AssignAdd of a constant adds that constant. Whatever else a run reaches, its effect is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tensorflow.python.framework import dtypes, op_def_registry, ops, tensor_util
+from tensorflow.python.training import training_util
+
+from fastsup.runtime.graph.operations import FUNCTION_CALLS, function_defs
+
+UNKNOWN = -1
+
+# Operations that take a resource variable's handle and only read through it.
+READS = frozenset(
+    {"ReadVariableOp", "_ReadVariablesOp", "VarIsInitializedOp", "VariableShape", "ResourceGather", "ResourceGatherNd",
+     "IsVariableInitialized", "IsResourceInitialized"}
+)  # fmt: skip
+# Operations that hand a handle or reference on under another name.
+PASSES_ON = frozenset(
+    {"Identity", "IdentityN", "RefIdentity", "Switch", "RefSwitch", "Merge", "RefMerge", "Enter", "RefEnter", "Exit",
+     "RefExit", "NextIteration", "RefNextIteration"}
+)  # fmt: skip
+_ADDS = frozenset({"AssignAdd", "AssignAddVariableOp"})
+# Operations that keep the handle and use it later, beside the runs: what they do belongs to no run.
+_DIRECT_WRITERS = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter", "Apply", "SparseApply",
+                   "Scatter", "CountUpTo", "ResourceCountUpTo", "DestroyResourceOp", "StridedSliceAssign",
+                   "ResourceStridedSliceAssign", "DestroyTemporaryVariable")  # fmt: skip
+_PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
+_CONTROL_FLOW = frozenset({"Switch", "RefSwitch", "Merge", "RefMerge", "Enter", "RefEnter", "Exit", "RefExit",
+                           "NextIteration", "RefNextIteration", "LoopCond"})  # fmt: skip
+
+
+class GlobalStepWrites:
+    """The operations of a finished graph that can write its global step.
+
+    Args:
+      graph: the graph. Operations added later are not seen.
+      variable: the global step.
+    """
+
+    def __init__(self, graph: ops.Graph, variable: Any) -> None:
+        self._graph = graph
+        self._functions = {function.signature.name: function for function in function_defs(graph)}
+        self._provable = True
+        self._shared_name: bytes | None = None
+        self._descendants: dict[ops.Operation, set[ops.Operation]] = {}
+        for writer in self._find_writers(variable):
+            self._descendants[writer] = _reached_from(writer)
+        self._added = {writer: _constant_added(writer) for writer in self._descendants}
+
+    def delta_of(self, elements: Iterable[Any], fed_tensors: Iterable[Any]) -> int:
+        """What one run adds to the global step: 0 if the run doesn't write it, UNKNOWN if that isn't known.
+
+        Args:
+          elements: the tensors and operations that the run computes.
+          fed_tensors: the tensors that are fed.
+        """
+        if not self._provable:
+            return UNKNOWN
+        targets = [element if isinstance(element, ops.Operation) else element.op for element in elements]
+        reached = [writer for writer, after in self._descendants.items() if any(target in after for target in targets)]
+        if not reached:
+            return 0
+        # Feeding something in the middle of the graph may cut a writer off, or change what it adds.
+        if len(reached) > 1 or any(tensor.op.type not in _PLACEHOLDERS for tensor in fed_tensors):
+            return UNKNOWN
+        return self._added[reached[0]]
+
+    def _find_writers(self, variable: Any) -> list[ops.Operation]:
+        sources = self._names_of(variable)
+        if sources is None or any(self._function_holds_variable(name) for name in self._functions):
+            self._provable = False
+            return []
+        writers = []
+        seen = set()
+        waiting = list(sources)
+        while waiting:
+            tensor = waiting.pop()
+            if tensor.ref() in seen:
+                continue
+            seen.add(tensor.ref())
+            for op in tensor.consumers():
+                if op.type in PASSES_ON:
+                    waiting.extend(out for out in op.outputs if out.dtype == dtypes.resource or out.dtype._is_ref_dtype)
+                elif op.type in READS or not takes_reference(op, tensor):
+                    pass
+                elif op.type in FUNCTION_CALLS:
+                    if any(function_writes(name, self._functions.get, set()) for name in called_functions(op)):
+                        writers.append(op)
+                elif op.type.startswith(_DIRECT_WRITERS):
+                    writers.append(op)
+                    waiting.extend(out for out in op.outputs if out.dtype._is_ref_dtype)
+                else:
+                    self._provable = False
+        return writers
+
+    def _names_of(self, variable: Any) -> list[Any] | None:
+        """Every tensor of the graph that is the variable's handle or reference."""
+        op = variable.op
+        if op.type in ("VariableV2", "Variable"):
+            return list(op.outputs)
+        if op.type != "VarHandleOp":
+            return None
+        identity = _resource_identity(op)
+        self._shared_name = identity[1]
+        return [
+            other.outputs[0]
+            for other in self._graph.get_operations()
+            if other.type == "VarHandleOp" and _resource_identity(other) == identity
+        ]
+
+    def _function_holds_variable(self, name: str) -> bool:
+        """Whether a function makes a handle of the variable for itself, instead of being given one."""
+        return any(
+            node.op == "VarHandleOp" and (node.attr["shared_name"].s or node.name.encode()) == self._shared_name
+            for node in self._functions[name].node_def
+        )
+
+
+def function_writes(name: str, find: Callable[[str], Any], seen: set[str]) -> bool:
+    """Whether a function, or one that it calls, may write something.
+
+    Args:
+      name: the function's name.
+      find: gives the definition of a function, or None if there is none of that name.
+      seen: names of functions that needn't be looked at; those that are looked at are added.
+    """
+    if name in seen:
+        return False
+    seen.add(name)
+    function = find(name)
+    if function is None:
+        return True
+    for node in function.node_def:
+        if node.op in READS or node.op in PASSES_ON:
+            continue
+        if node.op in FUNCTION_CALLS:
+            if any(function_writes(called, find, seen) for called in _functions_in(node.attr)):
+                return True
+            continue
+        definition = op_def_registry.get(node.op)
+        if definition is None and find(node.op) is not None:
+            if function_writes(node.op, find, seen):
+                return True
+        elif definition is None or definition.is_stateful:
+            return True
+    return False
+
+
+def track_global_step(session: Any) -> Any:
+    """Has a session count its global step.
+
+    Args:
+      session: a `fastsup.Session`.
+
+    Returns:
+      The variable; None where it can't be counted. There is none, others write it too (in a remote session), it is a
+      strategy's, or the graph may get another writer.
+    """
+    if session.sess_str or not session.graph.finalized:
+        return None
+    try:
+        variable = training_util.get_global_step(session.graph)
+    except TypeError:
+        return None  # Something of that name that is no step, such as the handle of a variable. Who wants it says so.
+    if variable is None:
+        return None
+    if not isinstance(variable.op, ops.Operation):
+        return None  # One variable on several devices, which a strategy keeps equal.
+    if not session._tracks_global_step:
+        session._track_global_step(GlobalStepWrites(session.graph, variable))
+    return variable
+
+
+def _resource_identity(op: ops.Operation) -> tuple[bytes, bytes]:
+    return op.get_attr("container"), op.get_attr("shared_name") or op.name.encode()
+
+
+def takes_reference(op: ops.Operation, tensor: Any) -> bool:
+    """Whether an operation takes the variable itself, not a copy of its value."""
+    if tensor.dtype == dtypes.resource:
+        return True
+    if op.op_def is None:
+        return True
+    position = [i for i, source in enumerate(op.inputs) if source is tensor]
+    arguments = op.op_def.input_arg
+    if len(arguments) != len(op.inputs):
+        return any(argument.is_ref for argument in arguments)
+    return any(arguments[i].is_ref for i in position)
+
+
+def called_functions(op: ops.Operation) -> list[str]:
+    """The names of the functions that an operation calls."""
+    return _functions_in(op.node_def.attr)
+
+
+def _functions_in(attributes: Any) -> list[str]:
+    names = []
+    for attribute in attributes.values():
+        if attribute.HasField("func"):
+            names.append(attribute.func.name)
+        names.extend(function.name for function in attribute.list.func)
+    return names
+
+
+def _reached_from(op: ops.Operation) -> set[ops.Operation]:
+    """The operations that can't run without this one, itself included."""
+    reached = set()
+    waiting = [op]
+    while waiting:
+        current = waiting.pop()
+        if current in reached:
+            continue
+        reached.add(current)
+        waiting.extend(consumer for output in current.outputs for consumer in output.consumers())
+        waiting.extend(current._control_outputs)
+    return reached
+
+
+def _constant(op: ops.Operation) -> Any:
+    """The value of a constant, cast or not, else None. (tensor_util.constant_value() would make it unfeedable.)"""
+    if op.type == "Const":
+        return tensor_util.MakeNdarray(op.get_attr("value"))
+    if op.type not in ("Cast", "Identity"):
+        return None
+    value = _constant(op.inputs[0].op)
+    return None if value is None else value.astype(op.outputs[0].dtype.as_numpy_dtype)
+
+
+def _constant_added(op: ops.Operation) -> int:
+    """The non-negative constant that an operation adds whenever it is part of a run, or UNKNOWN."""
+    if op.type not in _ADDS or op._get_control_flow_context() is not None:
+        return UNKNOWN
+    value = _constant(op.inputs[1].op)
+    if value is None or value.shape != () or value < 0:
+        return UNKNOWN
+    # Under low-level control flow an operation can be skipped because something that it waits for was.
+    seen = set()
+    waiting = [op]
+    while waiting:
+        current = waiting.pop()
+        if current in seen:
+            continue
+        if current.type in _CONTROL_FLOW:
+            return UNKNOWN
+        seen.add(current)
+        waiting.extend(source.op for source in current.inputs)
+        waiting.extend(current.control_inputs)
+    return int(value)

@@ -1,0 +1,43 @@
+"""Which operations computing a tensor runs, and which of them call functions of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tensorflow.python.framework import ops
+
+# Operations that run functions of the graph.
+FUNCTION_CALLS = frozenset(
+    {"If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile", "For", "PartitionedCall",
+     "StatefulPartitionedCall", "RemoteCall", "SymbolicGradient"}
+)  # fmt: skip
+
+
+def function_defs(graph: ops.Graph) -> list[Any]:
+    """The functions of a graph, as FunctionDefs, from its list of them: serialising the graph costs by its size."""
+    return [function.cached_definition for function in graph._functions.values()]
+
+
+def operations_behind(elements: Iterable[Any], feeds: Iterable[Any] = ()) -> set[ops.Operation]:
+    """Every operation that computing these tensors and operations may run.
+
+    Args:
+      elements: the tensors and operations.
+      feeds: tensors that are fed: what only they need isn't run.
+    """
+    found: set[ops.Operation] = set()
+    fed = {id(tensor) for tensor in feeds}
+    waiting = [element if isinstance(element, ops.Operation) else element.op for element in elements]
+    while waiting:
+        op = waiting.pop()
+        if op not in found:
+            found.add(op)
+            waiting.extend(tensor.op for tensor in op.inputs if id(tensor) not in fed)
+            waiting.extend(op.control_inputs)
+    return found
+
+
+def calls_functions(operations: Iterable[ops.Operation]) -> bool:
+    """Whether one of these operations runs a function of the graph."""
+    return any(op.type in FUNCTION_CALLS for op in operations)

@@ -1,0 +1,1 @@
+"""The standard session-run hooks, one file each."""

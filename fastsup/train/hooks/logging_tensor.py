@@ -1,0 +1,80 @@
+"""The hook that logs values of tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.training import basic_session_run_hooks as tf_hooks
+
+from fastsup.train.hooks.global_step_hook import check_one_interval, own_timer
+from fastsup.train.hooks.info_log import info_is_read
+from fastsup.train.scheduler.scheduled_hook import ScheduledHook
+
+__all__ = ["LoggingTensorHook"]
+
+# Values whose text NumPy's print options don't change.
+_NUMBERS = (np.number, np.bool_, bytes)
+
+
+class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ignore[misc]
+    """Logs tensors every N runs or seconds, or at the end.
+
+    Args:
+      tensors: dictionary from tags to tensors or names, or an iterable of tensors or names.
+      every_n_iter: runs between two logs; or
+      every_n_secs: seconds between two logs. Exactly one of the two, unless only `at_end` is wanted.
+      at_end: whether to log at the end of the session.
+      formatter: function from a dictionary of tags and values to the text to log.
+
+    Raises:
+      ValueError: the intervals are both given, or neither without `at_end`, or `every_n_iter` isn't positive.
+    """
+
+    _iter_count: int
+    _tag_order: Any
+
+    def __init__(
+        self,
+        tensors: Any,
+        every_n_iter: int | None = None,
+        every_n_secs: float | None = None,
+        at_end: bool = False,
+        formatter: Any = None,
+    ) -> None:
+        check_one_interval(every_n_secs=every_n_secs)
+        super().__init__(tensors, every_n_iter, every_n_secs, at_end, formatter)
+        self._timer: Any = own_timer(self._timer)
+
+    def _schedule(self, run: int, step_read: Any) -> bool:
+        if isinstance(self._timer, tf_hooks.NeverTriggerTimer):
+            return True
+        if not self._due_with_timer(self._timer):
+            return False
+        if self.next_step is not None:
+            # The timer counts runs, not global steps: of this session, and of those before it if it was recovered.
+            due_in = self.next_step - self._iter_count
+            self.never_due()
+            self.due_at_run(run + max(due_in, 0))
+        return True
+
+    def _log_tensors(self, tensor_values: Any) -> None:
+        is_read = info_is_read()
+        all_numbers = all(isinstance(value, _NUMBERS) for value in tensor_values.values())
+        if self._formatter is not None or (is_read and not all_numbers):
+            super()._log_tensors(tensor_values)
+            return
+        # As TensorFlow's, but for NumPy's print options, which don't change the text of a number: setting them takes
+        # longer than making it.
+        elapsed_secs, _ = self._timer.update_last_triggered_step(self._iter_count)
+        if not is_read:
+            return
+        text = ", ".join([f"{tag!s} = {tensor_values[tag]!s}" for tag in self._tag_order])
+        if elapsed_secs is None:
+            logging.info("%s", text)
+        else:
+            logging.info("%s (%.3f sec)", text, elapsed_secs)
+
+    def _catch_up(self, skipped_runs: int, stale_step: int) -> None:
+        self._iter_count += skipped_runs

@@ -1,0 +1,44 @@
+"""The hook that stops training at a global step."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tensorflow.python.training import basic_session_run_hooks as tf_hooks
+
+from fastsup.train.hooks.global_step_hook import GlobalStepHook
+
+__all__ = ["StopAtStepHook"]
+
+# A step that no run gets to.
+_NEVER = 2**63 - 1
+
+
+class StopAtStepHook(GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[misc]
+    """Requests a stop once the global step has reached a step.
+
+    Args:
+      num_steps: steps to run after the session was made; or
+      last_step: global step to stop at. Exactly one of the two.
+
+    Raises:
+      ValueError: both were given, or neither.
+    """
+
+    _NAME = "StopAtStepHook"
+    _last_step: Any
+
+    def _schedule(self, run: int, step_read: Any) -> bool:
+        if self._last_step is None or not self._counts(step_read):
+            return False
+        try:
+            last_step = math.ceil(self._last_step)
+        except (OverflowError, ValueError):
+            # An infinite one, or NaN.
+            last_step = 0 if self._last_step < 0 else _NEVER
+        except TypeError:
+            return False
+        self._decide_after_run()
+        self.due_at_step(last_step)
+        return True

@@ -1,0 +1,45 @@
+from cython cimport final
+from libc.stdint cimport int64_t
+
+from fastsup.runtime.plan cimport Plan
+from fastsup.runtime.step_count cimport StepCount
+from fastsup.train.scheduler.hook_list cimport HookList
+from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase
+from fastsup.train.scheduler.step_view cimport StepView
+
+
+@final
+cdef class HookScheduler:
+    # The session's hooks and its global step. Neither is replaced.
+    cdef HookList hooks
+    cdef StepCount count
+    # The tensor that the graph's global step is read from, or None.
+    cdef object step_read
+    # Runs that have ended, and the global step before the last one. Only `close_step` changes them, with the lock held.
+    cdef int64_t runs
+    cdef int64_t previous_step
+
+    cdef int refresh(self) except -1
+    cdef int open_step(self, StepView* view, Plan plan) except -1
+    cdef int find_step(self, StepView* view) except -1
+    cdef int read_counters(self, StepView* view) except -1
+    cdef int reopen_step(self, StepView* view, object feed_dict, bint fed_by_hooks) except -1
+    cdef int next_step(self, StepView* view) except -1
+    cdef int close_step(self, StepView* view, object fetched) except -1
+    cdef int64_t delta_of(self, Plan plan) except? -2
+    cdef int find_step_after(self, StepView* view) noexcept
+
+    cdef bint any_in_run(self, StepView* view) except -1
+    cdef list hooks_in_run(self, StepView* view)
+    cdef bint any_after_run(self, StepView* view) except -1
+    cdef bint is_due_after_run(self, StepView* view, object candidate) except -1
+    cdef int64_t idle_steps(self, StepView* view, Plan plan) except -1
+    cdef bint due_by_time(self) except -1
+
+    cdef int sync_before_run(self, object hook) except -1
+    cdef int note_called(self, object hook) except -1
+    cdef int sync_after_run(self, StepView* view, object hook) except -1
+    cdef int skip_behind(self, StepView* view, object failed, list hooks) except -1
+    cdef object known_step(self, StepView* view)
+    cdef object step_before(self, StepView* view)
+    cdef int tell_step_after(self, StepView* view, ScheduledHookBase hook) except -1

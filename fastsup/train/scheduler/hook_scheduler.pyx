@@ -1,0 +1,287 @@
+"""Decides which hooks are called in which run of a session.
+
+A hook with a schedule is skipped in the runs in which TensorFlow's call of it would only keep its own books. Before its
+next call its state is brought up to date (`HookList.sync`).
+
+Each run has a StepView, which goes through these states:
+
+    open_step       before the run: where the global step stands, by counting, by reading, or by a fetch in the run
+    reopen_step     after the `before_run` of hooks, which may have moved the step, or feed it
+    close_step      after the run: `before` is known now, and becomes the previous step of the next run
+
+The first question, asked before the run, is `any_in_run`; the second, asked after `close_step`, is `any_after_run`. Each
+has one predicate, which is asked for the earliest of all hooks and then for each hook. A hook is never called too late.
+It may be called in a run in which it isn't due: it then decides by itself that it has nothing to do.
+"""
+
+from libc.math cimport HUGE_VAL
+from libc.stdint cimport int64_t
+
+from tensorflow.python.training import training_util
+
+from fastsup.core.clock cimport reached
+from fastsup.core.schedule cimport FS_DUE_NEVER
+from fastsup.runtime.plan cimport Plan
+from fastsup.runtime.runner cimport SessionRunner
+from fastsup.runtime.step_count cimport StepCount
+from fastsup.train.scheduler.hook_list cimport HookList
+from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase
+from fastsup.train.scheduler.step_view cimport (
+    COUNTED_STEP, FETCHED_STEP, NO_STEP, READ_STEP, UNUSED_STEP, StepView, due_after_run, due_in_run, idle_runs
+)
+
+
+cdef class HookScheduler:
+    """The schedules of a session's hooks.
+
+    Args:
+      hooks: the hooks. The program may change a list while it is used.
+      session: the `fastsup.Session` that the hooks are called around.
+    """
+
+    def __init__(self, hooks, SessionRunner session):
+        self.step_read = training_util._get_global_step_read(session.graph)
+        self.count = StepCount(session, self.step_read)
+        self.hooks = HookList(hooks, self.step_read)
+        self.previous_step = NO_STEP
+        self.refresh()
+
+    cdef int refresh(self) except -1:
+        """Brings the schedules up to date."""
+        return self.hooks.refresh(self.runs, self.previous_step)
+
+    # The global step around a run.
+
+    cdef int open_step(self, StepView* view, Plan plan) except -1:
+        """Finds out, before a run, where the global step stands.
+
+        Args:
+          view: the run's view, to be filled.
+          plan: the plan of the run; None if there is none.
+        """
+        if self.hooks.is_outdated():
+            self.refresh()
+        view.source = UNUSED_STEP
+        view.delta = self.delta_of(plan)
+        view.run = self.runs
+        view.previous = self.previous_step
+        view.before = NO_STEP
+        view.feeds_known = plan is not None
+        view.fed = view.feeds_known and len(plan.feeds) > 0 and self.count.is_fed(plan)
+        if not self.hooks.needs_step:
+            return 0
+        return self.find_step(view)
+
+    cdef int find_step(self, StepView* view) except -1:
+        cdef StepCount count = self.count
+        if view.fed:
+            view.source = FETCHED_STEP
+            view.before = NO_STEP
+        elif (count.known and count.session.disturbances == count.disturbances_seen) or count.know():
+            view.source = COUNTED_STEP if view.delta >= 0 else READ_STEP
+            view.before = count.value()
+            self.read_counters(view)
+        else:
+            count.prepare_fetch()
+            self.read_counters(view)
+            step = count.read()
+            view.source = FETCHED_STEP if step is None else READ_STEP
+            view.before = NO_STEP if step is None else step
+        return 0
+
+    cdef int read_counters(self, StepView* view) except -1:
+        view.counted = self.count.session.steps_counted
+        view.epoch = self.count.session.disturbances
+        return 0
+
+    cdef int reopen_step(self, StepView* view, object feed_dict, bint fed_by_hooks) except -1:
+        """Finds the step again after the hooks' `before_run`.
+
+        Args:
+          view: the run's view.
+          feed_dict: everything that the run is fed, or None.
+          fed_by_hooks: whether hooks feed some of it.
+        """
+        cdef SessionRunner session = self.count.session
+        if feed_dict and (fed_by_hooks or not view.feeds_known) and self.count.is_fed_by(feed_dict):
+            view.fed = True
+        elif view.source == UNUSED_STEP or view.source == FETCHED_STEP:
+            return 0
+        elif (
+            self.count.variable is not None
+            and session.disturbances == view.epoch
+            and session.steps_counted == view.counted
+        ):
+            return 0
+        if view.source != UNUSED_STEP:
+            return self.find_step(view)
+        return 0
+
+    cdef int close_step(self, StepView* view, object fetched) except -1:
+        """Ends a run that went well. The only place that changes the previous step.
+
+        Args:
+          view: the run's view.
+          fetched: the global step that the run has fetched, or None.
+        """
+        if fetched is not None:
+            view.before = fetched
+        self.find_step_after(view)
+        self.runs += 1
+        self.previous_step = view.before
+        return 0
+
+    cdef int next_step(self, StepView* view) except -1:
+        """Opens the next run of a loop. The step before it is where the run before it has left it."""
+        view.run = self.runs
+        view.previous = self.previous_step
+        if view.source == COUNTED_STEP:
+            view.before = self.count.value()
+        return self.read_counters(view)
+
+    cdef int64_t delta_of(self, Plan plan) except? -2:
+        """The number that a run adds to the global step; negative if unknown."""
+        if plan is None or self.count.variable is None:
+            return -1
+        return plan.step_delta if plan.step_delta_known else self.count.session.delta_of(plan)
+
+    cdef int find_step_after(self, StepView* view) noexcept:
+        """Finds out where a counted step stands after the run, and whether it was moved as the run was to move it."""
+        cdef SessionRunner session = self.count.session
+        if view.source == COUNTED_STEP:
+            view.after = self.count.value()
+            view.moved = session.disturbances != view.epoch or session.steps_counted != view.counted + view.delta
+        return 0
+
+    # Hooks that act in the run.
+
+    cdef bint any_in_run(self, StepView* view) except -1:
+        """Whether any hook is to be called in the coming run."""
+        return len(self.hooks.every_run) > 0 or due_in_run(view, &self.hooks.in_run.earliest)
+
+    cdef list hooks_in_run(self, StepView* view):
+        """The hooks to call in the coming run, in their order."""
+        cdef list called = []
+        cdef Py_ssize_t i = 0
+        cdef HookList hooks = self.hooks
+        cdef object entries = hooks.in_run.entries
+        for hook in hooks.hooks:
+            if i < len(entries) and hook is entries[i]:
+                # The value that a hook watches is fetched by its call.
+                if (<ScheduledHookBase> hook).watched_fetch is not None or due_in_run(view, &hooks.in_run.dues[i]):
+                    called.append(hook)
+                i += 1
+            elif id(hook) in hooks.every_run_ids:
+                called.append(hook)
+        return called
+
+    cdef int64_t idle_steps(self, StepView* view, Plan plan) except -1:
+        """How many runs of a plan come before the first in which a hook may act. 0: ask before each run.
+
+        Args:
+          view: the view of the first run, which this opens.
+          plan: the plan.
+        """
+        # A step that isn't counted has to be found before each run.
+        if self.hooks.needs_step and self.delta_of(plan) < 0:
+            return 0
+        self.open_step(view, plan)
+        if self.any_in_run(view) or view.source == READ_STEP or view.source == FETCHED_STEP:
+            return 0
+        return idle_runs(view, &self.hooks.in_run.earliest)
+
+    cdef bint due_by_time(self) except -1:
+        """Whether an in-run hook has come due by time."""
+        return self.hooks.in_run.earliest.time != HUGE_VAL and reached(self.hooks.in_run.earliest.time)
+
+    # Hooks that act after the run.
+
+    cdef bint any_after_run(self, StepView* view) except -1:
+        """Whether any hook is to be called after a run that has ended."""
+        cdef HookList hooks = self.hooks
+        return (view.source == COUNTED_STEP and view.moved) or due_after_run(
+            view, &hooks.after_run.earliest, hooks.watches_stall, hooks.needs_true_step
+        )
+
+    cdef bint is_due_after_run(self, StepView* view, object candidate) except -1:
+        """Whether a hook that isn't called in the run is to be called after it."""
+        if not isinstance(candidate, ScheduledHookBase):
+            return False
+        cdef ScheduledHookBase hook = candidate
+        if not (hook.is_scheduled and hook.is_after_run) or id(candidate) in self.hooks.every_run_ids:
+            return False
+        if not hook.is_current():
+            return True  # A hook called before it has changed its schedule: it decides by itself.
+        # A hook called before it may have moved the step.
+        self.find_step_after(view)
+        return due_after_run(
+            view, &hook.due, hook.watches_stall, hook.needs_true_step and hook.due.global_step != FS_DUE_NEVER
+        )
+
+    # Calls of hooks.
+
+    # Runs are numbered in the order in which they end: others may have ended since this one was opened.
+
+    cdef int sync_before_run(self, object hook) except -1:
+        """Brings the state of a hook that is about to be called up to date with the runs that have ended."""
+        if isinstance(hook, ScheduledHookBase):
+            self.hooks.sync(<ScheduledHookBase> hook, self.runs, self.previous_step)
+        return 0
+
+    cdef int note_called(self, object hook) except -1:
+        """Notes, before `close_step`, that a hook is called in the run that ends."""
+        if isinstance(hook, ScheduledHookBase):
+            self.hooks.synced_to[id(hook)] = self.runs
+        return 0
+
+    cdef int sync_after_run(self, StepView* view, object hook) except -1:
+        """Brings the state of a hook up to date after `close_step`, and notes that the hook knows of the run."""
+        if isinstance(hook, ScheduledHookBase):
+            self.hooks.sync(<ScheduledHookBase> hook, self.runs - 1, view.previous)
+            self.hooks.synced_to[id(hook)] = self.runs - 1
+        return 0
+
+    cdef int skip_behind(self, StepView* view, object failed, list hooks) except -1:
+        """Notes that a hook's `after_run` has failed: the hooks behind it never hear of the run."""
+        cdef bint behind = False
+        for hook in hooks:
+            if behind and self.hooks.synced_to.get(id(hook)) != self.runs - 1:
+                self.sync_after_run(view, hook)
+            behind = behind or hook is failed
+        return 0
+
+    cdef object known_step(self, StepView* view):
+        """The global step before the coming run, of its NumPy type; None if the run has to fetch it.
+
+        Fetched in the run, it would be the step before the increment or the one after it, in no order.
+        """
+        if view.source == FETCHED_STEP or view.fed or not self.count.can_be_fetched():
+            return None
+        # The count leaves out the runs that are under way in other threads.
+        if self.count.session.writers_running == 0:
+            if view.before != NO_STEP:
+                return self.count.as_fetched(view.before)
+            if self.count.know():
+                return self.count.as_fetched(self.count.value())
+        return self.count.read()
+
+    cdef object step_before(self, StepView* view):
+        """The global step before a run that has ended, of its NumPy type."""
+        if view.before != NO_STEP:
+            return self.count.as_fetched(view.before)
+        # A hook that waits for a time doesn't have every run look at the step.
+        return self.count.session.run(self.step_read) - self.count.as_fetched(max(view.delta, 0))
+
+    cdef int tell_step_after(self, StepView* view, ScheduledHookBase hook) except -1:
+        """Lets a hook know, for its `after_run`, where the global step stands after the run, if that is counted."""
+        self.find_step_after(view)
+        if view.source == COUNTED_STEP and not view.moved and id(hook) not in self.hooks.every_run_ids:
+            hook.counted_step = self.count.as_fetched(view.after)
+        return 0
+
+    def sync_all(self):
+        """Brings the state of every hook up to date, for readers outside a run."""
+        for table in (self.hooks.in_run, self.hooks.after_run):
+            for hook in table.entries:
+                self.hooks.sync(hook, self.runs, self.previous_step)
+                hook._leave()

@@ -1,0 +1,143 @@
+"""Session creators: how a monitored session's session is made, for a chief and for a worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorflow.python.framework import ops
+from tensorflow.python.training import monitored_session as tf_monitored_session
+
+from fastsup.runtime.interpreter_end import uninterrupted
+from fastsup.train.session import session_manager
+
+__all__ = ["ChiefSessionCreator", "Scaffold", "SessionCreator", "WorkerSessionCreator"]
+
+Scaffold: Any = tf_monitored_session.Scaffold
+SessionCreator: Any = tf_monitored_session.SessionCreator
+
+
+class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
+    """What the two session creators share: a scaffold, and a SessionManager that is made when it is needed."""
+
+    def __init__(
+        self,
+        scaffold: Any,
+        master: str,
+        config: Any,
+        executor: str,
+        recovery_wait_secs: float,
+        restore: str = "strict",
+    ) -> None:
+        session_manager.check_recovery_wait_secs(recovery_wait_secs)
+        session_manager.check_restore(restore)
+        if scaffold and not hasattr(scaffold, "finalize"):
+            raise AttributeError(
+                f"{type(scaffold).__name__!r} object has no attribute 'finalize': scaffold={scaffold!r} must be a "
+                "tf.compat.v1.train.Scaffold, or None for one that is taken from the graph."
+            )
+        self._recovery_wait_secs = recovery_wait_secs
+        self._restore = restore
+        self._scaffold = scaffold or Scaffold()
+        self._session_manager: Any = None
+        self._master = master
+        self._config = config
+        self._executor = executor
+
+    def _finalize_graph(self) -> Any:
+        with uninterrupted:
+            self._scaffold.finalize()
+            return self._get_session_manager()
+
+    def _get_session_manager(self) -> Any:
+        if not self._session_manager:
+            self._session_manager = session_manager.SessionManager(
+                local_init_op=self._scaffold.local_init_op,
+                local_init_feed_dict=self._scaffold.local_init_feed_dict,
+                ready_op=self._scaffold.ready_op,
+                ready_for_local_init_op=self._scaffold.ready_for_local_init_op,
+                graph=ops.get_default_graph(),
+                recovery_wait_secs=self._recovery_wait_secs,
+                executor=self._executor,
+                restore=self._restore,
+            )
+        return self._session_manager
+
+
+class ChiefSessionCreator(_GraphSessionCreator, tf_monitored_session.ChiefSessionCreator):  # type: ignore[misc]
+    """Makes the session of a chief, which initialises or restores the model.
+
+    Args:
+      scaffold: `Scaffold` with the operations for that. Defaults to one that takes them from the graph.
+      master: the execution engine to connect to.
+      config: ConfigProto of the session, or None.
+      checkpoint_dir: directory to restore the newest checkpoint from; or
+      checkpoint_filename_with_path: checkpoint to restore. At most one of the two.
+      executor: executor mode, as for `fastsup.Session`.
+      recovery_wait_secs: seconds between two looks at a checkpoint that is waited for.
+      restore: "strict" or "partial", as for `SessionManager`: whether the checkpoint must hold the whole model.
+      max_wait_secs: seconds to wait at most until every server that the session needs answers. None: without a limit.
+    """
+
+    def __init__(
+        self,
+        scaffold: Any = None,
+        master: str = "",
+        config: Any = None,
+        checkpoint_dir: Any = None,
+        checkpoint_filename_with_path: Any = None,
+        executor: str = "auto",
+        recovery_wait_secs: float = 30,
+        restore: str = "strict",
+        max_wait_secs: float | None = None,
+    ) -> None:
+        super().__init__(scaffold, master, config, executor, recovery_wait_secs, restore)
+        self._checkpoint_dir = checkpoint_dir
+        self._checkpoint_filename_with_path = checkpoint_filename_with_path
+        self._max_wait_secs = max_wait_secs
+
+    def create_session(self) -> Any:
+        """Finalises the graph, and makes a session that is ready to run."""
+        manager = self._finalize_graph()
+        if self._master and self._max_wait_secs is not None:
+            session_manager.wait_for_contact(self._master, self._config, self._max_wait_secs, self._recovery_wait_secs)
+        return manager.prepare_session(
+            self._master,
+            saver=self._scaffold.saver,
+            checkpoint_dir=self._checkpoint_dir,
+            checkpoint_filename_with_path=self._checkpoint_filename_with_path,
+            config=self._config,
+            init_op=self._scaffold.init_op,
+            init_feed_dict=self._scaffold.init_feed_dict,
+            init_fn=self._scaffold.init_fn,
+        )
+
+
+class WorkerSessionCreator(_GraphSessionCreator, tf_monitored_session.WorkerSessionCreator):  # type: ignore[misc]
+    """Makes the session of a worker, which waits until the chief has got the model ready.
+
+    Args:
+      scaffold: `Scaffold` with the operations to ask for that. Defaults to one that takes them from the graph.
+      master: the execution engine to connect to.
+      config: ConfigProto of the session, or None.
+      max_wait_secs: seconds to wait at most.
+      executor: executor mode, as for `fastsup.Session`.
+      recovery_wait_secs: seconds between two looks at the chief's model.
+    """
+
+    def __init__(
+        self,
+        scaffold: Any = None,
+        master: str = "",
+        config: Any = None,
+        max_wait_secs: float = 30 * 60,
+        executor: str = "auto",
+        recovery_wait_secs: float = 30,
+    ) -> None:
+        super().__init__(scaffold, master, config, executor, recovery_wait_secs)
+        self._max_wait_secs = max_wait_secs
+
+    def create_session(self) -> Any:
+        """Finalises the graph, and returns a session once the model is ready."""
+        return self._finalize_graph().wait_for_session(
+            self._master, config=self._config, max_wait_secs=self._max_wait_secs
+        )

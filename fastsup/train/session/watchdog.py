@@ -1,0 +1,133 @@
+"""A hook that notices when training gets stuck: it says where every thread stands and, on request, ends the session."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any
+
+from tensorflow.python.framework import errors
+from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.training import session_run_hook
+
+from fastsup.runtime.session import Session
+from fastsup.train.scheduler.scheduled_hook import ScheduledHook
+from fastsup.train.session.leaked_threads import describe
+
+__all__ = ["WatchdogHook"]
+
+# A stall is so many looks in a row that find no progress. Looks are counted, not seconds: a process that was suspended
+# for an hour has missed looks, but not stalled.
+_LOOKS = 4
+
+
+class WatchdogHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ignore[misc]
+    """Logs the stacks of all threads, as one ERROR, when no step has ended for a while. Once for each such stall.
+
+    Every run with hooks counts as a step. What passes between two steps counts too: the program's own code, hooks,
+    and what the first step does before it runs; so `timeout_secs` should be longer than the longest of these, an
+    evaluation or a checkpoint for example. A step costs nothing more for it: a thread looks at its progress four
+    times in `timeout_secs`, so a stall is noticed a quarter of that late at most.
+
+    Args:
+      timeout_secs: seconds without a step that ends.
+      stop: whether to end the session too. Its step is cancelled; that step and all later ones raise
+        `tf.errors.DeadlineExceededError`. Python code that a step calls can't be cancelled. Nothing is saved. In
+        TensorFlow's sessions the step raises what TensorFlow raises for a cancelled one, and closing the session
+        raises the DeadlineExceededError.
+
+    Raises:
+      TypeError: `timeout_secs` is no number, or `stop` isn't a bool.
+      ValueError: `timeout_secs` isn't positive and finite.
+    """
+
+    def __init__(self, timeout_secs: float, stop: bool = False) -> None:
+        if isinstance(timeout_secs, bool) or not hasattr(timeout_secs, "__float__"):
+            raise TypeError(f"timeout_secs must be a number of seconds, got {timeout_secs!r}.")
+        if not 0 < timeout_secs < math.inf:
+            raise ValueError(
+                f"timeout_secs must be positive and finite, got {timeout_secs!r}. To watch nothing, leave the hook out."
+            )
+        if not isinstance(stop, bool):
+            raise TypeError(f"stop must be True or False, got {stop!r}.")
+        self._timeout_secs = float(timeout_secs)
+        self._stop = stop
+        # In a list, since setting an attribute would have the schedule asked for anew.
+        self._calls = [0]
+        self._watch_ended = threading.Event()
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        self._leave()
+        self._watch_ended = threading.Event()
+        watch = _Watch(session, coord, self._timeout_secs, self._stop, self._calls, self._watch_ended)
+        threading.Thread(target=watch.run, name="watchdog", daemon=True).start()
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        # Sessions that know schedules count themselves.
+        self._calls[0] += 1
+
+    def end(self, session: Any) -> None:
+        self._leave()
+
+    def _schedule(self, run: int, step_read: Any) -> bool:
+        return True
+
+    def _leave(self) -> None:
+        self._watch_ended.set()
+
+
+class _Watch:
+    """What the thread does for one session."""
+
+    def __init__(
+        self, session: Any, coord: Any, timeout_secs: float, stop: bool, calls: list[int], ended: threading.Event
+    ) -> None:
+        self._session = session
+        self._coord = coord
+        self._timeout_secs = timeout_secs
+        self._stop = stop
+        self._calls = calls
+        self._ended = ended
+
+    def _progress(self) -> tuple[int, int]:
+        return getattr(self._session, "steps_ended", 0), self._calls[0]
+
+    def run(self) -> None:
+        """Returns when the session has ended, or was ended here."""
+        seen, looks = self._progress(), 0
+        while not self._ended.wait(self._timeout_secs / _LOOKS):
+            if getattr(self._session, "_closed", False):
+                return  # On a way out on which TensorFlow's sessions tell no hook.
+            progress = self._progress()
+            looks = looks + 1 if progress == seen else 0
+            seen = progress
+            if looks == _LOOKS:
+                self._report()
+                if self._stop:
+                    self._end_session()
+                    return
+
+    def _report(self) -> None:
+        threads = sorted(threading.enumerate(), key=lambda thread: thread is not threading.main_thread())
+        logging.error(
+            "WatchdogHook: no step has ended for %g seconds. %s\n%s",
+            self._timeout_secs,
+            "The session is ended." if self._stop else "Its stop argument would end the session.",
+            "\n".join(describe(thread) for thread in threads if thread is not threading.current_thread()),
+        )
+
+    def _end_session(self) -> None:
+        error = errors.DeadlineExceededError(
+            None,
+            None,
+            f"WatchdogHook has ended the session: no step had ended for timeout_secs={self._timeout_secs:g} seconds. "
+            "The log shows where each thread stood.",
+        )
+        if self._coord is not None:
+            # For what the session can't tell: a loop that asks should_stop(), and sessions of other classes.
+            with self._coord.stop_on_exception():
+                raise error
+        if isinstance(self._session, Session):
+            self._session._give_up(error)
+        else:
+            self._session.close()

@@ -1,0 +1,1 @@
+"""Supervisor, its services, and the graph elements that it needs."""
