@@ -73,7 +73,7 @@ class Training:
             self._session.close()
 
 
-class Recorded:
+class Recording:
     """The same session, recorded while it runs its slice.
 
     Args:
@@ -119,7 +119,7 @@ def cost(rounds: int = ROUNDS, slice_secs: float = SLICE_SECS) -> dict[str, list
     for name, size in sizes.items():
         for loops in (False, True):
             training = Training(size, loops)
-            recorded = Recorded(training)
+            recorded = Recording(training)
             samples = alternate({"off": partial(_same, training), "on": partial(_same, recorded)}, rounds, slice_secs)
             case = f"{name}, six hooks, {'run_loop' if loops else 'run'}"
             ratios[case] = [on / off for off, on in zip(samples["off"], samples["on"], strict=True)]

@@ -14,34 +14,34 @@ void fs_log_init(fs_span_log *log, fs_span_clock clock, void *context, fs_scope 
     log->between.id = -2;
 }
 
-void fs_track_init(fs_track *track, fs_span_log *log, int32_t thread) {
-    memset(track, 0, sizeof(*track));
-    track->log = log;
-    track->thread = thread;
-    track->fresh = 1;
+void fs_trace_init(fs_thread_trace *trace, fs_span_log *log, int32_t thread) {
+    memset(trace, 0, sizeof(*trace));
+    trace->log = log;
+    trace->thread = thread;
+    trace->fresh = 1;
 }
 
 /* Adds a duration without what measuring it costs. */
-static void add_without_cost(fs_span_log *log, fs_cell *cell, int64_t ns, int64_t cost, int64_t step) {
+static void add_without_cost(fs_span_log *log, fs_span_stats *stats, int64_t ns, int64_t cost, int64_t step) {
     if (cost > ns) cost = ns;
     log->taken_off += cost;
-    fs_histogram_add(&cell->times, ns - cost, step);
+    fs_histogram_add(&stats->times, ns - cost, step);
 }
 
 /* A step that isn't left out begins. */
-static void begin_step(fs_track *track, int64_t at, int64_t step) {
-    fs_span_log *log = track->log;
-    if (!track->fresh && at > track->last) {
-        add_without_cost(log, &log->between, at - track->last, log->cost_between, step);
-        log->wall += at - track->last;
+static void begin_step(fs_thread_trace *trace, int64_t at, int64_t step) {
+    fs_span_log *log = trace->log;
+    if (!trace->fresh && at > trace->last) {
+        add_without_cost(log, &log->between, at - trace->last, log->cost_between, step);
+        log->wall += at - trace->last;
     }
-    track->fresh = 0;
-    track->depth = 0;
-    track->too_deep = 0;
-    track->n_events = 0;
-    track->step = step;
-    track->started = at;
-    track->last = at;
+    trace->fresh = 0;
+    trace->depth = 0;
+    trace->too_deep = 0;
+    trace->n_events = 0;
+    trace->step = step;
+    trace->started = at;
+    trace->last = at;
 }
 
 /* The stride is a power of two. */
@@ -61,7 +61,7 @@ static void thin_out(fs_span_log *log) {
     }
 }
 
-static void keep_slow(fs_span_log *log, const fs_track *track, const fs_span_event *whole) {
+static void keep_slow(fs_span_log *log, const fs_thread_trace *trace, const fs_span_event *whole) {
     fs_slow_step *place;
     if (log->n_slow < FS_SLOW_STEPS) {
         place = &log->slow[log->n_slow++];
@@ -73,9 +73,9 @@ static void keep_slow(fs_span_log *log, const fs_track *track, const fs_span_eve
     }
     place->step = whole->step;
     place->duration = whole->duration;
-    place->n_events = track->n_events + 1;
+    place->n_events = trace->n_events + 1;
     place->events[0] = *whole;
-    memcpy(&place->events[1], track->events, sizeof(fs_span_event) * (size_t)track->n_events);
+    memcpy(&place->events[1], trace->events, sizeof(fs_span_event) * (size_t)trace->n_events);
     if (log->n_slow < FS_SLOW_STEPS) return;
     log->slow_threshold = log->slow[0].duration;
     for (int i = 1; i < FS_SLOW_STEPS; ++i) {
@@ -83,193 +83,193 @@ static void keep_slow(fs_span_log *log, const fs_track *track, const fs_span_eve
     }
 }
 
-static void end_step(fs_track *track, int64_t at, int counts) {
-    fs_span_log *log = track->log;
-    fs_span_event whole = {track->started, at - track->started, track->step, -1, track->thread};
-    log->wall += at - track->last;
-    track->last = at;
+static void end_step(fs_thread_trace *trace, int64_t at, int counts) {
+    fs_span_log *log = trace->log;
+    fs_span_event whole = {trace->started, at - trace->started, trace->step, -1, trace->thread};
+    log->wall += at - trace->last;
+    trace->last = at;
     if (!counts) return;
-    fs_histogram_add(&log->steps.times, whole.duration, track->step);
-    if (whole.duration > log->slow_threshold || log->n_slow < FS_SLOW_STEPS) keep_slow(log, track, &whole);
-    if (!is_sampled(log, track->step)) return;
+    fs_histogram_add(&log->steps.times, whole.duration, trace->step);
+    if (whole.duration > log->slow_threshold || log->n_slow < FS_SLOW_STEPS) keep_slow(log, trace, &whole);
+    if (!is_sampled(log, trace->step)) return;
     if (log->n_events + FS_STEP_EVENTS + 1 > FS_TRACE_EVENTS) {
         thin_out(log);
-        if (!is_sampled(log, track->step)) return;
+        if (!is_sampled(log, trace->step)) return;
     }
     log->events[log->n_events++] = whole;
-    memcpy(&log->events[log->n_events], track->events, sizeof(fs_span_event) * (size_t)track->n_events);
-    log->n_events += track->n_events;
+    memcpy(&log->events[log->n_events], trace->events, sizeof(fs_span_event) * (size_t)trace->n_events);
+    log->n_events += trace->n_events;
 }
 
-static void enter(fs_track *track, fs_cell *cell, int64_t at) {
-    track->log->wall += at - track->last;
-    if (track->depth > 0) track->frames[track->depth - 1].own += at - track->last;
-    fs_frame *frame = &track->frames[track->depth++];
-    frame->cell = cell;
+static void enter(fs_thread_trace *trace, fs_span_stats *stats, int64_t at) {
+    trace->log->wall += at - trace->last;
+    if (trace->depth > 0) trace->frames[trace->depth - 1].own += at - trace->last;
+    fs_frame *frame = &trace->frames[trace->depth++];
+    frame->stats = stats;
     frame->start = at;
     frame->own = 0;
-    track->last = at;
+    trace->last = at;
 }
 
-static void leave(fs_track *track, int64_t at) {
-    fs_span_log *log = track->log;
-    fs_frame *frame = &track->frames[--track->depth];
-    frame->own += at - track->last;
-    log->wall += at - track->last;
-    track->last = at;
-    add_without_cost(log, frame->cell, frame->own, log->cost_in_span, track->step);
+static void leave(fs_thread_trace *trace, int64_t at) {
+    fs_span_log *log = trace->log;
+    fs_frame *frame = &trace->frames[--trace->depth];
+    frame->own += at - trace->last;
+    log->wall += at - trace->last;
+    trace->last = at;
+    add_without_cost(log, frame->stats, frame->own, log->cost_in_span, trace->step);
     log->spans++;
-    if (track->n_events < FS_STEP_EVENTS) {
-        fs_span_event *event = &track->events[track->n_events++];
+    if (trace->n_events < FS_STEP_EVENTS) {
+        fs_span_event *event = &trace->events[trace->n_events++];
         event->start = frame->start;
         event->duration = at - frame->start;
-        event->step = track->step;
-        event->cell = frame->cell->id;
-        event->thread = track->thread;
+        event->step = trace->step;
+        event->stats = frame->stats->id;
+        event->thread = trace->thread;
     }
 }
 
-/* The begin of a lap's step and of its span, and the span's end if that has come. */
-static void replay(fs_track *track, const fs_lap *lap) {
-    /* A lap begins in a track that isn't fresh: what has made it so since then is for the next step. */
-    int32_t fresh = track->fresh;
-    track->fresh = 0;
-    begin_step(track, lap->started, lap->step);
-    track->fresh = fresh;
-    if (lap->cell == NULL) return;
-    enter(track, lap->cell, lap->started);
-    if (lap->left >= 0) leave(track, lap->left);
+/* The begin of a record's step and of its span, and the span's end if that has come. */
+static void replay(fs_thread_trace *trace, const fs_step_record *record) {
+    /* A record begins in a trace that isn't fresh: what has made it so since then is for the next step. */
+    int32_t fresh = trace->fresh;
+    trace->fresh = 0;
+    begin_step(trace, record->started, record->step);
+    trace->fresh = fresh;
+    if (record->stats == NULL) return;
+    enter(trace, record->stats, record->started);
+    if (record->left >= 0) leave(trace, record->left);
 }
 
-void fs_track_settle(fs_track *track) {
-    int32_t n = track->n_laps;
+void fs_trace_flush(fs_thread_trace *trace) {
+    int32_t n = trace->n_records;
     for (int32_t i = 0; i < n; ++i) {
-        replay(track, &track->laps[i]);
-        end_step(track, track->laps[i].ended, 1);
+        replay(trace, &trace->records[i]);
+        end_step(trace, trace->records[i].ended, 1);
     }
-    if (track->state == FS_LAP) track->laps[0] = track->laps[n];
-    track->n_laps = 0;
+    if (trace->state == FS_IN_RECORD) trace->records[0] = trace->records[n];
+    trace->n_records = 0;
 }
 
-void fs_track_unfold(fs_track *track) {
-    fs_track_settle(track);
-    if (track->state != FS_LAP) return;
-    track->state = FS_OPEN;
-    track->nested = 0;
-    track->counts = 1;
-    replay(track, &track->laps[0]);
+void fs_trace_unfold(fs_thread_trace *trace) {
+    fs_trace_flush(trace);
+    if (trace->state != FS_IN_RECORD) return;
+    trace->state = FS_OPEN;
+    trace->nested = 0;
+    trace->counts = 1;
+    replay(trace, &trace->records[0]);
 }
 
-void fs_track_interrupt(fs_track *track) {
-    fs_track_settle(track);
-    track->fresh = 1;
-    if (track->state == FS_READY) track->state = FS_SHUT;
+void fs_trace_interrupt(fs_thread_trace *trace) {
+    fs_trace_flush(trace);
+    trace->fresh = 1;
+    if (trace->state == FS_READY) trace->state = FS_SHUT;
 }
 
-void fs_track_pause(fs_track *track) {
-    if (track->state == FS_SHUT || track->state == FS_READY) fs_track_interrupt(track);
+void fs_trace_pause(fs_thread_trace *trace) {
+    if (trace->state == FS_SHUT || trace->state == FS_READY) fs_trace_interrupt(trace);
 }
 
-void fs_track_abandon(fs_track *track) {
-    fs_track_interrupt(track);
-    track->state = FS_SHUT;
-    track->depth = 0;
-    track->ident = NULL;
+void fs_trace_abandon(fs_thread_trace *trace) {
+    fs_trace_interrupt(trace);
+    trace->state = FS_SHUT;
+    trace->depth = 0;
+    trace->ident = NULL;
 }
 
-void fs_laps_full(fs_track *track) {
-    fs_span_log *log = track->log;
-    fs_track_settle(track);
-    if (track->fresh) return;
+void fs_laps_full(fs_thread_trace *trace) {
+    fs_span_log *log = trace->log;
+    fs_trace_flush(trace);
+    if (trace->fresh) return;
     /* This takes longer than what measuring costs else: it is no time between two steps. */
     int64_t at = fs_span_now(log);
-    log->wall += at - track->last;
-    log->taken_off += at - track->last;
-    track->last = at;
+    log->wall += at - trace->last;
+    log->taken_off += at - trace->last;
+    trace->last = at;
 }
 
-void fs_step_begin(fs_track *track, int counts) {
-    fs_span_log *log = track->log;
-    fs_track_unfold(track);
-    if (track->state == FS_OPEN) {
-        track->nested++;
+void fs_step_begin(fs_thread_trace *trace, int counts) {
+    fs_span_log *log = trace->log;
+    fs_trace_unfold(trace);
+    if (trace->state == FS_OPEN) {
+        trace->nested++;
         return;
     }
-    track->state = FS_OPEN;
-    track->nested = 0;
-    track->counts = counts;
+    trace->state = FS_OPEN;
+    trace->nested = 0;
+    trace->counts = counts;
     if (counts) log->begun++;
-    track->muted = log->begun <= log->skip;
-    if (track->muted) {
-        track->fresh = 1;
-        track->depth = 0;
+    trace->muted = log->begun <= log->skip;
+    if (trace->muted) {
+        trace->fresh = 1;
+        trace->depth = 0;
         return;
     }
-    begin_step(track, fs_span_now(log), log->begun);
+    begin_step(trace, fs_span_now(log), log->begun);
 }
 
-void fs_step_end(fs_track *track) {
-    fs_track_unfold(track);
-    if (track->state != FS_OPEN) return;
-    if (track->nested > 0) {
-        track->nested--;
+void fs_step_end(fs_thread_trace *trace) {
+    fs_trace_unfold(trace);
+    if (trace->state != FS_OPEN) return;
+    if (trace->nested > 0) {
+        trace->nested--;
         return;
     }
-    while (track->depth > 0) fs_span_leave(track);
-    track->state = track->fresh ? FS_SHUT : FS_READY;
-    if (!track->muted) end_step(track, fs_span_now(track->log), track->counts);
+    while (trace->depth > 0) fs_span_leave(trace);
+    trace->state = trace->fresh ? FS_SHUT : FS_READY;
+    if (!trace->muted) end_step(trace, fs_span_now(trace->log), trace->counts);
 }
 
-void fs_step_discount(fs_track *track) {
-    fs_track_unfold(track);
-    if (track->state != FS_OPEN || track->nested > 0 || !track->counts) return;
-    track->counts = 0;
-    track->log->begun--;
+void fs_step_discount(fs_thread_trace *trace) {
+    fs_trace_unfold(trace);
+    if (trace->state != FS_OPEN || trace->nested > 0 || !trace->counts) return;
+    trace->counts = 0;
+    trace->log->begun--;
 }
 
-void fs_step_follow(fs_track *track, fs_cell *cell) {
-    fs_step_end(track);
-    if (track->state == FS_READY) {
-        fs_lap_begin(track, cell, track->last);
+void fs_step_follow(fs_thread_trace *trace, fs_span_stats *stats) {
+    fs_step_end(trace);
+    if (trace->state == FS_READY) {
+        fs_step_record_begin(trace, stats, trace->last);
     } else {
-        fs_step_begin(track, 1);
-        fs_span_enter(track, cell);
+        fs_step_begin(trace, 1);
+        fs_span_enter(trace, stats);
     }
 }
 
-void fs_span_enter(fs_track *track, fs_cell *cell) {
-    fs_track_unfold(track);
-    if (track->state != FS_OPEN || track->muted) return;
-    if (track->depth == FS_SPAN_DEPTH) {
-        track->too_deep++;
+void fs_span_enter(fs_thread_trace *trace, fs_span_stats *stats) {
+    fs_trace_unfold(trace);
+    if (trace->state != FS_OPEN || trace->muted) return;
+    if (trace->depth == FS_SPAN_DEPTH) {
+        trace->too_deep++;
         return;
     }
-    enter(track, cell, fs_span_now(track->log));
+    enter(trace, stats, fs_span_now(trace->log));
 }
 
-void fs_span_leave(fs_track *track) {
-    fs_track_unfold(track);
-    if (track->state != FS_OPEN || track->muted || track->depth == 0) return;
-    if (track->too_deep > 0) {
-        track->too_deep--;
+void fs_span_leave(fs_thread_trace *trace) {
+    fs_trace_unfold(trace);
+    if (trace->state != FS_OPEN || trace->muted || trace->depth == 0) return;
+    if (trace->too_deep > 0) {
+        trace->too_deep--;
         return;
     }
-    leave(track, fs_span_now(track->log));
+    leave(trace, fs_span_now(trace->log));
 }
 
 void fs_scope_finish(fs_scope *scope) {
-    fs_track *track = scope->track;
-    fs_scope **place = track->log->open;
-    fs_track_unfold(track);
-    track->nested = scope->nested;
-    while (track->depth > scope->depth) fs_span_leave(track);
-    fs_step_end(track);
+    fs_thread_trace *trace = scope->trace;
+    fs_scope **place = trace->log->open;
+    fs_trace_unfold(trace);
+    trace->nested = scope->nested;
+    while (trace->depth > scope->depth) fs_span_leave(trace);
+    fs_step_end(trace);
     /* Other threads may have begun theirs since; and in the child of a fork those of other threads are gone. */
     while (*place != NULL && *place != scope) place = &(*place)->next;
     if (*place != NULL) *place = scope->next;
 }
 
 fs_scope *fs_scope_of(fs_scope *open, const void *thread) {
-    while (open != NULL && open->track->ident != thread) open = open->next;
+    while (open != NULL && open->trace->ident != thread) open = open->next;
     return open;
 }

@@ -22,5 +22,5 @@ cdef class Loop:
     cdef int end_recording(self, object recording) except -1
     cdef int run_recorded(self, object recording) except -1
     cdef bint step_once(self) except -1
-    cdef int call_due(self, list cells, void* recorded_track) except -1
-    cdef bint record_step(self, void* recorded_track, object step, list cells) except -1
+    cdef int call_due(self, list all_stats, void* recorded_trace) except -1
+    cdef bint record_step(self, void* recorded_trace, object step, list all_stats) except -1

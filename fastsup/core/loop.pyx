@@ -15,7 +15,7 @@ from fastsup.core.hook cimport (
 )
 from fastsup.core.hook import STEP_SIGNATURE
 from fastsup.core.hook_kinds import why_no_loop_hook
-from fastsup.core.recorded cimport Cell
+from fastsup.core.recording cimport SpanStats
 from fastsup.core.recorder cimport Recorder, begin_scope, program_wide
 from fastsup.core import timeline
 from fastsup.core.opened import opened_here
@@ -23,7 +23,7 @@ from fastsup.core.recorder import recorder_of
 from fastsup.core.schedule cimport changes, fs_due
 from fastsup.core.spans cimport (
     fs_scope, fs_scope_end, fs_span_enter, fs_span_enter_first, fs_span_leave, fs_span_leave_last, fs_step_discount,
-    fs_track
+    fs_thread_trace
 )
 
 cdef extern from "fastsup/due.h":
@@ -341,8 +341,8 @@ cdef class Loop:
         cdef fs_drive* drive = drive_of(self)
         cdef Recorder recorder = recording[0]
         cdef int64_t caller = recording[1]
-        cdef Cell step = recorder.runtime_alone(caller, None)
-        cdef list cells = [recorder.cell_of_step(hook) for hook in self.hooks]
+        cdef SpanStats step = recorder.runtime_alone(caller, None)
+        cdef list all_stats = [recorder.stats_of_step(hook) for hook in self.hooks]
         cdef fs_scope scope
         cdef bint goes_on = True
         while goes_on and not fs_drive_is_done(drive):
@@ -350,9 +350,9 @@ cdef class Loop:
             try:
                 if recorder.step_markers:
                     with recorder.step_marker():
-                        goes_on = self.record_step(scope.track, step, cells)
+                        goes_on = self.record_step(scope.trace, step, all_stats)
                 else:
-                    goes_on = self.record_step(scope.track, step, cells)
+                    goes_on = self.record_step(scope.trace, step, all_stats)
             finally:
                 fs_scope_end(&scope)
             PyErr_CheckSignals()
@@ -361,20 +361,20 @@ cdef class Loop:
                     pass
         return 0
 
-    cdef bint record_step(self, void* recorded_track, object step, list cells) except -1:
+    cdef bint record_step(self, void* recorded_trace, object step, list all_stats) except -1:
         """A step, and the hooks that are due after it. False if there is none to do."""
         cdef fs_drive* drive = drive_of(self)
-        cdef fs_track* track = <fs_track*> recorded_track
+        cdef fs_thread_trace* trace = <fs_thread_trace*> recorded_trace
         cdef bint goes_on
-        fs_span_enter_first(track, &(<Cell> step).c)
+        fs_span_enter_first(trace, &(<SpanStats> step).c)
         goes_on = self.step_once()
         if not goes_on:
-            fs_step_discount(track)
-        fs_span_leave_last(track)
+            fs_step_discount(trace)
+        fs_span_leave_last(trace)
         if drive.earliest.time != HUGE_VAL:
             drive.asks_clock = is_replaced()
         if goes_on and fs_drive_count_step(drive):
-            self.call_due(cells, track)
+            self.call_due(all_stats, trace)
         return goes_on
 
     cdef bint step_once(self) except -1:
@@ -394,14 +394,14 @@ cdef class Loop:
         self.handle(FS_QUIET if code == FS_GO_ON or code == FS_STOP else FS_STEP_FAILED)
         return code == FS_GO_ON
 
-    cdef int call_due(self, list cells, void* recorded_track) except -1:
-        """Calls all that is due, in order, in C or in Python. In a recorded loop, each in the span of its cell."""
+    cdef int call_due(self, list all_stats, void* recorded_trace) except -1:
+        """Calls all that is due, in order, in C or in Python. In a recorded loop, each in the span of its stats."""
         cdef fs_drive* drive = drive_of(self)
         cdef int64_t run = drive.loop.steps - 1
         cdef int64_t step = drive.loop.global_step
         cdef double now
         cdef fs_slot* slot
-        cdef fs_track* track = <fs_track*> recorded_track
+        cdef fs_thread_trace* trace = <fs_thread_trace*> recorded_trace
         cdef Py_ssize_t i
         if drive.changes[0] != drive.changes_seen:
             fs_drive_reload(drive)
@@ -410,14 +410,14 @@ cdef class Loop:
             slot = &drive.slots[i]
             if not fs_due_reached(slot.due, run, step, now):
                 continue
-            if track is not NULL:
-                fs_span_enter(track, &(<Cell> cells[i]).c)
+            if trace is not NULL:
+                fs_span_enter(trace, &(<SpanStats> all_stats[i]).c)
             if slot.function is NULL:
                 (<LoopHook> self.hooks[i]).on_due(self, self.state)
             else:
                 fs_slot_advance(slot, step, seconds() if slot.schedule.every_secs > 0.0 else 0.0)
                 self.handle(fs_drive_call(drive, slot))
-            if track is not NULL:
-                fs_span_leave(track)
+            if trace is not NULL:
+                fs_span_leave(trace)
         fs_drive_reload(drive)
         return 0

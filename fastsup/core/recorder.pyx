@@ -16,12 +16,12 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from fastsup.core.opened import NOBODY, Opened
-from fastsup.core.recorded import RUNTIME, SESSION
+from fastsup.core.recording import RUNTIME, SESSION
 from fastsup.core.schedule cimport changes
 from fastsup.core.spans cimport (
     fs_histogram, fs_histogram_add, fs_histogram_merge, fs_histogram_quantile, fs_log_init, fs_scope_end, fs_scope_of,
-    fs_span_enter, fs_span_leave, fs_step_begin, fs_step_end, fs_track_abandon, fs_track_init, fs_track_interrupt,
-    fs_track_pause, fs_track_unfold
+    fs_span_enter, fs_span_leave, fs_step_begin, fs_step_end, fs_trace_abandon, fs_trace_init, fs_trace_interrupt,
+    fs_trace_pause, fs_trace_unfold
 )
 
 cdef extern from "clock.h":
@@ -35,7 +35,7 @@ cdef void* program_recorder = NULL
 cdef Recorder program_recorder_held = None
 
 # How many different (fetches, hooks that fetch) the runtime's time is kept apart for.
-cdef Py_ssize_t MAX_RUNTIME_CELLS = 64
+cdef Py_ssize_t MAX_RUNTIME_STATS = 64
 # How many places that open sessions are told apart, and of each how many sets of fetches after its sessions' ends.
 cdef Py_ssize_t MAX_SESSIONS = 32
 cdef Py_ssize_t MAX_KEPT_FETCHES = 32
@@ -51,24 +51,24 @@ def keep_own_scopes():
     """Forgets what other threads are in the middle of: in the child of a fork they are gone."""
     cdef fs_scope** place = &open_scopes
     while place[0] is not NULL:
-        if place[0].track.ident is fs_thread():
+        if place[0].trace.ident is fs_thread():
             place = &place[0].next
         else:
-            if place[0].track.ident is not NULL:
-                fs_track_abandon(place[0].track)
+            if place[0].trace.ident is not NULL:
+                fs_trace_abandon(place[0].trace)
             place[0] = place[0].next
 
 
 os.register_at_fork(after_in_child=keep_own_scopes)
 
 
-cdef fs_track* active_track() noexcept:
+cdef fs_thread_trace* active_trace() noexcept:
     cdef fs_scope* scope = fs_scope_of(open_scopes, fs_thread())
     if scope is NULL:
         return NULL
     # Whoever asks wants to look at it, or to record something in it.
-    fs_track_unfold(scope.track)
-    return scope.track
+    fs_trace_unfold(scope.trace)
+    return scope.trace
 
 
 cdef Recorder active_recorder():
@@ -76,7 +76,7 @@ cdef Recorder active_recorder():
     return None if scope is NULL else <Recorder> <PyObject*> scope.recorder
 
 
-cdef SessionCells active_session():
+cdef SessionStats active_session():
     cdef fs_scope* scope = fs_scope_of(open_scopes, fs_thread())
     return (<Recorder> <PyObject*> scope.recorder).session_of(scope.caller)
 
@@ -103,7 +103,7 @@ cdef int64_t read_manual_clock(void* context) noexcept:
     return (<ManualClock> <PyObject*> context).ns
 
 
-cdef class HookCells:
+cdef class HookStats:
     """What is recorded of a hook."""
 
 
@@ -169,7 +169,7 @@ def describe(fetches):
     return begin + ", ".join(parts) + end
 
 
-cdef class Recorder(Recorded):
+cdef class Recorder(Recording):
     """Records where the time of sessions and loops goes.
 
     Args:
@@ -191,16 +191,16 @@ cdef class Recorder(Recorded):
             raise ValueError(f"skip_steps must fit into 64 bits, got {skip_steps!r}.")
         if clock is not None and not isinstance(clock, ManualClock):
             raise TypeError(f"clock must be a ManualClock or None, got {clock!r}.")
-        if self.cells:
+        if self.all_stats:
             raise RuntimeError("A recorder can't be made anew: it may be in use.")
         self.clock = clock
-        self.cells_by_name = {}
+        self.stats_by_name = {}
         self.hooks = {}
         self.sessions_by_place = {}
-        self.runtime_cells = {}
+        self.all_runtime_stats = {}
         self.values_fetched = {}
         self.step_markers = step_markers
-        self.spare_cells = []
+        self.spare_stats = []
         self.no_session = self.new_session(NOBODY)
         if clock is None:
             self.calibrate()
@@ -212,27 +212,27 @@ cdef class Recorder(Recorded):
 
     cdef int calibrate(self) except -1:
         """Finds out what measuring costs, by measuring nothing. The medians: what comes between isn't its fault."""
-        cdef fs_track track
-        cdef Cell cell = Cell()
+        cdef fs_thread_trace trace
+        cdef SpanStats stats = SpanStats()
         cdef fs_histogram* pairs = <fs_histogram*> calloc(2, sizeof(fs_histogram))
         cdef int64_t before, after
         cdef int spans, i, j
         if pairs is NULL:
             raise MemoryError()
         fs_log_init(self.log, NULL, NULL, &open_scopes, 0)
-        fs_track_init(&track, self.log, 0)
+        fs_trace_init(&trace, self.log, 0)
         for spans in range(2):
             for i in range(CALIBRATION_STEPS):
                 before = fs_clock_monotonic_ns()
-                fs_step_begin(&track, True)
+                fs_step_begin(&trace, True)
                 for j in range(1 + spans):
-                    fs_span_enter(&track, &cell.c)
-                    fs_span_leave(&track)
-                fs_step_end(&track)
+                    fs_span_enter(&trace, &stats.c)
+                    fs_span_leave(&trace)
+                fs_step_end(&trace)
                 after = fs_clock_monotonic_ns()
                 fs_histogram_add(&pairs[spans], after - before, 0)
         # One reading of the clock is a part of each of these times as well.
-        reading = fs_histogram_quantile(&cell.c.times, 0.5)
+        reading = fs_histogram_quantile(&stats.c.times, 0.5)
         one, two = fs_histogram_quantile(&pairs[0], 0.5), fs_histogram_quantile(&pairs[1], 0.5)
         free(pairs)
         self.cost_in_span = <int64_t> reading
@@ -243,25 +243,25 @@ cdef class Recorder(Recorded):
 
     # Registration: once a hook and phase, or once a session.
 
-    cdef Cell cell_of(self, SessionCells of, str owner, str phase, str detail):
+    cdef SpanStats stats_of(self, SessionStats of, str owner, str phase, str detail):
         key = (of.index, owner, phase, detail)
-        cdef Cell cell = self.cells_by_name.get(key)
-        if cell is None:
-            cell = self.cells_by_name[key] = self.new_cell(of, owner, phase, detail)
-        return cell
+        cdef SpanStats stats = self.stats_by_name.get(key)
+        if stats is None:
+            stats = self.stats_by_name[key] = self.new_stats(of, owner, phase, detail)
+        return stats
 
-    cdef Cell new_cell(self, SessionCells of, str owner, str phase, str detail):
-        cdef Cell cell = Cell()
-        cell.of = of
-        cell.owner = owner
-        cell.phase = phase
-        cell.detail = detail
-        cell.c.id = <int32_t> len(self.cells)
-        self.cells.append(cell)
-        return cell
+    cdef SpanStats new_stats(self, SessionStats of, str owner, str phase, str detail):
+        cdef SpanStats stats = SpanStats()
+        stats.of = of
+        stats.owner = owner
+        stats.phase = phase
+        stats.detail = detail
+        stats.c.id = <int32_t> len(self.all_stats)
+        self.all_stats.append(stats)
+        return stats
 
-    cdef SessionCells new_session(self, object opened):
-        cdef SessionCells session = SessionCells()
+    cdef SessionStats new_session(self, object opened):
+        cdef SessionStats session = SessionStats()
         session.index = <int32_t> len(self.sessions)
         session.opened = opened
         session.names = {SESSION}  # A hook's class may be named so.
@@ -269,13 +269,13 @@ cdef class Recorder(Recorded):
         session.kept_fetches = set()
         session.executors = {}
         session.asked_executors = set()
-        session.feed_cell = self.cell_of(session, SESSION, "feed conversion", "")
-        session.fetch_cell = self.cell_of(session, SESSION, "fetch conversion", "")
-        session.other_runtime = self.cell_of(session, SESSION, RUNTIME, OTHER_FETCHES)
+        session.feed_stats = self.stats_of(session, SESSION, "feed conversion", "")
+        session.fetch_stats = self.stats_of(session, SESSION, "fetch conversion", "")
+        session.other_runtime = self.stats_of(session, SESSION, RUNTIME, OTHER_FETCHES)
         self.sessions.append(session)
         return session
 
-    cdef SessionCells session_of(self, int64_t caller):
+    cdef SessionStats session_of(self, int64_t caller):
         known = self.callers.get(caller)
         return self.no_session if known is None else known[0]
 
@@ -292,8 +292,8 @@ cdef class Recorder(Recorded):
         Returns:
           A number for the session.
         """
-        cdef SessionCells session
-        cdef fs_track* track
+        cdef SessionStats session
+        cdef fs_thread_trace* trace
         opened = NOBODY if opened is None else opened
         session = self.no_session if opened is NOBODY else self.sessions_by_place.get(opened)
         if session is None and len(self.sessions) >= MAX_SESSIONS:
@@ -302,17 +302,17 @@ cdef class Recorder(Recorded):
         if session is None:
             session = self.sessions_by_place[opened] = self.new_session(opened)
         if session.within is None and session is not self.no_session and active_recorder() is self:
-            track = active_track()
-            if not track.muted and track.depth > 0:
-                session.within = self.cells[track.frames[track.depth - 1].cell.id]
+            trace = active_trace()
+            if not trace.muted and trace.depth > 0:
+                session.within = self.all_stats[trace.frames[trace.depth - 1].stats.id]
         session.sessions += 1
         self.n_callers += 1
         self.callers[self.n_callers] = (session, facts, None)
         self.note_facts(self.n_callers)
         return self.n_callers
 
-    cdef HookCells cells_of(self, object hook):
-        cdef HookCells known = self.hooks.get(id(hook))
+    cdef HookStats stats_of_hook(self, object hook):
+        cdef HookStats known = self.hooks.get(id(hook))
         return known if known is not None else self.register(hook)
 
     def register(self, hook, caller=0):
@@ -322,11 +322,11 @@ cdef class Recorder(Recorded):
           hook: the hook.
           caller: the number of its session; 0 for none.
         """
-        cdef HookCells known = self.hooks.get(id(hook))
-        cdef SessionCells of = self.session_of(caller)
+        cdef HookStats known = self.hooks.get(id(hook))
+        cdef SessionStats of = self.session_of(caller)
         if known is not None:
             return known
-        known = HookCells()
+        known = HookStats()
         kind = type(hook).__name__
         name, number = kind, 1
         while name in of.names:
@@ -337,8 +337,8 @@ cdef class Recorder(Recorded):
         known.name = name
         known.of = of
         known.key = (of.index, name)
-        known.before_run = self.cell_of(of, name, "before_run", "")
-        known.after_run = self.cell_of(of, name, "after_run", "")
+        known.before_run = self.stats_of(of, name, "before_run", "")
+        known.after_run = self.stats_of(of, name, "after_run", "")
         if type(hook).__module__.startswith("tensorflow."):
             of.foreign.add(kind)
         self.hooks[id(hook)] = known
@@ -351,7 +351,7 @@ cdef class Recorder(Recorded):
           hooks: the hooks.
           caller: the number of the session, whose fetches are let go too; 0 for none.
         """
-        cdef HookCells known
+        cdef HookStats known
         for hook in hooks:
             known = self.hooks.pop(id(hook), None)
             if known is not None:
@@ -361,69 +361,69 @@ cdef class Recorder(Recorded):
 
     cdef int retire(self, int64_t caller) except -1:
         """Lets the fetches of a session go, and the graph that they are of. What they have cost is kept."""
-        cdef Cell cell, kept
-        cdef SessionCells session = self.session_of(caller)
-        cdef list keys = [key for key in self.runtime_cells if key[0][0] == caller]
+        cdef SpanStats stats, kept
+        cdef SessionStats session = self.session_of(caller)
+        cdef list keys = [key for key in self.all_runtime_stats if key[0][0] == caller]
         if caller in self.callers:
             self.note_facts(caller)
             del self.callers[caller]
-        self.settle()
-        self.add_estimates(self.past_estimates, {key: self.runtime_cells[key] for key in keys})
+        self.flush()
+        self.add_estimates(self.past_estimates, {key: self.all_runtime_stats[key] for key in keys})
         for key in keys:
-            cell, _ = self.runtime_cells.pop(key)
-            if cell.detail in session.kept_fetches or len(session.kept_fetches) < MAX_KEPT_FETCHES:
-                session.kept_fetches.add(cell.detail)
-                kept = self.cell_of(session, SESSION, RUNTIME, cell.detail)
+            stats, _ = self.all_runtime_stats.pop(key)
+            if stats.detail in session.kept_fetches or len(session.kept_fetches) < MAX_KEPT_FETCHES:
+                session.kept_fetches.add(stats.detail)
+                kept = self.stats_of(session, SESSION, RUNTIME, stats.detail)
             else:
                 kept = session.other_runtime
-            fs_histogram_merge(&kept.c.times, &cell.c.times)
-            memset(&cell.c.times, 0, sizeof(cell.c.times))
-            self.spare_cells.append(cell)
+            fs_histogram_merge(&kept.c.times, &stats.c.times)
+            memset(&stats.c.times, 0, sizeof(stats.c.times))
+            self.spare_stats.append(stats)
         self.last_fetches = self.last_runtime = None
         return 0
 
     def interrupt(self):
         """Says that what comes until the next step is none of the time between two steps: of any thread."""
-        cdef fs_track* track = self.tracks
-        while track is not NULL:
-            fs_track_interrupt(track)
-            track = track.next
+        cdef fs_thread_trace* trace = self.traces
+        while trace is not NULL:
+            fs_trace_interrupt(trace)
+            trace = trace.next
 
     def interrupt_here(self):
         """The same of this thread, unless it is in a step."""
-        cdef fs_track* track = self.tracks
-        while track is not NULL:
-            if track.ident is fs_thread():
-                fs_track_pause(track)
-            track = track.next
+        cdef fs_thread_trace* trace = self.traces
+        while trace is not NULL:
+            if trace.ident is fs_thread():
+                fs_trace_pause(trace)
+            trace = trace.next
 
-    cdef Cell cell_of_step(self, object hook):
+    cdef SpanStats stats_of_step(self, object hook):
         """Where the time of a loop's hook goes: its one callback after a step."""
-        cdef HookCells known = self.cells_of(hook)
-        return self.cell_of(known.of, known.name, "after_step", "")
+        cdef HookStats known = self.stats_of_hook(hook)
+        return self.stats_of(known.of, known.name, "after_step", "")
 
-    cdef Cell runtime_cell(self, int64_t caller, object fetches, tuple names):
+    cdef SpanStats runtime_stats(self, int64_t caller, object fetches, tuple names):
         """Where the runtime's time goes for these fetches of a caller's, with fetches of these hooks beside them."""
-        cdef SessionCells session
-        cdef Cell cell
+        cdef SessionStats session
+        cdef SpanStats stats
         key = ((caller, identity(fetches)), names)
-        known = self.runtime_cells.get(key)
+        known = self.all_runtime_stats.get(key)
         if known is None:
             session = self.session_of(caller)
-            if len(self.runtime_cells) >= MAX_RUNTIME_CELLS:
+            if len(self.all_runtime_stats) >= MAX_RUNTIME_STATS:
                 return session.other_runtime
             # With the fetches, which else might make room for others of the same identity.
-            cell = self.spare_cells.pop() if self.spare_cells else self.new_cell(session, SESSION, RUNTIME, "")
-            cell.of = session
+            stats = self.spare_stats.pop() if self.spare_stats else self.new_stats(session, SESSION, RUNTIME, "")
+            stats.of = session
             with while_describing:
-                cell.detail = describe(fetches)
-            known = self.runtime_cells[key] = (cell, fetches)
+                stats.detail = describe(fetches)
+            known = self.all_runtime_stats[key] = (stats, fetches)
         return known[0]
 
-    cdef Cell runtime_alone(self, int64_t caller, object fetches):
+    cdef SpanStats runtime_alone(self, int64_t caller, object fetches):
         """The same without any hook's fetches. The last ones are at hand."""
         if fetches is not self.last_fetches or caller != self.last_caller or self.last_runtime is None:
-            self.last_runtime = self.runtime_cell(caller, fetches, ())
+            self.last_runtime = self.runtime_stats(caller, fetches, ())
             self.last_fetches = fetches
             self.last_caller = caller
         return self.last_runtime
@@ -434,24 +434,24 @@ cdef class Recorder(Recorded):
 
     # The steps.
 
-    cdef fs_track* track_of(self, const void* ident) except NULL:
-        """The track of the thread that has its own place there: none of the first in the list."""
-        cdef fs_track* track = self.tracks
-        cdef fs_track* before = NULL
-        while track is not NULL and track.ident is not ident:
-            before = track
-            track = track.next
-        if track is not NULL:
-            before.next = track.next
+    cdef fs_thread_trace* trace_of(self, const void* ident) except NULL:
+        """The trace of the thread that has its own place there: none of the first in the list."""
+        cdef fs_thread_trace* trace = self.traces
+        cdef fs_thread_trace* before = NULL
+        while trace is not NULL and trace.ident is not ident:
+            before = trace
+            trace = trace.next
+        if trace is not NULL:
+            before.next = trace.next
         else:
-            track = <fs_track*> calloc(1, sizeof(fs_track))
-            if track is NULL:
+            trace = <fs_thread_trace*> calloc(1, sizeof(fs_thread_trace))
+            if trace is NULL:
                 raise MemoryError()
-            fs_track_init(track, self.log, self.threads())
-            track.ident = ident
-        track.next = self.tracks
-        self.tracks = track
-        return track
+            fs_trace_init(trace, self.log, self.threads())
+            trace.ident = ident
+        trace.next = self.traces
+        self.traces = trace
+        return trace
 
     # For what is written in Python: seldom called, or by tests.
 
@@ -466,8 +466,8 @@ cdef class Recorder(Recorded):
           hook: the hook.
           phase: the phase's name.
         """
-        cdef HookCells known = self.cells_of(hook)
-        return Span(self, self.cell_of(known.of, known.name, phase, ""))
+        cdef HookStats known = self.stats_of_hook(hook)
+        return Span(self, self.stats_of(known.of, known.name, phase, ""))
 
     def step_marker(self):
         """A context manager that marks a step for another profiler, where `step_markers` asks for it. Here it does nothing."""
@@ -475,8 +475,8 @@ cdef class Recorder(Recorded):
 
     def session_span(self, phase):
         """The same for something that the session does."""
-        cdef SessionCells of = active_session() if active_recorder() is self else self.no_session
-        return Span(self, self.cell_of(of, SESSION, phase, ""))
+        cdef SessionStats of = active_session() if active_recorder() is self else self.no_session
+        return Span(self, self.stats_of(of, SESSION, phase, ""))
 
     def start(self, gives_way=False):
         """Turns recording on for every session of the program that wasn't given a profiler of its own.
@@ -553,16 +553,16 @@ cdef class StepScope:
 cdef class Span(StepScope):
     """A span, as a context manager."""
 
-    cdef Cell cell
+    cdef SpanStats stats
 
-    def __init__(self, Recorder recorder not None, Cell cell not None):
+    def __init__(self, Recorder recorder not None, SpanStats stats not None):
         # Within a step of the same recorder this begins none; else it is work beside the steps.
         StepScope.__init__(self, recorder, False)
-        self.cell = cell
+        self.stats = stats
 
     def __enter__(self):
         StepScope.__enter__(self)
-        fs_span_enter(self.scope.track, &self.cell.c)
+        fs_span_enter(self.scope.trace, &self.stats.c)
 
 
 cdef class NoSpan:
@@ -583,16 +583,16 @@ def span_here(str phase, str detail=""):
       phase: the phase's name.
       detail: which of several there are of it, or "".
     """
-    cdef fs_track* track = active_track()
+    cdef fs_thread_trace* trace = active_trace()
     cdef Recorder recorder
-    cdef Cell cell
-    if track is NULL or track.muted or track.depth == 0:
+    cdef SpanStats stats
+    if trace is NULL or trace.muted or trace.depth == 0:
         return no_span
     recorder = active_recorder()
-    cell = recorder.cells[track.frames[track.depth - 1].cell.id]
-    if cell.owner == SESSION:
+    stats = recorder.all_stats[trace.frames[trace.depth - 1].stats.id]
+    if stats.owner == SESSION:
         return no_span
-    return Span(recorder, recorder.cell_of(cell.of, cell.owner, phase, detail))
+    return Span(recorder, recorder.stats_of(stats.of, stats.owner, phase, detail))
 
 
 def session_span_here(str phase):
@@ -601,8 +601,8 @@ def session_span_here(str phase):
     Args:
       phase: the phase's name.
     """
-    cdef fs_track* track = active_track()
-    if track is NULL or track.muted or track.depth > 0:
+    cdef fs_thread_trace* trace = active_trace()
+    if trace is NULL or trace.muted or trace.depth > 0:
         return no_span
     return active_recorder().session_span(phase)
 

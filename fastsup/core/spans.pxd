@@ -16,14 +16,14 @@ cdef extern from "histogram.h":
 cdef extern from "spans.h":
     int FS_TRACE_EVENTS
     ctypedef int64_t (*fs_span_clock)(void* context) noexcept
-    ctypedef struct fs_cell:
+    ctypedef struct fs_span_stats:
         fs_histogram times
         int32_t id
     ctypedef struct fs_span_event:
         int64_t start
         int64_t duration
         int64_t step
-        int32_t cell
+        int32_t stats
         int32_t thread
     ctypedef struct fs_slow_step:
         int64_t step
@@ -31,8 +31,8 @@ cdef extern from "spans.h":
         int32_t n_events
         fs_span_event* events
     ctypedef struct fs_span_log:
-        fs_cell steps
-        fs_cell between
+        fs_span_stats steps
+        fs_span_stats between
         int64_t skip
         int64_t begun
         int64_t wall
@@ -46,9 +46,9 @@ cdef extern from "spans.h":
         int32_t n_slow
         fs_slow_step* slow
     ctypedef struct fs_frame:
-        fs_cell* cell
-    ctypedef struct fs_track:
-        fs_track* next
+        fs_span_stats* stats
+    ctypedef struct fs_thread_trace:
+        fs_thread_trace* next
         fs_span_log* log
         const void* ident
         int32_t thread
@@ -59,25 +59,25 @@ cdef extern from "spans.h":
         fs_frame* frames
     ctypedef struct fs_scope:
         fs_scope* next
-        fs_track* track
+        fs_thread_trace* trace
         void* recorder
         int64_t caller
     const void* fs_thread() noexcept
-    void fs_scope_begin(fs_scope* scope, fs_track* track, void* recorder, bint counts) noexcept
+    void fs_scope_begin(fs_scope* scope, fs_thread_trace* trace, void* recorder, bint counts) noexcept
     void fs_scope_end(fs_scope* scope) noexcept
     fs_scope* fs_scope_of(fs_scope* open, const void* thread) noexcept
     void fs_log_init(fs_span_log* log, fs_span_clock clock, void* context, fs_scope** open, int64_t skip) noexcept
-    void fs_track_init(fs_track* track, fs_span_log* log, int32_t thread) noexcept
-    void fs_track_settle(fs_track* track) noexcept
-    void fs_track_unfold(fs_track* track) noexcept
-    void fs_track_interrupt(fs_track* track) noexcept
-    void fs_track_pause(fs_track* track) noexcept
-    void fs_track_abandon(fs_track* track) noexcept
-    void fs_step_begin(fs_track* track, bint counts) noexcept
-    void fs_step_next(fs_track* track, fs_cell* cell) noexcept
-    void fs_step_end(fs_track* track) noexcept
-    void fs_step_discount(fs_track* track) noexcept
-    void fs_span_enter(fs_track* track, fs_cell* cell) noexcept
-    void fs_span_enter_first(fs_track* track, fs_cell* cell) noexcept
-    void fs_span_leave(fs_track* track) noexcept
-    void fs_span_leave_last(fs_track* track) noexcept
+    void fs_trace_init(fs_thread_trace* trace, fs_span_log* log, int32_t thread) noexcept
+    void fs_trace_flush(fs_thread_trace* trace) noexcept
+    void fs_trace_unfold(fs_thread_trace* trace) noexcept
+    void fs_trace_interrupt(fs_thread_trace* trace) noexcept
+    void fs_trace_pause(fs_thread_trace* trace) noexcept
+    void fs_trace_abandon(fs_thread_trace* trace) noexcept
+    void fs_step_begin(fs_thread_trace* trace, bint counts) noexcept
+    void fs_step_next(fs_thread_trace* trace, fs_span_stats* stats) noexcept
+    void fs_step_end(fs_thread_trace* trace) noexcept
+    void fs_step_discount(fs_thread_trace* trace) noexcept
+    void fs_span_enter(fs_thread_trace* trace, fs_span_stats* stats) noexcept
+    void fs_span_enter_first(fs_thread_trace* trace, fs_span_stats* stats) noexcept
+    void fs_span_leave(fs_thread_trace* trace) noexcept
+    void fs_span_leave_last(fs_thread_trace* trace) noexcept

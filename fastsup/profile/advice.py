@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fastsup.core.recorded import RUNTIME
+from fastsup.core.recording import RUNTIME
 from fastsup.profile.phases import (
     BETWEEN,
     FEED_CONVERSION,

@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from typing import Any
 
-from fastsup.core.recorded import SESSION
+from fastsup.core.recording import SESSION
 from fastsup.profile.export import SCHEMA
 from fastsup.profile.quantities import duration
 from fastsup.profile.table import WIDTH, Line

@@ -8,7 +8,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from fastsup.core.recorded import RUNTIME
+from fastsup.core.recording import RUNTIME
 from fastsup.profile.report import Report, Row
 from fastsup.profile.session_part import SessionPart
 

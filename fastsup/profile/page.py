@@ -7,8 +7,8 @@ from html import escape
 from math import log10
 from typing import Any
 
-from fastsup.core.recorded import SESSION
 from fastsup.core.recorder import Recorder
+from fastsup.core.recording import SESSION
 from fastsup.profile.export import as_dict, executor_of
 from fastsup.profile.histogram import Histogram
 from fastsup.profile.quantities import count as as_count

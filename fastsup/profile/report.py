@@ -9,8 +9,8 @@ from typing import Any
 
 from fastsup.core.opened import Opened
 from fastsup.core.plan_executor import PlanExecutor
-from fastsup.core.recorded import RUNTIME, SESSION
 from fastsup.core.recorder import OTHER_FETCHES, Recorder
+from fastsup.core.recording import RUNTIME, SESSION
 from fastsup.profile.advice import advice_on
 from fastsup.profile.head import Head, head_of
 from fastsup.profile.phases import BETWEEN, FETCHES, STEP_FETCH
@@ -163,7 +163,7 @@ def report_of(
 
     rows: list[Row] = []
     runtime: dict[tuple[int, str], Times] = {}
-    for cell in recorded["cells"]:
+    for cell in recorded["spans"]:
         times = _times(cell)
         if (cell["owner"], cell["phase"]) == (SESSION, RUNTIME):
             runtime[cell["session"], cell["detail"]] = times

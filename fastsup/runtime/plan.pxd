@@ -80,7 +80,7 @@ cdef class Plan:
     cdef object known_by
     cdef list fed_by
     # The plan of the same run that fetches more, and what that is: for hooks.
-    cdef Plan larger
+    cdef Plan augmented
     cdef list extra_fetches
 
     cdef tuple convert_feeds(self, dict feed_dict)

@@ -1,8 +1,8 @@
 from libc.stdint cimport int64_t, uint64_t
 
-from fastsup.core.recorded cimport Cell
+from fastsup.core.recording cimport SpanStats
 from fastsup.core.recorder cimport Recorder
-from fastsup.core.spans cimport fs_track
+from fastsup.core.spans cimport fs_thread_trace
 from fastsup.runtime.plan cimport Liveness, Plan
 from fastsup.runtime.step_gate cimport StepGate
 
@@ -32,13 +32,13 @@ cdef class SessionRunner:
     # The global step, as far as the runs of this session tell.
     cdef object step_writes
     cdef int64_t steps_counted
-    cdef uint64_t disturbances
+    cdef uint64_t step_epoch
     cdef Py_ssize_t writers_running
 
     # Where a checkpoint is taken: between two steps.
     cdef readonly StepGate gate
     # Steps of a training loop that have ended well, all that hooks do around them included.
-    cdef readonly uint64_t steps_ended
+    cdef readonly uint64_t runs_ended
     # Whether a run has metadata that its RunOptions don't ask for: the session's ConfigProto does.
     cdef public bint fills_metadata
     # What a session that somebody has given up raises from then on; or None.
@@ -63,8 +63,8 @@ cdef class SessionRunner:
     cdef Plan make_plan(self, object key, object fetches, object feed_dict, bint to_run)
     cdef list execute(self, Plan plan, tuple feeds)
     cdef object run_recorded(self, object fetches, object feed_dict)
-    cdef object run_in_spans(self, fs_track* track, Cell runtime, Plan plan, object fetches, object feed_dict)
-    cdef object build(self, fs_track* track, Cell runtime, Plan plan, list values)
+    cdef object run_in_spans(self, fs_thread_trace* trace, SpanStats runtime, Plan plan, object fetches, object feed_dict)
+    cdef object build(self, fs_thread_trace* trace, SpanStats runtime, Plan plan, list values)
     cdef int raise_given_up(self, object error) except -1
     cdef list execute_save(self, Plan plan, tuple feeds)
     cdef int64_t delta_of(self, Plan plan) except? -2

@@ -14,10 +14,10 @@ import numpy
 from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import errors
 
-from fastsup.core.recorded cimport Cell
-from fastsup.core.recorder cimport Recorder, active_track, begin_scope, program_wide
+from fastsup.core.recording cimport SpanStats
+from fastsup.core.recorder cimport Recorder, active_trace, begin_scope, program_wide
 from fastsup.core.recorder import recorder_of, session_span_here
-from fastsup.core.spans cimport fs_scope, fs_scope_end, fs_span_enter, fs_span_leave, fs_track
+from fastsup.core.spans cimport fs_scope, fs_scope_end, fs_span_enter, fs_span_leave, fs_thread_trace
 from fastsup.runtime.graph_elements import ELEMENT_TYPES
 from fastsup.core.files import fsync_checkpoint
 from fastsup.runtime.fetches cimport Fetch
@@ -189,7 +189,7 @@ cdef class SessionRunner:
         """
         cdef Plan plan
         cdef tuple feeds = None
-        if self.recorded_by[0] is not NULL and active_track() is NULL and threading.get_ident() == self.recorded_thread:
+        if self.recorded_by[0] is not NULL and active_trace() is NULL and threading.get_ident() == self.recorded_thread:
             if options is None and run_metadata is None:
                 return self.run_recorded(fetches, feed_dict)
         if options is None and run_metadata is None and self.liveness is not None and self.liveness.open:
@@ -240,35 +240,35 @@ cdef class SessionRunner:
             runtime = recorder.runtime_alone(self.caller, fetches)
             if recorder.step_markers:
                 with recorder.step_marker():
-                    return self.run_in_spans(scope.track, runtime, plan, fetches, feed_dict)
-            return self.run_in_spans(scope.track, runtime, plan, fetches, feed_dict)
+                    return self.run_in_spans(scope.trace, runtime, plan, fetches, feed_dict)
+            return self.run_in_spans(scope.trace, runtime, plan, fetches, feed_dict)
         finally:
             fs_scope_end(&scope)
 
-    cdef object run_in_spans(self, fs_track* track, Cell runtime, Plan plan, object fetches, object feed_dict):
+    cdef object run_in_spans(self, fs_thread_trace* trace, SpanStats runtime, Plan plan, object fetches, object feed_dict):
         """`run` by a plan, its parts told apart in a profile. An error leaves spans open, which its step's end closes."""
         cdef tuple feeds = None
         if plan is not None and plan.feeds:
-            fs_span_enter(track, &runtime.of.feed_cell.c)
+            fs_span_enter(trace, &runtime.of.feed_stats.c)
             feeds = plan.convert_feeds(feed_dict)
-            fs_span_leave(track)
-        fs_span_enter(track, &runtime.c)
+            fs_span_leave(trace)
+        fs_span_enter(trace, &runtime.c)
         if plan is None or (feeds is None and plan.feeds):
             # In a step of the profile already, so as what it is without one.
             result = self.run(fetches, feed_dict)
-            fs_span_leave(track)
+            fs_span_leave(trace)
             return result
         values = self.execute(plan, feeds)
-        fs_span_leave(track)
-        return self.build(track, runtime, plan, values)
+        fs_span_leave(trace)
+        return self.build(trace, runtime, plan, values)
 
-    cdef object build(self, fs_track* track, Cell runtime, Plan plan, list values):
+    cdef object build(self, fs_thread_trace* trace, SpanStats runtime, Plan plan, list values):
         """The result of a run; making it of more than one value is told apart in a profile."""
-        if track is NULL or type(plan.structure) is Fetch or type(plan.structure) is FetchOne:
+        if trace is NULL or type(plan.structure) is Fetch or type(plan.structure) is FetchOne:
             return plan.structure.build(values)
-        fs_span_enter(track, &runtime.of.fetch_cell.c)
+        fs_span_enter(trace, &runtime.of.fetch_stats.c)
         result = plan.structure.build(values)
-        fs_span_leave(track)
+        fs_span_leave(trace)
         return result
 
     def _give_up(self, reason):
@@ -416,7 +416,7 @@ cdef class SessionRunner:
                 if element is tensor:
                     break
             else:
-                plan.larger = None
+                plan.augmented = None
                 kept[key] = plan
         self.last_plan = None
         self.other_plans = []
@@ -458,7 +458,7 @@ cdef class SessionRunner:
             if delta != 0:
                 # It may have got to the increment, or not.
                 self.writers_running -= 1
-                self.disturbances += 1
+                self.step_epoch += 1
             if plan.access == 1:
                 self.gate.leave()
             self.raise_given_up(error)
@@ -470,7 +470,7 @@ cdef class SessionRunner:
             if delta > 0:
                 self.steps_counted += delta
             else:
-                self.disturbances += 1
+                self.step_epoch += 1
         if plan.access == 1:
             if self.gate.closed:
                 self.gate.leave()
@@ -554,11 +554,11 @@ cdef class SessionRunner:
         """Something runs that no plan describes: it may write variables, the global step too, until it has ended."""
         self.gate.enter()
         self.writers_running += 1
-        self.disturbances += 1
+        self.step_epoch += 1
 
     def _end_unknown_run(self):
         self.writers_running -= 1
-        self.disturbances += 1
+        self.step_epoch += 1
         self.gate.leave()
 
     def _track_global_step(self, step_writes):
@@ -568,7 +568,7 @@ cdef class SessionRunner:
           step_writes: object whose `delta_of(elements, fed_tensors)` is what a run adds, or negative if that isn't known.
         """
         self.step_writes = step_writes
-        self.disturbances += 1
+        self.step_epoch += 1
 
     @property
     def _tracks_global_step(self):

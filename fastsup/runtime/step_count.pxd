@@ -22,7 +22,7 @@ cdef class StepCount:
     cdef dict plans_seen
     cdef object numpy_type
     cdef int64_t base
-    cdef uint64_t disturbances_seen
+    cdef uint64_t epoch_seen
     cdef bint known
     cdef bint ever_known
     cdef bint fetch_prepared

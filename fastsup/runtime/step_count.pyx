@@ -6,9 +6,9 @@ from tensorflow.python.framework import errors, ops
 from tensorflow.python.ops.resource_variable_ops import is_resource_variable
 from tensorflow.python.training import training_util
 
-from fastsup.core.recorded import SESSION
-from fastsup.core.recorder cimport active_recorder, active_session, active_track
-from fastsup.core.spans cimport fs_span_enter, fs_span_leave, fs_track
+from fastsup.core.recording import SESSION
+from fastsup.core.recorder cimport active_recorder, active_session, active_trace
+from fastsup.core.spans cimport fs_span_enter, fs_span_leave, fs_thread_trace
 from fastsup.runtime.graph_elements import ELEMENT_TYPES
 from fastsup.runtime.graph.operations import operations_behind
 from fastsup.runtime.graph.global_step import track_global_step
@@ -68,9 +68,9 @@ cdef class StepCount:
     cdef bint know(self) except -1:
         """Whether `value` is the global step now. Reads it if need be, which fails as long as it isn't initialised."""
         cdef SessionRunner session = self.session
-        cdef uint64_t disturbances = session.disturbances
+        cdef uint64_t step_epoch = session.step_epoch
         cdef int64_t counted
-        if self.known and disturbances == self.disturbances_seen:
+        if self.known and step_epoch == self.epoch_seen:
             return True
         self.known = False
         # What is read while a run that writes the step is under way may hold its increment already, or not.
@@ -80,13 +80,13 @@ cdef class StepCount:
         step = self.read()
         if step is None:
             return False
-        if session.writers_running or session.disturbances != disturbances or session.steps_counted != counted:
+        if session.writers_running or session.step_epoch != step_epoch or session.steps_counted != counted:
             return False
         if not self.ever_known:
             self.ever_known = self.fetch_prepared = True
             session._read_step_directly(self.variable)
         self.base = <int64_t> int(step) - counted
-        self.disturbances_seen = disturbances
+        self.epoch_seen = step_epoch
         self.known = True
         return True
 
@@ -94,7 +94,7 @@ cdef class StepCount:
         """The step now, by a run that does nothing else; None where it has no value, or that would be a call of a server."""
         cdef SessionRunner session = self.session
         cdef Plan plan
-        cdef fs_track* track
+        cdef fs_thread_trace* trace
         if self.element_read is None or not session.liveness.open:
             return None
         if self.plan is None or self.plans_seen is not session.plans:
@@ -105,18 +105,18 @@ cdef class StepCount:
         plan = self.plan
         if plan is None:
             return None
-        track = active_track()
-        if track is not NULL and (track.muted or track.depth > 0):
-            track = NULL
-        if track is not NULL:
-            fs_span_enter(track, &active_recorder().cell_of(active_session(), SESSION, "step read", "").c)
+        trace = active_trace()
+        if trace is not NULL and (trace.muted or trace.depth > 0):
+            trace = NULL
+        if trace is not NULL:
+            fs_span_enter(trace, &active_recorder().stats_of(active_session(), SESSION, "step read", "").c)
         try:
             return plan.structure.build(session.execute(plan, None))
         except errors.OpError:
             return None
         finally:
-            if track is not NULL:
-                fs_span_leave(track)
+            if trace is not NULL:
+                fs_span_leave(trace)
 
     cdef int64_t value(self) noexcept:
         return self.base + self.session.steps_counted

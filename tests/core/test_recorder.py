@@ -39,12 +39,12 @@ def recorder(clock: ManualClock) -> Recorder:
 
 
 def cells(recorder: Recorder) -> dict[tuple[str, str], dict[str, Any]]:
-    return {(cell["owner"], cell["phase"]): cell for cell in recorder.snapshot()["cells"]}
+    return {(cell["owner"], cell["phase"]): cell for cell in recorder.snapshot()["spans"]}
 
 
 def sum_of_parts(recorder: Recorder) -> int:
     recorded = recorder.snapshot()
-    parts = sum(cell["total_ns"] for cell in recorded["cells"]) + recorded["between_steps"]["total_ns"]
+    parts = sum(cell["total_ns"] for cell in recorded["spans"]) + recorded["between_steps"]["total_ns"]
     return int(parts + recorded["profiler_ns"] + recorded["unaccounted_ns"])
 
 

@@ -208,7 +208,7 @@ def test_a_step_never_calls_it(graph: Any, counting_step: Any, monkeypatch: pyte
             session.run(step)
         session.run_loop(step, steps=10)
         assert hook._calls == [0]
-        assert session.raw_session().steps_ended == 20
+        assert session.raw_session().runs_ended == 20
 
 
 @pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan")])

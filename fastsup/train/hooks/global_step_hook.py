@@ -87,5 +87,5 @@ class NextStepHook(GlobalStepHook):
             self.due_every_run()
         return True
 
-    def _catch_up(self, skipped_runs: int, stale_step: int) -> None:
-        self._next_step = stale_step + 2
+    def _sync(self, skipped_runs: int, previous_step: int) -> None:
+        self._next_step = previous_step + 2

@@ -76,5 +76,5 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
         else:
             logging.info("%s (%.3f sec)", text, elapsed_secs)
 
-    def _catch_up(self, skipped_runs: int, stale_step: int) -> None:
+    def _sync(self, skipped_runs: int, previous_step: int) -> None:
         self._iter_count += skipped_runs

@@ -149,7 +149,7 @@ class ProgressHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ig
             self.due_at_time(self._next_time)
         return True
 
-    def _catch_up(self, skipped_runs: int, stale_step: int) -> None:
+    def _sync(self, skipped_runs: int, previous_step: int) -> None:
         self._iter_count += skipped_runs
 
     def _step(self, session: Any) -> int:

@@ -80,5 +80,5 @@ class StepCounterHook(GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignore
         self._decide_after_run(on_true_step=self._steps_per_run != 1)
         return self._counts(step_read) and self._due_with_timer(self._timer)
 
-    def _catch_up(self, skipped_runs: int, stale_step: int) -> None:
-        self._last_global_step = stale_step
+    def _sync(self, skipped_runs: int, previous_step: int) -> None:
+        self._last_global_step = previous_step

@@ -48,5 +48,5 @@ cdef class HookList:
     cdef int sort(self, int64_t run, int64_t previous_step) except -1
     cdef int sum_up(self, ScheduleTable in_run, ScheduleTable after_run) except -1
     cdef bint has_schedule(self, object candidate, int64_t run, int64_t previous_step, bint ask) except -1
-    cdef bint ask_for_schedule(self, ScheduledHookBase hook, int64_t run, int64_t previous_step) except -1
+    cdef bint update_schedule(self, ScheduledHookBase hook, int64_t run, int64_t previous_step) except -1
     cdef int sync(self, ScheduledHookBase hook, int64_t run, int64_t previous_step) except -1

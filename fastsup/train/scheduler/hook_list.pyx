@@ -180,12 +180,12 @@ cdef class HookList:
             return False
         cdef ScheduledHookBase hook = candidate
         if ask or not hook.is_current():
-            hook.is_scheduled = self.ask_for_schedule(hook, run, previous_step)
+            hook.is_scheduled = self.update_schedule(hook, run, previous_step)
             # Only now: making the schedule may have set an attribute.
             hook.set_current()
         return hook.is_scheduled
 
-    cdef bint ask_for_schedule(self, ScheduledHookBase hook, int64_t run, int64_t previous_step) except -1:
+    cdef bint update_schedule(self, ScheduledHookBase hook, int64_t run, int64_t previous_step) except -1:
         """Has a hook compute its schedule. False if it has none."""
         self.sync(hook, run, previous_step)
         if "before_run" in hook.__dict__ or "after_run" in hook.__dict__:
@@ -200,6 +200,6 @@ cdef class HookList:
         """Brings the state of a hook up to date with the runs that it was skipped in, all those before `run`."""
         cdef int64_t skipped = run - 1 - <int64_t> self.synced_to.get(id(hook), run - 1)
         if skipped > 0:
-            hook._catch_up(skipped, previous_step)
+            hook._sync(skipped, previous_step)
         self.synced_to[id(hook)] = run - 1
         return 0

@@ -77,7 +77,7 @@ cdef class HookScheduler:
         if view.fed:
             view.source = FETCHED_STEP
             view.before = NO_STEP
-        elif (count.known and count.session.disturbances == count.disturbances_seen) or count.know():
+        elif (count.known and count.session.step_epoch == count.epoch_seen) or count.know():
             view.source = COUNTED_STEP if view.delta >= 0 else READ_STEP
             view.before = count.value()
             self.read_counters(view)
@@ -91,7 +91,7 @@ cdef class HookScheduler:
 
     cdef int read_counters(self, StepView* view) except -1:
         view.counted = self.count.session.steps_counted
-        view.epoch = self.count.session.disturbances
+        view.epoch = self.count.session.step_epoch
         return 0
 
     cdef int reopen_step(self, StepView* view, object feed_dict, bint fed_by_hooks) except -1:
@@ -109,7 +109,7 @@ cdef class HookScheduler:
             return 0
         elif (
             self.count.variable is not None
-            and session.disturbances == view.epoch
+            and session.step_epoch == view.epoch
             and session.steps_counted == view.counted
         ):
             return 0
@@ -150,7 +150,7 @@ cdef class HookScheduler:
         cdef SessionRunner session = self.count.session
         if view.source == COUNTED_STEP:
             view.after = self.count.value()
-            view.moved = session.disturbances != view.epoch or session.steps_counted != view.counted + view.delta
+            view.moved = session.step_epoch != view.epoch or session.steps_counted != view.counted + view.delta
         return 0
 
     # Hooks that act in the run.

@@ -53,12 +53,12 @@ cdef class ScheduledHookBase(Scheduled):
         """
         return False
 
-    def _catch_up(self, skipped_runs, stale_step):
+    def _sync(self, skipped_runs, previous_step):
         """Brings the state up to date after runs in which the hook was left out.
 
         Args:
           skipped_runs: how many runs those were.
-          stale_step: the global step before the last of them.
+          previous_step: the global step before the last of them.
         """
 
     def _leave(self):

@@ -13,7 +13,7 @@ _NORMAL_ENDS = (errors.OutOfRangeError, StopIteration)
 _MARK = "_fastsup_hooks_know"
 
 
-def tell_hooks(hooks: Iterable[Any], run_context: Any, error: BaseException) -> None:
+def report_error(hooks: Iterable[Any], run_context: Any, error: BaseException) -> None:
     """Calls the hooks' `on_error`, once for each error. What one of them raises is logged, not raised.
 
     Args:

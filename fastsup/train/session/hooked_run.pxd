@@ -1,6 +1,6 @@
 from cython cimport final
 
-from fastsup.core.spans cimport fs_track
+from fastsup.core.spans cimport fs_thread_trace
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
 from fastsup.train.session.recorded_session cimport RecordedSession
@@ -13,7 +13,7 @@ cdef class HookedRun:
     cdef RecordedSession session
     cdef SessionRunner runner
     cdef HookScheduler scheduler
-    cdef fs_track* track
+    cdef fs_thread_trace* trace
     # The SessionRunContext that the callbacks get.
     cdef object context
 

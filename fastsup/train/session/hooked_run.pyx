@@ -5,7 +5,7 @@ from cpython.object cimport PyObject, PyTypeObject
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.training import session_run_hook
 
-from fastsup.core.recorded cimport Cell
+from fastsup.core.recording cimport SpanStats
 from fastsup.core.spans cimport fs_span_enter, fs_span_leave
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
@@ -55,7 +55,7 @@ cdef HookedRun hooked_run(
     run.options = options or RunOptions()
     run.metadata = run_metadata or RunMetadata()
     run.context = SessionRunContext(new_named_tuple(SessionRunArgs, fetches, feed_dict, None), session._sess)
-    run.track = session.track_now()
+    run.trace = session.trace_now()
     return run
 
 
@@ -85,7 +85,7 @@ cdef class HookedRun:
             hook = self.called[i]
             if self.scheduler is not None:
                 self.scheduler.sync_before_run(hook)
-            request = self.session.before_run(self.track, hook, self.context)
+            request = self.session.before_run(self.trace, hook, self.context)
             if request is None:
                 continue
             if type(request) is SessionRunArgs:
@@ -153,16 +153,16 @@ cdef class HookedRun:
 
     cdef list fetch(self):
         """The run itself: what the caller gets, and then what is for each of `fetching`."""
-        cdef Cell runtime = None
-        if self.track is not NULL:
-            runtime = self.session.cell_of_asked(self.scheduler, self.fetches, self.fetching, self.requests)
+        cdef SpanStats runtime = None
+        if self.trace is not NULL:
+            runtime = self.session.stats_of_asked(self.scheduler, self.fetches, self.fetching, self.requests)
         if self.scheduler is not None and not self.has_options and not self.runner.fills_metadata:
-            if self.track is NULL:
+            if self.trace is NULL:
                 return self.runner.run(self.requests, self.feed_dict)
             plan = self.runner.find_plan(self.requests, self.feed_dict) if self.runner.liveness.open else None
-            return self.runner.run_in_spans(self.track, runtime, plan, self.requests, self.feed_dict)
-        if self.track is not NULL:
-            fs_span_enter(self.track, &runtime.c)
+            return self.runner.run_in_spans(self.trace, runtime, plan, self.requests, self.feed_dict)
+        if self.trace is not NULL:
+            fs_span_enter(self.trace, &runtime.c)
         if self.scheduler is not None:
             values = self.runner.run(self.requests, self.feed_dict, self.options, self.metadata)
         else:
@@ -173,8 +173,8 @@ cdef class HookedRun:
                 fetches=fetches, feed_dict=self.feed_dict, options=self.options, run_metadata=self.metadata
             )
             values = [fetched["caller"]] + [fetched[hook] for hook in self.fetching]
-        if self.track is not NULL:
-            fs_span_leave(self.track)
+        if self.trace is not NULL:
+            fs_span_leave(self.trace)
         return values
 
     cdef int distribute_results(self, list values) except -1:
@@ -216,9 +216,9 @@ cdef class HookedRun:
     cdef int call_one_after_run(self, StepView* view, object hook, object result) except -1:
         values = new_named_tuple(SessionRunValues, result, self.options, self.metadata)
         if self.scheduler is None or not isinstance(hook, ScheduledHookBase):
-            return self.session.after_run(self.track, hook, self.context, values)
+            return self.session.after_run(self.trace, hook, self.context, values)
         self.scheduler.tell_step_after(view, <ScheduledHookBase> hook)
         try:
-            return self.session.after_run(self.track, hook, self.context, values)
+            return self.session.after_run(self.trace, hook, self.context, values)
         finally:
             (<ScheduledHookBase> hook).counted_step = None

@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t
 
-from fastsup.core.recorded cimport Cell
-from fastsup.core.spans cimport fs_track
+from fastsup.core.recording cimport SpanStats
+from fastsup.core.spans cimport fs_thread_trace
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
@@ -22,7 +22,7 @@ cdef class Hooked(RecordedSession):
     cdef bint has_schedules(self) except -1
     cdef object run_unstopped(self, object fetches, object feed_dict, object options, object run_metadata)
     cdef object run_recorded(self, object fetches, object feed_dict, object options, object run_metadata)
-    cdef object run_on(self, fs_track* track, object fetches, object feed_dict, object options, object run_metadata)
+    cdef object run_on(self, fs_thread_trace* trace, object fetches, object feed_dict, object options, object run_metadata)
     cdef bint fetches_more(self, StepView* view) except -1
     cdef bint is_compiled(self, Plan plan, bint watched) noexcept
     cdef object run_without_calls(self, StepView* view, Plan plan, object fetches, object feed_dict)
@@ -32,7 +32,7 @@ cdef class Hooked(RecordedSession):
         self, StepView* view, Plan plan, list watching, object fetches, int64_t steps, Call* call
     )
     cdef object loop_while_idle(
-        self, StepView* view, fs_track* track, Cell runtime, Plan plan, list watching, object fetches, int64_t steps, Call* call
+        self, StepView* view, fs_thread_trace* trace, SpanStats runtime, Plan plan, list watching, object fetches, int64_t steps, Call* call
     )
     cdef int call_after_run(self, StepView* view, object fetches, object feed_dict, list rejected) except -1
     cdef object run_calling(

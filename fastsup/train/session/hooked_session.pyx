@@ -3,18 +3,18 @@
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t
 
-from fastsup.core.recorded cimport Cell
+from fastsup.core.recording cimport SpanStats
 from fastsup.core.recorder cimport Recorder, begin_scope
 from fastsup.core.spans cimport (
-    fs_scope, fs_scope_end, fs_span_enter_first, fs_span_leave_last, fs_step_next, fs_track
+    fs_scope, fs_scope_end, fs_span_enter_first, fs_span_leave_last, fs_step_next, fs_thread_trace
 )
 from fastsup.runtime.fetches cimport FetchList
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
 from fastsup.train.session.hooked_run cimport HookedRun, hooked_run
-from fastsup.train.session.hook_errors import tell_hooks
-from fastsup.train.session.recorded_session cimport RecordedSession, cell_at_hand
+from fastsup.train.session.hook_errors import report_error
+from fastsup.train.session.recorded_session cimport RecordedSession, stats_at_hand
 from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase
 from fastsup.train.scheduler.step_view cimport FETCHED_STEP, StepView
 from fastsup.runtime.stop_signals cimport hold_signals, release_signals
@@ -96,7 +96,7 @@ cdef class Hooked(RecordedSession):
                 <object> call.fetches, <object> call.feed_dict, <object> call.options, <object> call.run_metadata
             )
         except Exception as error:
-            tell_hooks(self._hooks, None, error)
+            report_error(self._hooks, None, error)
             raise
 
     cdef bint is_stopped(self) except -1:
@@ -142,15 +142,15 @@ cdef class Hooked(RecordedSession):
         try:
             if recorder.step_markers:
                 with recorder.step_marker():
-                    return self.run_on(scope.track, fetches, feed_dict, options, run_metadata)
-            return self.run_on(scope.track, fetches, feed_dict, options, run_metadata)
+                    return self.run_on(scope.trace, fetches, feed_dict, options, run_metadata)
+            return self.run_on(scope.trace, fetches, feed_dict, options, run_metadata)
         finally:
             fs_scope_end(&scope)
             self.recording_ended()
 
-    cdef object run_on(self, fs_track* track, object fetches, object feed_dict, object options, object run_metadata):
+    cdef object run_on(self, fs_thread_trace* trace, object fetches, object feed_dict, object options, object run_metadata):
         cdef Plan plan
-        cdef Cell runtime = None
+        cdef SpanStats runtime = None
         cdef list called
         cdef StepView view
         if not self.has_schedules():
@@ -169,17 +169,17 @@ cdef class Hooked(RecordedSession):
             if plan is not None:
                 if len(plan.feeds) > 0 or self.fetches_more(&view):
                     return self.run_without_calls(&view, plan, fetches, feed_dict)
-                if track is not NULL:
-                    runtime = cell_at_hand(self, self.scheduler, fetches, view.source == FETCHED_STEP)
-                    fs_span_enter_first(track, &runtime.c)
+                if trace is not NULL:
+                    runtime = stats_at_hand(self, self.scheduler, fetches, view.source == FETCHED_STEP)
+                    fs_span_enter_first(trace, &runtime.c)
                 values = self.runner.execute(plan, None)
-                if track is not NULL:
-                    fs_span_leave_last(track)
+                if trace is not NULL:
+                    fs_span_leave_last(trace)
                 self.scheduler.close_step(&view, None)
                 if self.scheduler.any_after_run(&view):
                     self.call_after_run(&view, fetches, None, None)
-                self.runner.steps_ended += 1
-                return self.runner.build(track, runtime, plan, values)
+                self.runner.runs_ended += 1
+                return self.runner.build(trace, runtime, plan, values)
         # The effect of such a run on the step isn't known. Every hook is called, whatever its schedule.
         self.scheduler.open_step(&view, None)
         return self.run_calling(&view, list(self._hooks), fetches, feed_dict, options, run_metadata)
@@ -203,14 +203,14 @@ cdef class Hooked(RecordedSession):
         cdef tuple feeds = None
         cdef list rejected = None
         cdef object step = None
-        cdef fs_track* track = self.track_now()
+        cdef fs_thread_trace* trace = self.trace_now()
         if view.source == FETCHED_STEP:
             extra = [*extra, scheduler.step_read]
         if extra:
             plan = self.plan_with(plan, fetches, extra, feed_dict)
         wanted = [fetches, *extra] if extra else fetches
-        if track is not NULL:
-            values = self.runner.run_in_spans(track, cell_at_hand(self, scheduler, fetches, view.source == FETCHED_STEP), plan, wanted, feed_dict)
+        if trace is not NULL:
+            values = self.runner.run_in_spans(trace, stats_at_hand(self, scheduler, fetches, view.source == FETCHED_STEP), plan, wanted, feed_dict)
         else:
             if plan is not None and plan.feeds:
                 feeds = plan.convert_feeds(feed_dict)
@@ -226,24 +226,24 @@ cdef class Hooked(RecordedSession):
         scheduler.close_step(view, step)
         if rejected is not None or scheduler.any_after_run(view):
             self.call_after_run(view, fetches, feed_dict, rejected)
-        self.runner.steps_ended += 1
+        self.runner.runs_ended += 1
         return values
 
     cdef Plan plan_with(self, Plan plan, object fetches, list extra, object feed_dict):
         """The plan of a run that fetches more than the caller asks for. Kept, as it is the same in the next run."""
         cdef Py_ssize_t i
-        if plan is not None and plan.larger is not None and len(extra) == len(plan.extra_fetches):
+        if plan is not None and plan.augmented is not None and len(extra) == len(plan.extra_fetches):
             for i in range(len(extra)):
                 if extra[i] is not plan.extra_fetches[i]:
                     break
             else:
-                return plan.larger
-        cdef Plan larger = self.runner.find_plan([fetches, *extra], feed_dict)
+                return plan.augmented
+        cdef Plan augmented = self.runner.find_plan([fetches, *extra], feed_dict)
         if plan is not None:
-            plan.larger = None
+            plan.augmented = None
             plan.extra_fetches = extra
-            plan.larger = larger
-        return larger
+            plan.augmented = augmented
+        return augmented
 
     cdef object steps(self, Call* call):
         """Runs the steps of a loop until a hook is due, or until something else has to be asked between two steps."""
@@ -281,7 +281,7 @@ cdef class Hooked(RecordedSession):
 
     cdef bint is_compiled(self, Plan plan, bint watched) noexcept:
         """Whether nothing is to be compiled for a run that calls no hook."""
-        return plan.larger is not None if watched else plan.callable is not None
+        return plan.augmented is not None if watched else plan.callable is not None
 
     cdef object loop_recorded(
         self, StepView* view, Plan plan, list watching, object fetches, int64_t steps, Call* call
@@ -289,20 +289,20 @@ cdef class Hooked(RecordedSession):
         """The same steps as steps of the profile, one right after the other: two readings of the clock for each."""
         cdef fs_scope scope
         cdef Recorder recorder = self.known_to  # Held: a hook may close the session.
-        cdef Cell runtime = cell_at_hand(self, self.scheduler, fetches, False)
+        cdef SpanStats runtime = stats_at_hand(self, self.scheduler, fetches, False)
         begin_scope(&scope, recorder, True, self.caller)
         self.under_way += 1
         try:
-            fs_span_enter_first(scope.track, &runtime.c)
+            fs_span_enter_first(scope.trace, &runtime.c)
             return self.loop_while_idle(
-                view, scope.track, runtime, plan, watching, fetches, steps, call
+                view, scope.trace, runtime, plan, watching, fetches, steps, call
             )
         finally:
             fs_scope_end(&scope)
             self.recording_ended()
 
     cdef object loop_while_idle(
-        self, StepView* view, fs_track* track, Cell runtime, Plan plan, list watching, object fetches, int64_t steps,
+        self, StepView* view, fs_thread_trace* trace, SpanStats runtime, Plan plan, list watching, object fetches, int64_t steps,
         Call* call
     ):
         """So many steps, or fewer if something comes between that wasn't foreseen. Where they are recorded, the first one
@@ -315,8 +315,8 @@ cdef class Hooked(RecordedSession):
         try:
             while True:
                 values = self.runner.execute(plan, None)
-                if track is not NULL:
-                    fs_span_leave_last(track)
+                if trace is not NULL:
+                    fs_span_leave_last(trace)
                 call.steps_left[0] -= 1
                 steps -= 1
                 if watching is not None:
@@ -326,7 +326,7 @@ cdef class Hooked(RecordedSession):
                 due = rejected is not None or scheduler.any_after_run(view)
                 if due:
                     self.call_after_run(view, fetches, None, rejected)
-                self.runner.steps_ended += 1
+                self.runner.runs_ended += 1
                 if due:
                     break
                 # Right after the run: a signal handler may move the step.
@@ -337,14 +337,14 @@ cdef class Hooked(RecordedSession):
                     break
                 if scheduler.due_by_time():
                     break
-                if track is not NULL:
-                    fs_step_next(track, &runtime.c)
+                if trace is not NULL:
+                    fs_step_next(trace, &runtime.c)
         except BaseException:
             if values is not None:
                 last = plan.structure.build(values)
                 keep_last_result(call, last if watching is None else last[0])
             raise
-        last = self.runner.build(track, runtime, plan, values)
+        last = self.runner.build(trace, runtime, plan, values)
         return last if watching is None else last[0]
 
     cdef int call_after_run(self, StepView* view, object fetches, object feed_dict, list rejected) except -1:
@@ -365,7 +365,7 @@ cdef class Hooked(RecordedSession):
             run.call_after_run(view)
             self._should_stop = self._should_stop or run.context.stop_requested
         except Exception as error:
-            tell_hooks(self._hooks, None if run is None else run.context, error)
+            report_error(self._hooks, None if run is None else run.context, error)
             raise
         finally:
             release_signals(held)
@@ -382,11 +382,11 @@ cdef class Hooked(RecordedSession):
             result = run.run(view)
             self._should_stop = self._should_stop or run.context.stop_requested
             if self.runner is not None:
-                self.runner.steps_ended += 1
+                self.runner.runs_ended += 1
             return result
         except Exception as error:
             # This is where the context is known. An error is told of once.
-            tell_hooks(self._hooks, None if run is None else run.context, error)
+            report_error(self._hooks, None if run is None else run.context, error)
             raise
         finally:
             release_signals(held)

@@ -23,7 +23,7 @@ from fastsup.runtime.executor import keep_traceable
 from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
 from fastsup.train.hooks.progress import ProgressHook, hooks_with_progress
-from fastsup.train.session.hook_errors import tell_hooks
+from fastsup.train.session.hook_errors import report_error
 from fastsup.train.session.hooked_session import Hooked
 from fastsup.train.session.monitored import Monitored
 from fastsup.train.session.recorded_hooks import hook_span
@@ -256,7 +256,7 @@ class _MonitoredSession(Monitored):
                 self._stop_watching_signals()
             return False
         if exception_type and not by_signal:
-            tell_hooks(self._hooks, None, exception_value)
+            report_error(self._hooks, None, exception_value)
         self._close_internal(exception_type)
         return exception_type is None
 

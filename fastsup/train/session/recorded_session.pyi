@@ -1,8 +1,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from fastsup.core.recorded import SESSION as SESSION
 from fastsup.core.recorder import Recorder
+from fastsup.core.recording import SESSION as SESSION
 from fastsup.train.session.wrapped_sessions import Wrapped
 
 class RecordedSession(Wrapped):

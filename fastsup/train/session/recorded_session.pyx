@@ -2,11 +2,11 @@
 
 from cpython.object cimport PyObject
 
-from fastsup.core.recorded cimport Cell
-from fastsup.core.recorder cimport Recorder, active_recorder, active_track, program_wide
-from fastsup.core.recorded import SESSION
+from fastsup.core.recording cimport SpanStats
+from fastsup.core.recorder cimport Recorder, active_recorder, active_trace, program_wide
+from fastsup.core.recording import SESSION
 from fastsup.core.recorder import recorder_of
-from fastsup.core.spans cimport fs_span_enter, fs_span_leave, fs_track
+from fastsup.core.spans cimport fs_span_enter, fs_span_leave, fs_thread_trace
 from fastsup.runtime.session_facts import facts_of
 from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
 from fastsup.train.session.recorded_hooks import count_values, prepare, watch
@@ -77,30 +77,30 @@ cdef class RecordedSession(Wrapped):
             self.watching_seen = None
         return recorder
 
-    cdef fs_track* track_now(self) noexcept:
+    cdef fs_thread_trace* trace_now(self) noexcept:
         """Where the spans of the run under way go; NULL if it isn't recorded."""
         if self.recorded_by[0] is NULL:
             return NULL
         # A session of another recorder may be the one whose hook runs this one.
-        return active_track() if active_recorder() is self.known_to else NULL
+        return active_trace() if active_recorder() is self.known_to else NULL
 
-    cdef Cell cell_of_watched(self, HookScheduler scheduler, object fetches, bint with_step):
+    cdef SpanStats stats_of_watched(self, HookScheduler scheduler, object fetches, bint with_step):
         """Where the runtime's time goes in a run for these fetches, what hooks watch, and the step if that is fetched."""
         cdef Recorder recorder = self.known_to if self.known_to is not None else active_recorder()
         cdef list names = []
         for hook in scheduler.hooks.watching:
-            key = recorder.cells_of(hook).key
+            key = recorder.stats_of_hook(hook).key
             names.append(key)
             recorder.note_values(key, 1)
         if with_step:
             names.append((recorder.session_of(self.caller).index, SESSION))
-        self.watched_cell = recorder.runtime_cell(self.caller, fetches, tuple(names))
+        self.watched_stats = recorder.runtime_stats(self.caller, fetches, tuple(names))
         self.watching_seen = scheduler.hooks.watching
         self.watched_with = fetches
         self.watched_with_step = with_step
-        return self.watched_cell
+        return self.watched_stats
 
-    cdef Cell cell_of_asked(self, HookScheduler scheduler, object fetches, list asked, list requests):
+    cdef SpanStats stats_of_asked(self, HookScheduler scheduler, object fetches, list asked, list requests):
         """Where the runtime's time goes in a run for these fetches and those of the hooks that have asked for some."""
         cdef Recorder recorder = active_recorder()
         cdef list names = []
@@ -110,26 +110,26 @@ cdef class RecordedSession(Wrapped):
                 # The global step, for hooks that were left out.
                 names.append((recorder.session_of(self.caller).index, SESSION))
                 continue
-            key = recorder.cells_of(asked[i]).key
+            key = recorder.stats_of_hook(asked[i]).key
             if key not in recorder.values_fetched:
                 recorder.note_values(key, count_values(requests[i + 1]))
             names.append(key)
-        return recorder.runtime_cell(self.caller, fetches, tuple(names))
+        return recorder.runtime_stats(self.caller, fetches, tuple(names))
 
-    cdef object before_run(self, fs_track* track, object hook, object context):
-        if track is NULL:
+    cdef object before_run(self, fs_thread_trace* trace, object hook, object context):
+        if trace is NULL:
             return hook.before_run(context)
         # An error leaves the span open: the end of the step closes it.
-        fs_span_enter(track, &active_recorder().cells_of(hook).before_run.c)
+        fs_span_enter(trace, &active_recorder().stats_of_hook(hook).before_run.c)
         request = hook.before_run(context)
-        fs_span_leave(track)
+        fs_span_leave(trace)
         return request
 
-    cdef int after_run(self, fs_track* track, object hook, object context, object values) except -1:
-        if track is NULL:
+    cdef int after_run(self, fs_thread_trace* trace, object hook, object context, object values) except -1:
+        if trace is NULL:
             hook.after_run(context, values)
             return 0
-        fs_span_enter(track, &active_recorder().cells_of(hook).after_run.c)
+        fs_span_enter(trace, &active_recorder().stats_of_hook(hook).after_run.c)
         hook.after_run(context, values)
-        fs_span_leave(track)
+        fs_span_leave(trace)
         return 0

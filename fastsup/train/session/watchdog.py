@@ -90,7 +90,7 @@ class _Watch:
         self._ended = ended
 
     def _progress(self) -> tuple[int, int]:
-        return getattr(self._session, "steps_ended", 0), self._calls[0]
+        return getattr(self._session, "runs_ended", 0), self._calls[0]
 
     def run(self) -> None:
         """Returns when the session has ended, or was ended here."""

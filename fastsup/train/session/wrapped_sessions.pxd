@@ -47,7 +47,7 @@ cdef class Recoverable(Wrapped):
     cdef public object _max_recoveries
     # Failures in a row, since a step last ended well; and the number of steps that had ended in the session when it was made.
     cdef int failures
-    cdef object steps_ended
+    cdef object runs_ended
     # The error that was the last one of too many.
     cdef object given_up_with
     # The error that the last session was given up after, while there is no new one.

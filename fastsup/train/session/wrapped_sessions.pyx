@@ -60,11 +60,11 @@ RUN_FAILED = (
 LONGEST_DELAY_SECS = 30.0
 
 
-cdef object steps_ended(object session):
+cdef object runs_ended(object session):
     """How many steps have ended well in the innermost session; None where it doesn't count them."""
     while isinstance(session, Wrapped):
         session = session._sess
-    return getattr(session, "steps_ended", None)
+    return getattr(session, "runs_ended", None)
 
 
 cdef object monitored_session():
@@ -323,7 +323,7 @@ cdef class Recoverable(Wrapped):
                 raise
             else:
                 self.lost_with = None
-                self.steps_ended = steps_ended(session)
+                self.runs_ended = runs_ended(session)
                 return session
 
     cdef int count_failure(self, str occasion, object error) except -1:
@@ -431,8 +431,8 @@ cdef class Recoverable(Wrapped):
     cdef int give_up_session(self, str occasion, object error) except -1:
         # Only a step that ended well ends a row of failures: a session that was made, and read a little before it failed, has
         # got nowhere.
-        ended = steps_ended(self._sess)
-        if ended is not None and ended != self.steps_ended:
+        ended = runs_ended(self._sess)
+        if ended is not None and ended != self.runs_ended:
             self.failures = 0
         self.close()
         self._sess = None

@@ -5,18 +5,18 @@ from libc.stdlib cimport calloc, free
 
 from fastsup.core.spans cimport (
     FS_BUCKETS, FS_TRACE_EVENTS, fs_histogram, fs_histogram_bounds, fs_histogram_merge, fs_histogram_quantile,
-    fs_slow_step, fs_track_settle
+    fs_slow_step, fs_trace_flush
 )
 
 SESSION = "session"
 RUNTIME = "runtime"
 
 
-cdef class Cell:
+cdef class SpanStats:
     """The times of one phase of a hook, or of the session."""
 
 
-cdef class SessionCells:
+cdef class SessionStats:
     """What is recorded of the sessions that one place in the program opens."""
 
 
@@ -24,8 +24,8 @@ cdef class SessionCells:
 cdef Py_ssize_t MAX_EXECUTORS = 64
 
 
-cdef dict row_of(int32_t session, str owner, str phase, str detail, Cell cell):
-    return {"session": session, "owner": owner, "phase": phase, "detail": detail, **describe(&cell.c.times)}
+cdef dict row_of(int32_t session, str owner, str phase, str detail, SpanStats stats):
+    return {"session": session, "owner": owner, "phase": phase, "detail": detail, **describe(&stats.c.times)}
 
 
 cdef dict describe(const fs_histogram* times):
@@ -41,60 +41,60 @@ cdef dict describe(const fs_histogram* times):
     }
 
 
-cdef class Recorded:
+cdef class Recording:
     """What a recorder has recorded: to be looked at, also while it records."""
 
     def __cinit__(self, *args, **kwargs):
         self.log = <fs_span_log*> calloc(1, sizeof(fs_span_log))
         if self.log is NULL:
             raise MemoryError()
-        self.cells = []
+        self.all_stats = []
         self.sessions = []
         self.callers = {}
         self.past_estimates = {}
 
     def __dealloc__(self):
-        cdef fs_track* track = self.tracks
-        cdef fs_track* following
-        while track is not NULL:
-            following = track.next
-            free(track)
-            track = following
+        cdef fs_thread_trace* trace = self.traces
+        cdef fs_thread_trace* following
+        while trace is not NULL:
+            following = trace.next
+            free(trace)
+            trace = following
         free(self.log)
 
-    cdef int settle(self) except -1:
+    cdef int flush(self) except -1:
         """Has everything recorded that is only noted down so far."""
-        cdef fs_track* track = self.tracks
-        while track is not NULL:
-            fs_track_settle(track)
-            track = track.next
+        cdef fs_thread_trace* trace = self.traces
+        while trace is not NULL:
+            fs_trace_flush(trace)
+            trace = trace.next
         return 0
 
     def snapshot(self):
         """What was recorded so far, as numbers.
 
         Returns:
-          Dictionary: steps, skipped_steps, wall_ns, threads, profiler_ns, unaccounted_ns, `cells` (a list of
+          Dictionary: steps, skipped_steps, wall_ns, threads, profiler_ns, unaccounted_ns, `spans` (a list of
           dictionaries with session, owner, phase, detail and times), step_time and between_steps (times), `fetches`
           (what the hooks' fetches cost, by an estimate: dictionaries with session, owner, calls, total_ns and basis), and
           `sessions` (dictionaries, in the order of the numbers that the others have for `session`).
         """
         cdef fs_span_log* log = self.log
-        cdef Cell cell, runtime
-        self.settle()
+        cdef SpanStats stats, runtime
+        self.flush()
         rows = []
         runtimes = {}
         accounted = log.between.times.total
-        for cell in self.cells:
-            accounted += cell.c.times.total
-            if not cell.c.times.count:
+        for stats in self.all_stats:
+            accounted += stats.c.times.total
+            if not stats.c.times.count:
                 continue
-            if cell.owner == SESSION and cell.phase == RUNTIME:
+            if stats.owner == SESSION and stats.phase == RUNTIME:
                 # The same fetches of several sessions, and with fetches of different hooks.
-                runtime = runtimes.setdefault((cell.of.index, cell.detail), Cell())
-                fs_histogram_merge(&runtime.c.times, &cell.c.times)
+                runtime = runtimes.setdefault((stats.of.index, stats.detail), SpanStats())
+                fs_histogram_merge(&runtime.c.times, &stats.c.times)
             else:
-                rows.append(row_of(cell.of.index, cell.owner, cell.phase, cell.detail, cell))
+                rows.append(row_of(stats.of.index, stats.owner, stats.phase, stats.detail, stats))
         for (session, detail), runtime in runtimes.items():
             rows.append(row_of(session, SESSION, RUNTIME, detail, runtime))
         steps = log.steps.times.count
@@ -109,7 +109,7 @@ cdef class Recorded:
             "threads": self.threads(),
             "profiler_ns": own,
             "unaccounted_ns": log.wall - accounted - own,
-            "cells": rows,
+            "spans": rows,
             "step_time": describe(&log.steps.times),
             "between_steps": describe(&log.between.times),
             "fetches": self.fetch_estimates(),
@@ -118,7 +118,7 @@ cdef class Recorded:
 
     def described_sessions(self):
         """The sessions, by the places that open them: dictionaries."""
-        cdef SessionCells session
+        cdef SessionStats session
         for caller in list(self.callers):
             self.note_facts(caller)
         described = []
@@ -139,7 +139,7 @@ cdef class Recorded:
 
     cdef int note_facts(self, int64_t caller) except -1:
         """Asks a session in which executors it runs, and how much its graph has grown."""
-        cdef SessionCells session
+        cdef SessionStats session
         session, facts, operations = self.callers[caller]
         found = facts()
         if not found:
@@ -159,19 +159,19 @@ cdef class Recorded:
         cdef dict found = {
             name: {**entry, "of": dict(entry["of"])} for name, entry in self.past_estimates.items()
         }
-        self.settle()
-        self.add_estimates(found, self.runtime_cells)
+        self.flush()
+        self.add_estimates(found, self.all_runtime_stats)
         return list(found.values())
 
-    cdef int add_estimates(self, dict found, dict runtime_cells) except -1:
-        """Adds the estimates for some cells to those found so far, by hook."""
-        cdef Cell cell
+    cdef int add_estimates(self, dict found, dict all_runtime_stats) except -1:
+        """Adds the estimates for some statistics to those found so far, by hook."""
+        cdef SpanStats stats
         medians = {}
         details = {}
-        for (caller, names), (cell, *_) in runtime_cells.items():
-            if cell.c.times.count:
-                medians[caller, names] = (fs_histogram_quantile(&cell.c.times, 0.5), cell.c.times.count)
-                details[caller] = cell.detail
+        for (caller, names), (stats, *_) in all_runtime_stats.items():
+            if stats.c.times.count:
+                medians[caller, names] = (fs_histogram_quantile(&stats.c.times, 0.5), stats.c.times.count)
+                details[caller] = stats.detail
         for (caller, names), (median, calls) in medians.items():
             if not names:
                 continue
@@ -207,7 +207,7 @@ cdef class Recorded:
         cdef int64_t low, high
         cdef int i
         buckets = []
-        self.settle()
+        self.flush()
         for i in range(FS_BUCKETS):
             if self.log.steps.times.buckets[i]:
                 fs_histogram_bounds(i, &low, &high)
@@ -215,10 +215,10 @@ cdef class Recorded:
         return buckets
 
     cdef dict event(self, const fs_span_event* event):
-        cdef Cell cell = None if event.cell < 0 else self.cells[event.cell]
+        cdef SpanStats stats = None if event.stats < 0 else self.all_stats[event.stats]
         return {
-            "owner": SESSION if cell is None else cell.owner,
-            "phase": "step" if cell is None else cell.phase,
+            "owner": SESSION if stats is None else stats.owner,
+            "phase": "step" if stats is None else stats.phase,
             "start_ns": event.start,
             "duration_ns": event.duration,
             "step": event.step,
@@ -229,7 +229,7 @@ cdef class Recorded:
         """The longest steps, longest first: dictionaries with step, duration_ns and spans, the step's own first."""
         cdef fs_slow_step* slow
         cdef int i, j
-        self.settle()
+        self.flush()
         steps = []
         for i in range(self.log.n_slow):
             slow = &self.log.slow[i]
@@ -240,7 +240,7 @@ cdef class Recorded:
     def trace(self):
         """The spans of a sample of steps, in the order of the steps: dictionaries."""
         cdef int i
-        self.settle()
+        self.flush()
         return [self.event(&self.log.events[i]) for i in range(self.log.n_events)]
 
     @property
@@ -251,7 +251,7 @@ cdef class Recorded:
     @property
     def sampled_every(self):
         """Of how many steps one is in the trace."""
-        self.settle()
+        self.flush()
         return self.log.stride
 
     @property
@@ -261,19 +261,19 @@ cdef class Recorded:
 
     cdef int32_t threads(self) noexcept:
         cdef int32_t count = 0
-        cdef fs_track* track = self.tracks
-        while track is not NULL:
+        cdef fs_thread_trace* trace = self.traces
+        while trace is not NULL:
             count += 1
-            track = track.next
+            trace = trace.next
         return count
 
     def __sizeof__(self):
         return (
-            sizeof(fs_span_log) + len(self.cells) * sizeof(fs_cell) + self.threads() * sizeof(fs_track)
+            sizeof(fs_span_log) + len(self.all_stats) * sizeof(fs_span_stats) + self.threads() * sizeof(fs_thread_trace)
         )
 
 
-cdef double found_cost(dict medians, object caller, tuple names, object name, Recorded recorded) except? -1.0:
+cdef double found_cost(dict medians, object caller, tuple names, object name, Recording recorded) except? -1.0:
     """What a hook's fetches cost in runs of which others with fewer hooks are known; else by their number."""
     cdef tuple without = tuple([other for other in names if other != name])
     if (caller, names) in medians and (caller, without) in medians:

@@ -7,7 +7,7 @@ from fastsup.core.opened import Opened
 SESSION: str
 RUNTIME: str
 
-class Cell:
+class SpanStats:
     @property
     def owner(self) -> str: ...
     @property
@@ -15,7 +15,7 @@ class Cell:
     @property
     def detail(self) -> str: ...
 
-class SessionCells:
+class SessionStats:
     @property
     def index(self) -> int: ...
     @property
@@ -23,7 +23,7 @@ class SessionCells:
     @property
     def sessions(self) -> int: ...
 
-class Recorded:
+class Recording:
     value_ns: float
     @property
     def steps_begun(self) -> int: ...
