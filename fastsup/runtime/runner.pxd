@@ -1,9 +1,9 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from fastsup.core.recording cimport SpanStats
-from fastsup.core.recorder cimport Recorder
 from fastsup.core.spans cimport fs_thread_trace
 from fastsup.runtime.plan cimport Liveness, Plan
+from fastsup.runtime.session_probe cimport SessionProbe
 from fastsup.runtime.step_gate cimport StepGate
 
 
@@ -44,15 +44,9 @@ cdef class SessionRunner:
     # What a session that somebody has given up raises from then on; or None.
     cdef object given_up_for
 
-    # Where to look whether the runs made in a thread are recorded, and which thread that is.
-    cdef void** recorded_by
-    cdef void* own_recorder
-    cdef object recorder
+    # Records the runs that are made in one thread, and the identifier of that thread.
+    cdef SessionProbe probe
     cdef object recorded_thread
-    cdef object opened
-    # The recorder that has recorded one last, and the number of our fetches there.
-    cdef Recorder known_to
-    cdef int64_t caller
 
     cdef Py_ssize_t rules(self)
     cdef Plan find_plan(self, object fetches, object feed_dict, bint to_run=*)

@@ -15,16 +15,16 @@ from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import errors
 
 from fastsup.core.recording cimport SpanStats
-from fastsup.core.recorder cimport Recorder, active_trace, begin_scope, program_wide
-from fastsup.core.recorder import recorder_of, session_span_here
-from fastsup.core.spans cimport fs_scope, fs_scope_end, fs_span_enter, fs_span_leave, fs_thread_trace
+from fastsup.core.recorder cimport active_trace
+from fastsup.core.recorder import session_span_here
+from fastsup.core.spans cimport fs_scope, fs_span_enter, fs_span_leave, fs_thread_trace
 from fastsup.runtime.graph_elements import ELEMENT_TYPES
 from fastsup.core.files import fsync_checkpoint
 from fastsup.runtime.fetches cimport Fetch
 from fastsup.runtime.fetches import FetchOne
 from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.plan cimport Liveness, Plan, call_plan, views_from
-from fastsup.runtime.session_facts import facts_of
+from fastsup.runtime.session_probe cimport SessionProbe, begin_recorded, end_recorded
 from fastsup.runtime.step_gate cimport StepGate
 
 cdef frozenset element_types = ELEMENT_TYPES
@@ -43,9 +43,6 @@ cdef uint64_t GRAPH_LOOKS = 64
 
 # How many plans are at hand without a key: those of a program that runs a few sets of fetches in turns.
 cdef Py_ssize_t PLANS_AT_HAND = 4
-
-# Where a session looks whose runs nobody records.
-cdef void* nobody = NULL
 
 PlanCacheInfo = namedtuple("PlanCacheInfo", ["hits", "misses", "maxsize", "currsize"])
 
@@ -148,7 +145,7 @@ cdef class SessionRunner:
     """The part of `fastsup.Session` that every step passes through."""
 
     def __cinit__(self, *args, **kwargs):
-        self.recorded_by = &nobody
+        self.probe = SessionProbe()
 
     def _set_up_runner(self, max_plans):
         """Called once the TensorFlow session is there."""
@@ -189,7 +186,7 @@ cdef class SessionRunner:
         """
         cdef Plan plan
         cdef tuple feeds = None
-        if self.recorded_by[0] is not NULL and active_trace() is NULL and threading.get_ident() == self.recorded_thread:
+        if self.probe.recorded_by[0] is not NULL and active_trace() is NULL and threading.get_ident() == self.recorded_thread:
             if options is None and run_metadata is None:
                 return self.run_recorded(fetches, feed_dict)
         if options is None and run_metadata is None and self.liveness is not None and self.liveness.open:
@@ -214,36 +211,28 @@ cdef class SessionRunner:
           profiler: a `HookProfiler`; or None, for the one that is on for the whole program, whenever one is.
           opened: the `Opened` that says who has opened the session, or None.
         """
-        self.opened = opened
-        self.recorder = recorder_of(profiler)
-        self.own_recorder = <PyObject*> self.recorder
-        self.recorded_by = program_wide() if profiler is None else &self.own_recorder
+        self.probe.opened = opened
+        self.probe.record(profiler)
         self.recorded_thread = threading.get_ident()
 
     def _forget_fetches(self):
-        """Has the recorder let the fetches of recorded runs go."""
-        if self.known_to is not None:
-            self.known_to.forget((), self.caller)
-            self.known_to = None
+        """Lets the recorder forget the fetches of recorded runs."""
+        self.probe.forget()
 
     cdef object run_recorded(self, object fetches, object feed_dict):
         """A run as a step of its own in the profile."""
         cdef fs_scope scope
-        cdef Recorder recorder = <Recorder> self.recorded_by[0]
-        if recorder is not self.known_to:
-            self._forget_fetches()
-            self.known_to = recorder
-            self.caller = recorder.new_caller(self.opened, facts_of(self))
-        begin_scope(&scope, recorder, True, self.caller)
+        cdef Plan plan
+        held = None
         try:
+            held = begin_recorded(self.probe, &scope, self)
+            if scope.trace is NULL:
+                return self.run(fetches, feed_dict)
             plan = self.find_plan(fetches, feed_dict) if self.liveness is not None and self.liveness.open else None
-            runtime = recorder.runtime_alone(self.caller, fetches)
-            if recorder.step_markers:
-                with recorder.step_marker():
-                    return self.run_in_spans(scope.trace, runtime, plan, fetches, feed_dict)
+            runtime = self.probe.known_to.runtime_alone(self.probe.caller, fetches)
             return self.run_in_spans(scope.trace, runtime, plan, fetches, feed_dict)
         finally:
-            fs_scope_end(&scope)
+            end_recorded(self.probe, &scope, held)
 
     cdef object run_in_spans(self, fs_thread_trace* trace, SpanStats runtime, Plan plan, object fetches, object feed_dict):
         """`run` by a plan, its parts told apart in a profile. An error leaves spans open, which its step's end closes."""

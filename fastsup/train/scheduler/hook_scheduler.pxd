@@ -33,7 +33,7 @@ cdef class HookScheduler:
     cdef list hooks_in_run(self, StepView* view)
     cdef bint any_after_run(self, StepView* view) except -1
     cdef bint is_due_after_run(self, StepView* view, object candidate) except -1
-    cdef int64_t idle_steps(self, StepView* view, Plan plan) except -1
+    cdef int64_t idle_steps(self, StepView* view) except -1
     cdef bint due_by_time(self) except -1
 
     cdef int sync_before_run(self, object hook) except -1

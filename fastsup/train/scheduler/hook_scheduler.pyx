@@ -175,19 +175,14 @@ cdef class HookScheduler:
                 called.append(hook)
         return called
 
-    cdef int64_t idle_steps(self, StepView* view, Plan plan) except -1:
-        """How many runs of a plan come before the first in which a hook may act. 0: ask before each run.
+    cdef int64_t idle_steps(self, StepView* view) except -1:
+        """How many runs like the coming one come before the first in which a hook may act. At least 1.
 
         Args:
-          view: the view of the first run, which this opens.
-          plan: the plan.
+          view: the view of the coming run, opened; no hook is called in that run.
         """
-        # A step that isn't counted has to be found before each run.
-        if self.hooks.needs_step and self.delta_of(plan) < 0:
-            return 0
-        self.open_step(view, plan)
-        if self.any_in_run(view) or view.source == READ_STEP or view.source == FETCHED_STEP:
-            return 0
+        if view.source == READ_STEP or view.source == FETCHED_STEP:
+            return 1  # A step that isn't counted has to be found before each run.
         return idle_runs(view, &self.hooks.in_run.earliest)
 
     cdef bint due_by_time(self) except -1:

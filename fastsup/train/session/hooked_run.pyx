@@ -6,23 +6,21 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.training import session_run_hook
 
 from fastsup.core.recording cimport SpanStats
-from fastsup.core.spans cimport fs_span_enter, fs_span_leave
+from fastsup.core.spans cimport fs_span_enter, fs_span_leave, fs_thread_trace
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
-from fastsup.train.session.recorded_session cimport RecordedSession
-from fastsup.train.session.run_requests import merge_feeds, merge_run_options
 from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase
 from fastsup.train.scheduler.step_requests cimport StepRequest, request_for_step
 from fastsup.train.scheduler.step_view cimport FETCHED_STEP, UNUSED_STEP, StepView
+from fastsup.train.session.hooks_probe cimport HooksProbe
+from fastsup.train.session.run_requests import merge_feeds, merge_run_options
+from fastsup.train.session.wrapped_sessions cimport Call
 
 cdef object SessionRunArgs = session_run_hook.SessionRunArgs
 cdef object SessionRunContext = session_run_hook.SessionRunContext
 cdef object SessionRunValues = session_run_hook.SessionRunValues
 cdef object RunOptions = config_pb2.RunOptions
 cdef object RunMetadata = config_pb2.RunMetadata
-
-# In place of the result of a hook whose request is fetched.
-cdef object FETCHED = object()
 
 
 cdef object new_named_tuple(object kind, object first, object second, object third):
@@ -31,74 +29,72 @@ cdef object new_named_tuple(object kind, object first, object second, object thi
     return (<PyTypeObject*> tuple).tp_new(kind, <PyObject*> iterable, NULL)
 
 
-cdef HookedRun hooked_run(
-    RecordedSession session, SessionRunner runner, HookScheduler scheduler, list called, object fetches,
-    object feed_dict, object options, object run_metadata
+cdef HookedRun new_hooked_run(
+    object session, SessionRunner runner, HookScheduler scheduler, HooksProbe probe, fs_thread_trace* trace, Call* call
 ):
-    """A run for these fetches, with the calls of some hooks around it.
+    """A run with the callbacks of some hooks around it.
 
     Args:
-      session: the session that owns the hooks.
-      runner: the session that runs it, and
-      scheduler: the schedules of its hooks; both None if the wrapped session isn't a `fastsup.Session`.
-      called: the hooks to call in the run, in their order.
-      fetches, feed_dict, options, run_metadata: as for `tf.compat.v1.Session.run`.
+      session: the wrapped session.
+      runner, scheduler: the same session, and the schedules of the hooks; None for a session that isn't a `fastsup.Session`.
+      probe: records the callbacks.
+      trace: the thread's trace, or NULL if the run isn't recorded.
+      call: the arguments of the run.
     """
     cdef HookedRun run = HookedRun.__new__(HookedRun)
     run.session = session
     run.runner = runner
     run.scheduler = scheduler
-    run.called = called
-    run.fetches = fetches
-    run.feed_dict = feed_dict
-    run.has_options = options is not None or run_metadata is not None
-    run.options = options or RunOptions()
-    run.metadata = run_metadata or RunMetadata()
-    run.context = SessionRunContext(new_named_tuple(SessionRunArgs, fetches, feed_dict, None), session._sess)
-    run.trace = session.trace_now()
+    run.probe = probe
+    run.trace = trace
+    run.hooks = []
+    run.fetches = <object> call.fetches
+    run.feed_dict = <object> call.feed_dict
+    run.has_options = <object> call.options is not None or <object> call.run_metadata is not None
+    run.options = <object> call.options or RunOptions()
+    run.metadata = <object> call.run_metadata or RunMetadata()
+    run.context = SessionRunContext(new_named_tuple(SessionRunArgs, run.fetches, run.feed_dict, None), session)
     return run
 
 
 cdef class HookedRun:
-    """A run between the callbacks of some hooks. Made by `hooked_run`, for one `run`."""
+    """A run between the callbacks of some hooks. Made by `new_hooked_run`, for one `run`."""
 
     cdef object run(self, StepView* view):
         """Makes the run. `view`: its view, opened; NULL without a scheduler."""
         self.call_before_run(view)
         if self.scheduler is not None:
             self.find_step(view)
-        self.collect_requests(view)
-        values = self.fetch()
+        values = self.fetch(view)
         self.distribute_results(values)
         if self.scheduler is not None:
-            for hook in self.called:
+            for hook in self.hooks:
                 self.scheduler.note_called(hook)
             self.scheduler.close_step(view, values[len(values) - 1] if view.source == FETCHED_STEP else None)
-        self.call_after_run(view)
         return values[0]
 
     cdef int call_before_run(self, StepView* view) except -1:
-        """Calls `before_run` of each."""
+        """Calls `before_run` of each hook, and merges the requests."""
         cdef Py_ssize_t i, j
-        self.wanted = [None] * len(self.called)
-        for i in range(len(self.called)):
-            hook = self.called[i]
+        self.requests = [None] * len(self.hooks)
+        for i in range(len(self.hooks)):
+            hook = self.hooks[i]
             if self.scheduler is not None:
                 self.scheduler.sync_before_run(hook)
-            request = self.session.before_run(self.trace, hook, self.context)
+            request = self.probe.call_before_run(self.trace, hook, self.context)
             if request is None:
                 continue
             if type(request) is SessionRunArgs:
-                wanted, feeds, run_options = (<tuple> request)[0], (<tuple> request)[1], (<tuple> request)[2]
+                fetches, feeds, run_options = (<tuple> request)[0], (<tuple> request)[1], (<tuple> request)[2]
             else:
-                wanted, feeds, run_options = request.fetches, request.feed_dict, request.options
-            if wanted is not None:
-                self.wanted[i] = wanted
+                fetches, feeds, run_options = request.fetches, request.feed_dict, request.options
+            if fetches is not None:
+                self.requests[i] = fetches
                 if self.scheduler is None or self.scheduler.hooks.has_twins:
-                    # Of a hook that is there twice, what it asks for last counts.
+                    # Of a hook that is in the list twice, the last request counts.
                     for j in range(i):
-                        if self.called[j] is hook:
-                            self.wanted[j] = None
+                        if self.hooks[j] is hook:
+                            self.requests[j] = None
             if feeds:
                 self.hook_feeds = self.hook_feeds or {}
                 merge_feeds(self.hook_feeds, feeds, "Same tensor is fed by two hooks.")
@@ -112,96 +108,95 @@ cdef class HookedRun:
         return 0
 
     cdef int find_step(self, StepView* view) except -1:
-        """Finds out who asks for the global step, and where it stands after what the hooks have done."""
-        cdef bint asked_for = False
+        """Finds the hooks that request the global step, and the step after the calls of `before_run`."""
+        cdef bint is_requested = False
         self.step_requests = [
-            None if wanted is None else request_for_step(self.scheduler.count, wanted) for wanted in self.wanted
+            None if request is None else request_for_step(self.scheduler.count, request) for request in self.requests
         ]
         for request in self.step_requests:
             if request is not None:
-                asked_for = True
+                is_requested = True
                 break
-        if asked_for or view.source != UNUSED_STEP:
+        if is_requested or view.source != UNUSED_STEP:
             self.scheduler.reopen_step(view, self.feed_dict, self.hook_feeds is not None)
-        if asked_for:
+        if is_requested:
             self.step = self.scheduler.known_step(view)
         return 0
 
-    cdef int collect_requests(self, StepView* view) except -1:
-        """Says what is to be fetched, and gives the others their results."""
-        cdef Py_ssize_t i
-        cdef StepRequest step_request
-        self.requests = [self.fetches]
-        self.fetching = []
-        self.results = [None] * len(self.called)
-        for i in range(len(self.called)):
-            wanted = self.wanted[i]
-            if self.step is not None and self.step_requests[i] is not None:
-                step_request = self.step_requests[i]
-                wanted = step_request.rest
-                if wanted is None:
-                    self.results[i] = step_request.build(self.step, None)
-            if wanted is not None:
-                self.results[i] = FETCHED
-                self.fetching.append(self.called[i])
-                self.requests.append(wanted)
-        if self.scheduler is not None and view.source == FETCHED_STEP:
-            # As if a hook had asked for it.
-            self.fetching.append(self.scheduler)
-            self.requests.append(self.scheduler.step_read)
-        return 0
-
-    cdef list fetch(self):
-        """The run itself: what the caller gets, and then what is for each of `fetching`."""
+    cdef list fetch(self, StepView* view):
+        """Makes the run. Returns the caller's result, the value of each of `fetched`, and the global step if it is fetched."""
         cdef SpanStats runtime = None
+        cdef Py_ssize_t i
+        cdef bint fetches_step = self.scheduler is not None and view.source == FETCHED_STEP
+        cdef list wanted
+        self.fetched = self.requests[:]
+        if self.step is not None:
+            for i in range(len(self.hooks)):
+                if self.step_requests[i] is not None:
+                    self.fetched[i] = (<StepRequest> self.step_requests[i]).rest
         if self.trace is not NULL:
-            runtime = self.session.stats_of_asked(self.scheduler, self.fetches, self.fetching, self.requests)
+            runtime = self.probe.stats_of_requests(self.fetches, self.hooks, self.fetched, fetches_step)
+        wanted = [self.fetches] + [request for request in self.fetched if request is not None]
+        if fetches_step:
+            wanted.append(self.scheduler.step_read)
         if self.scheduler is not None and not self.has_options and not self.runner.fills_metadata:
             if self.trace is NULL:
-                return self.runner.run(self.requests, self.feed_dict)
-            plan = self.runner.find_plan(self.requests, self.feed_dict) if self.runner.liveness.open else None
-            return self.runner.run_in_spans(self.trace, runtime, plan, self.requests, self.feed_dict)
+                return self.runner.run(wanted, self.feed_dict)
+            plan = self.runner.find_plan(wanted, self.feed_dict) if self.runner.liveness.open else None
+            return self.runner.run_in_spans(self.trace, runtime, plan, wanted, self.feed_dict)
         if self.trace is not NULL:
             fs_span_enter(self.trace, &runtime.c)
         if self.scheduler is not None:
-            values = self.runner.run(self.requests, self.feed_dict, self.options, self.metadata)
+            values = self.runner.run(wanted, self.feed_dict, self.options, self.metadata)
         else:
-            # A session of somebody else's making sees what TensorFlow's would give it.
-            fetches = {"caller": self.fetches}
-            fetches.update(zip(self.fetching, self.requests[1:]))
-            fetched = self.session._sess.run(
-                fetches=fetches, feed_dict=self.feed_dict, options=self.options, run_metadata=self.metadata
-            )
-            values = [fetched["caller"]] + [fetched[hook] for hook in self.fetching]
+            values = self.fetch_by_hook()
         if self.trace is not NULL:
             fs_span_leave(self.trace)
         return values
 
+    cdef list fetch_by_hook(self):
+        """The run in a session that isn't a `fastsup.Session`: such a session gets the arguments that TensorFlow gives."""
+        cdef list requesting = [
+            hook for hook, request in zip(self.hooks, self.fetched) if request is not None
+        ]
+        fetches = {"caller": self.fetches}
+        fetches.update(zip(requesting, [request for request in self.fetched if request is not None]))
+        fetched = self.session.run(
+            fetches=fetches, feed_dict=self.feed_dict, options=self.options, run_metadata=self.metadata
+        )
+        return [fetched["caller"]] + [fetched[hook] for hook in requesting]
+
     cdef int distribute_results(self, list values) except -1:
-        """Gives those that have asked what was fetched for them."""
+        """Gives each hook the result of its request."""
         cdef Py_ssize_t i, n = 0
-        cdef dict by_hook = None
-        if self.scheduler is None or self.scheduler.hooks.has_twins:
-            # A hook that is there twice gets what it has asked for last, as with results that are kept by hook.
-            by_hook = {id(hook): i for i, hook in enumerate(self.called) if self.results[i] is not None}
-        for i in range(len(self.called)):
-            if self.results[i] is FETCHED:
+        self.results = [None] * len(self.hooks)
+        for i in range(len(self.hooks)):
+            if self.fetched[i] is not None:
                 n += 1
                 self.results[i] = values[n]
-                if self.step is not None and self.step_requests[i] is not None:
-                    self.results[i] = (<StepRequest> self.step_requests[i]).build(self.step, values[n])
-        if by_hook is not None:
-            self.results = [self.results[by_hook[id(hook)]] if id(hook) in by_hook else None for hook in self.called]
+            if self.step is not None and self.step_requests[i] is not None:
+                self.results[i] = (<StepRequest> self.step_requests[i]).build(self.step, self.results[i])
+        if self.scheduler is None or self.scheduler.hooks.has_twins:
+            # Each entry of a hook that is in the list twice gets the result of its last request.
+            by_hook = {
+                id(hook): result
+                for hook, request, result in zip(self.hooks, self.requests, self.results) if request is not None
+            }
+            self.results = [by_hook.get(id(hook)) for hook in self.hooks]
         return 0
 
-    cdef int call_after_run(self, StepView* view) except -1:
-        """Calls `after_run` of the hooks called in the run, and of the after-run hooks that are due, in their order."""
+    cdef int call_after_run(self, StepView* view, list hooks) except -1:
+        """Calls `after_run` of the hooks called in the run, and of the after-run hooks that are due.
+
+        Args:
+          view: the run's view, closed; NULL without a scheduler.
+          hooks: all hooks of the session, in their order.
+        """
         cdef Py_ssize_t i = 0
-        cdef list hooks = list(self.session._hooks)
         hook = None
         try:
             for hook in hooks:
-                if i < len(self.called) and hook is self.called[i]:
+                if i < len(self.hooks) and hook is self.hooks[i]:
                     i += 1
                     self.call_one_after_run(view, hook, self.results[i - 1])
                 elif self.scheduler is not None and self.scheduler.is_due_after_run(view, hook):
@@ -216,9 +211,9 @@ cdef class HookedRun:
     cdef int call_one_after_run(self, StepView* view, object hook, object result) except -1:
         values = new_named_tuple(SessionRunValues, result, self.options, self.metadata)
         if self.scheduler is None or not isinstance(hook, ScheduledHookBase):
-            return self.session.after_run(self.trace, hook, self.context, values)
+            return self.probe.call_after_run(self.trace, hook, self.context, values)
         self.scheduler.tell_step_after(view, <ScheduledHookBase> hook)
         try:
-            return self.session.after_run(self.trace, hook, self.context, values)
+            return self.probe.call_after_run(self.trace, hook, self.context, values)
         finally:
             (<ScheduledHookBase> hook).counted_step = None

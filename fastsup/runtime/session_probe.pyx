@@ -1,0 +1,71 @@
+"""The link from a session to the profile that records it. A session without a profile pays one test a step for it."""
+
+from cpython.object cimport PyObject
+
+from fastsup.core.recorder cimport Recorder, begin_scope, program_wide
+from fastsup.core.recorder import recorder_of
+from fastsup.core.spans cimport fs_scope, fs_scope_end
+from fastsup.runtime.session_facts import facts_of
+
+# The recorder of sessions that aren't to be recorded.
+cdef void* no_recorder = NULL
+
+
+cdef class SessionProbe:
+    """Records the steps of one session, where a profile is recorded."""
+
+    def __cinit__(self):
+        self.recorded_by = &no_recorder
+
+    def record(self, profiler):
+        """Records every step from now on.
+
+        Args:
+          profiler: a `HookProfiler`; or None, for the one that is on for the whole program, whenever one is.
+        """
+        self.recorder = recorder_of(profiler)
+        self.own_recorder = <PyObject*> self.recorder
+        self.recorded_by = program_wide() if profiler is None else &self.own_recorder
+
+    def forget(self):
+        """Lets the recorder forget the session: now, or after the steps under way."""
+        if self.steps_under_way > 0:
+            self.forgets_later = True
+        else:
+            self.forget_now()
+
+    cdef object begin_step(self, fs_scope* scope, object session):
+        """Begins a step. Returns the objects that the step needs: the recorder, and its step marker if there is one."""
+        cdef Recorder recorder = <Recorder> self.recorded_by[0]
+        if recorder is not self.known_to:
+            self.introduce(recorder, session)
+        begin_scope(scope, recorder, True, self.caller)
+        self.steps_under_way += 1
+        if not recorder.step_markers:
+            return recorder
+        marker = recorder.step_marker()
+        marker.__enter__()
+        return recorder, marker
+
+    cdef int end_step(self, fs_scope* scope, object held) except -1:
+        fs_scope_end(scope)
+        self.steps_under_way -= 1
+        if self.forgets_later and self.steps_under_way == 0:
+            self.forgets_later = False
+            self.forget_now()
+        if type(held) is tuple:
+            (<tuple> held)[1].__exit__(None, None, None)
+        return 0
+
+    cdef int introduce(self, Recorder recorder, object session) except -1:
+        """Makes the session known to a recorder."""
+        self.forget_now()
+        self.known_to = recorder
+        self.caller = recorder.new_caller(self.opened, facts_of(session))
+        return 0
+
+    cdef int forget_now(self) except -1:
+        if self.known_to is not None:
+            self.known_to.forget((), self.caller)
+            self.known_to = None
+        return 0
