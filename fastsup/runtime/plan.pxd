@@ -56,6 +56,8 @@ cdef class FeedSlot:
 cdef class Plan:
     cdef readonly Fetch structure
     cdef readonly tuple feeds
+    # Whether the result holds values that are fed.
+    cdef bint returns_feeds
     cdef readonly tuple elements
     cdef readonly object pinned
     cdef readonly CompiledCallable callable

@@ -33,6 +33,7 @@ class Plan:
         trial: Trial | None = None,
         access: int = 0,
         large_results: LargeResults | None = None,
+        returns_feeds: bool = False,
     ) -> None: ...
     @property
     def structure(self) -> Fetch: ...

@@ -169,10 +169,12 @@ cdef class Plan:
       callable: the `CompiledCallable` to run; None for a plan that is only looked at.
       trial: `Trial` of the executors to choose from; None when there is nothing to choose.
       access: what the run does to variables, as `variable_access` has it.
+      returns_feeds: whether a fed tensor is fetched: the values to build the result from are then the runtime's and the feeds.
       large_results: `LargeResults` of a plan whose results may be large; None of one whose results can't.
     """
 
-    def __init__(self, structure, feeds, elements, pinned, callable, trial=None, access=0, large_results=None):
+    def __init__(self, structure, feeds, elements, pinned, callable, trial=None, access=0, large_results=None,
+                 returns_feeds=False):
         self.structure = structure
         self.feeds = tuple([FeedSlot(tensor) for tensor in feeds])
         self.elements = tuple(elements)
@@ -181,6 +183,7 @@ cdef class Plan:
         self.trial = trial
         self.access = access
         self.large_results = large_results
+        self.returns_feeds = returns_feeds
         self.unwatched_runs = 0 if trial is not None or large_results is not None else FOREVER
         self.step_fed = -1 if feeds else 0
 

@@ -467,6 +467,8 @@ cdef class SessionRunner:
                 # The same, without the call.
                 self.gate.running -= 1
                 self.gate.passed += 1
+        if plan.returns_feeds:
+            values.extend(feeds)
         return values
 
     cdef list execute_save(self, Plan plan, tuple feeds):

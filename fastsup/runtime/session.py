@@ -256,16 +256,16 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         graph = self._graph
         try:
             feeds = [graph.as_graph_element(key, allow_tensor=True, allow_operation=False) for key in feed_keys]
-            handler = tf_session._FetchHandler(graph, fetches, {})
+            handler = tf_session._FetchHandler(graph, fetches, {feed.ref(): None for feed in feeds})
         except Exception:
             return None
         tensors, targets = handler.fetches(), handler.targets()
-        fed = {id(feed) for feed in feeds}
+        # A tensor that is fed and fetched has the value that is fed: the feeds follow the values of the runtime.
+        place = {id(tensor): i for i, tensor in enumerate((*tensors, *feeds))}
         if (
             not (tensors or targets)
             or handler._fetch_handles
-            or len(fed) != len(feeds)
-            or any(id(tensor) in fed for tensor in tensors)
+            or len(place) != len(tensors) + len(feeds)
             or not all(graph.is_feedable(feed) for feed in feeds)
         ):
             return None
@@ -275,7 +275,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             target=[target.name for target in targets],
         )
         leaves: list[Any] = []
-        structure = structure_of(fetches, graph, {id(tensor): i for i, tensor in enumerate(tensors)}, leaves)
+        structure = structure_of(fetches, graph, place, leaves)
         elements = (*tensors, *targets)
         executor = self.executor
         if executor == INLINE:
@@ -288,8 +288,11 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         access = access_of(operations)
         trial = None
         pinned = (*leaves, *feed_keys)
+        returns_feeds = any(tensor.ref() in handler._feeds for tensor in handler._fetches)
+        if returns_feeds and access in (SAVES, SAVES_COPIES):
+            return None
         if not compiled:
-            return Plan(structure, feeds, elements, pinned, None, None, access)
+            return Plan(structure, feeds, elements, pinned, None, access=access, returns_feeds=returns_feeds)
         try:
             self._extend_graph()
             # Plans that differ in their results' structure alone share one: compiling takes long.
@@ -311,7 +314,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         # What a session's config asks for is only gathered by callables.
         large = not self.fills_metadata and any(map(_may_be_large, tensors))
         large_results = LargeResults(graph, self._session, compile_secs) if large else None
-        return Plan(structure, feeds, elements, pinned, callable_, trial, access, large_results)
+        return Plan(structure, feeds, elements, pinned, callable_, trial, access, large_results, returns_feeds)
 
     def _has_one_device(self) -> bool:
         """Several devices mean several executors, which wait for each other: none of them may hold a thread."""

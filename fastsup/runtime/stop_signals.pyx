@@ -9,6 +9,7 @@ Signals that somebody else handles are left to them.
 
 from libc.signal cimport SIGINT
 
+import os
 import signal
 import threading
 
@@ -56,7 +57,8 @@ cdef bint hold_signals() except -1:
 cdef int release_signals(bint was_held) except -1:
     """Ends such a scope."""
     global held
-    held -= was_held
+    if was_held and held > 0:  # A child of the process, forked inside the scope, holds nothing.
+        held -= 1
     return 0
 
 
@@ -132,11 +134,30 @@ def watch():
 
 def unwatch():
     """Ends what `watch` has begun. After the last session nothing is left of it, nor of a signal that has come."""
-    global watching, pending
+    global watching
+    if watching == 0:
+        return  # In a child of the process that watches.
     watching -= 1
     if watching == 0:
-        for number, default in replaced.items():
-            if signal.getsignal(number) is on_signal:
-                signal.signal(number, default)
-        replaced.clear()
-        pending = 0
+        restore_handlers()
+
+
+cdef int restore_handlers() except -1:
+    global pending
+    for number, default in replaced.items():
+        if signal.getsignal(number) is on_signal:
+            signal.signal(number, default)
+    replaced.clear()
+    pending = 0
+    return 0
+
+
+def end_in_child():
+    """Ends every watch in a child of `os.fork()`: the sessions, and their checkpoints, are the parent's."""
+    global watching, held
+    watching = 0
+    held = 0
+    restore_handlers()
+
+
+os.register_at_fork(after_in_child=end_in_child)

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import fastsup
+
 tf1 = tf.compat.v1
 
 form = pytest.mark.form
@@ -26,6 +28,34 @@ def a_placeholder(make: Any):
     x = make.floats()
     y = x * 2.0
     return lambda: (y, {x: 1.5})
+
+
+@form
+def a_tensor_that_is_fed_and_fetched(make: Any):
+    x = make.floats()
+    y = x * 2.0
+    return lambda: ([y, x, {"again": (x, y)}], {x: np.ones(3, np.float32)})
+
+
+@form
+def a_number_that_is_fed_and_fetched(make: Any):
+    x = tf1.placeholder(tf.float32, [], "rate")
+    y = x * 2.0
+    return lambda: ([y, x], {x: 0.5})
+
+
+@form
+def a_tensor_in_the_middle_that_is_fed_and_fetched(make: Any):
+    x = make.floats()
+    middle = x * 2.0
+    y = middle + 1.0
+    return lambda: ((middle, y, y.op), {middle: [3.0], x: [1.0]})
+
+
+@form
+def nothing_but_what_is_fed(make: Any):
+    x = make.floats()
+    return lambda: ([x, x], {x: [3.0]})
 
 
 @form
@@ -284,3 +314,12 @@ def test_values_that_hold_tensors(alike: Any, make: Any) -> None:
                 attempt(session.run, y, {x: tf1.SparseTensorValue([[0]], [1.0], [2])})
 
     assert all(alike(program).errors)
+
+
+def test_a_tensor_that_is_fed_and_fetched_has_a_plan(graph: Any) -> None:
+    x = tf1.placeholder(tf.float32, [None], "x")
+    y = x * 2.0
+    with fastsup.Session() as session:
+        for _ in range(3):
+            session.run([y, x], {x: [1.0]})
+        assert session.plan_cache_info().hits == 2

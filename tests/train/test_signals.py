@@ -341,3 +341,30 @@ def test_while_it_recovers(step: Any, tmp_path: Any) -> None:
             training.run(step)
     assert len(tries) == 1
     assert saved(tmp_path) == "model.ckpt-1"
+
+
+@pytest.mark.parametrize("in_a_step", [False, True])
+def test_a_forked_child_dies_of_the_signal(graph: Any, tmp_path: Any, in_a_step: bool) -> None:
+    """Its parent's sessions, and their checkpoints, aren't its own."""
+    step = v1.train.get_or_create_global_step()
+
+    def child_of(process: int) -> int:
+        if process == 0:
+            signal.raise_signal(signal.SIGTERM)
+            os._exit(3)
+        return os.waitpid(process, 0)[1]
+
+    class Forks(train.SessionRunHook):  # type: ignore[misc]
+        status: int | None = None
+
+        def after_run(self, run_context: Any, run_values: Any) -> None:
+            self.status = child_of(os.fork())
+
+    forks = Forks()
+    with train.MonitoredTrainingSession(checkpoint_dir=str(tmp_path), hooks=[forks] if in_a_step else []) as session:
+        session.run(step)
+        status = forks.status if in_a_step else child_of(os.fork())
+        assert status is not None
+        assert os.WIFSIGNALED(status)
+        assert os.WTERMSIG(status) == signal.SIGTERM
+        assert handlers() != [signal.SIG_DFL, signal.default_int_handler]

@@ -15,7 +15,7 @@ from tensorflow.python.training import supervisor as tf_supervisor
 import fastsup
 from fastsup import train
 from fastsup.train.session import session_manager
-from fastsup.train.supervisor.supervisor import supervisor
+from fastsup.train.supervisor import supervisor
 
 v1 = tf.compat.v1
 Keys = v1.GraphKeys

@@ -15,7 +15,7 @@ from tensorflow.python.platform import tf_logging
 from tensorflow.python.training import supervisor as tf_supervisor
 
 from fastsup import train
-from fastsup.train.supervisor.supervisor import supervisor
+from fastsup.train.supervisor import supervisor
 
 v1 = tf.compat.v1
 
