@@ -21,9 +21,9 @@ typedef struct {
 } fs_slot;
 
 typedef enum {
-    FS_QUIET,     /* nothing to do */
+    FS_NOTHING_DUE,     /* nothing to do */
     FS_HOOKS_DUE, /* hooks that need Python may be due, and none has been called: call those that are, in order */
-    FS_SERVICE,   /* nothing is due, but Python has not been looked after for a while */
+    FS_SIGNALS_DUE,   /* nothing is due, but Python has not been looked after for a while */
     FS_ENDED,
     FS_STEP_FAILED,
     FS_HOOK_FAILED
@@ -40,7 +40,7 @@ typedef struct {
     size_t n_always;
     fs_slot **always;           /* the hooks in C that are due after every step */
     fs_due earliest;            /* of all others */
-    int asks_clock;             /* the clock is not ours: whoever waits for a time must be asked */
+    int clock_replaced;             /* the clock is not ours: whoever waits for a time must be asked */
     const uint64_t *changes;    /* moves when a position was changed from outside */
     uint64_t changes_seen;
     int code;                   /* what a function that failed has returned */
@@ -61,7 +61,7 @@ int fs_drive_fail(const fs_loop *loop, const char *message);
 /* Sets when a hook in C is due for the first time, or after a call. `now` matters to one that waits for a time. */
 void fs_slot_advance(fs_slot *slot, int64_t global_step, double now);
 
-/* Calls a hook in C. Returns FS_QUIET or FS_HOOK_FAILED. */
+/* Calls a hook in C. Returns FS_NOTHING_DUE or FS_HOOK_FAILED. */
 fs_event fs_drive_call(fs_drive *drive, const fs_slot *slot);
 
 /* Counts a step. Returns whether a hook may be due after it, for who calls all of them himself. */
@@ -70,7 +70,7 @@ int fs_drive_count_step(fs_drive *drive);
 /* Counts a step, and calls what is due after it if that is in C. */
 fs_event fs_drive_step_done(fs_drive *drive);
 
-/* Does steps in C until something else must be done. Never returns FS_QUIET. */
+/* Does steps in C until something else must be done. Never returns FS_NOTHING_DUE. */
 fs_event fs_drive_run(fs_drive *drive);
 
 #endif

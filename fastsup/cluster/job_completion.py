@@ -20,7 +20,7 @@ from tensorflow.python.framework import errors
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.core.files import write_whole
+from fastsup.runtime.remote_files import write_whole
 
 __all__ = ["STALE_SECS", "WORKERS_SECS", "JobWatch", "note_end", "note_start"]
 

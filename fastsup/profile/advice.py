@@ -61,7 +61,7 @@ def advice_on(report: Report) -> str:
     sentences = [_on_steps(report)]
     if report.steps:
         sentences += [*_plans_made_once(report), *_outside_of_steps(report)]
-    if report.saw_others:
+    if report.other_profilers_used:
         sentences.append("Sessions and loops with a profiler of their own aren't in this one.")
     return " ".join(sentences)
 

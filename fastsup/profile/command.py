@@ -127,7 +127,7 @@ def run_profiled(script: ScriptFile | ScriptModule, arguments: list[str], profil
     """
     program = profiler.program = Program()
     profiler.is_of(script.called, arguments)
-    profiler.start(gives_way=True)
+    profiler.start(replaceable=True)
     program.start()
     try:
         return _run(script, arguments)

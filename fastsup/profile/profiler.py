@@ -111,19 +111,19 @@ class HookProfiler(Recorder):
         Raises:
           OSError: it can't be written.
         """
-        write_whole(path, as_json(self.report()))
+        _write(path, as_json(self.report()))
 
     def write_csv(self, path: Path) -> None:
         """Writes the rows of the table as CSV. Arguments and errors as for `write_json`."""
-        write_whole(path, as_csv(self.report()))
+        _write(path, as_csv(self.report()))
 
     def write_trace(self, path: Path) -> None:
         """Writes the spans of a sample of steps as a Chrome trace. Arguments and errors as for `write_json`."""
-        write_whole(path, as_chrome_trace(self))
+        _write(path, as_chrome_trace(self))
 
     def write_html(self, path: Path) -> None:
         """Writes a page that needs nothing beside itself. Arguments and errors as for `write_json`."""
-        write_whole(path, as_html(self.report(), self))
+        _write(path, as_html(self.report(), self))
 
     def __repr__(self) -> str:
         return f"<HookProfiler: {self.steps_begun} steps>"
@@ -136,3 +136,12 @@ class HookProfiler(Recorder):
 
     def __reduce__(self) -> Any:
         raise TypeError("A HookProfiler can't be pickled: it is being written to. Keep its report().")
+
+
+def _write(path: Path, text: str) -> None:
+    if "://" in os.fspath(path):
+        from fastsup.runtime import remote_files
+
+        remote_files.write_whole(path, text)
+    else:
+        write_whole(path, text)

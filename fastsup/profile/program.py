@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from fastsup.core.opened import Opened, opened_here
+from fastsup.core.session_origin import SessionOrigin, current_origin
 from fastsup.core.timeline import Timeline
 
 __all__ = ["Program"]
@@ -27,12 +27,12 @@ class Program:
 
     def __init__(self) -> None:
         self.timeline = Timeline()
-        self._sessions: dict[Opened, None] = {}
+        self._sessions: dict[SessionOrigin, None] = {}
         self._find_and_load: Callable[..., Any] | None = None
         self._counter: Any = None
 
     @property
-    def plain_sessions(self) -> list[Opened]:
+    def plain_sessions(self) -> list[SessionOrigin]:
         """Who has opened sessions of TensorFlow's own, or plain ones of ours: what no profile has in it."""
         return list(self._sessions)
 
@@ -86,7 +86,7 @@ class Program:
             setattr(module, _COUNTER, self._counter)
 
     def _notice(self) -> None:
-        opened = opened_here()
+        opened = current_origin()
         if len(self._sessions) < _MOST_SESSIONS and (opened.library == "tensorflow" or opened.kind == "Session"):
             self._sessions.setdefault(opened)
 

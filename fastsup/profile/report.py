@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fastsup.core.opened import Opened
 from fastsup.core.plan_executor import PlanExecutor
-from fastsup.core.recorder import OTHER_FETCHES, Recorder
+from fastsup.core.recorder import Recorder
 from fastsup.core.recording import RUNTIME, SESSION
+from fastsup.core.session_origin import SessionOrigin
+from fastsup.core.span_registry import OTHER_FETCHES
 from fastsup.profile.advice import advice_on
 from fastsup.profile.head import Head, head_of
 from fastsup.profile.phases import BETWEEN, FETCHES, STEP_FETCH
@@ -77,7 +78,7 @@ class Report:
       rows: the rows, hooks first, the costliest in front.
       step_time: durations of the steps.
       step_buckets: their histogram: (from, to, count), in nanoseconds.
-      saw_others: whether there were sessions or loops with a profiler of their own, which aren't in this one.
+      other_profilers_used: whether there were sessions or loops with a profiler of their own, which aren't in this one.
       sessions: the sessions and loops, those that take the most time first.
       head: what was run, when, with which versions and on which machine.
       timeline: the phases of the whole program: (name, nanoseconds, how often). Empty outside the command.
@@ -93,11 +94,11 @@ class Report:
     rows: tuple[Row, ...]
     step_time: Times
     step_buckets: tuple[tuple[int, int, int], ...]
-    saw_others: bool = False
+    other_profilers_used: bool = False
     sessions: tuple[SessionPart, ...] = ()
     head: Head = field(default_factory=Head)
     timeline: tuple[tuple[str, int, int], ...] = ()
-    unrecorded_sessions: tuple[Opened, ...] = ()
+    unrecorded_sessions: tuple[SessionOrigin, ...] = ()
 
     @property
     def hooks(self) -> list[tuple[str, int, list[Row]]]:
@@ -144,7 +145,7 @@ def report_of(
     recorder: Recorder,
     head: Head | None = None,
     timeline: Iterable[tuple[str, int, int]] = (),
-    unrecorded_sessions: Iterable[Opened] = (),
+    unrecorded_sessions: Iterable[SessionOrigin] = (),
 ) -> Report:
     """The report of what a recorder has recorded so far.
 
@@ -190,7 +191,7 @@ def report_of(
         rows=tuple(rows),
         step_time=_times(recorded["step_time"]),
         step_buckets=tuple(recorder.step_buckets()),
-        saw_others=recorder.saw_others,
+        other_profilers_used=recorder.other_profilers_used,
         sessions=_sessions(recorded["sessions"], names, rows),
         head=head or head_of(),
         timeline=tuple(timeline),

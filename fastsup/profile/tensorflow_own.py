@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fastsup.core.opened import Opened
+from fastsup.core.session_origin import SessionOrigin
 
 __all__ = ["counterpart", "one_line_for"]
 
@@ -25,7 +25,7 @@ def counterpart(name: str) -> str:
     return f"fastsup.train.{name}" if name in _TRAIN else ""
 
 
-def one_line_for(sessions: Iterable[Opened]) -> list[str]:
+def one_line_for(sessions: Iterable[SessionOrigin]) -> list[str]:
     """For a program that only has sessions of TensorFlow's own, or plain ones: sentences with the line that changes it.
 
     Args:

@@ -14,7 +14,6 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.summary import summary_iterator
 from tensorflow.python.util import deprecation, function_utils
 
-from fastsup.core.files import write_whole
 from fastsup.estimator.export.exporters import (
     SavedModelExporter,
     check_exports_to_keep,
@@ -22,6 +21,7 @@ from fastsup.estimator.export.exporters import (
     list_exports,
     path_text,
 )
+from fastsup.runtime.remote_files import write_whole
 
 __all__ = ["BestExporter"]
 

@@ -11,7 +11,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import evaluation
 
 from fastsup import train
-from fastsup.core.opened import opening
+from fastsup.core.session_origin import session_role
 from fastsup.train.hooks.progress import hooks_with_progress
 from fastsup.train.scheduler.scheduled_hook import ScheduledHook
 
@@ -100,7 +100,7 @@ def evaluate_once(
         executor=executor,
     )
     final_ops_hook = train.FinalOpsHook(final_ops)
-    with opening("evaluate"):
+    with session_role("evaluate"):
         session = train.MonitoredSession(creator, hooks_with_progress(progress, [*hooks, final_ops_hook]))
     with session:
         if eval_ops is not None:

@@ -13,7 +13,7 @@ from tensorflow.python.framework import ops, random_seed
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup import train
-from fastsup.core.opened import opening
+from fastsup.core.session_origin import session_role
 from fastsup.estimator.inputs.input_fn import parse_input_fn_result, warns_of_no_end
 from fastsup.estimator.model import trained_model
 from fastsup.estimator.model.base import EstimatorBase, check_hooks
@@ -86,7 +86,7 @@ class Prediction(EstimatorBase):
             # Once the model's variables are there.
             self._maybe_warm_start(checkpoint_path)
             predictions = self._extract_keys(spec.predictions, predict_keys)
-            with trained_model.explaining_what_is_missing(checkpoint_path), opening("predict"):
+            with trained_model.explaining_what_is_missing(checkpoint_path), session_role("predict"):
                 session = train.MonitoredSession(
                     session_creator=train.ChiefSessionCreator(
                         checkpoint_filename_with_path=checkpoint_path,

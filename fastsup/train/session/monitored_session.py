@@ -14,9 +14,9 @@ from tensorflow.python.util import function_utils
 
 from fastsup.core import timeline
 from fastsup.core.hook_kinds import why_no_session_hook
-from fastsup.core.opened import opened_here, opening
 from fastsup.core.plan_executor import PlanExecutor
 from fastsup.core.recorder import recorder_of
+from fastsup.core.session_origin import current_origin, session_role
 from fastsup.events import event_files
 from fastsup.runtime import stop_signals
 from fastsup.runtime.executor import keep_traceable
@@ -109,12 +109,12 @@ class _MonitoredSession(Monitored):
     ) -> None:
         hooks = given_hooks("hooks", hooks)
         self._profiler = recorder_of(profiler)
-        self._opened = opened_here()
+        self._opened = current_origin()
         self._in_timeline: Any = None
         self._watches_signals = handle_signals and stop_signals.watch()
         try:
             # What it is opened for isn't what the sessions are for that its hooks open.
-            with timeline.phase("open"), opening(""):
+            with timeline.phase("open"), session_role(""):
                 self._open(session_creator, hooks, should_recover, stop_grace_period_secs, max_recoveries)
             self._in_timeline = timeline.begin(self._opened.role)
         except BaseException:

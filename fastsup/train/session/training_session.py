@@ -8,7 +8,7 @@ from typing import Any
 from tensorflow.python.distribute import distribute_coordinator_context
 from tensorflow.python.training import monitored_session as tf_monitored_session
 
-from fastsup.core.opened import opening
+from fastsup.core.session_origin import session_role
 from fastsup.train.hooks.checkpoint_saver import CheckpointSaverHook
 from fastsup.train.hooks.progress import hooks_with_progress
 from fastsup.train.hooks.step_counter import StepCounterHook
@@ -118,7 +118,7 @@ def MonitoredTrainingSession(
         )
     if not is_chief:
         worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs, executor, recovery_wait_secs)
-        with opening("train"):
+        with session_role("train"):
             return MonitoredSession(worker, hooks, stop_grace_period_secs, max_recoveries, handle_signals, profiler)
 
     all_hooks: list[Any] = list(given_hooks("chief_only_hooks", chief_only_hooks))
@@ -158,5 +158,5 @@ def MonitoredTrainingSession(
         saver._ends_last = True
         all_hooks.append(saver)
     all_hooks.extend(hooks)
-    with opening("train"):
+    with session_role("train"):
         return MonitoredSession(chief, all_hooks, stop_grace_period_secs, max_recoveries, handle_signals, profiler)

@@ -20,8 +20,8 @@ from fastsup.checkpoint.async_save import BackgroundSaver
 from fastsup.checkpoint.output_directory import directory_path
 from fastsup.checkpoint.unchanged_checkpoint import LEFT_AS_IT_IS, checkpoint_of_now
 from fastsup.core import timeline
-from fastsup.core.opened import opened_here
 from fastsup.core.recorder import program_recorder_now, recorder_of
+from fastsup.core.session_origin import current_origin
 from fastsup.events.graph_text import write_graph_as_text
 from fastsup.runtime import stop_signals
 from fastsup.runtime.executor import check_executor
@@ -368,7 +368,7 @@ class Supervisor(SupervisorElements, tf_supervisor.Supervisor):  # type: ignore[
             self._abandon(session)
             raise
         if isinstance(session, Session):
-            session._record_runs(self._profiler, opened_here("train"))
+            session._record_runs(self._profiler, current_origin("train"))
             recorder = self._profiler or program_recorder_now()
             if recorder is not None:
                 # What has got the session ready is none of the time between two steps.
