@@ -1,8 +1,8 @@
 """The cases as groups of pytest-benchmark: `pytest benchmarks --benchmark-enable`.
 
-pytest-benchmark runs one contender after the other, so what disturbs the machine disturbs one of them alone:
-`python -m benchmarks`, where contenders take turns, is the fairer comparison. A round is a number of steps, the same for
-all contenders of a case. Without `--benchmark-enable`, each contender does a few steps.
+pytest-benchmark runs one contender after the other, so what disturbs the machine may disturb one of them alone.
+`python -m benchmarks`, where contenders take turns, is the fairer comparison. A round is a number of steps, the same
+for all contenders of a case. Without `--benchmark-enable`, each contender does a few steps.
 """
 
 from __future__ import annotations

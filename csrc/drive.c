@@ -6,13 +6,13 @@
 
 #include "clock.h"
 
-/* How long Python may wait: for its signal handlers, and for who replaces the clock. */
+/* The longest time without Python: its signal handlers, and a replaced clock, must be noticed. */
 #define SIGNALS_SECONDS 0.05
 
 fs_drive *fs_drive_new(size_t n) {
     fs_drive *drive = calloc(1, sizeof *drive);
     if (drive == NULL) return NULL;
-    /* One more than needed: an allocation of nothing may be NULL. */
+    /* One more than needed: calloc(0) may return NULL. */
     drive->slots = calloc(n + 1, sizeof *drive->slots);
     drive->always = calloc(n + 1, sizeof *drive->always);
     if (drive->slots == NULL || drive->always == NULL) {
@@ -90,7 +90,7 @@ static int anything_is_due(const fs_drive *drive, int64_t run) {
     return drive->clock_replaced || fs_clock_reached(earliest->time);
 }
 
-/* Calls what is due, in order, if all of that is in C. */
+/* Calls the due hooks in order, if they are all in C. */
 static fs_event call_due(fs_drive *drive, int64_t run) {
     double now = drive->earliest.time == HUGE_VAL ? 0.0 : fs_clock_seconds();
     int64_t step = drive->loop.global_step;

@@ -128,7 +128,7 @@ static void leave(fs_thread_trace *trace, int64_t at) {
     }
 }
 
-/* Does for a record what a full step would have done: begins the step, enters the span and, if it has ended, leaves it. */
+/* Begins the step of a record, enters its span and, if the span has ended, leaves it, as in a full step. */
 static void replay(fs_thread_trace *trace, const fs_step_record *record) {
     /* A record begins only where the gap before it counts. An interruption since then is about the gap after it. */
     int32_t ignore_gap = trace->ignore_gap;
@@ -180,7 +180,7 @@ void fs_trace_records_full(fs_thread_trace *trace) {
     fs_span_log *log = trace->log;
     fs_trace_flush(trace);
     if (trace->ignore_gap) return;
-    /* Adding the records takes longer than measuring usually does: the time is the profiler's, not one between two steps. */
+    /* Adding the records takes time, which is the profiler's and not one between two steps. */
     int64_t at = fs_span_now(log);
     log->wall_ns += at - trace->last;
     log->cost_subtracted += at - trace->last;

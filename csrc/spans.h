@@ -4,8 +4,8 @@
  * clock adds the time since the reading before to the innermost of these, and to nothing else. So the times of all
  * spans, the rest of the steps and the pauses between steps add up to the time that passed, however spans are nested.
  *
- * A *thread trace* belongs to one thread of one recorder, a *span log* to all threads of a recorder. None of this locks:
- * the caller holds the GIL.
+ * A *thread trace* belongs to one thread of one recorder, a *span log* to all threads of a recorder. Nothing here
+ * locks: the caller holds the GIL.
  *
  * Most steps have one span, which is all they consist of. Such a step is written as a *step record*, one cache line.
  * When the records are full, or before the log is read, they are added to it. Every other step updates the log as
@@ -108,7 +108,8 @@ typedef struct {
  * IN_RECORD: in a step that fits into the record records[n_records], so far.
  * IN_STEP: in a full step.
  *
- * begin: IDLE -> IN_STEP, READY -> IN_RECORD or IN_STEP. end: IN_RECORD or IN_STEP -> READY, or IDLE after an interruption.
+ * begin: IDLE -> IN_STEP; READY -> IN_RECORD or IN_STEP.
+ * end: IN_RECORD or IN_STEP -> READY, or IDLE after an interruption.
  * A second span, a nested step or a reader turns IN_RECORD into IN_STEP (fs_trace_expand). */
 enum fs_trace_state { FS_TRACE_IDLE, FS_TRACE_READY, FS_TRACE_IN_RECORD, FS_TRACE_IN_STEP };
 
@@ -167,7 +168,7 @@ void fs_trace_expand(fs_thread_trace *trace);
 void fs_trace_interrupt(fs_thread_trace *trace);
 /* The same; does nothing within a step. */
 void fs_trace_interrupt_between_steps(fs_thread_trace *trace);
-/* Drops the step under way, if any, and the thread. For the child of a fork, where the parent's other threads are gone. */
+/* Drops the step under way, if any, and the thread. For the child of a fork, where other threads are gone. */
 void fs_trace_abandon(fs_thread_trace *trace);
 
 /* Begins a step or, if `is_step` is 0, work beside the steps. Within a step it only counts the nesting. */
@@ -241,8 +242,8 @@ static inline void fs_span_leave_last(fs_thread_trace *trace) {
     }
 }
 
-/* Ends a step, begins the next one and enters its main span, with one reading of the clock. For a loop that does nothing
- * between its steps. */
+/* Ends a step, begins the next one and enters its main span, with one reading of the clock. For a loop that does
+ * nothing between its steps. */
 static inline void fs_step_next(fs_thread_trace *trace, fs_span_stats *stats) {
     fs_step_record *record = &trace->records[trace->n_records];
     if (trace->state == FS_TRACE_IN_RECORD && record->span_end >= 0 && !trace->ignore_gap) {

@@ -2,8 +2,8 @@
 
 `fastsup.train` has the session-layer names of `tf.compat.v1.train`, `fastsup.Session` is a `tf.compat.v1.Session`,
 `fastsup.estimator` has the names of `tf.estimator`. `fastsup.core` is the compiled step loop by itself, and
-`fastsup.loop` has hooks for it. `fastsup.HookProfiler` measures what each hook costs. TensorFlow is imported when a name
-that needs it is first used.
+`fastsup.loop` has hooks for it. `fastsup.HookProfiler` measures what each hook costs. TensorFlow is imported when a
+name that needs it is first used.
 """
 
 from __future__ import annotations

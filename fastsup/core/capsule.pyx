@@ -1,4 +1,4 @@
-"""Functions in C that are passed in capsules. The capsule's name is the function's signature, as in SciPy and Cython."""
+"""Functions in C, passed in capsules. The capsule's name is the function's signature, as in SciPy and Cython."""
 
 from cpython.pycapsule cimport PyCapsule_CheckExact, PyCapsule_GetName, PyCapsule_GetPointer
 

@@ -59,7 +59,7 @@ cdef class LoopHook(Scheduled):
         """
 
     cdef int on_due(self, object loop, const fs_loop* state) except -1:
-        """Called after each step on which the hook is due. A subclass in Cython overrides this to save the Python call."""
+        """Called after each step on which the hook is due. A subclass in Cython overrides it, to save a Python call."""
         self.after_step(loop, loop.result)
         return 0
 

@@ -10,7 +10,7 @@ cdef class Loop:
     cdef object last_result
     cdef object owner
     cdef bint running
-    # The Recorder that the loop was given, or None. Not typed, so that embedders need not compile the recorder's headers.
+    # The Recorder that the loop was given, or None. Not typed, so that embedders don't need the recorder's headers.
     cdef object recorder
 
     cdef int allocate(self, tuple hooks) except -1

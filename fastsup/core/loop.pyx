@@ -1,7 +1,7 @@
 """A loop over any step function, with hooks that are called when they are due and cost nothing when they are not.
 
-A step and hooks in C run without the interpreter (csrc/drive.c). Control comes back here for hooks in Python, signals and
-failures. A loop that is profiled does one step at a time, so that each step and hook can be timed.
+A step and hooks in C run without the interpreter (csrc/drive.c). Control comes back here for hooks in Python, signals
+and failures. A loop that is profiled does one step at a time, so that each step and hook can be timed.
 """
 
 import logging
@@ -88,8 +88,8 @@ cdef class Loop:
         after every step.
       max_steps: number of steps after which the loop ends, or None for no limit.
       initial_step: value of the global step before the first step.
-      profiler: `fastsup.HookProfiler` that records the cost of hooks and steps. None for the profiler that is on for the
-        whole program when `run` is called, if there is one.
+      profiler: `fastsup.HookProfiler` that records the cost of hooks and steps. None for the profiler that is on for
+        the whole program when `run` is called, if there is one.
 
     Raises:
       TypeError: `step` can't be called, a hook isn't a `Hook`, a capsule has another signature, a number of steps is no
@@ -186,7 +186,7 @@ cdef class Loop:
 
         Raises:
           RuntimeError: a function in C has failed, or the loop is running already.
-          Exception: any error of the step function or of a hook. StopIteration of the step function ends the loop instead.
+          Exception: an error of the step function or of a hook; but StopIteration of the step function ends the loop.
         """
         if self.running:
             raise RuntimeError(
@@ -227,7 +227,7 @@ cdef class Loop:
         return self.result
 
     cdef int begin_hook(self, LoopHook hook) except -1:
-        """Calls the hook's `begin`, and warns of a hook that has something to do after steps but isn't due after any."""
+        """Calls the hook's `begin`, and warns of a hook with a callback after steps that isn't due after any."""
         cdef uint64_t before = changes()[0]
         hook.begin(self)
         never = hook.next_run is None and hook.next_step is None and hook.next_time is None
@@ -242,7 +242,7 @@ cdef class Loop:
         return 0
 
     cdef object begin_recording(self):
-        """Registers the run and its hooks. Returns (recorder, the run's number), or None if nothing records this run."""
+        """Registers the run and its hooks. Returns (recorder, number of the run), or None if nothing records it."""
         recorder = self.recorder
         if recorder is None and program_wide()[0] is not NULL:
             recorder = <object> program_wide()[0]
@@ -282,7 +282,7 @@ cdef class Loop:
             event = fs_drive_step_done(drive)
             if event != FS_NOTHING_DUE or hooks_in_c:
                 self.handle(event)
-            # A compiled loop runs no signal handlers by itself. A step that is compiled too would keep other threads waiting.
+            # A compiled loop runs no signal handlers by itself and, around a compiled step, lets no other thread run.
             PyErr_CheckSignals()
             if drive.loop.steps % YIELD_STEPS == 1:
                 with nogil:

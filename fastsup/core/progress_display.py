@@ -169,7 +169,7 @@ class _Terminal:
             self._stop()
 
     def _redirect_logging(self, stdout: Any, stderr: Any) -> None:
-        """Redirects the handlers of `logging`, which keep the stream they were made with and would write across the bars."""
+        """Redirects the handlers of `logging`, which keep their first stream and would write across the bars."""
         redirected = {id(old): new for old, new in ((stdout, sys.stdout), (stderr, sys.stderr)) if new is not old}
         for handler in _log_handlers():
             old = handler.stream
@@ -193,7 +193,7 @@ _lock = threading.RLock()
 
 
 def _new_terminal(file: TextIO) -> _Terminal | None:
-    """Makes the bars of a terminal that has none. Returns None if rich isn't installed or the terminal can't show bars."""
+    """Makes the bars of a terminal. Returns None if rich isn't installed or the terminal can't show bars."""
     try:
         from rich import progress
         from rich.console import Console

@@ -17,8 +17,8 @@ from fastsup.core.session_origin import NO_ORIGIN
 from fastsup.core.span_context import Span, StepScope, empty_context
 from fastsup.core.span_registry cimport HookStats
 from fastsup.core.spans cimport (
-    fs_histogram, fs_histogram_add, fs_histogram_quantile, fs_log_init, fs_scope_of_thread, fs_span_enter, fs_span_leave,
-    fs_step_begin, fs_step_end, fs_trace_abandon, fs_trace_expand, fs_trace_init, fs_trace_interrupt,
+    fs_histogram, fs_histogram_add, fs_histogram_quantile, fs_log_init, fs_scope_of_thread, fs_span_enter,
+    fs_span_leave, fs_step_begin, fs_step_end, fs_trace_abandon, fs_trace_expand, fs_trace_init, fs_trace_interrupt,
     fs_trace_interrupt_between_steps
 )
 
@@ -210,7 +210,7 @@ cdef class Recorder(SpanRegistry):
         return Span(self, self.stats_of(session, SESSION, phase, ""))
 
     def step_marker(self):
-        """Returns a context manager that marks a step for another profiler. A subclass overrides it; this one is empty."""
+        """Returns a context manager that marks a step for another profiler. Here it does nothing."""
         return empty_context
 
     # The whole program.

@@ -107,10 +107,10 @@ cdef class Recording:
         """Returns what was recorded so far, as numbers.
 
         Returns:
-          Dictionary. `steps`, `skipped_steps` and `threads` are counts; `wall_ns`, `profiler_ns` and `unaccounted_ns` are
-          nanoseconds; `step_time` and `between_steps` are times: dictionaries with calls, total_ns, mean_ns, p50_ns,
-          p95_ns, p99_ns, max_ns, max_step. `spans` is a list of dictionaries with session, owner, phase, detail, and
-          times. `fetches` is what `fetch_estimates` returns, `sessions` what `described_sessions` returns; `session` in
+          Dictionary. `steps`, `skipped_steps` and `threads` are counts; `wall_ns`, `profiler_ns` and `unaccounted_ns`
+          are nanoseconds; `step_time` and `between_steps` are times: dictionaries with calls, total_ns, mean_ns,
+          p50_ns, p95_ns, p99_ns, max_ns, max_step. `spans` is a list of dictionaries with session, owner, phase,
+          detail, and times. `fetches` is what `fetch_estimates` returns, `sessions` what `described_sessions` returns; `session` in
           the others is an index into it.
         """
         cdef fs_span_log* log = self.log
@@ -124,7 +124,7 @@ cdef class Recording:
             if not stats.c.times.count:
                 continue
             if stats.owner == SESSION and stats.phase == RUNTIME:
-                # One row for the same fetches, whichever session of the origin and whichever hooks' fetches were in the run.
+                # One row for the same fetches, in any session of the origin, with the fetches of any hooks.
                 runtime = runtimes.setdefault((stats.session.index, stats.detail), SpanStats())
                 fs_histogram_merge(&runtime.c.times, &stats.c.times)
             else:
@@ -132,7 +132,7 @@ cdef class Recording:
         for (session, detail), runtime in runtimes.items():
             rows.append(row_of(session, SESSION, RUNTIME, detail, runtime))
         steps = log.steps.times.count
-        # What was subtracted is known. The rest of the profiler's cost is estimated by what the calibration has measured.
+        # What was subtracted is known. The rest of the profiler's cost is estimated, by the calibration.
         outside = log.n_spans * self.cost_outside_span + steps * self.cost_outside_step
         rest = log.wall_ns - accounted - log.cost_subtracted
         profiler_ns = log.cost_subtracted + <int64_t> max(0.0, min(outside, rest))
@@ -330,5 +330,7 @@ cdef class Recording:
 
     def __sizeof__(self):
         return (
-            sizeof(fs_span_log) + len(self.stats_by_id) * sizeof(fs_span_stats) + self.threads() * sizeof(fs_thread_trace)
+            sizeof(fs_span_log)
+            + len(self.stats_by_id) * sizeof(fs_span_stats)
+            + self.threads() * sizeof(fs_thread_trace)
         )

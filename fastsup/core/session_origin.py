@@ -1,4 +1,4 @@
-"""The origin of a session: the call that opens it and the line of the program, by which a profile tells sessions apart."""
+"""The origin of a session: the call that opens it, and the line of the program. Profiles tell sessions apart by it."""
 
 from __future__ import annotations
 

@@ -152,8 +152,8 @@ cdef class SpanRegistry(Recording):
 
         Args:
           origin: the `SessionOrigin`, or None.
-          session_info: function that returns a dictionary: `asked`, the executor mode of the session; `plans`, a list of
-            `PlanExecutor`s as dictionaries; `operations`, the size of the graph. It is empty once the session is gone.
+          session_info: function that returns a dictionary: `asked`, the executor mode of the session; `plans`, a list
+            of `PlanExecutor`s as dictionaries; `operations`, the size of the graph. Empty once the session is gone.
 
         Returns:
           The caller's number, from 1. It isn't used again, while the identity of a session's fetches may be.

@@ -68,7 +68,9 @@ cdef extern from "spans.h":
     void fs_scope_begin(fs_scope* scope, fs_thread_trace* trace, void* recorder, bint is_step) noexcept
     void fs_scope_end(fs_scope* scope) noexcept
     fs_scope* fs_scope_of_thread(fs_scope* open_scopes, const void* thread) noexcept
-    void fs_log_init(fs_span_log* log, fs_span_clock clock, void* context, fs_scope** open_scopes, int64_t skip_steps) noexcept
+    void fs_log_init(
+        fs_span_log* log, fs_span_clock clock, void* context, fs_scope** open_scopes, int64_t skip_steps
+    ) noexcept
     void fs_trace_init(fs_thread_trace* trace, fs_span_log* log, int32_t thread) noexcept
     void fs_trace_flush(fs_thread_trace* trace) noexcept
     void fs_trace_expand(fs_thread_trace* trace) noexcept

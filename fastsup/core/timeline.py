@@ -1,7 +1,7 @@
 """The phases of a whole program: imports, building the model, opening sessions, training, saving, the end.
 
-A timeline belongs to one thread, the one that runs the program. At any moment that thread is in one phase, so the phases
-add up to the time that passed.
+A timeline belongs to one thread, the one that runs the program. At any moment that thread is in one phase, so the
+phases add up to the time that passed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m fastsup profile`: runs a script as it is, with the profiler on, and says what the hooks have cost."""
+"""`python -m fastsup profile`: runs a script under the profiler, and shows the cost of its hooks."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _UNUSABLE = 2
 
 
 def add_parser(commands: Any) -> None:
-    """Adds the command to a parser of several.
+    """Adds the command to a parser.
 
     Args:
-      commands: what `ArgumentParser.add_subparsers` has returned.
+      commands: the result of `ArgumentParser.add_subparsers`.
     """
     parser = commands.add_parser(
         "profile",
         help="run a script and say what its hooks cost",
         usage="%(prog)s [options] script [argument ...]",
-        # Else it would take what stands among the script's arguments for short forms of its own.
+        # Otherwise arguments of the script would be taken for abbreviated options of the command.
         allow_abbrev=False,
         description="Runs a script and says what the hooks of its fastsup sessions and loops cost. Exits as it does.",
     )
@@ -54,7 +54,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "-m", dest="is_module", action="store_true", help="the script is a module's name, as for python -m"
     )
-    # All of it as it is: the script may have a "--" of its own among its arguments.
+    # Taken unchanged: the script may have a "--" among its own arguments.
     parser.add_argument("script", nargs=argparse.REMAINDER, help="the script to run, and its arguments")
     parser.set_defaults(run=run, fail=parser.error)
 
@@ -63,10 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the command.
 
     Args:
-      arguments: what the parser has made of the command line.
+      arguments: the parsed command line.
 
     Returns:
-      The exit code, where the script doesn't raise SystemExit or KeyboardInterrupt itself.
+      The exit code. SystemExit and KeyboardInterrupt of the script are raised instead.
     """
     command = arguments.script[1:] if arguments.script[:1] == ["--"] else arguments.script
     if not command:
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         code = run_profiled(script, command[1:], profiler)
     finally:
-        # Also where the script leaves by an exit or a signal; but not in a child of the script's that leaves this way.
+        # Also after an exit or a signal; but not in a child process that the script has forked.
         if os.getpid() == process:
             failed = sum(_write(writers[kind], kind, path) for kind, path in paths.items()) > 0
             if before is not None:
@@ -115,15 +115,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def run_profiled(script: ScriptFile | ScriptModule, arguments: list[str], profiler: HookProfiler) -> int:
-    """Runs a script with a profiler on, and waits for its threads.
+    """Runs a script under a profiler, and waits for its threads.
 
     Args:
       script: the script.
       arguments: its arguments.
-      profiler: the profiler, which knows of the whole program then.
+      profiler: the profiler. Its `program` is set.
 
     Returns:
-      The exit code, where the script doesn't raise SystemExit or KeyboardInterrupt itself.
+      The exit code. SystemExit and KeyboardInterrupt of the script are raised instead.
     """
     program = profiler.program = Program()
     profiler.is_of(script.called, arguments)
@@ -140,32 +140,32 @@ def run_profiled(script: ScriptFile | ScriptModule, arguments: list[str], profil
 
 
 def _wait_for_threads() -> None:
-    """Waits for the script's threads, as the interpreter does at its end: they may be the ones that train."""
+    """Waits for the script's threads, as the interpreter does at its end. They may be training."""
     for thread in threading.enumerate():
         if not thread.daemon and thread is not threading.current_thread():
             thread.join()
 
 
 def print_at_the_end(lines: list[Line]) -> None:
-    """Prints lines to what `sys.stdout` is when the script has ended.
+    """Prints lines to the `sys.stdout` that the script has left behind.
 
     Args:
       lines: the lines, each with its style.
     """
     if sys.stdout is None:
-        return  # There is none to print to.
+        return
     try:
         sys.stdout.flush()
         print_lines(lines, sys.stdout)
     except BrokenPipeError:
-        # Whoever read it has read enough. So that the interpreter's last flush doesn't fail too:
+        # The reader has closed the pipe. Without this, the interpreter's last flush would fail too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except (OSError, ValueError) as error:
         print(f"python -m fastsup profile: the table could not be printed: {error}", file=sys.stderr)
 
 
 def _problem_with(path: str) -> str:
-    """Why a file can't be written, or nothing."""
+    """The reason why a file can't be written, or ""."""
     try:
         check_writable(path)
     except OSError as error:
@@ -184,13 +184,13 @@ def _write(write: Callable[[str], None], kind: str, path: str) -> bool:
 
 
 class ScriptFile:
-    """A script, as `python path` runs it.
+    """A script that is run as `python path` runs it.
 
     Args:
-      path: its path.
+      path: path of the script.
 
     Raises:
-      OSError: it can't be read.
+      OSError: the script can't be read.
     """
 
     def __init__(self, path: str) -> None:
@@ -206,13 +206,13 @@ class ScriptFile:
 
 
 class ScriptModule:
-    """A module, as `python -m name` runs it; of a package, its `__main__`.
+    """A module that is run as `python -m name` runs it; for a package, its `__main__`.
 
     Args:
-      name: its name.
+      name: name of the module.
 
     Raises:
-      ImportError: there is none.
+      ImportError: there is no such module.
     """
 
     def __init__(self, name: str) -> None:
@@ -242,11 +242,11 @@ class ScriptModule:
 
 
 def _run(script: ScriptFile | ScriptModule, arguments: list[str]) -> int:
-    """Runs a script as Python itself does. Returns 1 where an exception has ended it, which it has shown."""
+    """Runs a script as Python itself does. Returns 0, or 1 after an exception, whose traceback is shown."""
     module = ModuleType("__main__")
     vars(module).update(__builtins__=builtins, **script.names)
     sys.argv[:] = [script.path, *arguments]
-    # In place of the folder that `python -m` has put there.
+    # `python -m` has put its own folder there.
     sys.path[0] = script.folder
     sys.modules["__main__"] = module
     try:
@@ -254,7 +254,7 @@ def _run(script: ScriptFile | ScriptModule, arguments: list[str]) -> int:
     except SystemExit:
         raise
     except KeyboardInterrupt:
-        # Python shows it, and ends as one does that was interrupted.
+        # Python itself shows the traceback and ends with the status of an interrupted process.
         show = sys.excepthook
 
         def show_without_ours(kind: Any, error: Any, trace: Any) -> None:
@@ -264,7 +264,7 @@ def _run(script: ScriptFile | ScriptModule, arguments: list[str]) -> int:
         sys.excepthook = show_without_ours
         raise
     except BaseException as error:
-        # Its own traceback, by whatever shows tracebacks in it: without the frames of this file.
+        # Shown by the script's own excepthook, if it has one, without the frames of this file.
         shown = _without_ours(error.__traceback__)
         error.__traceback__ = shown
         try:
@@ -276,7 +276,7 @@ def _run(script: ScriptFile | ScriptModule, arguments: list[str]) -> int:
 
 
 def _without_ours(trace: TracebackType | None) -> TracebackType | None:
-    """What the script's own frames are of it."""
+    """Returns the part of a traceback that belongs to the script."""
     inner, rest = trace, trace
     while inner is not None:
         if inner.tb_frame.f_code.co_filename == __file__:

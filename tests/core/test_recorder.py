@@ -366,7 +366,7 @@ def test_one_recorder_for_the_program() -> None:
 
 
 class Busy(Hook):
-    """Takes so many nanoseconds after every step, by the real clock, and notes when it was called and when it returned."""
+    """Takes so many nanoseconds after every step, by the real clock, and notes when it was called and returned."""
 
     def __init__(self, ns: int) -> None:
         self.ns = ns
@@ -382,8 +382,8 @@ class Busy(Hook):
 
 
 def test_a_busy_hook_is_found() -> None:
-    """Whatever else runs on this machine: a call takes no less than from its first line to its last one, and no more than
-    from the hook before it to the hook after it."""
+    """Under any load: a call takes no less than from its first line to its last one, and no more than from the hook
+    before it to the hook after it."""
     profiler = HookProfiler()
     hooks = [Busy(0), Busy(5_000), Busy(50_000), Busy(0), Hook()]
     StepLoop(int, hooks, max_steps=300, profiler=profiler).run()

@@ -43,7 +43,7 @@ Pair = collections.namedtuple("Pair", "a b")
 
 
 class Busy(v1.train.SessionRunHook):  # type: ignore[misc]
-    """Takes so many nanoseconds after every run, and notes when it was called and when it returned."""
+    """Takes so many nanoseconds after every run, and notes when it was called and returned."""
 
     def __init__(self, ns: int) -> None:
         self.ns = ns
@@ -184,8 +184,8 @@ def test_callbacks_and_results_are_the_same(both: Any, tmp_path: Path) -> None:
 
 
 def test_a_hook_that_takes_its_time_is_found(program: Any) -> None:
-    """Whatever else runs on this machine: a call takes no less than from its first line to its last one, and no more than
-    from the hook before it to the hook after it."""
+    """Under any load: a call takes no less than from its first line to its last one, and no more than from the hook
+    before it to the hook after it."""
     model = program()
     profiler = HookProfiler(skip_steps=5)
     hooks = [Busy(0), Busy(50_000), Busy(200_000), Busy(0)]
