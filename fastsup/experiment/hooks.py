@@ -127,7 +127,7 @@ class WaitForStepHook(GlobalStepWaiterHook):
 
         self._seen: tuple[int, float] | None = None  # The step, and when it became that.
 
-    def _may_come(self, run_context: Any, step: Any) -> bool:
+    def _keeps_waiting(self, run_context: Any, step: Any) -> bool:
         if self._job.chief_has_ended():
             logging.info("Training has ended at step %d: this worker ends too.", step)
             run_context.request_stop()

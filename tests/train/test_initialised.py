@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.ops import resources
 
 import fastsup
-from fastsup.train.session.ready_check import InitialisedFlags
+from fastsup.train.session.ready_check import ReadyCheck
 
 v1 = tf.compat.v1
 
@@ -42,26 +42,26 @@ def reports(graph: Any) -> tuple[Any, Any]:
 def test_says_what_the_reports_say(of_the_graph: int, local: int, graph: Any) -> None:
     variables = [variable(f"v{i}") for i in range(of_the_graph)] + [variable(f"l{i}", True) for i in range(local)]
     both_reports = reports(graph)
-    flags = InitialisedFlags(*both_reports)
+    flags = ReadyCheck(*both_reports)
     with fastsup.Session() as session:
         for v in [None, *variables]:
             if v is not None:
                 session.run(v.initializer)
             all_set, first_set = (session.run(report).size == 0 for report in both_reports)
-            assert flags.all_set(session) is all_set
-            assert flags.first_set(session) is first_set
+            assert flags.is_ready(session) is all_set
+            assert flags.is_ready_for_local_init(session) is first_set
         assert all_set
 
 
 def test_one_plan_serves_both_questions(graph: Any) -> None:
     for name, local in (("b", False), ("a", True), ("c", False)):
         variable(name, local)
-    flags = InitialisedFlags(*reports(graph))
+    flags = ReadyCheck(*reports(graph))
     with Runs() as session:
         session.run([graph.get_operation_by_name(name) for name in ("b/Assign", "c/Assign")])
         session.fetched.clear()
-        assert flags.first_set(session)
-        assert not flags.all_set(session)
+        assert flags.is_ready_for_local_init(session)
+        assert not flags.is_ready(session)
         assert session.fetched[0] == session.fetched[1]
         assert len(session.fetched) == 2
 
@@ -71,13 +71,13 @@ def test_resources_beside_variables(graph: Any) -> None:
     v = variable("v")
     made = variable("made", local=True)
     resources.register_resource(made.op.outputs[0], made.initializer, v1.is_variable_initialized(made))
-    flags = InitialisedFlags(*reports(graph))
+    flags = ReadyCheck(*reports(graph))
     with fastsup.Session() as session:
         session.run(v.initializer)
-        assert not flags.first_set(session)
+        assert not flags.is_ready_for_local_init(session)
         session.run(made.initializer)
-        assert flags.first_set(session)
-        assert flags.all_set(session)
+        assert flags.is_ready_for_local_init(session)
+        assert flags.is_ready(session)
 
 
 @pytest.mark.parametrize(
@@ -96,20 +96,20 @@ def test_resources_beside_variables(graph: Any) -> None:
 )
 def test_anything_else_is_not_taken_for_a_report(make: Any, graph: Any) -> None:
     variable("v")
-    flags = InitialisedFlags(make(), make())
+    flags = ReadyCheck(make(), make())
     with Runs() as session:
-        assert not flags.all_set(session)
-        assert not flags.first_set(session)
+        assert not flags.is_ready(session)
+        assert not flags.is_ready_for_local_init(session)
         assert session.fetched == []
 
 
 def test_a_first_report_of_something_else_is_asked_for_itself(graph: Any) -> None:
     v, w = variable("v"), variable("w")
-    flags = InitialisedFlags(v1.report_uninitialized_variables([v]), v1.report_uninitialized_variables([w]))
+    flags = ReadyCheck(v1.report_uninitialized_variables([v]), v1.report_uninitialized_variables([w]))
     with fastsup.Session() as session:
         session.run(w.initializer)
-        assert flags.first_set(session)
-        assert not flags.all_set(session)
+        assert flags.is_ready_for_local_init(session)
+        assert not flags.is_ready(session)
 
 
 def test_an_initialised_model_is_not_reported_on(graph: Any) -> None:
@@ -127,8 +127,8 @@ def test_an_initialised_model_is_not_reported_on(graph: Any) -> None:
 
 def test_other_errors_of_the_runtime_come_out(graph: Any) -> None:
     variable("v")
-    flags = InitialisedFlags(v1.report_uninitialized_variables(), None)
+    flags = ReadyCheck(v1.report_uninitialized_variables(), None)
     session = fastsup.Session()
     session.close()
     with pytest.raises(RuntimeError, match="closed Session"):
-        flags.all_set(session)
+        flags.is_ready(session)

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 import fastsup
 from fastsup import train
-from fastsup.train.session.leaked_threads import stack_of, warn_of_stray_threads
+from fastsup.train.session.leaked_threads import thread_stack, warn_of_leaked_threads
 
 v1 = tf.compat.v1
 TEXT = "1 thread(s) still running 0.1 seconds after the stop was requested; the run ends without them."
@@ -163,15 +163,15 @@ def test_exit_code(tmp_path: Path) -> None:
 
 def test_stacks(deaf: Deaf) -> None:
     thread = threading.Thread(target=deaf.waits_for_something_else)
-    assert stack_of(thread) == []
+    assert thread_stack(thread) == []
     thread.start()
     assert deaf.entered.wait(60)
-    places = stack_of(thread)
+    places = thread_stack(thread)
     assert any(place.startswith(__file__) and place.endswith("in waits_for_something_else") for place in places)
-    assert any(place.endswith("in test_stacks") for place in stack_of(threading.current_thread()))
+    assert any(place.endswith("in test_stacks") for place in thread_stack(threading.current_thread()))
     deaf.released.set()
     thread.join(60)
-    assert stack_of(thread) == []
+    assert thread_stack(thread) == []
 
 
 def test_several(deaf: Deaf, tf_log: Any) -> None:
@@ -181,7 +181,7 @@ def test_several(deaf: Deaf, tf_log: Any) -> None:
     for thread in [*threads, ended]:
         thread.start()
     ended.join(60)
-    warn_of_stray_threads([*threads, ended], 2)
+    warn_of_leaked_threads([*threads, ended], 2)
     (text,) = warnings_of(tf_log)
     assert text.startswith("3 thread(s) still running 2 seconds after")
     assert [line.strip() for line in text.splitlines() if line.endswith("standing at")] == [

@@ -15,7 +15,7 @@ from tensorflow.python.saved_model import builder_impl, model_utils
 from tensorflow.python.training import monitored_session, saver
 from tensorflow.python.util import compat, deprecation
 
-from fastsup.checkpoint.restore import Recovery
+from fastsup.checkpoint.restore import CheckpointRestorer
 from fastsup.estimator.model import trained_model, warm_start
 from fastsup.estimator.model.base import EstimatorBase
 from fastsup.estimator.model.keras_names import keras_names_of
@@ -293,9 +293,9 @@ class SavedModelExport(EstimatorBase):
                 if check_variables:
                     try:
                         # A damaged checkpoint is called that, and not the end of the input.
-                        Recovery(lambda path: graph_saver.restore(session, path), lambda: None).from_file(
-                            checkpoint_path
-                        )
+                        CheckpointRestorer(
+                            lambda path: graph_saver.restore(session, path), lambda: None
+                        ).restore_checkpoint(checkpoint_path)
                     except errors.NotFoundError as error:
                         raise ValueError(
                             "Could not load all requested variables from checkpoint. Please make sure your model_fn "
