@@ -12,7 +12,7 @@ from tensorflow.python.training import monitored_session as tf_monitored_session
 from tensorflow.python.util import function_utils
 
 from fastsup.core import timeline
-from fastsup.core.opened import opened_here, opening
+from fastsup.core.session_origin import current_origin, session_role
 from fastsup.core.plan_executor import PlanExecutor
 from fastsup.core.recorder import recorder_of
 from fastsup.events.writer_lifecycle import close_writers, register_session
@@ -57,12 +57,12 @@ class _MonitoredSession(Monitored):
     ) -> None:
         self._hooks = hooks_argument("hooks", hooks)
         self._profiler = recorder_of(profiler)
-        self._opened = opened_here()
+        self._opened = current_origin()
         self._in_timeline: Any = None
         self._watches_signals = handle_signals and stop_signals.watch()
         try:
             # The sessions that hooks open have a role of their own in the timeline.
-            with timeline.phase("open"), opening(""):
+            with timeline.phase("open"), session_role(""):
                 self._graph_was_finalized = ops.get_default_graph().finalized
                 register_session(self)
                 self._begin_hooks()

@@ -227,7 +227,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
           The session, ready to run.
 
         Raises:
-          tf.errors.DeadlineExceededError: the model wasn't ready after `max_wait_secs`. The message lists what is missing.
+          tf.errors.DeadlineExceededError: the model wasn't ready after `max_wait_secs`. Lists what it lacks.
         """
         limit = math.inf if max_wait_secs is None else max_wait_secs
         log = WaitLog(self._recovery_wait_secs)

@@ -8,7 +8,7 @@ from typing import Any
 from tensorflow.python.distribute import distribute_coordinator_context
 from tensorflow.python.training import monitored_session as tf_monitored_session
 
-from fastsup.core.opened import opening
+from fastsup.core.session_origin import session_role
 from fastsup.train.hooks.checkpoint_saver import CheckpointSaverHook
 from fastsup.train.hooks.progress import hooks_with_progress
 from fastsup.train.hooks.step_counter import StepCounterHook
@@ -105,7 +105,7 @@ def MonitoredTrainingSession(
     Raises:
       TypeError: hooks are no hooks, an interval is no number, or `progress` isn't a bool.
       ValueError: `restore` is unknown, or an argument has no valid value.
-      RuntimeError: a hook needs a global step and the graph has none, or the model isn't ready after it was initialised.
+      RuntimeError: a hook needs a global step and the graph has none, or the model isn't ready after it is initialised.
       NoIntactCheckpointError: `checkpoint_dir` has checkpoints, and each is damaged.
       tf.errors.DeadlineExceededError: the chief, or a server, wasn't ready after `max_wait_secs`.
     """
@@ -137,7 +137,7 @@ def MonitoredTrainingSession(
     session_options = (stop_grace_period_secs, max_recoveries, handle_signals, profiler)
     if not is_chief:
         worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs, executor, recovery_wait_secs)
-        with opening("train"):
+        with session_role("train"):
             return MonitoredSession(worker, hooks, *session_options)
 
     chief_hooks = list(hooks_argument("chief_only_hooks", chief_only_hooks))
@@ -169,5 +169,5 @@ def MonitoredTrainingSession(
         )
         saver_hook._ends_last = True
         chief_hooks.append(saver_hook)
-    with opening("train"):
+    with session_role("train"):
         return MonitoredSession(chief, [*chief_hooks, *hooks], *session_options)

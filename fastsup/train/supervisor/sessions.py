@@ -10,7 +10,7 @@ from typing import Any
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.core import timeline
-from fastsup.core.opened import opened_here
+from fastsup.core.session_origin import current_origin
 from fastsup.core.recorder import Recorder, program_recorder_now
 from fastsup.runtime import stop_signals
 from fastsup.runtime.session import Session
@@ -168,7 +168,7 @@ class SupervisorSessions(SupervisorThreads):
     def _record(self, session: Any) -> None:
         if not isinstance(session, Session):
             return
-        session._record_runs(self._profiler, opened_here("train"))
+        session._record_runs(self._profiler, current_origin("train"))
         recorder = self._profiler or program_recorder_now()
         if recorder is not None:
             # The time that has got the session ready isn't time between two steps.

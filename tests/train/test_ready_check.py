@@ -1,4 +1,4 @@
-"""Whether a model is initialised, by its flags: the answer is that of the report, which is run to name what isn't."""
+"""The fast check of a model: it agrees with TensorFlow's reports, and costs a session one small compiled step."""
 
 from __future__ import annotations
 
@@ -19,65 +19,66 @@ def variable(name: str, local: bool = False) -> Any:
     return v1.get_variable(name, initializer=tf.constant(1.0), collections=collections, trainable=not local)
 
 
-class Runs(fastsup.Session):
-    """A session that notes what is fetched."""
+class CountingSession(fastsup.Session):
+    """A session that counts its runs."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.fetched: list[Any] = []
+    runs = 0
 
-    def run(self, fetches: Any, *args: Any, **kwargs: Any) -> Any:
-        self.fetched.append(fetches)
-        return super().run(fetches, *args, **kwargs)
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        self.runs += 1
+        return super().run(*args, **kwargs)
+
+
+def compiled(session: Any) -> list[tuple[str, ...]]:
+    """The fetches that the session has compiled."""
+    return [plan.fetches for plan in session.executor_info()]
 
 
 def reports(graph: Any) -> tuple[Any, Any]:
-    """The two of a finished Scaffold."""
+    """The two reports of a finished Scaffold: of all variables, and of those that local_init_op needs."""
     scaffold = v1.train.Scaffold(saver=v1.train.Saver(allow_empty=True)).finalize()
     return scaffold.ready_op, scaffold.ready_for_local_init_op
 
 
 @pytest.mark.parametrize("local", [0, 1, 2])
 @pytest.mark.parametrize("of_the_graph", [1, 3])
-def test_says_what_the_reports_say(of_the_graph: int, local: int, graph: Any) -> None:
+def test_agrees_with_the_reports(of_the_graph: int, local: int, graph: Any) -> None:
     variables = [variable(f"v{i}") for i in range(of_the_graph)] + [variable(f"l{i}", True) for i in range(local)]
     both_reports = reports(graph)
-    flags = ReadyCheck(*both_reports)
+    check = ReadyCheck(*both_reports)
     with fastsup.Session() as session:
         for v in [None, *variables]:
             if v is not None:
                 session.run(v.initializer)
-            all_set, first_set = (session.run(report).size == 0 for report in both_reports)
-            assert flags.is_ready(session) is all_set
-            assert flags.is_ready_for_local_init(session) is first_set
-        assert all_set
+            ready, ready_for_local_init = (session.run(report).size == 0 for report in both_reports)
+            assert check.is_ready(session) is ready
+            assert check.is_ready_for_local_init(session) is ready_for_local_init
+        assert ready
 
 
-def test_one_plan_serves_both_questions(graph: Any) -> None:
+def test_both_questions_cost_one_compiled_step(graph: Any) -> None:
     for name, local in (("b", False), ("a", True), ("c", False)):
         variable(name, local)
-    flags = ReadyCheck(*reports(graph))
-    with Runs() as session:
+    check = ReadyCheck(*reports(graph))
+    with fastsup.Session() as session:
         session.run([graph.get_operation_by_name(name) for name in ("b/Assign", "c/Assign")])
-        session.fetched.clear()
-        assert flags.is_ready_for_local_init(session)
-        assert not flags.is_ready(session)
-        assert session.fetched[0] == session.fetched[1]
-        assert len(session.fetched) == 2
+        before = compiled(session)
+        assert check.is_ready_for_local_init(session)
+        assert not check.is_ready(session)
+        assert len(compiled(session)) == len(before) + 1
 
 
-def test_resources_beside_variables(graph: Any) -> None:
-    """What isn't a variable counts too: its flag is one among the others."""
+def test_resources_count_as_variables_do(graph: Any) -> None:
     v = variable("v")
     made = variable("made", local=True)
     resources.register_resource(made.op.outputs[0], made.initializer, v1.is_variable_initialized(made))
-    flags = ReadyCheck(*reports(graph))
+    check = ReadyCheck(*reports(graph))
     with fastsup.Session() as session:
         session.run(v.initializer)
-        assert not flags.is_ready_for_local_init(session)
+        assert not check.is_ready_for_local_init(session)
         session.run(made.initializer)
-        assert flags.is_ready_for_local_init(session)
-        assert flags.is_ready(session)
+        assert check.is_ready_for_local_init(session)
+        assert check.is_ready(session)
 
 
 @pytest.mark.parametrize(
@@ -94,41 +95,40 @@ def test_resources_beside_variables(graph: Any) -> None:
         lambda: "report_uninitialized_variables:0",
     ],
 )
-def test_anything_else_is_not_taken_for_a_report(make: Any, graph: Any) -> None:
+def test_another_ready_op_is_left_to_the_caller(make: Any, graph: Any) -> None:
     variable("v")
-    flags = ReadyCheck(make(), make())
-    with Runs() as session:
-        assert not flags.is_ready(session)
-        assert not flags.is_ready_for_local_init(session)
-        assert session.fetched == []
+    check = ReadyCheck(make(), make())
+    with fastsup.Session() as session:
+        assert not check.is_ready(session)
+        assert not check.is_ready_for_local_init(session)
+        assert compiled(session) == []
 
 
-def test_a_first_report_of_something_else_is_asked_for_itself(graph: Any) -> None:
+def test_a_report_for_local_init_of_other_variables(graph: Any) -> None:
     v, w = variable("v"), variable("w")
-    flags = ReadyCheck(v1.report_uninitialized_variables([v]), v1.report_uninitialized_variables([w]))
+    check = ReadyCheck(v1.report_uninitialized_variables([v]), v1.report_uninitialized_variables([w]))
     with fastsup.Session() as session:
         session.run(w.initializer)
-        assert flags.is_ready_for_local_init(session)
-        assert not flags.is_ready(session)
+        assert check.is_ready_for_local_init(session)
+        assert not check.is_ready(session)
 
 
-def test_an_initialised_model_is_not_reported_on(graph: Any) -> None:
-    """The report is run where something is missing, for its names."""
+def test_a_ready_model_costs_one_run(graph: Any) -> None:
+    """The report is run for the names of what is missing, so only for a model that isn't ready."""
     v = variable("v")
-    ready = v1.report_uninitialized_variables()
-    manager = fastsup.train.SessionManager(ready_op=ready)
-    with Runs() as session:
+    manager = fastsup.train.SessionManager(ready_op=v1.report_uninitialized_variables())
+    with CountingSession() as session:
         assert manager._model_ready(session) == (False, "Variables not initialized: v")
-        assert session.fetched[-1] is ready
+        assert session.runs == 2
         session.run(v.initializer)
         assert manager._model_ready(session) == (True, None)
-        assert session.fetched[-1] is not ready
+        assert session.runs == 4
 
 
 def test_other_errors_of_the_runtime_come_out(graph: Any) -> None:
     variable("v")
-    flags = ReadyCheck(v1.report_uninitialized_variables(), None)
+    check = ReadyCheck(v1.report_uninitialized_variables(), None)
     session = fastsup.Session()
     session.close()
     with pytest.raises(RuntimeError, match="closed Session"):
-        flags.is_ready(session)
+        check.is_ready(session)
