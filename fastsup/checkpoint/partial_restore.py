@@ -83,12 +83,12 @@ def _sliced(value: Any, wanted: _Wanted) -> Any:
     return value[tuple(parts)]
 
 
-def _mismatch(what: str) -> errors.InvalidArgumentError:
+def _mismatch(difference: str) -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError(
         None,
         None,
         "Restoring from checkpoint failed. This is most likely due to a mismatch between the current graph and the "
-        f"graph from the checkpoint: {what}. A partial restore leaves out what is missing, not what differs.",
+        f"graph from the checkpoint: {difference}. A partial restore skips missing tensors, but not different ones.",
     )
 
 

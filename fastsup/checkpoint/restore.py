@@ -42,7 +42,7 @@ class NoIntactCheckpointError(errors.DataLossError, ValueError):  # type: ignore
             None,
             None,
             f"No checkpoint of {place} can be restored; each was tried:{lines}\n"
-            "All of them were left as they are. Bring back an intact one, or start anew in an empty directory.",
+            "None of them was changed. Copy an intact checkpoint there, or start training in an empty directory.",
         )
 
     def __reduce__(self) -> Any:
@@ -146,7 +146,7 @@ class CheckpointRestorer:
             return None
         if not listing.named and len(failures) == 1 and is_unfinished(failures[0][0]):
             # No state file has ever named this checkpoint: the first save was interrupted.
-            self._warn(f"{failures[0][0]} was never finished, and is the only one: nothing had been saved yet.")
+            self._warn(f"{failures[0][0]} was never finished, and is the only checkpoint: nothing had been saved yet.")
             return None
         raise NoIntactCheckpointError(os.fspath(directory), failures)
 
@@ -154,7 +154,9 @@ class CheckpointRestorer:
         for path in interrupted:
             step = step_of(path)
             if restored_step is None or (step is not None and step > restored_step):
-                self._warn(f"{path} isn't used: without a complete index its save was interrupted, or isn't done.")
+                self._warn(
+                    f"{path} isn't used: it has no complete index, so its save was interrupted or is still under way."
+                )
 
 
 def _tried(failures: list[tuple[str, str]]) -> set[str]:

@@ -26,7 +26,7 @@ def reuse_unchanged_checkpoint(
 ) -> str | None:
     """Finds the checkpoint that a save would overwrite with the same values.
 
-    If there is one, also does what else the save would do: writes a missing `.meta` file, and the state file.
+    If there is one, does the rest of the save: writes the `.meta` file if it is missing, and the state file.
 
     Args:
       session: the session whose variables are to be saved.

@@ -66,7 +66,7 @@ def test_warns(value: Any, deaf: Deaf, tf_log: Any) -> None:
     (text,) = warnings_of(tf_log)
     assert text.startswith(TEXT + "\n")
     assert "\n  " in text
-    assert "standing at" in text
+    assert "stack:" in text
     line = deaf.waits_for_something_else.__code__.co_firstlineno + 2
     assert f"{__file__}:{line} in waits_for_something_else\n" in text
     # The innermost frame comes last.
@@ -93,7 +93,7 @@ def test_threads_that_were_passed(value: Any, deaf: Deaf, tf_log: Any) -> None:
     thread.start()
     sv.stop([thread])
     (text,) = warnings_of(tf_log)
-    assert "\n  Own (not a daemon: the process waits for it), standing at\n" in text
+    assert "\n  Own (not a daemon: the process waits for it), stack:\n" in text
     deaf.released.set()
     thread.join(60)
 
@@ -184,8 +184,8 @@ def test_several(deaf: Deaf, tf_log: Any) -> None:
     warn_of_leaked_threads([*threads, ended], 2)
     (text,) = warnings_of(tf_log)
     assert text.startswith("3 thread(s) still running 2 seconds after")
-    assert [line.strip() for line in text.splitlines() if line.endswith("standing at")] == [
-        f"{name}, standing at" for name in "abc"
+    assert [line.strip() for line in text.splitlines() if line.endswith("stack:")] == [
+        f"{name}, stack:" for name in "abc"
     ]
     deaf.released.set()
     for thread in threads:

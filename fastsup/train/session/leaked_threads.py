@@ -33,8 +33,8 @@ def describe_thread(thread: threading.Thread) -> str:
       thread: a thread of this process.
     """
     kind = "" if thread.daemon else " (not a daemon: the process waits for it)"
-    places = thread_stack(thread) or ["somewhere outside Python"]
-    return "\n".join([f"  {thread.name}{kind}, standing at", *(f"    {place}" for place in places)])
+    places = thread_stack(thread) or ["(no Python frame)"]
+    return "\n".join([f"  {thread.name}{kind}, stack:", *(f"    {place}" for place in places)])
 
 
 def warn_of_leaked_threads(threads: Iterable[threading.Thread], grace_secs: float) -> None:

@@ -31,8 +31,8 @@ def explains_result_of(argument: str, operation: Any) -> Iterator[None]:
         yield
     except (AttributeError, TypeError) as error:
         raise type(error)(
-            f"{error}. That came of {argument}={operation!r}, which must give an empty 1-D string tensor if the model "
-            "is ready, else the names of what is missing."
+            f"{error}. The result of {argument}={operation!r} must be an empty 1-D string tensor if the model is "
+            "ready, else the names of the missing variables."
         ) from error
 
 
@@ -42,8 +42,8 @@ class Readiness(NamedTuple):
     Args:
       local_init_done: whether the model was ready for `local_init_op`, which has then run.
       model_ready: whether the model is ready.
-      missing_for_local_init: what the model lacks for `local_init_op`, or None.
-      missing: what the model lacks to be ready, or None.
+      missing_for_local_init: message about the variables that are missing for `local_init_op`, or None.
+      missing: message about the variables that are missing in the model, or None.
     """
 
     local_init_done: bool

@@ -43,7 +43,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
 
     Args:
       local_init_op: operation to run in every new session, or None.
-      ready_op: 1-D string tensor: empty if the model is ready, else the names of what is missing. None: not checked.
+      ready_op: 1-D string tensor: empty if the model is ready, else the names of missing variables. None: not checked.
       ready_for_local_init_op: the same for `local_init_op`, which runs only if the tensor is empty. None: not checked.
       graph: the graph. Defaults to the default graph.
       recovery_wait_secs: seconds between two checks of a model that another process gets ready.
@@ -216,7 +216,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
     def wait_for_session(self, master: str, config: Any = None, max_wait_secs: float | None = float("inf")) -> Session:
         """Makes a session once another process has got the model ready.
 
-        The model is checked every `recovery_wait_secs`. The log lists what is missing, at intervals that grow.
+        The model is checked every `recovery_wait_secs`. The log lists the missing variables, at growing intervals.
 
         Args:
           master: the execution engine to connect to.
@@ -227,13 +227,13 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
           The session, ready to run.
 
         Raises:
-          tf.errors.DeadlineExceededError: the model wasn't ready after `max_wait_secs`. Lists what it lacks.
+          tf.errors.DeadlineExceededError: the model wasn't ready after `max_wait_secs`.
         """
         limit = math.inf if max_wait_secs is None else max_wait_secs
         log = WaitLog(self._recovery_wait_secs)
         if master:
             wait_for_servers(master, config, limit, self._recovery_wait_secs, log)
-            awaited = f"whoever initialises or restores the model at {master}, usually the chief"
+            awaited = f"the process that initialises or restores the model at {master}, usually the chief"
         else:
             awaited = "a model of this process alone (master is ''), which no other process can make ready"
         while True:
@@ -308,7 +308,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         Returns:
           (session, path). The path is that of the restored checkpoint, or None.
         """
-        # A TPU loses what is in its memory when it is initialised, so that comes before the restore.
+        # Initialising a TPU clears its memory, so it comes before the restore.
         strategy = distribute_lib.get_strategy()
         initialize_system = getattr(strategy.extended, "_experimental_initialize_system", None)
         if initialize_system is not None:

@@ -44,7 +44,7 @@ def check_recovery_wait_secs(value: Any) -> None:
         raise TypeError(f"recovery_wait_secs must be a number of seconds, got {value!r}.")
     if not float(value) < math.inf:
         raise ValueError(f"recovery_wait_secs must be finite, got {value!r}. TensorFlow's default is 30.")
-    doubt = doubt_about("recovery_wait_secs", value, "", "there is no pause between two looks")
+    doubt = doubt_about("recovery_wait_secs", value, "", "there is no pause between two checks")
     if doubt is not None:
         logging.warning(doubt)
 
@@ -94,7 +94,7 @@ def deadline_exceeded(limit: float, awaited: str) -> errors.DeadlineExceededErro
 
     Args:
       limit: the limit, in seconds.
-      awaited: what the session has waited for.
+      awaited: description of the process or the servers that were waited for.
     """
     text = f"Session was not ready after waiting {int(limit)} secs. Waited for {awaited}"
     return errors.DeadlineExceededError(None, None, text)

@@ -51,10 +51,10 @@ def check_seconds(name: str, value: Any, remedy: str, endless: bool = False) -> 
         raise TypeError(f"{name} must be a number of seconds, got {value!r} of type {type(value).__name__}; {remedy}.")
     if value == math.inf and not endless:
         raise ValueError(f"{name} must be finite, got {value!r}; {remedy}.")
-    no_wait = "nothing is waited for" if endless else "it is done again and again, without a pause"
+    no_wait = "there is no wait" if endless else "there is no pause"
     doubt = doubt_about(name, value, no_wait, no_wait)
     if doubt is not None:
-        logging.warning("%s To mean something else, %s.", doubt, remedy)
+        logging.warning("%s %s.", doubt, remedy[0].upper() + remedy[1:])
 
 
 def check_types(graph: Any, saver: Any, init_fn: Any) -> None:

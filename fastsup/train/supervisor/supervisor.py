@@ -38,7 +38,7 @@ class Supervisor(SupervisorSessions, tf_supervisor.Supervisor):  # type: ignore[
 
     Args:
       graph: the model's graph, which the constructor finalises. Defaults to the default graph.
-      ready_op: 1-D string tensor: empty if the model is ready, else the names of what is missing. Defaults to the
+      ready_op: 1-D string tensor: empty if the model is ready, else the names of missing variables. Defaults to the
         graph's collection READY_OP, or else to a report of uninitialised variables. None: not checked.
       ready_for_local_init_op: the same for `local_init_op`, which runs only if the tensor is empty. Defaults to the
         collection READY_FOR_LOCAL_INIT_OP, or else to None. None: not checked.
