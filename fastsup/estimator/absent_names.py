@@ -1,4 +1,4 @@
-"""The names of `tf.estimator` and `tf.contrib.learn` that fastsup doesn't have, and where to go instead."""
+"""Errors for names of `tf.estimator` and `tf.contrib.learn` that fastsup doesn't have, with alternatives."""
 
 from __future__ import annotations
 
@@ -26,10 +26,13 @@ _LOGIT_FNS = frozenset(["dnn_logit_fn_builder", "linear_logit_fn_builder"])
 
 
 def suggestion(name: str) -> str | None:
-    """Where to go for a name of `tf.estimator` that fastsup lacks; None for any other name.
+    """The alternative to a name of `tf.estimator` that fastsup doesn't have.
 
     Args:
-      name: a name, without its module.
+      name: the name, without its module.
+
+    Returns:
+      The alternative, a sentence; None for any other name.
     """
     if name in _CANNED:
         return (
@@ -57,12 +60,12 @@ def absent(module: str, name: str, elsewhere: Iterable[str] = ()) -> AttributeEr
     """The error for a name that a module doesn't have.
 
     Args:
-      module: the module's name.
-      name: the name.
-      elsewhere: names of other modules, with their modules, one of which may be meant.
+      module: name of the module.
+      name: the missing name.
+      elsewhere: names of other modules, each with its module.
 
     Returns:
-      AttributeError that says where to go, if that is known.
+      AttributeError whose message has the alternative, if there is one.
     """
     for path in elsewhere:
         if path.rpartition(".")[2] == name:

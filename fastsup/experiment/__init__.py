@@ -1,4 +1,4 @@
-"""Experiment: an Estimator, its data, and the ways to train and evaluate it, as in `tf.contrib.learn`."""
+"""Experiment: trains and evaluates an Estimator, as `tf.contrib.learn.Experiment` did."""
 
 from typing import Any
 

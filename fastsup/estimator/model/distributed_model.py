@@ -21,7 +21,7 @@ __all__ = ["DistributedModel"]
 
 
 def _ready_for_local_init_op(scaffold: Any) -> Any:
-    """The operation of a replica that says which variables aren't initialised yet."""
+    """The operation of a replica that lists the uninitialised variables."""
     return scaffold.ready_for_local_init_op or monitored_session.Scaffold.get_or_default(
         "ready_for_local_init_op",
         ops.GraphKeys.READY_FOR_LOCAL_INIT_OP,
@@ -30,7 +30,7 @@ def _ready_for_local_init_op(scaffold: Any) -> Any:
 
 
 def _combined_scaffold(grouped: Any, strategy: Any) -> Any:
-    """One scaffold of those of the replicas."""
+    """Combines the scaffolds of the replicas into one."""
     scaffolds = strategy.experimental_local_results(grouped)
 
     def given(attribute: str) -> list[Any]:
@@ -61,7 +61,7 @@ def _combined_scaffold(grouped: Any, strategy: Any) -> Any:
 
 
 def _reported_loss_reduction() -> Any:
-    """How the replicas' losses make the one that is reported."""
+    """The reduction of the replicas' losses to the reported loss."""
     if getattr(ops.get_default_graph(), "_is_loss_scaled_by_optimizer", False):
         return distribute_utils.get_loss_reduction()
     return reduce_util.ReduceOp.SUM
@@ -71,7 +71,7 @@ class DistributedModel(Training, Evaluation):
     """The part of an Estimator that trains and evaluates with a strategy."""
 
     def _iterator_of(self, input_fn: Callable[..., Any], mode: str, strategy: Any) -> tuple[Any, list[Any]]:
-        """The strategy's iterator over the input, and the hook that starts it."""
+        """The iterator of the strategy over the input, and the hook that initialises the iterator."""
         iterator = strategy.make_input_fn_iterator(lambda context: self._call_input_fn(input_fn, mode, context))
         return iterator, [DistributedIteratorInitializerHook(iterator)]
 
@@ -85,12 +85,12 @@ class DistributedModel(Training, Evaluation):
         self, strategy: Any, input_fn: Any, hooks: list[Any], saving_listeners: list[Any]
     ) -> Any:
         """Trains with a strategy, and returns the loss of the last step."""
-        # With it, TensorFlow's optimizers of the first kind divide the loss by the number of replicas.
+        # The last context makes TensorFlow's v1 optimizers divide the loss by the number of replicas.
         with ops.Graph().as_default() as graph, strategy.scope(), strategy._scale_loss_for_estimator_enabled():
             random_seed.set_random_seed(self._config.tf_random_seed)
             iterator, worker_hooks = self._iterator_of(input_fn, ModeKeys.TRAIN, strategy)
             global_step = self._create_and_assert_global_step(graph)
-            # Here, not in the thread of a replica.
+            # Read here, because in the thread of a replica the tensor would belong to that replica.
             ops.add_to_collection(training_util.GLOBAL_STEP_READ_KEY, strategy.extended.read_var(global_step))
             features, labels = parse_iterator_result(iterator.get_next())
             grouped = strategy.extended.call_for_each_replica(

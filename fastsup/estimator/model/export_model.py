@@ -24,7 +24,7 @@ from fastsup.runtime.session import Session
 
 __all__ = ["SavedModelExport"]
 
-# The first of them that is exported brings the variables: training knows all of them.
+# In this order. The first mode adds the variables to the SavedModel, and the graph of training has all of them.
 _MODES = (ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT)
 
 
@@ -36,7 +36,7 @@ def _saver_of(scaffold: Any) -> Any:
 
 
 def _check_assets(assets_extra: Any) -> None:
-    """Refuses assets that aren't there, before anything is written."""
+    """Refuses assets that don't exist, before a file is written."""
     if assets_extra and not isinstance(assets_extra, dict):
         raise TypeError(f"assets_extra must be a dictionary from destinations to files, got {assets_extra!r}.")
     for destination, source in (assets_extra or {}).items():
@@ -70,25 +70,25 @@ class SavedModelExport(EstimatorBase):
         checkpoint_path: Any = None,
         experimental_mode: str = ModeKeys.PREDICT,
     ) -> Any:
-        """Writes the model as a SavedModel, into a directory of its own under a directory.
+        """Writes the model as a SavedModel, to a new directory.
 
         Args:
-          export_dir_base: the directory; the new one is named after the time, in seconds.
+          export_dir_base: parent of the new directory, whose name is the time in seconds.
           serving_input_receiver_fn: function without arguments that returns an `export.ServingInputReceiver` or an
             `export.TensorServingInputReceiver`.
           assets_extra: dictionary from destinations under `assets.extra` to the files to copy there, or None.
-          as_text: whether to write the graph as text.
-          checkpoint_path: checkpoint to export. Defaults to the newest.
-          experimental_mode: the mode that the model is built in, one of `ModeKeys`.
+          as_text: True to write the graph as text.
+          checkpoint_path: path of the checkpoint to export. Defaults to the newest one.
+          experimental_mode: mode in which the model is built, one of `ModeKeys`.
 
         Returns:
           The path of the new directory, as bytes.
 
         Raises:
-          ValueError: there is no function, no checkpoint, or a variable that isn't in it.
+          ValueError: there is no function or no checkpoint, or the checkpoint lacks a variable.
           TypeError: `serving_input_receiver_fn` can't be called.
-          AttributeError: it returns no receiver.
-          NoIntactCheckpointError: the checkpoint is damaged. A ValueError too.
+          AttributeError: `serving_input_receiver_fn` returns no receiver.
+          NoIntactCheckpointError: the checkpoint is damaged. Also a ValueError.
         """
         if not serving_input_receiver_fn:
             raise ValueError("An input_receiver_fn must be defined.")
@@ -111,7 +111,7 @@ class SavedModelExport(EstimatorBase):
         checkpoint_path: Any = None,
         strip_default_attrs: bool = False,
     ) -> Any:
-        """The name of `export_saved_model` in TensorFlow 1: the same, for prediction.
+        """As `export_saved_model`, for prediction: the name in TensorFlow 1.
 
         Args:
           export_dir_base: as for `export_saved_model`.
@@ -119,13 +119,13 @@ class SavedModelExport(EstimatorBase):
           assets_extra: as for `export_saved_model`.
           as_text: as for `export_saved_model`.
           checkpoint_path: as for `export_saved_model`.
-          strip_default_attrs: whether attributes with their default values are left out of the graph.
+          strip_default_attrs: True to leave attributes with default values out of the graph.
 
         Returns:
           The path of the new directory, as bytes.
 
         Raises:
-          ValueError: there is no function, no checkpoint, or a variable that isn't in it.
+          ValueError: there is no function or no checkpoint, or the checkpoint lacks a variable.
         """
         if not serving_input_receiver_fn:
             raise ValueError("An input_receiver_fn must be defined.")
@@ -146,7 +146,7 @@ class SavedModelExport(EstimatorBase):
         as_text: bool = False,
         checkpoint_path: Any = None,
     ) -> Any:
-        """Writes the model in several modes as one SavedModel: a graph for each, the variables once.
+        """Writes the model in several modes as one SavedModel, with a graph per mode and one set of variables.
 
         Args:
           export_dir_base: as for `export_saved_model`.
@@ -159,7 +159,7 @@ class SavedModelExport(EstimatorBase):
           The path of the new directory, as bytes.
 
         Raises:
-          ValueError: no mode has a function, there is no checkpoint, or a variable isn't in it.
+          ValueError: no mode has a function, there is no checkpoint, or the checkpoint lacks a variable.
         """
         return self._export_all_saved_models(
             export_dir_base,
@@ -237,20 +237,20 @@ class SavedModelExport(EstimatorBase):
         check_variables: bool = True,
         strip_default_attrs: bool = True,
     ) -> None:
-        """Builds the model in a mode, restores the checkpoint and adds both to a SavedModel.
+        """Builds the model in a mode, restores the checkpoint, and adds the graph to a SavedModel.
 
         Args:
           builder: the `SavedModelBuilder`.
           input_receiver_fn_map: as for `experimental_export_all_saved_models`.
-          checkpoint_path: the checkpoint.
-          save_variables: whether the variables are added too. For the first mode only.
+          checkpoint_path: path of the checkpoint.
+          save_variables: True to add the variables too. For the first mode only.
           mode: one of `ModeKeys`.
           export_tags: tags of the graph. Defaults to those of the mode.
-          check_variables: whether the checkpoint must hold all variables.
-          strip_default_attrs: whether attributes with their default values are left out.
+          check_variables: True to restore the checkpoint, which must then have all variables.
+          strip_default_attrs: True to leave attributes with default values out.
 
         Raises:
-          ValueError: variables are to be saved but not checked, or one of them isn't in the checkpoint.
+          ValueError: `save_variables` without `check_variables`, or the checkpoint lacks a variable.
         """
         if save_variables and not check_variables:
             raise ValueError("If `save_variables` is `True, `check_variables`must not be `False`.")
@@ -277,7 +277,7 @@ class SavedModelExport(EstimatorBase):
                 loss=spec.loss,
                 metrics=spec.eval_metric_ops,
             )
-            with deprecation.silence():  # What is deprecated there is TensorFlow's own, and no matter of the caller's.
+            with deprecation.silence():  # TensorFlow's own function calls a deprecated one.
                 signatures = model_utils.build_all_signature_defs(
                     receiver.receiver_tensors,
                     export_outputs,
@@ -288,20 +288,21 @@ class SavedModelExport(EstimatorBase):
                 local_init_op = spec.scaffold.local_init_op
                 if local_init_op is None:
                     local_init_op = monitored_session.Scaffold.default_local_init_op()
-                # It restores here, and goes into the SavedModel to restore there.
+                # Restores the checkpoint here, and is added to the SavedModel, to restore its variables.
                 graph_saver = _saver_of(spec.scaffold)
                 if check_variables:
                     try:
-                        # A damaged checkpoint is called that, and not the end of the input.
+                        # Reports a damaged checkpoint as such, not as OutOfRangeError, which means the end of input.
                         CheckpointRestorer(
                             lambda path: graph_saver.restore(session, path), lambda: None
                         ).restore_checkpoint(checkpoint_path)
                     except errors.NotFoundError as error:
+                        hint = trained_model.missing_variable_hint(error, checkpoint_path)
                         raise ValueError(
                             "Could not load all requested variables from checkpoint. Please make sure your model_fn "
                             "does not expect variables that were not saved in the checkpoint.\n\n"
                             f"Encountered error with mode `{mode}` while restoring checkpoint from: "
-                            f"`{checkpoint_path}`. {trained_model.hint_of(error, checkpoint_path)}Full Traceback:\n\n"
+                            f"`{checkpoint_path}`. {hint}Full Traceback:\n\n"
                             f"{error}"
                         ) from error
                 builder._add_train_op(spec.train_op)

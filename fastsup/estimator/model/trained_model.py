@@ -1,4 +1,4 @@
-"""What a model directory holds: the newest checkpoint, its step, and a description for error messages."""
+"""Reads a model directory: the newest checkpoint, its global step, and descriptions for error messages."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fastsup.estimator.model.keras_names import name_hint
 
 __all__ = [
     "contents_of",
-    "explaining_what_is_missing",
+    "explaining_missing_variables",
     "given_checkpoint",
     "global_step_of",
-    "hint_of",
+    "missing_variable_hint",
     "newest_checkpoint",
     "require_checkpoint",
     "variables_of",
@@ -30,19 +30,19 @@ _LISTED = 20
 
 
 def newest_checkpoint(model_dir: Any) -> str | None:
-    """The checkpoint that an evaluation takes: what the state file names, else the newest that lies there.
+    """The checkpoint to evaluate: the one that the state file names, or else the newest one in the directory.
 
     Args:
       model_dir: path of the directory. It needn't exist.
 
     Returns:
-      The checkpoint's path, as `Saver.restore` takes it; None if there is none.
+      The path of the checkpoint, as `Saver.restore` expects it; None if there is none.
     """
     path = checkpoint_management.latest_checkpoint(model_dir)
     if path and is_in(path, os.fspath(model_dir)):
         return str(path)
-    # Training would go on from one that no state file names (any more), and from that of the same name here where it
-    # names one elsewhere: so does an evaluation.
+    # The state file is lost, or names a checkpoint of another directory. Training would continue from the newest
+    # checkpoint of this directory, so an evaluation takes that one too.
     for candidate in list_checkpoints(model_dir).paths:
         if file_io.file_exists(candidate + ".index") and not is_unfinished(candidate):
             return candidate
@@ -50,7 +50,7 @@ def newest_checkpoint(model_dir: Any) -> str | None:
 
 
 def global_step_of(model_dir: Any) -> int:
-    """The global step of the newest checkpoint; 0 if there is none, or none that can be read."""
+    """The global step of the newest checkpoint; 0 if there is none, or if it can't be read."""
     try:
         path = newest_checkpoint(model_dir)
         if path is None:
@@ -61,7 +61,7 @@ def global_step_of(model_dir: Any) -> int:
 
 
 def contents_of(model_dir: Any) -> str:
-    """What is in a directory, in one sentence."""
+    """The files of a directory, in one sentence."""
     path = os.fspath(model_dir)
     try:
         if not file_io.file_exists(path):
@@ -78,7 +78,7 @@ def contents_of(model_dir: Any) -> str:
 
 
 def variables_of(checkpoint_path: Any) -> str:
-    """What a checkpoint holds, in one sentence: its first variables, by name, with their shapes."""
+    """The variables of a checkpoint with their shapes, the first 20 by name, in one sentence."""
     try:
         shapes = _shapes_of(checkpoint_path)
     except (errors.OpError, RuntimeError, ValueError) as error:
@@ -93,8 +93,8 @@ def _shapes_of(checkpoint_path: Any) -> dict[str, Any]:
     return shapes
 
 
-def hint_of(error: errors.NotFoundError, checkpoint_path: Any) -> str:
-    """What to do about a variable that a checkpoint lacks, ending in a blank; empty where that isn't known."""
+def missing_variable_hint(error: errors.NotFoundError, checkpoint_path: Any) -> str:
+    """The remedy for a variable that a checkpoint lacks, with a blank at the end; "" if none is known."""
     try:
         hint = name_hint(error.message, _shapes_of(checkpoint_path))
     except (errors.OpError, RuntimeError, ValueError):
@@ -103,14 +103,14 @@ def hint_of(error: errors.NotFoundError, checkpoint_path: Any) -> str:
 
 
 @contextmanager
-def explaining_what_is_missing(checkpoint_path: Any) -> Iterator[None]:
-    """Adds to the error about a variable that a checkpoint lacks what the checkpoint has, and what to do.
+def explaining_missing_variables(checkpoint_path: Any) -> Iterator[None]:
+    """Adds the variables of the checkpoint, and a remedy, to an error about a variable that the checkpoint lacks.
 
     Args:
-      checkpoint_path: the checkpoint that is restored, a function that finds it, or None.
+      checkpoint_path: path of the checkpoint that is restored, a function that returns it, or None.
 
     Raises:
-      tf.errors.NotFoundError: what was raised, with more text.
+      tf.errors.NotFoundError: the error of the code inside, with a longer message.
     """
     try:
         yield
@@ -118,15 +118,15 @@ def explaining_what_is_missing(checkpoint_path: Any) -> Iterator[None]:
         path = checkpoint_path() if callable(checkpoint_path) else checkpoint_path
         if path is None or "not found in checkpoint" not in error.message:
             raise
-        message = f"{error.message}\n\n{hint_of(error, path)}{variables_of(path)}"
+        message = f"{error.message}\n\n{missing_variable_hint(error, path)}{variables_of(path)}"
         raise errors.NotFoundError(error.node_def, error.op, message) from error
 
 
 def given_checkpoint(checkpoint_path: Any) -> str | None:
-    """The checkpoint that was passed as `checkpoint_path`; None if none was.
+    """The argument `checkpoint_path` as a string; None if it wasn't given.
 
     Raises:
-      TypeError: it is no path.
+      TypeError: the argument is no path.
     """
     if not checkpoint_path:
         return None
@@ -138,10 +138,10 @@ def given_checkpoint(checkpoint_path: Any) -> str | None:
 
 
 def require_checkpoint(model_dir: Any) -> str:
-    """The newest checkpoint of a directory.
+    """The path of the newest checkpoint of a directory.
 
     Raises:
-      ValueError: there is none. The message says what there is.
+      ValueError: there is no checkpoint. The message lists the files of the directory.
     """
     path = newest_checkpoint(model_dir)
     if path is None:

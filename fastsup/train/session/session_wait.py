@@ -10,7 +10,7 @@ from typing import Any
 from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.cluster.server_probe import Contact
+from fastsup.cluster.server_probe import ServerProbe
 from fastsup.core.checks import doubt_about
 
 __all__ = [
@@ -113,11 +113,11 @@ def wait_for_servers(master: str, config: Any, limit: float, log_interval: float
     Raises:
       tf.errors.DeadlineExceededError: a task didn't answer within the limit.
     """
-    contact = Contact(master, config)
+    probe = ServerProbe(master, config)
     log = log or WaitLog(log_interval)
     awaited = f"an answer from every task of the cluster of {master}, one of which isn't up or can't be reached"
     poll_secs = log_interval if log_interval > 0 else 1.0
-    while not contact.made(within=max(0.0, min(poll_secs, limit - log.waited()))):
+    while not probe.has_answered(max(0.0, min(poll_secs, limit - log.waited()))):
         if log.waited() >= limit:
             raise deadline_exceeded(limit, awaited)
         log.info(WAITING_FOR_MODEL, None, None, awaited, log.waited(), limit_text(limit))
