@@ -268,22 +268,23 @@ class TrainingExecutor:
         if result is None or refused_by:
             logging.info(f"Exiting evaluation, as requested by _ContinuousEvalListener.{refused_by}.")
             return result, True
-        if self._is_idle_too_long(result, start):
+        now = time.time()
+        if self._is_idle_too_long(result, start, now):
             return result, True
-        wait_secs = self._secs_to_next_attempt(result, start, throttle_secs)
+        wait_secs = self._secs_to_next_attempt(result, start, now, throttle_secs)
         if wait_secs > 0 and not is_last:
             logging.info("Waiting %f secs before starting next eval run.", wait_secs)
             time.sleep(wait_secs)
         return result, False
 
-    def _is_idle_too_long(self, result: EvalResult, start: float) -> bool:
+    def _is_idle_too_long(self, result: EvalResult, start: float, now: float) -> bool:
         """True if there has been no new checkpoint for `EvalSpec.idle_timeout_secs`.
 
         Args:
           result: outcome of this attempt.
           start: time at which this attempt began.
+          now: time at which this attempt ended.
         """
-        now = time.time()
         if result.status not in (EvalStatus.MISSING_CHECKPOINT, EvalStatus.NO_NEW_CHECKPOINT):
             self._idle_since = now
             return False
@@ -299,9 +300,15 @@ class TrainingExecutor:
         )
         return True
 
-    def _secs_to_next_attempt(self, result: EvalResult, start: float, throttle_secs: float) -> float:
-        """Seconds until the next attempt: what is left of the throttle, but no longer than the idle timeout."""
-        now = time.time()
+    def _secs_to_next_attempt(self, result: EvalResult, start: float, now: float, throttle_secs: float) -> float:
+        """Seconds until the next attempt: to the end of the throttle, but no longer than to that of the idle timeout.
+
+        Args:
+          result: outcome of this attempt.
+          start: time at which this attempt began.
+          now: time at which this attempt ended.
+          throttle_secs: minimum seconds from the start of one attempt to the start of the next.
+        """
         wait_secs = throttle_secs - (now - start)
         if wait_secs <= 0 and result.status != EvalStatus.EVALUATED:
             if throttle_secs == 0:
