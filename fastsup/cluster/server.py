@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from typing import Any
@@ -15,6 +14,7 @@ from tensorflow.python.training import server_lib
 from fastsup.cluster.job_completion import JobCompletionWatcher
 from fastsup.cluster.peer_liveness import peer_liveness_of
 from fastsup.cluster.task_settings import TaskType
+from fastsup.cluster.tf_config import read_tf_config
 
 __all__ = ["is_google_environment", "serve_until_job_ends", "start_server", "start_std_server"]
 
@@ -25,10 +25,10 @@ _POLL_SECS = 2.0
 
 def is_google_environment() -> bool:
     """True if TF_CONFIG says that the platform starts the servers. Warns if TF_CONFIG is empty."""
-    tf_config = json.loads(os.environ.get("TF_CONFIG") or "{}")
+    tf_config = read_tf_config() if os.environ.get("TF_CONFIG") else {}
     if not tf_config:
         logging.warning("TF_CONFIG should not be empty in distributed environment.")
-    return bool(tf_config.get("environment") == "google")
+    return tf_config.get("environment") == "google"
 
 
 def start_server(config: Any, session_config: Any, **options: Any) -> Any:

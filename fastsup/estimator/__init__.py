@@ -9,7 +9,7 @@ from typing import Any
 import fastsup.runtime as _runtime  # isort: skip  # noqa: F401  (says what to install if there is no TensorFlow)
 
 from fastsup.estimator import experimental, export, inputs
-from fastsup.estimator.absent_names import absent
+from fastsup.estimator.absent_names import absent_name_error
 from fastsup.estimator.config.run_config import RunConfig, TaskType
 from fastsup.estimator.export.best_exporter import BestExporter
 from fastsup.estimator.export.exporters import Exporter, FinalExporter, LatestExporter
@@ -108,7 +108,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    raise absent(
+    raise absent_name_error(
         __name__, name, (f"{module.__name__}.{known}" for module in (experimental, export) for known in module.__all__)
     )
 

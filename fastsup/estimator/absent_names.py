@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["absent", "suggestion"]
+__all__ = ["absent_name_error"]
 
 _CANNED_KINDS = ("Baseline", "BoostedTrees", "DNN", "DNNLinearCombined", "Linear", "RNN")
 _CANNED = frozenset(
@@ -25,7 +25,7 @@ _PARSING_SPECS = frozenset(["classifier_parse_example_spec", "regressor_parse_ex
 _LOGIT_FNS = frozenset(["dnn_logit_fn_builder", "linear_logit_fn_builder"])
 
 
-def suggestion(name: str) -> str | None:
+def _alternative_to(name: str) -> str | None:
     """The alternative to a name of `tf.estimator` that fastsup doesn't have.
 
     Args:
@@ -56,7 +56,7 @@ def suggestion(name: str) -> str | None:
     return None
 
 
-def absent(module: str, name: str, elsewhere: Iterable[str] = ()) -> AttributeError:
+def absent_name_error(module: str, name: str, elsewhere: Iterable[str] = ()) -> AttributeError:
     """The error for a name that a module doesn't have.
 
     Args:
@@ -70,7 +70,7 @@ def absent(module: str, name: str, elsewhere: Iterable[str] = ()) -> AttributeEr
     for path in elsewhere:
         if path.rpartition(".")[2] == name:
             return AttributeError(f"{module} has no {name}: use {path}.", name=name)
-    text = suggestion(name)
+    text = _alternative_to(name)
     if text is None:
         return AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
     return AttributeError(f"{module} has no {name}: {text}", name=name)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastsup.estimator.absent_names import absent
+from fastsup.estimator.absent_names import absent_name_error
 from fastsup.estimator.export.receivers import build_raw_supervised_input_receiver_fn
 from fastsup.estimator.hooks.early_stopping import make_early_stopping_hook
 from fastsup.estimator.hooks.in_memory_evaluator import InMemoryEvaluatorHook
@@ -29,7 +29,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    raise absent(__name__, name)
+    raise absent_name_error(__name__, name)
 
 
 def __dir__() -> list[str]:

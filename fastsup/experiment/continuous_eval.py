@@ -12,7 +12,7 @@ from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.cluster.job_completion import JobCompletionWatcher
 from fastsup.cluster.peer_liveness import PeerLiveness
-from fastsup.estimator.jobs.deleted_checkpoint import with_newer_if_deleted
+from fastsup.estimator.jobs.deleted_checkpoint import evaluate_or_newer
 
 __all__ = ["evaluate_continuously", "has_reached", "log_and_sleep"]
 
@@ -104,7 +104,7 @@ def evaluate_continuously(
         is_last = watcher.chief_has_ended()
         path = latest()
         if path and not (only_once and path == evaluated_path):
-            evaluated_path, result = with_newer_if_deleted(path, latest, evaluate)
+            evaluated_path, result = evaluate_or_newer(path, latest, evaluate)
             log.reset()
             liveness.record_alive()
         else:

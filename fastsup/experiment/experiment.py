@@ -19,7 +19,7 @@ from fastsup.experiment.arguments import (
     is_core_estimator,
 )
 from fastsup.experiment.continuous_eval import has_reached
-from fastsup.experiment.evaluating import Evaluating
+from fastsup.experiment.evaluation import Evaluation
 from fastsup.experiment.export_strategy import as_export_strategies
 from fastsup.experiment.hooks import EvalAndExportListener, EvaluateNewCheckpointHook
 from fastsup.experiment.training import Training
@@ -30,7 +30,7 @@ __all__ = ["Experiment"]
 _DEFAULT_STEPS_PER_ITERATION = 1000
 
 
-class Experiment(Training, Evaluating):
+class Experiment(Training, Evaluation):
     """Trains and evaluates an Estimator, in a single process or as a task of a cluster.
 
     The constructor calls none of the functions that it is given.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import tempfile
 from collections.abc import Iterable
 from typing import Any
@@ -14,6 +13,7 @@ from tensorflow.python.platform import tf_logging as logging
 from fastsup.cluster.task_settings import TaskType, parse_task_settings
 from fastsup.cluster.tf_config import read_tf_config
 from fastsup.estimator.config import distribution
+from fastsup.estimator.config.model_dir import choose_model_dir, path_to_str
 from fastsup.estimator.config.run_config_values import check_values
 
 __all__ = ["RunConfig", "TaskType", "resolve_config"]
@@ -31,19 +31,6 @@ _REPLACEABLE = [
 _BOTH_INTERVALS = "`save_checkpoints_steps` and `save_checkpoints_secs` cannot be both set."
 
 
-def _path_to_str(model_dir: Any) -> str | None:
-    """A model directory as a string; None for None.
-
-    Raises:
-      TypeError: the value is no path.
-    """
-    if model_dir is None:
-        return None
-    if not isinstance(model_dir, str | bytes | os.PathLike):
-        raise TypeError(f"model_dir must be the path of a directory, or None for a temporary one; got {model_dir!r}.")
-    return os.fsdecode(model_dir)
-
-
 def _default_session_config(device_filters: list[str] | None = None) -> Any:
     """The ConfigProto of an Estimator without one.
 
@@ -56,25 +43,6 @@ def _default_session_config(device_filters: list[str] | None = None) -> Any:
         graph_options=config_pb2.GraphOptions(rewrite_options=rewriting),
         device_filters=device_filters,
     )
-
-
-def _chosen_model_dir(tf_config: dict[str, Any], model_dir: Any) -> Any:
-    """The model directory from the argument or from TF_CONFIG. If both have one, they must be equal."""
-    if model_dir == "":
-        raise ValueError("model_dir should be non-empty.")
-    in_environment = tf_config.get("model_dir")
-    if in_environment == "":
-        raise ValueError("model_dir in TF_CONFIG should be non-empty.")
-    if in_environment:
-        if not isinstance(in_environment, str):
-            raise ValueError(f'TF_CONFIG["model_dir"] must be a string, got {in_environment!r}.')
-        if model_dir and in_environment != model_dir:
-            raise ValueError(
-                "`model_dir` provided in RunConfig construct, if set, must have the same value as the model_dir in "
-                f'TF_CONFIG. model_dir: {model_dir}\nTF_CONFIG["model_dir"]: {in_environment}.\n'
-            )
-        logging.info("Using model_dir in TF_CONFIG: %s", in_environment)
-    return model_dir or in_environment
 
 
 def _drop_other_interval(config: Any, replaced: Iterable[str]) -> None:
@@ -173,7 +141,7 @@ class RunConfig:
         RunConfig._replace(
             self,
             allowed_properties_list=_REPLACEABLE,
-            model_dir=_chosen_model_dir(tf_config, _path_to_str(model_dir)),
+            model_dir=choose_model_dir(tf_config, path_to_str(model_dir)),
             tf_random_seed=tf_random_seed,
             save_summary_steps=save_summary_steps,
             save_checkpoints_steps=save_checkpoints_steps,
@@ -292,7 +260,7 @@ class RunConfig:
         for name, value in kwargs.items():
             if name not in allowed:
                 raise ValueError(f"Replacing {name} is not supported. Allowed properties are {allowed}.")
-            setattr(config, "_" + name, _path_to_str(value) if name == "model_dir" else value)
+            setattr(config, "_" + name, path_to_str(value) if name == "model_dir" else value)
         _drop_other_interval(config, kwargs)
         check_values(config)
         return config
@@ -319,7 +287,7 @@ def resolve_config(config: Any, model_dir: Any) -> Any:
         raise ValueError(f"config must be an instance of `RunConfig`, but provided {config}.")
     if config.session_config is None:
         config = RunConfig.replace(config, session_config=_default_session_config())
-    model_dir = _path_to_str(model_dir)
+    model_dir = path_to_str(model_dir)
     if model_dir is not None and config.model_dir is not None and config.model_dir != model_dir:
         raise ValueError(
             "`model_dir` are set both in constructor and `RunConfig`, but with different values. "

@@ -12,14 +12,12 @@ from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.checkpoint.directory import step_of
 
-__all__ = ["step_in_name", "with_newer_if_deleted"]
+__all__ = ["evaluate_or_newer", "step_in_name"]
 
 _Result = TypeVar("_Result")
 
 
-def with_newer_if_deleted(
-    path: Any, latest: Callable[[], Any], evaluate: Callable[[Any], _Result]
-) -> tuple[Any, _Result]:
+def evaluate_or_newer(path: Any, latest: Callable[[], Any], evaluate: Callable[[Any], _Result]) -> tuple[Any, _Result]:
     """Evaluates a checkpoint, or a newer one if the checkpoint is deleted meanwhile.
 
     This repeats, with a warning each time, while training saves as many checkpoints as it keeps before an evaluation

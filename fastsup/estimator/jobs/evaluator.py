@@ -10,7 +10,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.util import compat
 
-from fastsup.estimator.jobs.deleted_checkpoint import step_in_name, with_newer_if_deleted
+from fastsup.estimator.jobs.deleted_checkpoint import evaluate_or_newer, step_in_name
 from fastsup.estimator.jobs.eval_result import EvalResult, EvalStatus
 from fastsup.estimator.jobs.specs import assert_eval_spec
 
@@ -69,7 +69,7 @@ class Evaluator:
           TypeError: the metrics that `Estimator.evaluate` has returned aren't a dictionary.
           ValueError: the metrics lack the global step.
         """
-        _, outcome = with_newer_if_deleted(
+        _, outcome = evaluate_or_newer(
             self._estimator.latest_checkpoint(),
             self._estimator.latest_checkpoint,
             lambda path: self._evaluate_and_export(path, throttle_steps),

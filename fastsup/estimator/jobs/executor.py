@@ -18,6 +18,7 @@ from fastsup.estimator.jobs.deleted_checkpoint import step_in_name
 from fastsup.estimator.jobs.eval_listener import ContinuousEvalListener, NewCheckpointListenerForEvaluate
 from fastsup.estimator.jobs.eval_result import EvalResult, EvalStatus
 from fastsup.estimator.jobs.evaluator import Evaluator
+from fastsup.estimator.jobs.evaluator_pacing import EvaluatorPacing
 from fastsup.estimator.jobs.specs import EvalSpec, TrainSpec, assert_eval_spec, validate_hooks
 from fastsup.estimator.model import estimator as estimator_lib
 from fastsup.estimator.model.arguments import check_type
@@ -26,12 +27,6 @@ __all__ = ["TrainingExecutor"]
 
 _MAX_DELAY_SECS = 60
 _DELAY_SECS_PER_WORKER = 5
-# Seconds between two attempts of an evaluator without throttle that finds no new checkpoint.
-_POLL_SECS = 0.2
-_NO_THROTTLE_WARNING = (
-    "EvalSpec.throttle_secs is set as 0. This might overload the job before finding (next) new checkpoint. Please "
-    "consider to increase it."
-)
 
 
 class TrainingExecutor:
@@ -72,8 +67,7 @@ class TrainingExecutor:
         self._eval_spec = eval_spec
         self._train_hooks = hooks
         self._continuous_eval_listener = listener
-        # The time, by time.time, since which an evaluator has found no new checkpoint.
-        self._idle_since: float | None = None
+        self._pacing = EvaluatorPacing(eval_spec)
 
     @property
     def estimator(self) -> Any:
@@ -229,7 +223,7 @@ class TrainingExecutor:
         evaluator = self._new_evaluator()
         liveness = peer_liveness_of(self._estimator.config)
         max_steps = self._train_spec.max_steps
-        self._idle_since = None
+        self._pacing = EvaluatorPacing(self._eval_spec)
         while True:
             # Read first: the evaluation that follows then finds whatever was saved before training ended.
             is_last = watcher.chief_has_ended()
@@ -269,51 +263,10 @@ class TrainingExecutor:
             logging.info(f"Exiting evaluation, as requested by _ContinuousEvalListener.{refused_by}.")
             return result, True
         now = time.time()
-        if self._is_idle_too_long(result, start, now):
+        if self._pacing.is_idle_too_long(result, start, now):
             return result, True
-        wait_secs = self._secs_to_next_attempt(result, start, now, throttle_secs)
+        wait_secs = self._pacing.secs_to_next_attempt(result, start, now, throttle_secs)
         if wait_secs > 0 and not is_last:
             logging.info("Waiting %f secs before starting next eval run.", wait_secs)
             time.sleep(wait_secs)
         return result, False
-
-    def _is_idle_too_long(self, result: EvalResult, start: float, now: float) -> bool:
-        """True if there has been no new checkpoint for `EvalSpec.idle_timeout_secs`.
-
-        Args:
-          result: outcome of this attempt.
-          start: time at which this attempt began.
-          now: time at which this attempt ended.
-        """
-        if result.status not in (EvalStatus.MISSING_CHECKPOINT, EvalStatus.NO_NEW_CHECKPOINT):
-            self._idle_since = now
-            return False
-        if self._idle_since is None:
-            self._idle_since = start
-        timeout_secs = self._eval_spec.idle_timeout_secs
-        if timeout_secs is None or now - self._idle_since < timeout_secs:
-            return False
-        logging.warning(
-            "Exiting evaluation, there has been no new checkpoint for %f secs (EvalSpec.idle_timeout_secs=%s).",
-            now - self._idle_since,
-            timeout_secs,
-        )
-        return True
-
-    def _secs_to_next_attempt(self, result: EvalResult, start: float, now: float, throttle_secs: float) -> float:
-        """Seconds until the next attempt: to the end of the throttle, but no longer than to that of the idle timeout.
-
-        Args:
-          result: outcome of this attempt.
-          start: time at which this attempt began.
-          now: time at which this attempt ended.
-          throttle_secs: minimum seconds from the start of one attempt to the start of the next.
-        """
-        wait_secs = throttle_secs - (now - start)
-        if wait_secs <= 0 and result.status != EvalStatus.EVALUATED:
-            if throttle_secs == 0:
-                logging.warning(_NO_THROTTLE_WARNING)
-            wait_secs = _POLL_SECS
-        if self._idle_since is not None and self._eval_spec.idle_timeout_secs is not None:
-            wait_secs = min(wait_secs, self._idle_since + self._eval_spec.idle_timeout_secs - now)
-        return wait_secs

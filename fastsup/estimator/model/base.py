@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorflow.python.eager import context
-from tensorflow.python.framework import errors, ops
+from tensorflow.python.framework import errors, ops, random_seed
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import checkpoint_utils, device_setter, training_util
 from tensorflow.python.util import function_utils
@@ -17,7 +17,7 @@ from fastsup.estimator.config import distribution
 from fastsup.estimator.config.run_config import resolve_config
 from fastsup.estimator.inputs.input_fn import parse_input_fn_result
 from fastsup.estimator.model import trained_model, warm_start
-from fastsup.estimator.model.keras_names import keras_names_of
+from fastsup.estimator.model.keras_names import graph_keras_names
 from fastsup.estimator.model.model_fn import EstimatorSpec, check_mode, verify_model_fn_args
 
 __all__ = ["EstimatorBase"]
@@ -66,7 +66,7 @@ class EstimatorBase:
         verify_model_fn_args(model_fn, params)
         self._model_fn = model_fn
         self._params = copy.deepcopy(params or {})
-        self._warm_start_settings = warm_start.settings_from(warm_start_from)
+        self._warm_start_settings = warm_start.parse_warm_start_from(warm_start_from)
 
     def _assert_members_are_not_overridden(self) -> None:
         """Refuses a subclass that overrides other members than it may."""
@@ -113,12 +113,15 @@ class EstimatorBase:
             path = trained_model.require_checkpoint(self.model_dir)
             if not isinstance(name, str):
                 raise TypeError(
-                    f"name must be the name of a variable, a string; got {name!r}. {trained_model.variables_of(path)}"
+                    f"name must be the name of a variable, a string; got {name!r}. "
+                    f"{trained_model.describe_variables(path)}"
                 )
             try:
                 return checkpoint_utils.load_variable(path, name)
             except errors.NotFoundError as error:
-                message = f"{error.message}: there is no variable of name={name!r}. {trained_model.variables_of(path)}"
+                message = (
+                    f"{error.message}: there is no variable of name={name!r}. {trained_model.describe_variables(path)}"
+                )
                 raise errors.NotFoundError(error.node_def, error.op, message) from error
 
     def get_variable_names(self) -> list[str]:
@@ -151,13 +154,13 @@ class EstimatorBase:
 
     def _checkpoint_or_initialize(self, checkpoint_path: Any, purpose: str) -> Any:
         """The given checkpoint, or the newest one. If there is none, logs the files of the model directory."""
-        path = trained_model.given_checkpoint(checkpoint_path) or trained_model.newest_checkpoint(self._model_dir)
+        path = trained_model.parse_checkpoint_path(checkpoint_path) or trained_model.newest_checkpoint(self._model_dir)
         if not path:
             logging.info(
                 "Could not find trained model in model_dir: %s, running initialization to %s. %s",
                 self._model_dir,
                 purpose,
-                trained_model.contents_of(self._model_dir),
+                trained_model.describe_directory(self._model_dir),
             )
         return path or None
 
@@ -171,6 +174,11 @@ class EstimatorBase:
         assert step is training_util.get_global_step()
         assert step.dtype.is_integer
         return step
+
+    def _seed_and_create_global_step(self, graph: Any) -> Any:
+        """Sets the seed of the default graph, and makes its global step. Returns the step."""
+        random_seed.set_random_seed(self._config.tf_random_seed)
+        return self._create_and_assert_global_step(graph)
 
     def _accepted_arguments(self, function: Callable[..., Any], **candidates: Any) -> dict[str, Any]:
         """The arguments to call a user's function with: those of the candidates and of `params`, `config` it takes."""
@@ -191,7 +199,7 @@ class EstimatorBase:
         arguments = self._accepted_arguments(input_fn, **candidates)
         if "input_context" in arguments:
             logging.info("The `input_fn` accepts an `input_context` which will be given by DistributionStrategy")
-        with ops.device("/cpu:0"), keras_names_of(ops.get_default_graph()):
+        with ops.device("/cpu:0"), graph_keras_names(ops.get_default_graph()):
             return input_fn(**arguments)
 
     def _call_model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
@@ -205,7 +213,7 @@ class EstimatorBase:
         if labels is not None and "labels" not in arguments:
             raise ValueError("model_fn does not take labels, but input_fn returns labels.")
         logging.info("Calling model_fn.")
-        with keras_names_of(ops.get_default_graph()):
+        with graph_keras_names(ops.get_default_graph()):
             spec = self._model_fn(features=features, **arguments)
         logging.info("Done calling model_fn.")
         if not isinstance(spec, EstimatorSpec):

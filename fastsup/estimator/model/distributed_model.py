@@ -12,7 +12,7 @@ from tensorflow.python.training import monitored_session, training_util
 from tensorflow.python.util import nest
 
 from fastsup.estimator.inputs.input_fn import DistributedIteratorInitializerHook, parse_iterator_result
-from fastsup.estimator.model.eval_metrics import split_updates, with_loss
+from fastsup.estimator.model.eval_metrics import add_loss_metric, split_metrics
 from fastsup.estimator.model.evaluate_model import Evaluation
 from fastsup.estimator.model.model_fn import EstimatorSpec, ModeKeys
 from fastsup.estimator.model.train_model import Training
@@ -101,8 +101,8 @@ class DistributedModel(Training, Evaluation):
                 mode=grouped.mode,
                 loss=loss,
                 train_op=strategy.group(grouped.train_op),
-                training_hooks=self._of_first_device(strategy, grouped.training_hooks),
-                training_chief_hooks=self._of_first_device(strategy, grouped.training_chief_hooks),
+                training_hooks=self._first_replica_hooks(strategy, grouped.training_hooks),
+                training_chief_hooks=self._first_replica_hooks(strategy, grouped.training_chief_hooks),
                 scaffold=_combined_scaffold(grouped.scaffold, strategy),
             )
             return self._train_with_estimator_spec(spec, worker_hooks, hooks, global_step, saving_listeners)
@@ -116,12 +116,12 @@ class DistributedModel(Training, Evaluation):
         grouped = strategy.extended.call_for_each_replica(
             self._call_model_fn, args=(features, labels, ModeKeys.EVAL, config)
         )
-        metrics = with_loss(grouped.eval_metric_ops, grouped.loss, strategy)
-        update_op, eval_dict = split_updates(metrics, strategy)
-        hooks = self._of_first_device(strategy, grouped.evaluation_hooks)
+        metrics = add_loss_metric(grouped.eval_metric_ops, grouped.loss, strategy)
+        update_op, eval_dict = split_metrics(metrics, strategy)
+        hooks = self._first_replica_hooks(strategy, grouped.evaluation_hooks)
         return _combined_scaffold(grouped.scaffold, strategy), hooks, input_hooks, update_op, eval_dict
 
     @staticmethod
-    def _of_first_device(strategy: Any, per_device: Any) -> list[Any]:
+    def _first_replica_hooks(strategy: Any, per_device: Any) -> list[Any]:
         """The hooks of the first replica."""
         return [strategy.experimental_local_results(each)[0] for each in per_device]

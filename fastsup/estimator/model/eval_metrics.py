@@ -8,7 +8,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_ops, metrics_impl
 from tensorflow.python.util import nest
 
-__all__ = ["LOSS_METRIC_KEY", "OTHER_GRAPH", "split_updates", "validated_metrics", "with_loss"]
+__all__ = ["LOSS_METRIC_KEY", "OTHER_GRAPH", "add_loss_metric", "check_metrics", "split_metrics"]
 
 LOSS_METRIC_KEY = "loss"
 OTHER_GRAPH = (
@@ -69,7 +69,7 @@ def _as_pair(metric: Any) -> tuple[Any, Any]:
     return result, updates[0] if len(updates) == 1 else control_flow_ops.group(*updates)
 
 
-def validated_metrics(eval_metric_ops: Any) -> dict[str, Any]:
+def check_metrics(eval_metric_ops: Any) -> dict[str, Any]:
     """Checks the metrics of an EstimatorSpec, and converts each to a (value, update) pair.
 
     Args:
@@ -112,7 +112,7 @@ def validated_metrics(eval_metric_ops: Any) -> dict[str, Any]:
     return eval_metric_ops
 
 
-def with_loss(eval_metric_ops: dict[str, Any], loss: Any, distribution: Any = None) -> dict[str, Any]:
+def add_loss_metric(eval_metric_ops: dict[str, Any], loss: Any, distribution: Any = None) -> dict[str, Any]:
     """Adds the mean of the loss to the metrics.
 
     Args:
@@ -138,7 +138,7 @@ def with_loss(eval_metric_ops: dict[str, Any], loss: Any, distribution: Any = No
     return eval_metric_ops
 
 
-def split_updates(eval_metric_ops: dict[str, Any], distribution: Any = None) -> tuple[Any, dict[str, Any]]:
+def split_metrics(eval_metric_ops: dict[str, Any], distribution: Any = None) -> tuple[Any, dict[str, Any]]:
     """Separates the updates of the metrics from their values.
 
     Args:

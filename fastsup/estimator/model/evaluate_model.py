@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorflow.python.eager import context
-from tensorflow.python.framework import ops, random_seed
+from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_ops
 from tensorflow.python.training import evaluation, monitored_session, training_util
 
@@ -14,12 +14,23 @@ from fastsup.core import timeline
 from fastsup.estimator.model import trained_model
 from fastsup.estimator.model.arguments import check_hooks, check_steps
 from fastsup.estimator.model.base import EstimatorBase
-from fastsup.estimator.model.eval_metrics import split_updates, with_loss
+from fastsup.estimator.model.eval_metrics import add_loss_metric, split_metrics
 from fastsup.estimator.model.evaluate_once import StopAfterNEvalsHook, evaluate_once
 from fastsup.estimator.model.model_fn import ModeKeys
 from fastsup.events import metric_summaries
 
 __all__ = ["Evaluation"]
+
+
+def _with_local_variables_initialised(scaffold: Any) -> Any:
+    """A scaffold whose `local_init_op` initialises the variables of the metrics and of the step count too."""
+    if not (scaffold and scaffold.local_init_op):
+        return scaffold  # TensorFlow's default operation initialises all local variables.
+    evaluation._get_or_create_eval_step()
+    default_op = monitored_session.Scaffold.default_local_init_op()
+    return monitored_session.Scaffold(
+        local_init_op=control_flow_ops.group(scaffold.local_init_op, default_op), copy_from_scaffold=scaffold
+    )
 
 
 class Evaluation(EstimatorBase):
@@ -113,11 +124,9 @@ class Evaluation(EstimatorBase):
           The scaffold, the operation that updates the metrics, the values of the metrics by name, and all hooks.
         """
         graph = ops.get_default_graph()
-        random_seed.set_random_seed(self._config.tf_random_seed)
-        self._create_and_assert_global_step(graph)
+        self._seed_and_create_global_step(graph)
         call = self._call_model_fn_eval_distributed if self._eval_distribution else self._call_model_fn_eval
         scaffold, evaluation_hooks, input_hooks, update_op, eval_dict = call(input_fn, self.config)
-        global_step = training_util.get_global_step(graph)
         # Needs the variables of the model.
         self._maybe_warm_start(checkpoint_path)
         if ops.GraphKeys.GLOBAL_STEP in eval_dict:
@@ -125,18 +134,9 @@ class Evaluation(EstimatorBase):
                 "Metric with name `global_step` is not allowed, because Estimator already defines a default metric "
                 "with the same name."
             )
-        eval_dict[ops.GraphKeys.GLOBAL_STEP] = global_step
+        eval_dict[ops.GraphKeys.GLOBAL_STEP] = training_util.get_global_step(graph)
         all_hooks = [*input_hooks, *(hooks or []), *(evaluation_hooks or [])]
-        if scaffold and scaffold.local_init_op:
-            # The model's own operation doesn't initialise the local variables of the metrics and of the step count.
-            evaluation._get_or_create_eval_step()
-            scaffold = monitored_session.Scaffold(
-                local_init_op=control_flow_ops.group(
-                    scaffold.local_init_op, monitored_session.Scaffold.default_local_init_op()
-                ),
-                copy_from_scaffold=scaffold,
-            )
-        return scaffold, update_op, eval_dict, all_hooks
+        return _with_local_variables_initialised(scaffold), update_op, eval_dict, all_hooks
 
     def _call_model_fn_eval(self, input_fn: Callable[..., Any], config: Any) -> tuple[Any, Any, Any, Any, Any]:
         """Calls input_fn and model_fn.
@@ -147,7 +147,7 @@ class Evaluation(EstimatorBase):
         """
         features, labels, input_hooks = self._get_features_and_labels_from_input_fn(input_fn, ModeKeys.EVAL)
         spec = self._call_model_fn(features, labels, ModeKeys.EVAL, config)
-        update_op, eval_dict = split_updates(with_loss(spec.eval_metric_ops, spec.loss))
+        update_op, eval_dict = split_metrics(add_loss_metric(spec.eval_metric_ops, spec.loss))
         return spec.scaffold, spec.evaluation_hooks, input_hooks, update_op, eval_dict
 
     def _call_model_fn_eval_distributed(

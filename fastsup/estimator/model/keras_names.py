@@ -11,7 +11,7 @@ from typing import Any
 
 from tensorflow.python.distribute import distribute_lib
 
-__all__ = ["keras_names_of", "name_hint"]
+__all__ = ["graph_keras_names", "renumbered_layer_hint"]
 
 _STATE_MODULE = "keras.src.backend.common.global_state"
 # The parts of the thread's Keras state that graphs must not share: the counters of the automatic names, and the
@@ -52,7 +52,7 @@ def _exchange(state: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def keras_names_of(graph: Any) -> Iterator[None]:
+def graph_keras_names(graph: Any) -> Iterator[None]:
     """A context in which Keras 3 numbers layers by the counters of a graph, in place of those of the thread.
 
     The counters of the thread are restored at the end. A replica of a strategy uses a copy of the graph's counters, so
@@ -91,7 +91,7 @@ def _without_numbers(name: str) -> str:
     return re.sub(r"_\d+(?=/|$)", "", name)
 
 
-def name_hint(message: str, names: Iterable[str]) -> str:
+def renumbered_layer_hint(message: str, names: Iterable[str]) -> str:
     """The remedy for a variable that a checkpoint has under another layer number.
 
     Args:

@@ -16,7 +16,7 @@ from tensorflow.python.types import core
 from tensorflow.python.util import function_utils
 
 from fastsup.estimator.model.arguments import check_hooks
-from fastsup.estimator.model.eval_metrics import OTHER_GRAPH, validated_metrics
+from fastsup.estimator.model.eval_metrics import OTHER_GRAPH, check_metrics
 
 __all__ = ["EstimatorSpec", "ModeKeys", "call_logit_fn", "check_mode", "verify_model_fn_args"]
 
@@ -157,7 +157,7 @@ class EstimatorSpec(_Fields):
             evaluation_hooks=_checked_hooks("evaluation_hooks", evaluation_hooks),
             prediction_hooks=_checked_hooks("prediction_hooks", prediction_hooks),
             training_chief_hooks=_checked_hooks("training_chief_hooks", training_chief_hooks),
-            eval_metric_ops=validated_metrics(eval_metric_ops),
+            eval_metric_ops=check_metrics(eval_metric_ops),
             scaffold=_checked_scaffold(scaffold),
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from tensorflow.python.eager import context
-from tensorflow.python.framework import ops, random_seed
+from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup import train
@@ -72,48 +72,19 @@ class Prediction(EstimatorBase):
         # The caller's code runs between two predictions, when this graph must not be the default one.
         graph = ops.Graph()
         with _inside(graph):
-            hooks = check_hooks(hooks)
-            checkpoint_path = self._checkpoint_or_initialize(checkpoint_path, "predict")
-            if not (checkpoint_path or self._has_temporary_dir or self._warm_start_settings):
-                # A caller that names a directory expects a trained model there.
-                logging.warning(
-                    "These are predictions of an untrained model, as it is initialised: there is no checkpoint in "
-                    "model_dir=%s. Train the model first, or name the directory of a trained one.",
-                    self._model_dir,
-                )
-            random_seed.set_random_seed(self._config.tf_random_seed)
-            self._create_and_assert_global_step(graph)
-            features, input_hooks = self._get_features_from_input_fn(input_fn, ModeKeys.PREDICT)
-            spec = self._call_model_fn(features, None, ModeKeys.PREDICT, self.config)
-            # Needs the variables of the model.
-            self._maybe_warm_start(checkpoint_path)
-            predictions = self._extract_keys(spec.predictions, predict_keys)
-            with trained_model.explaining_missing_variables(checkpoint_path), session_role("predict"):
-                session = train.MonitoredSession(
-                    session_creator=train.ChiefSessionCreator(
-                        checkpoint_filename_with_path=checkpoint_path,
-                        master=self._config.master,
-                        scaffold=spec.scaffold,
-                        config=self._session_config,
-                        executor=self._config.executor,
-                    ),
-                    hooks=[*input_hooks, *hooks, *(spec.prediction_hooks or [])],
-                )
+            session, predictions = self._build_predictor(
+                graph, input_fn, predict_keys, check_hooks(hooks), checkpoint_path
+            )
         try:
             while True:
                 with _inside(graph):
                     if session.should_stop():
                         break
                     values = session.run(predictions)
-                if not yield_single_examples:
-                    yield values
-                elif not isinstance(predictions, dict):
-                    if np.ndim(values) == 0:
-                        raise TypeError(_NO_BATCH.format("predictions", values))
-                    yield from values
+                if yield_single_examples:
+                    yield from self._examples_of(values)
                 else:
-                    for i in range(self._extract_batch_length(values)):
-                        yield {key: value[i] for key, value in values.items()}
+                    yield values
         except BaseException:
             with _inside(graph):
                 if not session.__exit__(*sys.exc_info()):
@@ -121,6 +92,47 @@ class Prediction(EstimatorBase):
         else:
             with _inside(graph):
                 session.close()
+
+    def _build_predictor(
+        self, graph: Any, input_fn: Callable[..., Any], predict_keys: Any, hooks: list[Any], checkpoint_path: Any
+    ) -> tuple[Any, Any]:
+        """Builds the model in the default graph. Returns a session with the model, and the predictions to run."""
+        checkpoint_path = self._checkpoint_or_initialize(checkpoint_path, "predict")
+        if not (checkpoint_path or self._has_temporary_dir or self._warm_start_settings):
+            # A caller that names a directory expects a trained model there.
+            logging.warning(
+                "These are predictions of an untrained model, as it is initialised: there is no checkpoint in "
+                "model_dir=%s. Train the model first, or name the directory of a trained one.",
+                self._model_dir,
+            )
+        self._seed_and_create_global_step(graph)
+        features, input_hooks = self._get_features_from_input_fn(input_fn, ModeKeys.PREDICT)
+        spec = self._call_model_fn(features, None, ModeKeys.PREDICT, self.config)
+        # Needs the variables of the model.
+        self._maybe_warm_start(checkpoint_path)
+        predictions = self._extract_keys(spec.predictions, predict_keys)
+        creator = train.ChiefSessionCreator(
+            scaffold=spec.scaffold,
+            checkpoint_filename_with_path=checkpoint_path,
+            master=self._config.master,
+            config=self._session_config,
+            executor=self._config.executor,
+        )
+        with trained_model.explaining_missing_variables(checkpoint_path), session_role("predict"):
+            session = train.MonitoredSession(
+                session_creator=creator, hooks=[*input_hooks, *hooks, *(spec.prediction_hooks or [])]
+            )
+        return session, predictions
+
+    def _examples_of(self, values: Any) -> Iterator[Any]:
+        """The predictions for the single examples of a batch."""
+        if isinstance(values, dict):
+            for row in range(self._extract_batch_length(values)):
+                yield {name: batch[row] for name, batch in values.items()}
+        elif np.ndim(values) == 0:
+            raise TypeError(_NO_BATCH.format("predictions", values))
+        else:
+            yield from values
 
     def _get_features_from_input_fn(self, input_fn: Callable[..., Any], mode: str) -> tuple[Any, list[Any]]:
         """Calls an input_fn. Returns the features, and the hooks that initialise the input."""

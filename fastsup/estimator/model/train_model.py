@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorflow.python.eager import context
-from tensorflow.python.framework import ops, random_seed
+from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.summary import summary
 from tensorflow.python.training import training_util
@@ -89,9 +89,8 @@ class Training(EstimatorBase):
     def _train_model_default(self, input_fn: Callable[..., Any], hooks: list[Any], saving_listeners: list[Any]) -> Any:
         """Trains without a strategy."""
         with ops.Graph().as_default() as graph, graph.device(self._device_fn):
-            random_seed.set_random_seed(self._config.tf_random_seed)
             # None in a subclass whose model_fn makes the global step.
-            if self._create_and_assert_global_step(graph) is not None:
+            if self._seed_and_create_global_step(graph) is not None:
                 training_util._get_or_create_global_step_read(graph)
             features, labels, input_hooks = self._get_features_and_labels_from_input_fn(input_fn, ModeKeys.TRAIN)
             spec = self._call_model_fn(features, labels, ModeKeys.TRAIN, self.config)

@@ -13,17 +13,17 @@ from tensorflow.python.lib.io import file_io
 from tensorflow.python.training import py_checkpoint_reader
 
 from fastsup.checkpoint.directory import is_in, is_unfinished, list_checkpoints
-from fastsup.estimator.model.keras_names import name_hint
+from fastsup.estimator.model.keras_names import renumbered_layer_hint
 
 __all__ = [
-    "contents_of",
+    "describe_directory",
+    "describe_variables",
     "explaining_missing_variables",
-    "given_checkpoint",
     "global_step_of",
     "missing_variable_hint",
     "newest_checkpoint",
+    "parse_checkpoint_path",
     "require_checkpoint",
-    "variables_of",
 ]
 
 _LISTED = 20
@@ -60,7 +60,7 @@ def global_step_of(model_dir: Any) -> int:
         return 0
 
 
-def contents_of(model_dir: Any) -> str:
+def describe_directory(model_dir: Any) -> str:
     """The files of a directory, in one sentence."""
     path = os.fspath(model_dir)
     try:
@@ -77,7 +77,7 @@ def contents_of(model_dir: Any) -> str:
     return f"{path} holds: {', '.join(names[:_LISTED])}{more}."
 
 
-def variables_of(checkpoint_path: Any) -> str:
+def describe_variables(checkpoint_path: Any) -> str:
     """The variables of a checkpoint with their shapes, the first 20 by name, in one sentence."""
     try:
         shapes = _shapes_of(checkpoint_path)
@@ -96,7 +96,7 @@ def _shapes_of(checkpoint_path: Any) -> dict[str, Any]:
 def missing_variable_hint(error: errors.NotFoundError, checkpoint_path: Any) -> str:
     """The remedy for a variable that a checkpoint lacks, with a blank at the end; "" if none is known."""
     try:
-        hint = name_hint(error.message, _shapes_of(checkpoint_path))
+        hint = renumbered_layer_hint(error.message, _shapes_of(checkpoint_path))
     except (errors.OpError, RuntimeError, ValueError):
         return ""
     return hint and f"{hint} "
@@ -118,11 +118,11 @@ def explaining_missing_variables(checkpoint_path: Any) -> Iterator[None]:
         path = checkpoint_path() if callable(checkpoint_path) else checkpoint_path
         if path is None or "not found in checkpoint" not in error.message:
             raise
-        message = f"{error.message}\n\n{missing_variable_hint(error, path)}{variables_of(path)}"
+        message = f"{error.message}\n\n{missing_variable_hint(error, path)}{describe_variables(path)}"
         raise errors.NotFoundError(error.node_def, error.op, message) from error
 
 
-def given_checkpoint(checkpoint_path: Any) -> str | None:
+def parse_checkpoint_path(checkpoint_path: Any) -> str | None:
     """The argument `checkpoint_path` as a string; None if it wasn't given.
 
     Raises:
@@ -146,7 +146,7 @@ def require_checkpoint(model_dir: Any) -> str:
     path = newest_checkpoint(model_dir)
     if path is None:
         raise ValueError(
-            f"Could not find trained model in model_dir: {model_dir}. {contents_of(model_dir)} Train the model first, "
-            "or name the directory of a trained one."
+            f"Could not find trained model in model_dir: {model_dir}. {describe_directory(model_dir)} Train the model "
+            "first, or name the directory of a trained one."
         )
     return path

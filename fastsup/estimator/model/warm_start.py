@@ -16,7 +16,7 @@ from tensorflow.python.training import warm_starting_util
 
 from fastsup.estimator.model import trained_model
 
-__all__ = ["VocabInfo", "WarmStartSettings", "checkpoint_of", "settings_from", "warm_start"]
+__all__ = ["VocabInfo", "WarmStartSettings", "checkpoint_of", "parse_warm_start_from", "warm_start"]
 
 VocabInfo: Any = warm_starting_util.VocabInfo
 
@@ -73,7 +73,7 @@ class WarmStartSettings(_Fields):
         )
 
 
-def settings_from(warm_start_from: Any) -> Any:
+def parse_warm_start_from(warm_start_from: Any) -> Any:
     """Converts the argument `warm_start_from` of an Estimator to settings.
 
     Args:
@@ -122,7 +122,9 @@ def checkpoint_of(settings: WarmStartSettings) -> str:
         )
     found = trained_model.newest_checkpoint(given)
     if found is None:
-        raise ValueError(f"There is no checkpoint for warm_start_from={given!r}. {trained_model.contents_of(given)}")
+        raise ValueError(
+            f"There is no checkpoint for warm_start_from={given!r}. {trained_model.describe_directory(given)}"
+        )
     return found
 
 

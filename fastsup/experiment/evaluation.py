@@ -12,10 +12,10 @@ from fastsup.cluster.peer_liveness import peer_liveness_of
 from fastsup.experiment.arguments import as_predicate, check_seconds
 from fastsup.experiment.continuous_eval import evaluate_continuously, log_and_sleep
 
-__all__ = ["Evaluating"]
+__all__ = ["Evaluation"]
 
 
-class Evaluating:
+class Evaluation:
     """The part of an `Experiment` that evaluates and exports."""
 
     _estimator: Any
