@@ -28,27 +28,62 @@ class SupervisorElements:
     _is_chief: bool
     _logdir: Any
 
-    def _resolve_elements(
-        self,
-        ready_op: Any,
-        ready_for_local_init_op: Any,
-        init_op: Any,
-        init_feed_dict: Any,
-        local_init_op: Any,
-        saver: Any,
-        summary_op: Any,
-        global_step: Any,
-    ) -> None:
-        """Sets the elements. Makes those that neither the arguments nor the collections give, in the default graph."""
-        keys = ops.GraphKeys
-        self._ready_op = _resolve(ready_op, keys.READY_OP, variables.report_uninitialized_variables)
-        self._ready_for_local_init_op = _resolve(ready_for_local_init_op, keys.READY_FOR_LOCAL_INIT_OP, _no_default)
-        self._init_op = _resolve(init_op, keys.INIT_OP, variables.global_variables_initializer)
+    # Each `_init_` method sets one element. TensorFlow's names and arguments, which a subclass may override.
+
+    def _init_ready_op(self, ready_op: Any = USE_DEFAULT, ready_for_local_init_op: Any = USE_DEFAULT) -> None:
+        self._ready_op = self._resolve(ready_op, ops.GraphKeys.READY_OP, variables.report_uninitialized_variables)
+        self._ready_for_local_init_op = self._resolve(
+            ready_for_local_init_op, ops.GraphKeys.READY_FOR_LOCAL_INIT_OP, lambda: None
+        )
+
+    def _init_init_op(self, init_op: Any = USE_DEFAULT, init_feed_dict: Any = None) -> None:
+        self._init_op = self._resolve(init_op, ops.GraphKeys.INIT_OP, variables.global_variables_initializer)
         self._init_feed_dict = init_feed_dict
-        self._local_init_op = _resolve(local_init_op, keys.LOCAL_INIT_OP, _default_local_init_op)
-        self._saver = _resolve(saver, keys.SAVERS, _default_saver)
-        self._summary_op = _resolve(summary_op, keys.SUMMARY_OP, summary.merge_all)
-        self._global_step = _resolve(global_step, keys.GLOBAL_STEP, _default_global_step)
+
+    def _init_local_init_op(self, local_init_op: Any = USE_DEFAULT) -> None:
+        self._local_init_op = self._resolve(local_init_op, ops.GraphKeys.LOCAL_INIT_OP, _default_local_init_op)
+
+    def _init_saver(self, saver: Any = USE_DEFAULT) -> None:
+        self._saver = self._resolve(saver, ops.GraphKeys.SAVERS, _default_saver)
+
+    def _init_summary_op(self, summary_op: Any = USE_DEFAULT) -> None:
+        self._summary_op = self._resolve(summary_op, ops.GraphKeys.SUMMARY_OP, summary.merge_all)
+
+    def _init_global_step(self, global_step: Any = USE_DEFAULT) -> None:
+        self._global_step = self._resolve(global_step, ops.GraphKeys.GLOBAL_STEP, self._default_global_step_tensor)
+
+    def _resolve(self, given: Any, collection: str, make: Callable[[], Any]) -> Any:
+        """Returns an element: the argument, else the first of a collection, else a new one, which joins the collection.
+
+        Args:
+          given: the argument, or USE_DEFAULT.
+          collection: key of the collection in the default graph.
+          make: function that makes the element, or returns None.
+        """
+        if given is not USE_DEFAULT:
+            return given
+        element = self._get_first_op_from_collection(collection)
+        if element is None:
+            element = make()
+            if element is not None:
+                ops.add_to_collection(collection, element)
+        return element
+
+    def _get_first_op_from_collection(self, key: str) -> Any:
+        collected = ops.get_collection(key)
+        if len(collected) > 1:
+            logging.info("Found %d %s operations. Returning the first one.", len(collected), key)
+        return next(iter(collected), None)
+
+    def _default_global_step_tensor(self) -> Any:
+        try:
+            tensor = ops.get_default_graph().get_tensor_by_name("global_step:0")
+        except KeyError:
+            return None
+        if tensor.dtype.base_dtype in (dtypes.int32, dtypes.int64):
+            return tensor
+        logging.warning("Found 'global_step' is not an int type: %s", tensor.dtype)
+        return None
 
     def _check_elements(self, own_manager: bool) -> None:
         """Refuses elements that the sessions would refuse later, before any file or thread is made.
@@ -107,39 +142,9 @@ class SupervisorElements:
         return self._saver
 
 
-def _resolve(given: Any, collection: str, make: Callable[[], Any]) -> Any:
-    """Returns an element: the argument, else the first in a collection, else a new one, which joins the collection."""
-    if given is not USE_DEFAULT:
-        return given
-    collected = ops.get_collection(collection)
-    if len(collected) > 1:
-        logging.info("Found %d %s operations. Returning the first one.", len(collected), collection)
-    if collected and collected[0] is not None:
-        return collected[0]
-    made = make()
-    if made is not None:
-        ops.add_to_collection(collection, made)
-    return made
-
-
-def _no_default() -> None:
-    return None
-
-
 def _default_local_init_op() -> Any:
     return control_flow_ops.group(variables.local_variables_initializer(), lookup_ops.tables_initializer())
 
 
 def _default_saver() -> Any:
     return saver_mod.Saver() if variables.global_variables() else None
-
-
-def _default_global_step() -> Any:
-    try:
-        tensor = ops.get_default_graph().get_tensor_by_name("global_step:0")
-    except KeyError:
-        return None
-    if tensor.dtype.base_dtype in (dtypes.int32, dtypes.int64):
-        return tensor
-    logging.warning("Found 'global_step' is not an int type: %s", tensor.dtype)
-    return None

@@ -144,23 +144,20 @@ class Supervisor(SupervisorSessions, tf_supervisor.Supervisor):  # type: ignore[
 
         self._graph = ops.get_default_graph() if graph is None else graph
         with self._graph.as_default():
-            self._resolve_elements(
-                ready_op,
-                ready_for_local_init_op,
-                init_op,
-                init_feed_dict,
-                local_init_op,
-                saver,
-                summary_op,
-                global_step,
-            )
+            # In TensorFlow's order, which the names of the new operations depend on.
+            self._init_ready_op(ready_op, ready_for_local_init_op)
+            self._init_init_op(init_op, init_feed_dict)
+            self._init_local_init_op(local_init_op)
+            self._init_saver(saver)
+            self._init_summary_op(summary_op)
+            self._init_global_step(global_step)
         self._meta_graph_def = meta_graph.create_meta_graph_def(
             graph_def=self._graph.as_graph_def(add_shapes=True),
             saver_def=self._saver.saver_def if self._saver else None,
             graph=self._graph,
         )
         self._coord = coordinator.Coordinator()
-        self._session_manager = self._make_session_manager() if session_manager is None else session_manager
+        self._init_session_manager(session_manager)
         self._check_elements(own_manager=session_manager is None)
         self._verify_setup()
         self._init_saving(async_save)
@@ -168,16 +165,18 @@ class Supervisor(SupervisorSessions, tf_supervisor.Supervisor):  # type: ignore[
         self._init_summary_writer(summary_writer, make_default=summary_writer is self.USE_DEFAULT)
         self._graph.finalize()
 
-    def _make_session_manager(self) -> Any:
-        return session_manager_mod.SessionManager(
-            graph=self._graph,
-            ready_op=self._ready_op,
-            ready_for_local_init_op=self._ready_for_local_init_op,
-            local_init_op=self._local_init_op,
-            local_init_run_options=self._local_init_run_options,
-            recovery_wait_secs=self._recovery_wait_secs,
-            executor=self._executor,
-        )
+    def _init_session_manager(self, session_manager: Any = None) -> None:
+        if session_manager is None:
+            session_manager = session_manager_mod.SessionManager(
+                graph=self._graph,
+                ready_op=self._ready_op,
+                ready_for_local_init_op=self._ready_for_local_init_op,
+                local_init_op=self._local_init_op,
+                local_init_run_options=self._local_init_run_options,
+                recovery_wait_secs=self._recovery_wait_secs,
+                executor=self._executor,
+            )
+        self._session_manager = session_manager
 
     def _verify_setup(self) -> None:
         # Each replica would have its own copy of a variable without a device.
