@@ -59,7 +59,9 @@ def _restore(graph_saver: Any, session: Any, checkpoint_path: Any, mode: str) ->
     """Restores a checkpoint. Refuses one that is damaged or lacks a variable."""
     try:
         # Reports a damaged checkpoint as such, not as OutOfRangeError, which means the end of input.
-        CheckpointRestorer(lambda path: graph_saver.restore(session, path), lambda: None).restore_checkpoint(checkpoint_path)
+        CheckpointRestorer(lambda path: graph_saver.restore(session, path), lambda: None).restore_checkpoint(
+            checkpoint_path
+        )
     except errors.NotFoundError as error:
         raise ValueError(
             "Could not load all requested variables from checkpoint. Please make sure your model_fn does not expect "

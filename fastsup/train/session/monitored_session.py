@@ -12,9 +12,9 @@ from tensorflow.python.training import monitored_session as tf_monitored_session
 from tensorflow.python.util import function_utils
 
 from fastsup.core import timeline
-from fastsup.core.session_origin import current_origin, session_role
 from fastsup.core.plan_executor import PlanExecutor
 from fastsup.core.recorder import recorder_of
+from fastsup.core.session_origin import current_origin, session_role
 from fastsup.events.writer_lifecycle import close_writers, register_session
 from fastsup.runtime import stop_signals
 from fastsup.runtime.executor import keep_traceable
