@@ -142,9 +142,11 @@ def serve_until_job_ends(server: Any, config: Any, watcher: JobCompletionWatcher
     num_workers = int(cluster.num_tasks(TaskType.WORKER)) if TaskType.WORKER in cluster.jobs else 0
     serving = _JoinThread(server)
     serving.start()
-    while serving.is_alive():
+    while True:
         serving.join(_POLL_SECS)
-        if serving.is_alive() and watcher.job_has_ended(num_workers):
+        if not serving.is_alive():
+            break
+        if watcher.job_has_ended(num_workers):
             logging.info("The job has ended: its parameter server %s ends too.", config.task_id)
             return
         liveness.check()
