@@ -13,7 +13,7 @@ from fastsup.core import Hook, StepLoop
 
 
 class Every(Hook):
-    """Due every few steps; notes when it was called, and with what."""
+    """Due every few steps; notes the steps at which it was called, and the values."""
 
     def __init__(self, steps: int) -> None:
         self.steps = steps

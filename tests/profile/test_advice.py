@@ -1,4 +1,4 @@
-"""What the advice speaks of: the largest thing that the program can change."""
+"""The advice names the largest cost that the program can change."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_many_small_hooks_together() -> None:
 
 
 def test_plans_that_are_made_all_the_time() -> None:
-    """Each run fetches something else: it says how many plans there are, and what to do."""
+    """Each run has other fetches: the advice tells the number of plans, and the remedy."""
     profiler = HookProfiler()
     with tf.Graph().as_default():
         numbers = [tf.constant(float(i)) for i in range(30)]
