@@ -231,13 +231,8 @@ def test_a_watched_loss_is_a_fetch_of_its_hook(program: Any) -> None:
     assert profiler.report().steps == 51
     assert calls(profiler, "session", "runtime") == 51
     assert calls(profiler, "NanTensorHook", "fetches") == 51
-<<<<<<< HEAD
-    # What the caller gets is made where the loop ends.
+    # The caller's result is made at the end of a loop.
     assert calls(profiler, "session", "fetch conversion") == 2
-=======
-    # The caller's result is made at the end of a loop. The first step, which makes the plan, is a loop of its own.
-    assert calls(profiler, "session", "fetch conversion") == 3
->>>>>>> 4387138 (Sentences of the benchmarks and of the profiler's tests; texts of the comparison and the table that name their subject)
     assert calls(profiler, "NanTensorHook", "after_run") == 0
     assert_adds_up(profiler)
 
