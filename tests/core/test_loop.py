@@ -274,7 +274,7 @@ def test_a_loop_does_not_run_itself() -> None:
     with pytest.raises(RuntimeError, match="running already"):
         loop.run()
     loop = StepLoop(lambda: loop.__init__(int))  # type: ignore[misc]
-    with pytest.raises(RuntimeError, match="can't be made anew"):
+    with pytest.raises(RuntimeError, match="can't be initialised again"):
         loop.run()
 
 
