@@ -293,3 +293,12 @@ def _run(code: str, **environment: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_the_second_layer_of_keras_2_is_found_under_its_other_number() -> None:
+    hint = renumbered_layer_hint(
+        "Key dense_1_1/bias not found in checkpoint", ["dense/bias", "dense_1/bias", "other/bias"]
+    )
+    assert hint.startswith(
+        "The checkpoint has dense/bias, dense_1/bias, which differs from dense_1_1/bias in the number"
+    )
