@@ -156,8 +156,8 @@ def test_a_program_that_only_has_tensorflows_sessions() -> None:
         "train.MonitoredTrainingSession(...)` in place of tf.compat.v1.train.MonitoredTrainingSession."
     )
     assert report_of(HookProfiler(), unrecorded_sessions=sessions[:1]).advice() == (
-        "No step of a fastsup session or loop was recorded. The program opens a plain Session of TensorFlow's, in a.py:3. "
-        "One line changes it: `with fastsup.Session() as session:` in its place."
+        "No step of a fastsup session or loop was recorded. The program opens a plain Session of TensorFlow's, in "
+        "a.py:3. One line changes it: `with fastsup.Session() as session:` in its place."
     )
     plain = [SessionOrigin("Session", place="a.py:3", library="fastsup")]
     assert "with fastsup.train.SingularMonitoredSession() as session:" in (
