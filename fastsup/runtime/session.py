@@ -10,8 +10,9 @@ from time import perf_counter
 from typing import Any
 
 from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.client import session as tf_session
-from tensorflow.python.framework import dtypes, errors, ops
+from tensorflow.python.framework import constant_op, dtypes, errors, ops
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import training_util
 
@@ -40,6 +41,15 @@ __all__ = ["Session"]
 
 # What a session spends at most on finding the operations that its errors come from.
 _MOST_SEARCH_SECS = 10.0
+
+
+def _convert_a_result() -> None:
+    """The runtime looks NumPy up for the first result that it converts, which the program's end must not interrupt."""
+    with ops.Graph().as_default() as graph, graph._c_graph.get() as c_graph:
+        pywrap_tf_session.TF_TryEvaluateConstant_wrapper(c_graph, constant_op.constant(1.0)._as_tf_output())
+
+
+_convert_a_result()
 
 
 def _evaluate_nothing(operations: Sequence[ops.Operation], feeds: Mapping[Any, Any]) -> None:
