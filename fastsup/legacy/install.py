@@ -208,7 +208,7 @@ def _log(exchange: NameExchange, version: str) -> None:
     )
 
 
-def _subclasses(kind: type) -> Iterator[type]:
+def _subclasses(kind: Any) -> Iterator[Any]:
     for subclass in kind.__subclasses__():
         yield subclass
         yield from _subclasses(subclass)

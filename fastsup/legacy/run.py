@@ -64,7 +64,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{sys.executable}: can't open file {path!r}: [Errno {error.errno}] {error.strerror}", file=sys.stderr)
         return _NO_FILE
     except ModuleNotFoundError as error:
-        print(f"{sys.executable}: Error while finding module specification for {command[0]!r} ", end="", file=sys.stderr)
+        print(
+            f"{sys.executable}: Error while finding module specification for {command[0]!r} ", end="", file=sys.stderr
+        )
         print(f"({type(error).__name__}: {error})", file=sys.stderr)
         return _NO_MODULE
     except ImportError:

@@ -16,7 +16,7 @@ SCRIPTS = {
     "chained": "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise RuntimeError('then') from error\n",
     "syntax": "x = = 1\n",
     "interrupt": "raise KeyboardInterrupt",
-    "arguments": "import sys\nprint(sys.argv[1:], sys.path[0], __name__, __file__)\nimport neighbour\nprint(neighbour.X)",
+    "arguments": "import sys, neighbour\nprint(sys.argv[1:], sys.path[0], __name__, __file__, neighbour.X)",
     "group": "raise NameError('x') if '--no' in __import__('sys').argv else SystemExit(3)",
 }
 

@@ -52,4 +52,8 @@ def parse_iterations_per_loop(iterations_per_loop: Any) -> IterationsPerLoopCoun
             "or a time such as `3600s`, `60m`, `1h`."
         )
     value, unit = int(match[1]), match[2]
-    return IterationsPerLoopCounter(value * _SECONDS[unit], "seconds") if unit else IterationsPerLoopCounter(value, "count")
+    return (
+        IterationsPerLoopCounter(value * _SECONDS[unit], "seconds")
+        if unit
+        else IterationsPerLoopCounter(value, "count")
+    )

@@ -98,7 +98,9 @@ class TPUConfig(_TPUConfig):
             )
         if isinstance(per_host_input_for_training, bool):
             by_host = per_host_input_for_training
-            per_host_input_for_training = InputPipelineConfig.PER_HOST_V1 if by_host else InputPipelineConfig.PER_SHARD_V1
+            per_host_input_for_training = (
+                InputPipelineConfig.PER_HOST_V1 if by_host else InputPipelineConfig.PER_SHARD_V1
+            )
         if initial_infeed_sleep_secs:
             check_positive_integer(initial_infeed_sleep_secs, "TPUConfig initial_infeed_sleep_secs")
         return super().__new__(

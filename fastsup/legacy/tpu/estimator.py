@@ -95,9 +95,7 @@ class TPUEstimator(estimator.Estimator):
         if embedding_config_spec is not None:
             raise NotImplementedError(f"embedding_config_spec={embedding_config_spec!r}: {_NO_TPU}")
         if getattr(export_saved_model_api_version, "value", export_saved_model_api_version) not in (1, 2):
-            raise ValueError(
-                f"export_saved_model_api_version should be 1 or 2; got {export_saved_model_api_version}."
-            )
+            raise ValueError(f"export_saved_model_api_version should be 1 or 2; got {export_saved_model_api_version}.")
         logging.info("_TPUContext: eval_on_tpu %s", eval_on_tpu)
         if eval_on_tpu:
             logging.warning("eval_on_tpu ignored because use_tpu is False.")

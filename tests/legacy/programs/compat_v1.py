@@ -56,7 +56,9 @@ def model_fn(features, labels, mode):
     return tf_estimator.EstimatorSpec(mode, loss=tf.reduce_sum(features["x"]) + value, train_op=update)
 
 
-numpy_input_fn = tf_estimator.inputs.numpy_input_fn({"x": np.ones(8, np.float32)}, batch_size=2, num_epochs=1, shuffle=False)
+numpy_input_fn = tf_estimator.inputs.numpy_input_fn(
+    {"x": np.ones(8, np.float32)}, batch_size=2, num_epochs=1, shuffle=False
+)
 trained = tf_estimator.Estimator(model_fn, sys.argv[1] + "/estimator").train(numpy_input_fn)
 print(
     json.dumps(

@@ -59,7 +59,9 @@ def main():
     exporter = tf.estimator.FinalExporter(
         "last",
         tf.estimator.export.build_raw_serving_input_receiver_fn(
-            {"x": tf.compat.v1.placeholder(tf.float32, [None, 4])} if not tf.executing_eagerly() else {"x": tf.zeros([1, 4])}
+            {"x": tf.compat.v1.placeholder(tf.float32, [None, 4])}
+            if not tf.executing_eagerly()
+            else {"x": tf.zeros([1, 4])}
         ),
     )
     train_spec = tf.estimator.TrainSpec(train_input_fn, max_steps=args.max_steps)

@@ -89,7 +89,9 @@ print(
             "spec": OldEstimatorSpec is tfe.estimator.EstimatorSpec,
             "canned": DNNClassifier,
             "args": list(util.fn_args(lambda a, b: None)),
-            "ready": _ready(None, None, "") == (True, None) and _maybe_name(None) == "None" and _CountDownTimer(5).secs_remaining() > 0,
+            "ready": _ready(None, None, "") == (True, None)
+            and _maybe_name(None) == "None"
+            and _CountDownTimer(5).secs_remaining() > 0,
             "classes": [
                 issubclass(_RecoverableSession, _WrappedSession),
                 issubclass(_CoordinatedSession, _WrappedSession),
@@ -98,7 +100,12 @@ print(
                 ModeKeys is tf.estimator.ModeKeys,
                 export_lib.ServingInputReceiver is tf.estimator.export.ServingInputReceiver,
             ],
-            "modules": sorted({kind.__module__.split(".")[0] for kind in (SessionManager, Supervisor, _StopAfterNEvalsHook, _SavedModelExporter, _StopAtSecsHook)}),
+            "modules": sorted(
+                {
+                    kind.__module__.split(".")[0]
+                    for kind in (SessionManager, Supervisor, _StopAfterNEvalsHook, _SavedModelExporter, _StopAtSecsHook)
+                }
+            ),
             "input_fn": callable(numpy_input_fn(inputs, shuffle=False)),
         }
     )

@@ -48,4 +48,12 @@ with v1.train.MonitoredTrainingSession(
     assert isinstance(session, v1.train.MonitoredSession)
     while not session.should_stop():
         session.run(train_op)
-print(json.dumps({"steps": counter.calls, "ended": counter.ended, "saved": v1.train.latest_checkpoint(os.path.join(folder, "model")).split("-")[-1]}))
+print(
+    json.dumps(
+        {
+            "steps": counter.calls,
+            "ended": counter.ended,
+            "saved": v1.train.latest_checkpoint(os.path.join(folder, "model")).split("-")[-1],
+        }
+    )
+)

@@ -18,7 +18,9 @@ def train(logdir, steps):
         train_op = v1.train.GradientDescentOptimizer(0.1).minimize(loss, global_step=global_step)
         with tf.control_dependencies([train_op]):
             step_after = tf.identity(global_step.read_value())
-        supervisor = v1.train.Supervisor(logdir=logdir, save_model_secs=600, save_summaries_secs=0, global_step=global_step)
+        supervisor = v1.train.Supervisor(
+            logdir=logdir, save_model_secs=600, save_summaries_secs=0, global_step=global_step
+        )
         with supervisor.managed_session() as session:
             start = v1.train.global_step(session, global_step)
             step = start
@@ -30,4 +32,13 @@ def train(logdir, steps):
 
 first = train(sys.argv[1], 20)
 second = train(sys.argv[1], 50)
-print(json.dumps({"first": first[:2], "second": second[:2], "weight": second[2], "files": "checkpoint" in os.listdir(sys.argv[1])}))
+print(
+    json.dumps(
+        {
+            "first": first[:2],
+            "second": second[:2],
+            "weight": second[2],
+            "files": "checkpoint" in os.listdir(sys.argv[1]),
+        }
+    )
+)

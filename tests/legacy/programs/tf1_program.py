@@ -48,7 +48,19 @@ def main(unused_argv):
     except ImportError:
         slim = None
     config = tf.estimator.RunConfig(model_dir=FLAGS.folder)
-    print(json.dumps({"falls": bool(last < first), "path": os.path.basename(path), "slim": slim, "dir": config.model_dir == FLAGS.folder, "eager": tf.executing_eagerly(), "name": __name__, "argv": sys.argv[1:2]}))
+    print(
+        json.dumps(
+            {
+                "falls": bool(last < first),
+                "path": os.path.basename(path),
+                "slim": slim,
+                "dir": config.model_dir == FLAGS.folder,
+                "eager": tf.executing_eagerly(),
+                "name": __name__,
+                "argv": sys.argv[1:2],
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -46,7 +46,11 @@ def model_fn(features, labels, mode, config, params):
 
 def input_fn(params):
     x = tf.constant([1.0, 2.0, 3.0, 4.0])
-    return tf.data.Dataset.from_tensor_slices(({"x": x}, 2.0 * x)).repeat().batch(params["batch_size"], drop_remainder=True)
+    return (
+        tf.data.Dataset.from_tensor_slices(({"x": x}, 2.0 * x))
+        .repeat()
+        .batch(params["batch_size"], drop_remainder=True)
+    )
 
 
 def predict_input_fn(params):
