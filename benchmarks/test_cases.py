@@ -1,8 +1,8 @@
 """The cases as groups of pytest-benchmark: `pytest benchmarks --benchmark-enable`.
 
-pytest-benchmark runs one benchmark after the other. So a case is measured once, its contenders in turn as always, and
-each of its benchmarks plays back what was measured for its contender, on a clock of its own.
-Without `--benchmark-enable`, each contender does a few steps.
+pytest-benchmark runs one contender after the other, so what disturbs the machine may disturb one of them alone.
+`python -m benchmarks`, where contenders take turns, is the fairer comparison. A round is a number of steps, the same
+for all contenders of a case. Without `--benchmark-enable`, each contender does a few steps.
 """
 
 from __future__ import annotations
@@ -14,32 +14,20 @@ import pytest
 
 from benchmarks import pauses
 from benchmarks.cases import CASES, Case
-from benchmarks.measure import alternate
+from benchmarks.measure import SLICE_SECS, steps_per_slice
 
 ROUNDS = 7
 BY_NAME = {case.name: case for case in CASES}
 
 
-class Playback:
-    """A clock that advances by what was measured."""
-
-    def __init__(self) -> None:
-        self._now = 0.0
-
-    def __call__(self) -> float:
-        return self._now
-
-    def advance(self, seconds: float) -> None:
-        self._now += seconds
-
-
-clock = Playback()
-
-
 @cache
-def measured(name: str) -> dict[str, list[float]]:
-    case = BY_NAME[name]
-    return alternate(case.contenders, ROUNDS * case.patience)
+def steps_in_round(name: str) -> int:
+    """How many steps of a case's first contender, mostly the slowest, fill a slice."""
+    contender = next(iter(BY_NAME[name].contenders.values()))()
+    try:
+        return steps_per_slice(contender, SLICE_SECS)
+    finally:
+        contender.close()
 
 
 def pairs() -> list[Any]:
@@ -47,19 +35,20 @@ def pairs() -> list[Any]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.benchmark(timer=clock)
+@pytest.mark.benchmark(disable_gc=True)
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize(("case", "contender"), pairs())
 def test_step(benchmark: Any, case: Case, contender: str) -> None:
-    benchmark.group = case.name
-    if benchmark.disabled:
-        made = case.contenders[contender]()
-        benchmark.pedantic(made.steps, args=(5,))
+    steps = 5 if benchmark.disabled else steps_in_round(case.name)
+    benchmark.group = f"{case.name}: {steps} steps"
+    benchmark.extra_info["steps"] = steps
+    made = case.contenders[contender]()
+    try:
+        if not benchmark.disabled:
+            steps_per_slice(made, SLICE_SECS)  # Warms up: `executor="auto"` has chosen after this.
+        benchmark.pedantic(made.steps, args=(steps,), rounds=ROUNDS * case.patience)
+    finally:
         made.close()
-        return
-    samples = measured(case.name)[contender]
-    to_play = iter(samples)
-    benchmark.pedantic(clock.advance, setup=lambda: ((next(to_play),), {}), rounds=len(samples))
 
 
 @pytest.mark.filterwarnings("default")

@@ -4,7 +4,7 @@
 
 #include <time.h>
 
-/* The coarse clock moves with the kernel's timer interrupt: up to 10 ms behind, more when one is late. */
+/* The coarse clock advances with the kernel's timer interrupt: it is up to 10 ms late, or more if an interrupt is. */
 #define COARSE_ERROR_SECONDS 0.1
 
 static double read_clock(clockid_t id) {

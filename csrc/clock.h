@@ -1,22 +1,21 @@
-/* Wall-clock time in seconds since the epoch, as Python's time.time() gives it.
- *
- * C, because a vDSO clock_gettime() costs half of what a call of time.time() does. */
+/* Clocks. In C, because clock_gettime() costs half of what a call of Python's time.time() does. */
 #ifndef FASTSUP_CLOCK_H
 #define FASTSUP_CLOCK_H
 
 #include <stdint.h>
 
+/* Seconds since the epoch, as time.time() returns them. */
 double fs_clock_seconds(void);
 
-/* Whether the clock has reached a time. A time that is clearly ahead is told from the kernel's coarse clock, which the
- * processor reads four times as fast. */
+/* Returns 1 if the clock has reached a time, given in seconds since the epoch. For a time that is clearly ahead, the
+ * kernel's coarse clock is enough, which is read four times as fast. */
 int fs_clock_reached(double time);
 
-/* Seconds since some time in the past, from a clock that always goes forward, and by ticks of some milliseconds: for
- * telling about how long something has taken, at a quarter of the price. */
+/* Seconds since a fixed time, from a monotonic clock with ticks of some milliseconds, which is read four times as fast.
+ * For rough durations. */
 double fs_clock_ticking(void);
 
-/* Nanoseconds since some time in the past, from a clock that is never set: for durations. */
+/* Nanoseconds since a fixed time, from a monotonic clock. For exact durations. */
 int64_t fs_clock_monotonic_ns(void);
 
 #endif

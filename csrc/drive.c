@@ -6,13 +6,13 @@
 
 #include "clock.h"
 
-/* How long Python may wait: for its signal handlers, and for who replaces the clock. */
-#define SERVICE_SECONDS 0.05
+/* The longest time without Python: its signal handlers, and a replaced clock, must be noticed. */
+#define SIGNALS_SECONDS 0.05
 
 fs_drive *fs_drive_new(size_t n) {
     fs_drive *drive = calloc(1, sizeof *drive);
     if (drive == NULL) return NULL;
-    /* One more than needed: an allocation of nothing may be NULL. */
+    /* One more than needed: calloc(0) may return NULL. */
     drive->slots = calloc(n + 1, sizeof *drive->slots);
     drive->always = calloc(n + 1, sizeof *drive->always);
     if (drive->slots == NULL || drive->always == NULL) {
@@ -77,29 +77,29 @@ static fs_event failed(fs_drive *drive, fs_event event, int code) {
 
 fs_event fs_drive_call(fs_drive *drive, const fs_slot *slot) {
     int code = slot->function(&drive->loop, slot->context);
-    if (code == FS_GO_ON) return FS_QUIET;
+    if (code == FS_GO_ON) return FS_NOTHING_DUE;
     if (code != FS_STOP) return failed(drive, FS_HOOK_FAILED, code);
     fs_drive_request_stop(&drive->loop);
-    return FS_QUIET;
+    return FS_NOTHING_DUE;
 }
 
 static int anything_is_due(const fs_drive *drive, int64_t run) {
     const fs_due *earliest = &drive->earliest;
     if (run >= earliest->run || drive->loop.global_step >= earliest->global_step) return 1;
     if (earliest->time == HUGE_VAL) return 0;
-    return drive->asks_clock || fs_clock_reached(earliest->time);
+    return drive->clock_replaced || fs_clock_reached(earliest->time);
 }
 
-/* Calls what is due, in order, if all of that is in C. */
+/* Calls the due hooks in order, if they are all in C. */
 static fs_event call_due(fs_drive *drive, int64_t run) {
     double now = drive->earliest.time == HUGE_VAL ? 0.0 : fs_clock_seconds();
     int64_t step = drive->loop.global_step;
-    fs_event event = FS_QUIET;
-    if (drive->asks_clock && drive->earliest.time != HUGE_VAL) return FS_HOOKS_DUE;
+    fs_event event = FS_NOTHING_DUE;
+    if (drive->clock_replaced && drive->earliest.time != HUGE_VAL) return FS_HOOKS_DUE;
     for (size_t i = 0; i < drive->n_slots; ++i)
         if (drive->slots[i].function == NULL && fs_due_reached(drive->slots[i].due, run, step, now))
             return FS_HOOKS_DUE;
-    for (size_t i = 0; i < drive->n_slots && event == FS_QUIET; ++i) {
+    for (size_t i = 0; i < drive->n_slots && event == FS_NOTHING_DUE; ++i) {
         fs_slot *slot = &drive->slots[i];
         if (!fs_due_reached(slot->due, run, step, now)) continue;
         fs_slot_advance(slot, step, now);
@@ -126,20 +126,20 @@ fs_event fs_drive_step_done(fs_drive *drive) {
     if (anything_is_due(drive, run)) return call_due(drive, run);
     for (size_t i = 0; i < drive->n_always; ++i) {
         fs_event event = fs_drive_call(drive, drive->always[i]);
-        if (event != FS_QUIET) return event;
+        if (event != FS_NOTHING_DUE) return event;
     }
-    return FS_QUIET;
+    return FS_NOTHING_DUE;
 }
 
 fs_event fs_drive_run(fs_drive *drive) {
-    double service = fs_clock_ticking() + SERVICE_SECONDS;
+    double signals_due = fs_clock_ticking() + SIGNALS_SECONDS;
     while (!fs_drive_is_done(drive)) {
         int code = drive->step(&drive->loop, drive->step_context);
         if (code == FS_STOP) return FS_ENDED;
         if (code != FS_GO_ON) return failed(drive, FS_STEP_FAILED, code);
         fs_event event = fs_drive_step_done(drive);
-        if (event != FS_QUIET) return event;
-        if (fs_clock_ticking() >= service) return FS_SERVICE;
+        if (event != FS_NOTHING_DUE) return event;
+        if (fs_clock_ticking() >= signals_due) return FS_SIGNALS_DUE;
     }
     return FS_ENDED;
 }

@@ -1,13 +1,13 @@
-/* A histogram of durations, of a fixed size however many are added.
+/* A histogram of durations, whose size is fixed.
  *
- * Buckets grow with the durations: 64 to a doubling, so what is read from one is wrong by at most 1/128. Up to 63 ns
- * they are exact. Adding is an index and four stores, without allocation: it is done several times in each step. */
+ * There are 64 buckets to each doubling of the duration, so the middle of a bucket is off by at most 1/128. Up to 63
+ * ns, a bucket is one nanosecond. Adding a duration takes an index and four stores: a step adds several. */
 #ifndef FASTSUP_HISTOGRAM_H
 #define FASTSUP_HISTOGRAM_H
 
 #include <stdint.h>
 
-/* Called within the library that holds a copy of this alone: so without a detour. */
+/* Each extension module links its own copy, so calls need not go through the dynamic linker's table. */
 #pragma GCC visibility push(hidden)
 
 #define FS_OCTAVE_BITS 6
@@ -20,11 +20,11 @@ typedef struct {
     uint64_t count;
     int64_t total;    /* nanoseconds */
     int64_t max;      /* nanoseconds */
-    int64_t max_step; /* the step that the longest one was added in; the first, if there are several */
+    int64_t max_step; /* the step of the longest duration; the first, if there are several */
     uint64_t buckets[FS_BUCKETS];
 } fs_histogram;
 
-/* The bucket of a duration: its highest bit says the octave, the six bits below it the place in that. */
+/* The bucket of a duration: the highest bit selects the octave, the six bits below it the bucket in the octave. */
 static inline int fs_histogram_bucket(int64_t ns) {
     if (ns < FS_OCTAVE) return ns < 0 ? 0 : (int)ns;
     int octave = 63 - __builtin_clzll((unsigned long long)ns) - FS_OCTAVE_BITS;
@@ -43,13 +43,13 @@ static inline void fs_histogram_add(fs_histogram *histogram, int64_t ns, int64_t
     histogram->buckets[fs_histogram_bucket(ns)]++;
 }
 
-/* The durations that fall into a bucket: from low, including it, to high, excluding it. */
+/* The durations of a bucket: low <= ns < high. */
 void fs_histogram_bounds(int bucket, int64_t *low, int64_t *high);
 
-/* The duration that a share (0 to 1) of all are not longer than; 0 for an empty histogram. */
+/* The quantile for a share of 0 to 1, in nanoseconds; 0 for an empty histogram. */
 double fs_histogram_quantile(const fs_histogram *histogram, double share);
 
-/* Adds all of another one. */
+/* Adds all durations of another histogram. */
 void fs_histogram_merge(fs_histogram *histogram, const fs_histogram *other);
 
 #pragma GCC visibility pop

@@ -3,12 +3,12 @@
 #include <stddef.h>
 #include <string.h>
 
-void fs_log_init(fs_span_log *log, fs_span_clock clock, void *context, fs_scope **open, int64_t skip) {
+void fs_log_init(fs_span_log *log, fs_span_clock clock, void *context, fs_scope **open_scopes, int64_t skip_steps) {
     memset(log, 0, sizeof(*log));
     log->clock = clock;
     log->clock_context = context;
-    log->open = open;
-    log->skip = skip;
+    log->open_scopes = open_scopes;
+    log->skip_steps = skip_steps;
     log->stride = 1;
     log->steps.id = -1;
     log->between.id = -2;
@@ -18,38 +18,37 @@ void fs_trace_init(fs_thread_trace *trace, fs_span_log *log, int32_t thread) {
     memset(trace, 0, sizeof(*trace));
     trace->log = log;
     trace->thread = thread;
-    trace->fresh = 1;
+    trace->ignore_gap = 1;
 }
 
-/* Adds a duration without what measuring it costs. */
+/* Adds a duration, less the cost of measuring it. */
 static void add_without_cost(fs_span_log *log, fs_span_stats *stats, int64_t ns, int64_t cost, int64_t step) {
     if (cost > ns) cost = ns;
-    log->taken_off += cost;
+    log->cost_subtracted += cost;
     fs_histogram_add(&stats->times, ns - cost, step);
 }
 
-/* A step that isn't left out begins. */
 static void begin_step(fs_thread_trace *trace, int64_t at, int64_t step) {
     fs_span_log *log = trace->log;
-    if (!trace->fresh && at > trace->last) {
+    if (!trace->ignore_gap && at > trace->last) {
         add_without_cost(log, &log->between, at - trace->last, log->cost_between, step);
-        log->wall += at - trace->last;
+        log->wall_ns += at - trace->last;
     }
-    trace->fresh = 0;
+    trace->ignore_gap = 0;
     trace->depth = 0;
-    trace->too_deep = 0;
+    trace->n_too_deep = 0;
     trace->n_events = 0;
     trace->step = step;
     trace->started = at;
     trace->last = at;
 }
 
-/* The stride is a power of two. */
+/* A mask will do: the stride is a power of two. */
 static int is_sampled(const fs_span_log *log, int64_t step) {
     return (step & (log->stride - 1)) == 0;
 }
 
-/* Keeps every other sampled step, so that the trace has room, and still shows the whole run. */
+/* Drops every other step of the trace until there is room for one more. The rest is still spread over the whole run. */
 static void thin_out(fs_span_log *log) {
     while (log->n_events + FS_STEP_EVENTS + 1 > FS_TRACE_EVENTS) {
         int32_t kept = 0;
@@ -83,12 +82,12 @@ static void keep_slow(fs_span_log *log, const fs_thread_trace *trace, const fs_s
     }
 }
 
-static void end_step(fs_thread_trace *trace, int64_t at, int counts) {
+static void end_step(fs_thread_trace *trace, int64_t at, int is_step) {
     fs_span_log *log = trace->log;
     fs_span_event whole = {trace->started, at - trace->started, trace->step, -1, trace->thread};
-    log->wall += at - trace->last;
+    log->wall_ns += at - trace->last;
     trace->last = at;
-    if (!counts) return;
+    if (!is_step) return;
     fs_histogram_add(&log->steps.times, whole.duration, trace->step);
     if (whole.duration > log->slow_threshold || log->n_slow < FS_SLOW_STEPS) keep_slow(log, trace, &whole);
     if (!is_sampled(log, trace->step)) return;
@@ -102,23 +101,23 @@ static void end_step(fs_thread_trace *trace, int64_t at, int counts) {
 }
 
 static void enter(fs_thread_trace *trace, fs_span_stats *stats, int64_t at) {
-    trace->log->wall += at - trace->last;
-    if (trace->depth > 0) trace->frames[trace->depth - 1].own += at - trace->last;
+    trace->log->wall_ns += at - trace->last;
+    if (trace->depth > 0) trace->frames[trace->depth - 1].self_ns += at - trace->last;
     fs_frame *frame = &trace->frames[trace->depth++];
     frame->stats = stats;
     frame->start = at;
-    frame->own = 0;
+    frame->self_ns = 0;
     trace->last = at;
 }
 
 static void leave(fs_thread_trace *trace, int64_t at) {
     fs_span_log *log = trace->log;
     fs_frame *frame = &trace->frames[--trace->depth];
-    frame->own += at - trace->last;
-    log->wall += at - trace->last;
+    frame->self_ns += at - trace->last;
+    log->wall_ns += at - trace->last;
     trace->last = at;
-    add_without_cost(log, frame->stats, frame->own, log->cost_in_span, trace->step);
-    log->spans++;
+    add_without_cost(log, frame->stats, frame->self_ns, log->cost_in_span, trace->step);
+    log->n_spans++;
     if (trace->n_events < FS_STEP_EVENTS) {
         fs_span_event *event = &trace->events[trace->n_events++];
         event->start = frame->start;
@@ -129,79 +128,79 @@ static void leave(fs_thread_trace *trace, int64_t at) {
     }
 }
 
-/* The begin of a record's step and of its span, and the span's end if that has come. */
+/* Begins the step of a record, enters its span and, if the span has ended, leaves it, as in a full step. */
 static void replay(fs_thread_trace *trace, const fs_step_record *record) {
-    /* A record begins in a trace that isn't fresh: what has made it so since then is for the next step. */
-    int32_t fresh = trace->fresh;
-    trace->fresh = 0;
-    begin_step(trace, record->started, record->step);
-    trace->fresh = fresh;
+    /* A record begins only where the gap before it counts. An interruption since then is about the gap after it. */
+    int32_t ignore_gap = trace->ignore_gap;
+    trace->ignore_gap = 0;
+    begin_step(trace, record->start, record->step);
+    trace->ignore_gap = ignore_gap;
     if (record->stats == NULL) return;
-    enter(trace, record->stats, record->started);
-    if (record->left >= 0) leave(trace, record->left);
+    enter(trace, record->stats, record->start);
+    if (record->span_end >= 0) leave(trace, record->span_end);
 }
 
 void fs_trace_flush(fs_thread_trace *trace) {
     int32_t n = trace->n_records;
     for (int32_t i = 0; i < n; ++i) {
         replay(trace, &trace->records[i]);
-        end_step(trace, trace->records[i].ended, 1);
+        end_step(trace, trace->records[i].end, 1);
     }
-    if (trace->state == FS_IN_RECORD) trace->records[0] = trace->records[n];
+    if (trace->state == FS_TRACE_IN_RECORD) trace->records[0] = trace->records[n];
     trace->n_records = 0;
 }
 
-void fs_trace_unfold(fs_thread_trace *trace) {
+void fs_trace_expand(fs_thread_trace *trace) {
     fs_trace_flush(trace);
-    if (trace->state != FS_IN_RECORD) return;
-    trace->state = FS_OPEN;
+    if (trace->state != FS_TRACE_IN_RECORD) return;
+    trace->state = FS_TRACE_IN_STEP;
     trace->nested = 0;
-    trace->counts = 1;
+    trace->is_step = 1;
     replay(trace, &trace->records[0]);
 }
 
 void fs_trace_interrupt(fs_thread_trace *trace) {
     fs_trace_flush(trace);
-    trace->fresh = 1;
-    if (trace->state == FS_READY) trace->state = FS_SHUT;
+    trace->ignore_gap = 1;
+    if (trace->state == FS_TRACE_READY) trace->state = FS_TRACE_IDLE;
 }
 
-void fs_trace_pause(fs_thread_trace *trace) {
-    if (trace->state == FS_SHUT || trace->state == FS_READY) fs_trace_interrupt(trace);
+void fs_trace_interrupt_between_steps(fs_thread_trace *trace) {
+    if (trace->state == FS_TRACE_IDLE || trace->state == FS_TRACE_READY) fs_trace_interrupt(trace);
 }
 
 void fs_trace_abandon(fs_thread_trace *trace) {
     fs_trace_interrupt(trace);
-    trace->state = FS_SHUT;
+    trace->state = FS_TRACE_IDLE;
     trace->depth = 0;
     trace->ident = NULL;
 }
 
-void fs_laps_full(fs_thread_trace *trace) {
+void fs_trace_records_full(fs_thread_trace *trace) {
     fs_span_log *log = trace->log;
     fs_trace_flush(trace);
-    if (trace->fresh) return;
-    /* This takes longer than what measuring costs else: it is no time between two steps. */
+    if (trace->ignore_gap) return;
+    /* Adding the records takes time, which is the profiler's and not one between two steps. */
     int64_t at = fs_span_now(log);
-    log->wall += at - trace->last;
-    log->taken_off += at - trace->last;
+    log->wall_ns += at - trace->last;
+    log->cost_subtracted += at - trace->last;
     trace->last = at;
 }
 
-void fs_step_begin(fs_thread_trace *trace, int counts) {
+void fs_step_begin(fs_thread_trace *trace, int is_step) {
     fs_span_log *log = trace->log;
-    fs_trace_unfold(trace);
-    if (trace->state == FS_OPEN) {
+    fs_trace_expand(trace);
+    if (trace->state == FS_TRACE_IN_STEP) {
         trace->nested++;
         return;
     }
-    trace->state = FS_OPEN;
+    trace->state = FS_TRACE_IN_STEP;
     trace->nested = 0;
-    trace->counts = counts;
-    if (counts) log->begun++;
-    trace->muted = log->begun <= log->skip;
+    trace->is_step = is_step;
+    if (is_step) log->begun++;
+    trace->muted = log->begun <= log->skip_steps;
     if (trace->muted) {
-        trace->fresh = 1;
+        trace->ignore_gap = 1;
         trace->depth = 0;
         return;
     }
@@ -209,27 +208,27 @@ void fs_step_begin(fs_thread_trace *trace, int counts) {
 }
 
 void fs_step_end(fs_thread_trace *trace) {
-    fs_trace_unfold(trace);
-    if (trace->state != FS_OPEN) return;
+    fs_trace_expand(trace);
+    if (trace->state != FS_TRACE_IN_STEP) return;
     if (trace->nested > 0) {
         trace->nested--;
         return;
     }
     while (trace->depth > 0) fs_span_leave(trace);
-    trace->state = trace->fresh ? FS_SHUT : FS_READY;
-    if (!trace->muted) end_step(trace, fs_span_now(trace->log), trace->counts);
+    trace->state = trace->ignore_gap ? FS_TRACE_IDLE : FS_TRACE_READY;
+    if (!trace->muted) end_step(trace, fs_span_now(trace->log), trace->is_step);
 }
 
-void fs_step_discount(fs_thread_trace *trace) {
-    fs_trace_unfold(trace);
-    if (trace->state != FS_OPEN || trace->nested > 0 || !trace->counts) return;
-    trace->counts = 0;
+void fs_step_uncount(fs_thread_trace *trace) {
+    fs_trace_expand(trace);
+    if (trace->state != FS_TRACE_IN_STEP || trace->nested > 0 || !trace->is_step) return;
+    trace->is_step = 0;
     trace->log->begun--;
 }
 
-void fs_step_follow(fs_thread_trace *trace, fs_span_stats *stats) {
+void fs_step_next_slow(fs_thread_trace *trace, fs_span_stats *stats) {
     fs_step_end(trace);
-    if (trace->state == FS_READY) {
+    if (trace->state == FS_TRACE_READY) {
         fs_step_record_begin(trace, stats, trace->last);
     } else {
         fs_step_begin(trace, 1);
@@ -238,38 +237,39 @@ void fs_step_follow(fs_thread_trace *trace, fs_span_stats *stats) {
 }
 
 void fs_span_enter(fs_thread_trace *trace, fs_span_stats *stats) {
-    fs_trace_unfold(trace);
-    if (trace->state != FS_OPEN || trace->muted) return;
+    fs_trace_expand(trace);
+    if (trace->state != FS_TRACE_IN_STEP || trace->muted) return;
     if (trace->depth == FS_SPAN_DEPTH) {
-        trace->too_deep++;
+        trace->n_too_deep++;
         return;
     }
     enter(trace, stats, fs_span_now(trace->log));
 }
 
 void fs_span_leave(fs_thread_trace *trace) {
-    fs_trace_unfold(trace);
-    if (trace->state != FS_OPEN || trace->muted || trace->depth == 0) return;
-    if (trace->too_deep > 0) {
-        trace->too_deep--;
+    fs_trace_expand(trace);
+    if (trace->state != FS_TRACE_IN_STEP || trace->muted || trace->depth == 0) return;
+    if (trace->n_too_deep > 0) {
+        trace->n_too_deep--;
         return;
     }
     leave(trace, fs_span_now(trace->log));
 }
 
-void fs_scope_finish(fs_scope *scope) {
+void fs_scope_end_slow(fs_scope *scope) {
     fs_thread_trace *trace = scope->trace;
-    fs_scope **place = trace->log->open;
-    fs_trace_unfold(trace);
+    fs_scope **place = trace->log->open_scopes;
+    fs_trace_expand(trace);
     trace->nested = scope->nested;
     while (trace->depth > scope->depth) fs_span_leave(trace);
     fs_step_end(trace);
-    /* Other threads may have begun theirs since; and in the child of a fork those of other threads are gone. */
+    /* Another thread may have begun a scope since; and in the child of a fork, this one may be gone from the list. */
     while (*place != NULL && *place != scope) place = &(*place)->next;
     if (*place != NULL) *place = scope->next;
 }
 
-fs_scope *fs_scope_of(fs_scope *open, const void *thread) {
-    while (open != NULL && open->trace->ident != thread) open = open->next;
-    return open;
+fs_scope *fs_scope_of_thread(fs_scope *open_scopes, const void *thread) {
+    fs_scope *scope = open_scopes;
+    while (scope != NULL && scope->trace->ident != thread) scope = scope->next;
+    return scope;
 }

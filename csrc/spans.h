@@ -1,11 +1,15 @@
-/* Where the time of a loop goes.
+/* Where the time of a training loop goes.
  *
- * At any moment a thread is in one span, or in none of them but in a step, or between two steps. Every reading of the
- * clock gives the time since the last one to what the thread was in, and to nothing else: so the times of all spans,
- * of what no span covers and of the pauses between steps add up to the time that passed, whatever is nested in what.
+ * At any moment a thread is in a span, or in a step but in none of its spans, or between two steps. Each reading of the
+ * clock adds the time since the reading before to the innermost of these, and to nothing else. So the times of all
+ * spans, the rest of the steps and the pauses between steps add up to the time that passed, however spans are nested.
  *
- * A trace belongs to one thread, a log to all threads of a recorder; callers see to it that only one of them is in
- * here at a time (with Python's lock). */
+ * A *thread trace* belongs to one thread of one recorder, a *span log* to all threads of a recorder. Nothing here
+ * locks: the caller holds the GIL.
+ *
+ * Most steps have one span, which is all they consist of. Such a step is written as a *step record*, one cache line.
+ * When the records are full, or before the log is read, they are added to it. Every other step updates the log as
+ * it goes: a *full step*. */
 #ifndef FASTSUP_SPANS_H
 #define FASTSUP_SPANS_H
 
@@ -26,38 +30,37 @@
 
 #pragma GCC visibility push(hidden)
 
-#define FS_SPAN_DEPTH 16   /* spans nested deeper belong to the one at this depth */
-#define FS_STEP_EVENTS 128 /* spans of one step that a trace shows */
+#define FS_SPAN_DEPTH 16 /* the time of a span nested deeper goes to the span at this depth */
+#define FS_STEP_EVENTS 128 /* the most spans of one step that are kept as events */
 #define FS_TRACE_EVENTS 32768
 #define FS_SLOW_STEPS 24
 #define FS_STEP_RECORDS 64
 
-typedef int64_t (*fs_span_clock)(void *context);
+typedef int64_t (*fs_span_clock)(void *context); /* nanoseconds */
 
-/* What is timed: a phase of a hook, say. */
+/* The statistics of one kind of span: of a phase of a hook, for example. */
 typedef struct {
-    int32_t id; /* in the line of the cache that the histogram's count is in */
+    int32_t id; /* first, to share a cache line with the histogram's count */
     fs_histogram times;
 } fs_span_stats;
 
-/* A step that one span takes from the begin to the end, as nearly all are. It is only noted down, in one line of the
- * cache; many are recorded together. (A step that uses the cache for itself leaves nothing there of what recording takes:
- * the histograms, and the code.) */
+/* A step with one span. It fills one cache line: recording it at once would push the histograms and this code into the
+ * cache, which a step that uses the cache itself then lacks. Times are readings of the clock. */
 typedef struct {
-    fs_span_stats *stats;
+    fs_span_stats *stats; /* of the span; NULL until the span begins */
     int64_t step;
-    int64_t started;
-    int64_t left;
-    int64_t ended;
+    int64_t start;    /* of the step, and of the span */
+    int64_t span_end; /* -1 until the span ends */
+    int64_t end;
 } fs_step_record;
 
-/* A span as a trace shows it: with what is nested in it. */
+/* A span in the trace. Its duration includes the spans nested in it. */
 typedef struct {
     int64_t start;
     int64_t duration;
     int64_t step;
-    int32_t stats; /* -1: the step itself */
-    int32_t thread;
+    int32_t stats;  /* id of the span's statistics; -1 for the step itself */
+    int32_t thread; /* number of the thread in the log */
 } fs_span_event;
 
 typedef struct {
@@ -67,76 +70,84 @@ typedef struct {
     fs_span_event events[FS_STEP_EVENTS + 1];
 } fs_slow_step;
 
-/* What the threads of a recorder share. What every step touches comes first: it is in few lines of the cache. */
+/* The log of a recorder, for all its threads. The fields that every step uses come first, in few cache lines. */
 typedef struct {
-    fs_span_clock clock;
+    fs_span_clock clock; /* NULL: the machine's monotonic clock */
     void *clock_context;
-    struct fs_scope **open; /* what is under way in the process, the newest in front */
-    int64_t skip;    /* steps to leave out at the start */
-    int64_t begun;   /* steps begun, with those */
-    int64_t wall;    /* nanoseconds in steps and between them, up to the last readings of the clock */
-    /* What measuring costs: the part that a span, or a pause, would show, which is taken off; and what it took off. */
+    struct fs_scope **open_scopes; /* the scopes under way in the process, newest first */
+    int64_t skip_steps;            /* how many steps at the start are left out */
+    int64_t begun;                 /* steps begun, skipped ones included */
+    int64_t wall_ns;               /* time in steps and between them, up to the last reading of each thread */
+    /* The cost of measuring. The first two are the nanoseconds that one span, or one pause, measures too much; they are
+     * subtracted from each. The third is the sum of what was subtracted. */
     int64_t cost_in_span;
     int64_t cost_between;
-    int64_t taken_off;
-    uint64_t spans;
-    /* A sample of all steps: every one whose number is a multiple of `stride`, which doubles when the trace is full. */
+    int64_t cost_subtracted;
+    uint64_t n_spans;
+    /* The trace: a sample of the steps, those whose number is a multiple of `stride`. When the trace is full, `stride`
+     * doubles. It is a power of two. */
     int64_t stride;
     int32_t n_events;
     int32_t n_slow;
-    int64_t slow_threshold; /* steps no longer than this are no candidates */
-    fs_span_stats steps;          /* from the begin of a step to its end */
-    fs_span_stats between;        /* from the end of a step to the begin of the next one */
+    int64_t slow_threshold; /* the shortest of the slow steps, once there are FS_SLOW_STEPS */
+    fs_span_stats steps;    /* from the begin of a step to its end */
+    fs_span_stats between;  /* from the end of a step to the begin of the next one */
     fs_span_event events[FS_TRACE_EVENTS];
     fs_slow_step slow[FS_SLOW_STEPS];
 } fs_span_log;
 
+/* A span under way. */
 typedef struct {
     fs_span_stats *stats;
     int64_t start;
-    int64_t own;
+    int64_t self_ns; /* its time so far, without the spans nested in it */
 } fs_frame;
 
-enum fs_trace_state {
-    FS_SHUT,  /* between two steps */
-    FS_READY, /* the same, and the next step may be a record */
-    FS_IN_RECORD,   /* in a step that is a record so far: records[n_records] */
-    FS_OPEN   /* in any other step */
-};
+/* IDLE: between two steps; the next step is a full one.
+ * READY: between two steps; the next step may be a step record.
+ * IN_RECORD: in a step that fits into the record records[n_records], so far.
+ * IN_STEP: in a full step.
+ *
+ * begin: IDLE -> IN_STEP; READY -> IN_RECORD or IN_STEP.
+ * end: IN_RECORD or IN_STEP -> READY, or IDLE after an interruption.
+ * A second span, a nested step or a reader turns IN_RECORD into IN_STEP (fs_trace_expand). */
+enum fs_trace_state { FS_TRACE_IDLE, FS_TRACE_READY, FS_TRACE_IN_RECORD, FS_TRACE_IN_STEP };
 
+/* What one thread is doing. */
 typedef struct fs_thread_trace {
     struct fs_thread_trace *next; /* of the same log */
     fs_span_log *log;
-    const void *ident; /* its thread, as `fs_thread` has it */
-    int32_t state;
-    int32_t fresh;  /* there was no step before, or something came between that is none of ours */
-    int32_t n_records; /* that wait for being recorded */
-    int32_t thread; /* its number in the log */
-    int32_t nested; /* steps begun within a step */
-    int32_t depth;
-    int32_t muted;  /* this step is left out */
-    int32_t counts; /* this step is one; else work beside the steps */
-    int32_t too_deep;
+    const void *ident; /* the thread, by `fs_thread`; NULL once the thread is gone */
+    int32_t state;      /* an fs_trace_state */
+    int32_t ignore_gap; /* the time up to the next step isn't added to `between`: there was no step before, or the steps
+                         * were interrupted */
+    int32_t n_records;  /* step records that aren't in the log yet */
+    int32_t thread;     /* number of the thread in the log */
+    int32_t nested;     /* steps begun within the step under way */
+    int32_t depth;      /* frames in use */
+    int32_t muted;      /* the step under way is left out */
+    int32_t is_step;    /* 0: work beside the steps, which has spans but isn't counted as a step */
+    int32_t n_too_deep; /* spans entered beyond FS_SPAN_DEPTH */
     int32_t n_events;
     int64_t step;
     int64_t started;
-    int64_t last; /* when the clock was read last, records aside */
+    int64_t last; /* the last reading of the clock that the log contains */
     fs_step_record records[FS_STEP_RECORDS];
     fs_frame frames[FS_SPAN_DEPTH];
     fs_span_event events[FS_STEP_EVENTS];
 } fs_thread_trace;
 
-/* A step, or a part of one, that is under way: kept by who has begun it. */
+/* A step under way, or work beside the steps. It lives on the stack, or in the object, of the code that begins it. */
 typedef struct fs_scope {
-    struct fs_scope *next; /* begun before this one, by whatever thread */
+    struct fs_scope *next; /* the scope begun before, in any thread */
     fs_thread_trace *trace;
     void *recorder;
-    int64_t caller; /* the recorder's number of the session whose step this is; 0 for none */
-    int32_t depth; /* of the trace, when it was begun */
+    int64_t caller; /* the recorder's number for the session or loop; 0 for none */
+    int32_t depth;  /* of the trace, at the begin */
     int32_t nested;
 } fs_scope;
 
-/* What only this thread has of all that live. */
+/* An address that differs between any two threads that are alive. */
 static inline const void *fs_thread(void) {
 #if FS_HAS_THREAD_POINTER
     return __builtin_thread_pointer();
@@ -145,35 +156,35 @@ static inline const void *fs_thread(void) {
 #endif
 }
 
-/* A clock that is NULL is the machine's. */
-void fs_log_init(fs_span_log *log, fs_span_clock clock, void *context, fs_scope **open, int64_t skip);
+/* `clock`: NULL for the machine's monotonic clock. */
+void fs_log_init(fs_span_log *log, fs_span_clock clock, void *context, fs_scope **open_scopes, int64_t skip_steps);
 void fs_trace_init(fs_thread_trace *trace, fs_span_log *log, int32_t thread);
 
-/* Records the records that are only noted down: for whoever looks at what was recorded, or at the trace. */
+/* Adds the step records to the log. Call it before the log is read. */
 void fs_trace_flush(fs_thread_trace *trace);
-/* The same; a step under way is none of them any more. */
-void fs_trace_unfold(fs_thread_trace *trace);
-/* What comes until the next step is none of the time between two steps. */
+/* Also turns a record under way into a full step. Call it before the trace is read. */
+void fs_trace_expand(fs_thread_trace *trace);
+/* Leaves the time up to the next step out of the time between steps. */
 void fs_trace_interrupt(fs_thread_trace *trace);
-/* The same, unless it is in the middle of a step. */
-void fs_trace_pause(fs_thread_trace *trace);
-/* The trace's thread is gone, whatever it was in the middle of: in the child of a fork. */
+/* The same; does nothing within a step. */
+void fs_trace_interrupt_between_steps(fs_thread_trace *trace);
+/* Drops the step under way, if any, and the thread. For the child of a fork, where other threads are gone. */
 void fs_trace_abandon(fs_thread_trace *trace);
 
-/* A step begins; or, where `counts` is 0, something beside the steps that has spans too. Within a step: nothing. */
-void fs_step_begin(fs_thread_trace *trace, int counts);
+/* Begins a step or, if `is_step` is 0, work beside the steps. Within a step it only counts the nesting. */
+void fs_step_begin(fs_thread_trace *trace, int is_step);
 void fs_step_end(fs_thread_trace *trace);
-/* The step under way turns out to be none: there was nothing to do in it. */
-void fs_step_discount(fs_thread_trace *trace);
+/* Takes the step under way out of the count of steps: it turned out that there was nothing to do. */
+void fs_step_uncount(fs_thread_trace *trace);
 
-/* Nothing happens here outside a step. */
+/* Both do nothing outside a step. */
 void fs_span_enter(fs_thread_trace *trace, fs_span_stats *stats);
 void fs_span_leave(fs_thread_trace *trace);
 
-/* For those below, where a step isn't a record. */
-void fs_scope_finish(fs_scope *scope);
-void fs_laps_full(fs_thread_trace *trace);
-void fs_step_follow(fs_thread_trace *trace, fs_span_stats *stats);
+/* The slow paths of the inline functions below. */
+void fs_scope_end_slow(fs_scope *scope);
+void fs_trace_records_full(fs_thread_trace *trace);
+void fs_step_next_slow(fs_thread_trace *trace, fs_span_stats *stats);
 
 static inline int64_t fs_span_now(const fs_span_log *log) {
     return log->clock == NULL ? fs_clock_monotonic_ns() : log->clock(log->clock_context);
@@ -181,27 +192,27 @@ static inline int64_t fs_span_now(const fs_span_log *log) {
 
 static inline void fs_step_record_begin(fs_thread_trace *trace, fs_span_stats *stats, int64_t at) {
     fs_step_record *record = &trace->records[trace->n_records];
-    trace->state = FS_IN_RECORD;
+    trace->state = FS_TRACE_IN_RECORD;
     record->stats = stats;
-    record->left = -1;
+    record->span_end = -1;
     record->step = ++trace->log->begun;
-    record->started = at;
+    record->start = at;
 }
 
 static inline void fs_step_record_end(fs_thread_trace *trace, int64_t at) {
-    trace->records[trace->n_records].ended = at;
-    trace->state = trace->fresh ? FS_SHUT : FS_READY;
-    if (++trace->n_records == FS_STEP_RECORDS) fs_laps_full(trace);
+    trace->records[trace->n_records].end = at;
+    trace->state = trace->ignore_gap ? FS_TRACE_IDLE : FS_TRACE_READY;
+    if (++trace->n_records == FS_STEP_RECORDS) fs_trace_records_full(trace);
 }
 
-/* A step of a trace begins, as above, and is what the thread is in the middle of. Whoever begins it ends it, on every way
- * out; spans that were entered since then are left. */
-static inline void fs_scope_begin(fs_scope *scope, fs_thread_trace *trace, void *recorder, int counts) {
-    fs_scope **open = trace->log->open;
-    if (trace->state == FS_READY && counts) {
+/* Begins a step as `fs_step_begin` does, and makes it the newest scope. The caller ends the scope on every path; spans
+ * that are still open then end with it. */
+static inline void fs_scope_begin(fs_scope *scope, fs_thread_trace *trace, void *recorder, int is_step) {
+    fs_scope **open = trace->log->open_scopes;
+    if (trace->state == FS_TRACE_READY && is_step) {
         fs_step_record_begin(trace, NULL, fs_span_now(trace->log));
     } else {
-        fs_step_begin(trace, counts);
+        fs_step_begin(trace, is_step);
     }
     scope->trace = trace;
     scope->recorder = recorder;
@@ -211,53 +222,53 @@ static inline void fs_scope_begin(fs_scope *scope, fs_thread_trace *trace, void 
     *open = scope;
 }
 
-/* Enters what a step is about: if nothing else was entered in it, it begins with the step. */
+/* Enters the main span of a step. If it is the first span, it begins with the step, without a reading of the clock. */
 static inline void fs_span_enter_first(fs_thread_trace *trace, fs_span_stats *stats) {
     fs_step_record *record = &trace->records[trace->n_records];
-    if (trace->state == FS_IN_RECORD && record->stats == NULL) {
+    if (trace->state == FS_TRACE_IN_RECORD && record->stats == NULL) {
         record->stats = stats;
     } else {
         fs_span_enter(trace, stats);
     }
 }
 
-/* Leaves it: should the step end next, it ends with it. */
+/* Leaves the main span. If the step ends next, it ends with the span, without a reading of the clock. */
 static inline void fs_span_leave_last(fs_thread_trace *trace) {
     fs_step_record *record = &trace->records[trace->n_records];
-    if (trace->state == FS_IN_RECORD && record->stats != NULL && record->left < 0) {
-        record->left = fs_span_now(trace->log);
+    if (trace->state == FS_TRACE_IN_RECORD && record->stats != NULL && record->span_end < 0) {
+        record->span_end = fs_span_now(trace->log);
     } else {
         fs_span_leave(trace);
     }
 }
 
-/* The end of a step, the begin of the next one and of a span in it, at one reading of the clock: for a loop that has nothing
- * between its steps. */
+/* Ends a step, begins the next one and enters its main span, with one reading of the clock. For a loop that does
+ * nothing between its steps. */
 static inline void fs_step_next(fs_thread_trace *trace, fs_span_stats *stats) {
     fs_step_record *record = &trace->records[trace->n_records];
-    if (trace->state == FS_IN_RECORD && record->left >= 0 && !trace->fresh) {
+    if (trace->state == FS_TRACE_IN_RECORD && record->span_end >= 0 && !trace->ignore_gap) {
         int64_t at = fs_span_now(trace->log);
         fs_step_record_end(trace, at);
         fs_step_record_begin(trace, stats, trace->n_records > 0 ? at : trace->last);
     } else {
-        fs_step_follow(trace, stats);
+        fs_step_next_slow(trace, stats);
     }
 }
 
 static inline void fs_scope_end(fs_scope *scope) {
     fs_thread_trace *trace = scope->trace;
-    fs_scope **open = trace->log->open;
+    fs_scope **open = trace->log->open_scopes;
     fs_step_record *record = &trace->records[trace->n_records];
-    if (trace->state == FS_IN_RECORD && record->left >= 0 && *open == scope) {
+    if (trace->state == FS_TRACE_IN_RECORD && record->span_end >= 0 && *open == scope) {
         *open = scope->next;
-        fs_step_record_end(trace, record->left);
+        fs_step_record_end(trace, record->span_end);
     } else {
-        fs_scope_finish(scope);
+        fs_scope_end_slow(scope);
     }
 }
 
-/* The newest of a thread; NULL if it is in the middle of nothing. */
-fs_scope *fs_scope_of(fs_scope *open, const void *thread);
+/* The newest scope of a thread; NULL if it has none. */
+fs_scope *fs_scope_of_thread(fs_scope *open_scopes, const void *thread);
 
 #pragma GCC visibility pop
 

@@ -95,7 +95,10 @@ def tf_configs() -> dict[str, str]:
 
 def run_cluster(options: argparse.Namespace) -> int:
     """Starts the processes and waits for them. Returns 0 if each has ended well. None outlives this one."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    # Raising an exception in a signal's handler could interrupt the start of a process, which would be left behind.
+    signals: list[int] = []
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda number, frame: signals.append(number))
     logs = options.logdir / "logs"
     logs.mkdir(exist_ok=True)
     started = time.monotonic()
@@ -111,6 +114,8 @@ def run_cluster(options: argparse.Namespace) -> int:
         running = dict(processes)
         while running and time.monotonic() - started < options.timeout_secs:
             time.sleep(0.1)
+            if signals:
+                return 128 + signals[0]
             for name, process in list(running.items()):
                 if process.poll() is not None:
                     del running[name]
@@ -155,7 +160,4 @@ if __name__ == "__main__":
     if os.environ.get("TF_CONFIG"):
         run_task(arguments)
     else:
-        try:
-            sys.exit(run_cluster(arguments))
-        except KeyboardInterrupt:
-            sys.exit(128 + signal.SIGINT)
+        sys.exit(run_cluster(arguments))

@@ -1,10 +1,10 @@
 """TensorFlow's training-session layer at the speed of the TensorFlow runtime.
 
 `fastsup.train` has the session-layer names of `tf.compat.v1.train`, `fastsup.Session` is a `tf.compat.v1.Session`,
-`fastsup.estimator` has the names of `tf.estimator`; `fastsup.core` is the compiled step loop by itself, and
-`fastsup.loop` has hooks for it; `fastsup.HookProfiler` says what each hook costs. `fastsup.install()` puts all of that
-where programs look for TensorFlow's own. TensorFlow is imported when a name
-that needs it is first used, not before.
+`fastsup.estimator` has the names of `tf.estimator`. `fastsup.core` is the compiled step loop by itself, and
+`fastsup.loop` has hooks for it. `fastsup.HookProfiler` measures what each hook costs. `fastsup.install()` puts the
+classes of fastsup where programs look for those of TensorFlow. TensorFlow is imported when a name that needs it is
+first used.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def get_include() -> str:
-    """The folder of `fastsup.h`, for a compiler's `-I`."""
+    """Returns the folder of `fastsup.h`, for the compiler's option `-I`."""
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "include")
 
 
@@ -59,10 +59,10 @@ def __getattr__(name: str) -> Any:
         from fastsup.runtime.session import Session
 
         return Session
-    if name == "_C_API":  # What PyCapsule_Import looks for.
-        from fastsup.core.capi import C_API
+    if name == "_C_API":  # PyCapsule_Import asks for it.
+        from fastsup.core.capi import c_api
 
-        return C_API
+        return c_api(__version__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -14,7 +14,7 @@ from fastsup.profile.head import tensorflow_version
 
 
 class _Version(argparse.Action):
-    """Prints the versions, found without importing TensorFlow, and ends the program."""
+    """Prints the versions without importing TensorFlow, and exits."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         version = tensorflow_version()
@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs a command.
 
     Args:
-      arguments: the command line without the program's name; None for that of the process.
+      arguments: the command line without the program's name; None for `sys.argv`.
 
     Returns:
       The exit code.
@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     doctor.add_parser(commands)
     chosen, unknown = parser.parse_known_args(arguments)
     if unknown:
-        # Said by the command, with its own usage.
+        # The command's own parser reports it, with its usage.
         chosen.fail(f"unrecognized arguments: {' '.join(unknown)}")
     return int(chosen.run(chosen))
 

@@ -10,7 +10,9 @@ import importlib.util
 import logging
 import os
 import signal
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -102,6 +104,35 @@ def tf_log(caplog: pytest.LogCaptureFixture) -> Any:
     caplog.handler.removeFilter(_is_no_choice_of_executor)
     logger.propagate = propagate
     logger.setLevel(level)
+
+
+@pytest.fixture
+def wait_for() -> Callable[..., Any]:
+    """Waits until a condition holds, and gives its value: wait_for(condition, secs=30)."""
+
+    def wait(condition: Callable[[], Any], secs: float = 30) -> Any:
+        end = time.monotonic() + secs
+        while not (value := condition()):
+            assert time.monotonic() < end, f"not within {secs} seconds"
+            time.sleep(0.005)
+        return value
+
+    return wait
+
+
+@pytest.fixture
+def no_thread_left() -> Iterator[None]:
+    """Fails if a thread outlives the test."""
+    import tensorflow as tf
+
+    before = set(threading.enumerate())
+    yield
+    tf.compat.v1.summary.FileWriterCache.clear()
+    for thread in set(threading.enumerate()) - before:
+        if isinstance(thread, threading._DummyThread):
+            continue  # A thread of the runtime's pool, in which a py_func has run. It stays.
+        thread.join(5)
+        assert not thread.is_alive(), f"{thread} outlived its test"
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,1 +1,1 @@
-"""Checkpoints: which there are and which are whole, how one is restored, and how one is saved in the background."""
+"""Checkpoints: their directory, the restore (whole or partial), and the writer (synchronous or in the background)."""

@@ -1,4 +1,4 @@
-"""Checkpoints written while training goes on: the variables are copied between two steps, the copy is written."""
+"""Checkpoints written in the background: the variables are copied between two steps, and a thread writes the copy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fastsup.runtime.interpreter_end import uninterrupted
 
 __all__ = ["BackgroundSaver"]
 
-# Where the values begin among the inputs of the operations that write them.
+# Index of the first value among the inputs of each operation that writes checkpoints.
 _FIRST_VALUE = {"SaveV2": 3, "SaveSlices": 3, "Save": 2}
 
 
@@ -23,13 +23,13 @@ class BackgroundSaver:
     """Writes the checkpoints of one Saver in a thread, one at a time.
 
     Args:
-      saver: the `tf.compat.v1.train.Saver` whose format, names, rotation and state file are used.
+      saver: the `tf.compat.v1.train.Saver` that names, writes and rotates the files.
     """
 
     def __init__(self, saver: Any) -> None:
-        self._saver = saver
+        self.saver = saver
         self._buffers: dict[int, Any] = {}
-        # One thread may wait while another one, a Supervisor's, saves: it sees no thread that isn't started yet.
+        # Guards `_thread`: a Supervisor's service may save while another thread waits, and `join` needs a started one.
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -43,26 +43,28 @@ class BackgroundSaver:
         write_meta_graph: bool = True,
         when_written: Callable[[], None] | None = None,
     ) -> None:
-        """Copies the variables, and returns while the copy is written.
+        """Copies the variables, and returns while the copy is being written.
+
+        Waits first for the write before this one, if that is still under way.
 
         Args:
-          session: the `fastsup.Session` with the variables.
+          session: the `fastsup.Session` that holds the variables.
           path: path of the checkpoint, without the step.
-          step: the global step to name it by.
-          write_meta_graph: whether to write the graph beside it.
-          when_written: called without arguments, in the thread, once it is written or writing it has failed.
+          step: the global step to name the checkpoint by; None for a name without a step.
+          write_meta_graph: whether to write a `.meta` file with the graph.
+          when_written: function without arguments, called in the writing thread when the write has ended or failed.
 
         Raises:
-          What writing the checkpoint before has raised, if nobody has waited for that one.
+          Exception: the error of the write before this one, unless `wait` has raised it.
         """
         self.wait()
-        tensors = saved_tensors(self._saver, session.graph)
+        tensors = saved_tensors(self.saver, session.graph)
         values = session._copy_values(tensors, [self._buffers.get(id(tensor)) for tensor in tensors]) if tensors else []
         copies = dict(zip(tensors, values, strict=True))
         self._buffers = {id(tensor): value for tensor, value in copies.items() if isinstance(value, numpy.ndarray)}
         snapshot = _Snapshot(session, copies)
-        # Not a daemon, whoever saves: a program that ends meanwhile waits for it. But a daemon thread that trains on
-        # may save again and again, and an end that has begun would wait for one save after the other.
+        # No daemon: a program that ends during the write waits for it. A daemon thread that still trains while the
+        # interpreter ends could save again and again, so from then on the writing threads are daemons.
         is_late = threading.current_thread().daemon and not threading.main_thread().is_alive()
         thread = threading.Thread(
             target=self._write,
@@ -76,9 +78,9 @@ class BackgroundSaver:
 
     def _write(self, snapshot: _Snapshot, path: str, step: Any, write_meta_graph: bool, when_written: Any) -> None:
         try:
-            # A new thread has no default graph, which under TF 2 behaviour means that it executes eagerly.
+            # Without a default graph a new thread executes eagerly under TF 2 behaviour.
             with uninterrupted, snapshot.graph.as_default():
-                self._path = self._saver.save(snapshot, path, global_step=step, write_meta_graph=write_meta_graph)
+                self._path = self.saver.save(snapshot, path, global_step=step, write_meta_graph=write_meta_graph)
         except BaseException as error:
             self._error = error
         finally:
@@ -86,10 +88,13 @@ class BackgroundSaver:
                 when_written()
 
     def wait(self) -> Any:
-        """Returns the path of the checkpoint under way, once it is written; of the last one if there is none.
+        """Waits for the write that is under way.
+
+        Returns:
+          The path of the checkpoint written last, with the step; None if none was written.
 
         Raises:
-          What writing it has raised, at the first call.
+          Exception: the error of the write. The next call doesn't raise it again.
         """
         with self._starting:
             thread = self._thread
@@ -102,7 +107,15 @@ class BackgroundSaver:
 
 
 def saved_tensors(saver: Any, graph: Any) -> list[Any]:
-    """The tensors whose values a Saver writes, each once. An empty list where they can't be copied."""
+    """Finds the tensors whose values a Saver writes.
+
+    Args:
+      saver: the `tf.compat.v1.train.Saver`.
+      graph: the graph of its operations.
+
+    Returns:
+      List of the tensors, each once; empty if the value of one of them can't be copied.
+    """
     save = graph.as_graph_element(saver.as_saver_def().save_tensor_name)
     tensors: dict[int, Any] = {}
     for op in operations_behind([save]):
@@ -115,7 +128,7 @@ def saved_tensors(saver: Any, graph: Any) -> list[Any]:
 
 
 class _Snapshot(tf_session.SessionInterface):  # type: ignore[misc]
-    """What a Saver gets in place of the session: the same, with the variables as they were."""
+    """Stands in for the session in `Saver.save`: runs in that session, with the copies fed for the variables."""
 
     def __init__(self, session: Any, values: dict[Any, Any]) -> None:
         self._session = session

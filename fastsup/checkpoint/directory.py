@@ -1,4 +1,4 @@
-"""The checkpoints of a directory: which there are, in which order they are tried, and whether one can be read."""
+"""The checkpoints of a directory: a list in the order of a restore, and a check that a checkpoint can be read."""
 
 from __future__ import annotations
 
@@ -12,29 +12,57 @@ from tensorflow.python.lib.io import file_io
 from tensorflow.python.training import py_checkpoint_reader
 from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 
-__all__ = ["Listing", "damage_of", "is_unfinished", "latest_intact_checkpoint", "list_checkpoints"]
+__all__ = [
+    "Listing",
+    "damage_of",
+    "directory_argument",
+    "is_unfinished",
+    "latest_intact_checkpoint",
+    "list_checkpoints",
+]
 
 STATE_FILE = "checkpoint"
 MISSING = "none of its files exist"
 
-# PREFIX.index and PREFIX.data-00000-of-00001, and what a save that was interrupted leaves of them: files with another
-# ending, and a directory for the parts.
+# PREFIX.index and PREFIX.data-00000-of-00001, and the files with other endings and the directory of parts that an
+# interrupted save leaves behind.
 _PART = re.compile(r"(?P<prefix>.+?)(?P<index>\.index)?(?:\.data-\d{5}-of-\d{5})?(?P<rest>\.tempstate\d+|_temp\w*)?$")
 _NUMBERED = re.compile(r"(?P<stem>.+)-(?P<step>\d+)$")
-# The end of an index file. It is written last.
+# The last bytes of an index file, which are written last.
 _INDEX_ENDS_WITH = 0xDB4775248B80FB57.to_bytes(8, "little")
 
 
-class Listing(NamedTuple):
-    """What a directory offers for a restore.
+def directory_argument(name: str, value: Any) -> Any:
+    """Converts a directory that was given for an argument. TensorFlow's writers refuse a `pathlib.Path`.
 
     Args:
-      paths: the checkpoints in the order in which they are to be tried.
-      rotation: those that the state file names and that are in the directory, oldest first: the ones that a saver
-        may delete when it has written enough new ones.
-      interrupted: what was begun and never had an index, and that no state file names, newest first.
+      name: name of the argument, for the message.
+      value: a path (a string, bytes or a `pathlib.Path`), or None for no directory.
+
+    Returns:
+      The path as a string, or as bytes if bytes were given; None for None.
+
+    Raises:
+      TypeError: `value` is no path.
+    """
+    if value is None:
+        return None
+    try:
+        return os.fspath(value)
+    except TypeError as error:
+        raise TypeError(f"{error}: {name}={value!r} must be the path of a directory.") from None
+
+
+class Listing(NamedTuple):
+    """The checkpoints that a directory offers for a restore.
+
+    Args:
+      paths: the checkpoints in the order in which a restore tries them.
+      rotation: the checkpoints that a saver may delete after it has written enough new ones, oldest first: those that
+        the state file names and that lie in the directory.
+      interrupted: the checkpoints that have no index and that no state file names, newest first.
       named: whether the state file names a checkpoint.
-      remarks: what is wrong with the state file, a sentence each.
+      remarks: the faults of the state file, a sentence each.
     """
 
     paths: list[str]
@@ -45,7 +73,7 @@ class Listing(NamedTuple):
 
 
 class _Directory:
-    """The names in a directory, and what they say about checkpoints."""
+    """The names in a directory, sorted into checkpoints with an index and checkpoints without one."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -59,14 +87,14 @@ class _Directory:
                 continue
             complete = match["index"] is not None and match["rest"] is None
             (self.with_index if complete else self.begun).add(match["prefix"])
-        # The format before 2016 has no index: a checkpoint is one file, beside the .meta of its graph.
+        # The format before 2016 has no index: a checkpoint is one file and the .meta file of its graph.
         self.with_index |= {name[:-5] for name in self._names if name.endswith(".meta") and name[:-5] in self._names}
 
     def has_state_file(self) -> bool:
         return STATE_FILE in self._names
 
     def has(self, prefix: str) -> bool:
-        """Whether any file of a checkpoint is here."""
+        """Returns True if the directory has any file of a checkpoint."""
         if prefix in self.with_index or prefix in self.begun or prefix in self._names:
             return True
         return any(re.fullmatch(re.escape(prefix) + r"-\d{5}-of-\d{5}", name) for name in self._names)
@@ -78,13 +106,13 @@ def _stem(prefix: str) -> str:
 
 
 def step_of(path: str) -> int | None:
-    """The global step in a checkpoint's name, or None if there is none."""
+    """Returns the global step in a checkpoint's name; None if the name has no step."""
     match = _NUMBERED.match(os.path.basename(path))
     return int(match["step"]) if match else None
 
 
 def _age_key(path: str) -> tuple[bool, int]:
-    """Sorts from old to new by the step in the name; before them those without one, by when they were written."""
+    """A key that sorts checkpoints from old to new: first those without a step, by their time; then by their step."""
     step = step_of(path)
     if step is not None:
         return True, step
@@ -95,12 +123,12 @@ def _age_key(path: str) -> tuple[bool, int]:
 
 
 def is_in(path: str, directory: str) -> bool:
-    """Whether a checkpoint's files lie in a directory."""
+    """Returns True if the files of a checkpoint lie in a directory."""
     return _real(os.path.dirname(path)) == _real(directory)
 
 
 def _read_state(directory: _Directory) -> tuple[Any, str | None]:
-    """The state file as a protocol buffer, or None; and what is wrong with it, or None."""
+    """Reads the state file. Returns (its protocol buffer or None, its fault or None)."""
     path = os.path.join(directory.path, STATE_FILE)
     if not directory.has_state_file():
         return None, f"There is no state file {path}"
@@ -115,14 +143,22 @@ def _read_state(directory: _Directory) -> tuple[Any, str | None]:
 
 
 def _real(path: str) -> str:
-    """A path to compare with; those of other file systems than the local one are taken as they are written."""
+    """Returns a path in the form in which paths are compared. Paths of remote file systems are compared as text."""
     return path.rstrip("/") if "://" in path else os.path.realpath(path)
 
 
 def _find(directory: _Directory, named: str) -> tuple[str | None, bool]:
-    """Where a checkpoint that the state file names lies, None if there is nothing of it; whether that is elsewhere.
+    """Finds a checkpoint that the state file names.
 
-    In the directory itself first: it may be a copy, whose state file names the place that it was copied from.
+    The directory itself comes first: it may be a copy whose state file names the original directory.
+
+    Args:
+      directory: the directory with the state file.
+      named: the path in the state file.
+
+    Returns:
+      (path, moved). The path is None if no file of the checkpoint exists. `moved` is True if the state file names
+      another directory than the one in which the checkpoint was found.
     """
     path = os.path.join(directory.path, named)
     parent, base = os.path.split(path)
@@ -135,20 +171,20 @@ def _find(directory: _Directory, named: str) -> tuple[str | None, bool]:
 
 
 def list_checkpoints(directory: Any) -> Listing:
-    """Looks for the checkpoints of a directory, in its state file and among its files. Reads none of them.
+    """Lists the checkpoints of a directory, from its state file and from its files. Reads no checkpoint.
 
-    First comes what the state file takes for the newest, as in TensorFlow: whoever edits that file to go back to an
-    older checkpoint gets that one. Then the others, newest first. The state file's names hold in this directory, also
-    where they are absolute paths of another one.
+    The checkpoint that the state file calls the newest comes first, as in TensorFlow, so a user can go back to an older
+    one by editing that file. The others follow, newest first. A path of another directory in the state file stands for
+    the checkpoint of the same name in this directory, if there is one.
 
     Args:
-      directory: path of the directory. It needn't exist.
+      directory: path of the directory, which need not exist.
 
     Returns:
       A `Listing`.
 
     Raises:
-      tf.errors.OpError: the directory is there and can't be listed.
+      tf.errors.OpError: the directory exists and can't be listed.
     """
     found = _Directory(os.fspath(directory))
     state, fault = _read_state(found)
@@ -166,7 +202,7 @@ def list_checkpoints(directory: Any) -> Listing:
         named = [path for path in (_find(found, name)[0] for name in every) if path]
         rotation = [path for path in named if is_in(path, found.path)]
         stems = {_stem(os.path.basename(name)) for name in (newest, *every)}
-        # Other programs may keep other checkpoints here, which aren't meant when this file says which are.
+        # Checkpoints of other names may belong to other programs.
         prefixes = {prefix for prefix in found.with_index if _stem(prefix) in stems} or prefixes
         others = named + [os.path.join(found.path, prefix) for prefix in prefixes]
     else:
@@ -193,13 +229,13 @@ def _one_line(error: BaseException) -> str:
 
 
 def damage_of(path: Any) -> str | None:
-    """Reads everything in a checkpoint, and with it the checksum of each tensor.
+    """Reads a whole checkpoint, which checks the checksum of each tensor.
 
     Args:
-      path: path of the checkpoint, as `Saver.restore` takes it.
+      path: path of the checkpoint, in the form that `Saver.restore` takes.
 
     Returns:
-      Why it can't be read, in one line; None if it can.
+      The reason why the checkpoint can't be read, in one line; None if it can be read.
     """
     path = os.fspath(path)
     directory = _Directory(os.path.dirname(path) or ".")
@@ -220,7 +256,7 @@ def _damage_of_tensor(reader: Any, name: str) -> str | None:
     try:
         reader.get_tensor(name)
     except (errors.InternalError, errors.UnimplementedError):
-        # Of a type that Python can't hold, or in a form that this reader doesn't know: not damaged by that.
+        # A type that Python can't hold, or a form that this reader doesn't know, is no damage.
         return None
     except (errors.OpError, IndexError, RuntimeError) as error:
         return _one_line(error)
@@ -228,7 +264,11 @@ def _damage_of_tensor(reader: Any, name: str) -> str | None:
 
 
 def is_unfinished(path: str) -> bool:
-    """Whether the index of a checkpoint has no end, as a save leaves it that is interrupted in its last write."""
+    """Returns True if the index of a checkpoint lacks its end, as after a save that was interrupted in its last write.
+
+    Args:
+      path: path of the checkpoint.
+    """
     try:
         with file_io.FileIO(path + ".index", "rb") as file:
             size = file.size()
@@ -239,12 +279,15 @@ def is_unfinished(path: str) -> bool:
 
 
 def latest_intact_checkpoint(directory: Any) -> str | None:
-    """The newest checkpoint of a directory that can be read from the first to the last byte.
+    """Finds the newest checkpoint of a directory that can be read from the first to the last byte.
 
     Args:
-      directory: path of the directory.
+      directory: path of the directory; a string or a `pathlib.Path`.
 
     Returns:
-      The checkpoint's path, as `Saver.restore` takes it; None if there is none.
+      The checkpoint's path, in the form that `Saver.restore` takes; None if there is none.
+
+    Raises:
+      tf.errors.OpError: the directory exists and can't be listed.
     """
     return next((path for path in list_checkpoints(directory).paths if damage_of(path) is None), None)

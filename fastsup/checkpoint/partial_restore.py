@@ -1,4 +1,4 @@
-"""Restoring of a checkpoint what it holds, where it doesn't hold all that the model wants."""
+"""Partial restore: restores the tensors that a checkpoint has, though it lacks others that the model wants."""
 
 from __future__ import annotations
 
@@ -14,12 +14,18 @@ from tensorflow.python.training import saver as tf_saver
 __all__ = ["restore_partially"]
 
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-# Values handed over in one run. What a variable of another shape makes fail is then found one by one.
+# Size of the values that one run feeds. If a run fails because of a shape, its operations are run one by one.
 _BYTES_PER_RUN = 1 << 28
 
 
 class _Wanted(NamedTuple):
-    """A tensor that a saver reads: the restore operation's output, the name in the checkpoint, and the slice of it."""
+    """A tensor that a saver reads.
+
+    Args:
+      tensor: output of the restore operation.
+      name: name of the tensor in the checkpoint.
+      slice_spec: the slice of that tensor, as in "10 4 0,5:-"; empty for the whole tensor.
+    """
 
     tensor: Any
     name: str
@@ -27,7 +33,7 @@ class _Wanted(NamedTuple):
 
 
 def _restoring_operations(graph: Any, restore_op_name: str) -> Iterator[Any]:
-    """The operations that set one variable or table each: below the ones that only group them."""
+    """Yields the operations that set one variable or table each, without the operations that group them."""
     waiting = [graph.get_operation_by_name(restore_op_name)]
     seen = set()
     while waiting:
@@ -42,7 +48,7 @@ def _restoring_operations(graph: Any, restore_op_name: str) -> Iterator[Any]:
 
 
 def _wanted_by(op: Any) -> list[_Wanted]:
-    """The tensors that a restoring operation takes from a checkpoint."""
+    """Returns the tensors that a restoring operation reads from a checkpoint."""
     wanted, waiting, seen = [], list(op.inputs), set()
     while waiting:
         tensor = waiting.pop()
@@ -61,7 +67,7 @@ def _wanted_by(op: Any) -> list[_Wanted]:
 
 
 def _sliced(value: Any, wanted: _Wanted) -> Any:
-    """The part of a tensor that one part of a partitioned variable holds: "10 4 0,5:-" is rows 0 to 4 of 10 x 4."""
+    """Returns a partitioned variable's slice of a tensor: "10 4 0,5:-" means rows 0 to 4 of a 10 x 4 tensor."""
     if not wanted.slice_spec:
         return value
     *shape, extents = wanted.slice_spec.split(" ")
@@ -77,17 +83,17 @@ def _sliced(value: Any, wanted: _Wanted) -> Any:
     return value[tuple(parts)]
 
 
-def _mismatch(what: str) -> errors.InvalidArgumentError:
+def _mismatch(difference: str) -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError(
         None,
         None,
         "Restoring from checkpoint failed. This is most likely due to a mismatch between the current graph and the "
-        f"graph from the checkpoint: {what}. A partial restore leaves out what is missing, not what differs.",
+        f"graph from the checkpoint: {difference}. A partial restore skips missing tensors, but not different ones.",
     )
 
 
 def _shape_of_target(op: Any) -> Any:
-    """The shape of the variable that a restoring operation sets; None where it isn't known, or values are reshaped."""
+    """Returns the shape of the variable that an operation sets; None if it is unknown, or if values are reshaped."""
     if op.type not in ("Assign", "AssignVariableOp"):
         return None
     value = op.inputs[1]
@@ -102,21 +108,21 @@ def _shape_of_target(op: Any) -> Any:
 
 
 def _check_shape(op: Any, name: str, value: Any) -> None:
-    # Assigning to a resource variable doesn't look at the shape.
+    # TensorFlow doesn't check the shape when it assigns to a resource variable.
     shape = _shape_of_target(op)
     if shape is not None and not shape.is_compatible_with(np.shape(value)):
         raise _mismatch(f"{name} has shape {list(np.shape(value))} in the checkpoint, {shape.as_list()} here")
 
 
 class _Source:
-    """The tensors of a checkpoint, under the names that a saver knows them by."""
+    """The tensors of a checkpoint, by the names that a saver uses."""
 
     def __init__(self, path: str) -> None:
         self._reader = py_checkpoint_reader.NewCheckpointReader(path)
         self._dtypes = self._reader.get_variable_to_dtype_map()
         keys = {name: name for name in self._dtypes}
         if _OBJECT_GRAPH in keys:
-            # Of tf.train.Checkpoint, which names tensors after objects and keeps the variables' names beside them.
+            # tf.train.Checkpoint names tensors after objects, and stores the variables' names in the object graph.
             keys = tf_saver.object_graph_key_mapping(path)
         self.keys = {name: key for name, key in keys.items() if key in self._dtypes}
 
@@ -128,13 +134,13 @@ class _Source:
         try:
             value = self._reader.get_tensor(key)
         except (IndexError, RuntimeError) as error:
-            # As the reader reports a file that is too short, without TensorFlow's types.
+            # The reader's errors for a file that is too short.
             raise errors.DataLossError(None, None, f"{key}: {error}") from error
         return _sliced(value, wanted)
 
 
 def _run(session: Any, batch: list[tuple[Any, dict[Any, Any], list[str]]]) -> None:
-    """Runs restoring operations, with the values in place of what they would read."""
+    """Runs restoring operations, fed with the values that they would read."""
     try:
         values = {tensor: value for _, feeds, _ in batch for tensor, value in feeds.items()}
         session.run([op for op, _, _ in batch], values)
@@ -143,22 +149,23 @@ def _run(session: Any, batch: list[tuple[Any, dict[Any, Any], list[str]]]) -> No
             _, feeds, names = batch[0]
             shapes = ", ".join(str(list(np.shape(value))) for value in feeds.values())
             raise _mismatch(f"{', '.join(names)}, of shape {shapes} in the checkpoint ({error.message})") from error
-        for one in batch:
-            _run(session, [one])
+        for operation in batch:
+            _run(session, [operation])
 
 
 def restore_partially(session: Any, saver: Any, path: str) -> None:
-    """Restores what a checkpoint holds of what a saver wants. The rest stays as it is, and is listed in the log.
+    """Restores the tensors that a checkpoint has and a saver wants.
 
-    It runs the saver's own operations and feeds them the values, so the graph may be finalised and nothing is added.
+    The other variables keep their values; the log lists them. The saver's own operations are run, fed with the values,
+    so the graph doesn't change and may be finalised.
 
     Args:
       session: a session of the graph.
-      saver: the saver, built.
+      saver: the `tf.compat.v1.train.Saver`, built.
       path: the checkpoint's path.
 
     Raises:
-      tf.errors.InvalidArgumentError: a tensor is of another shape or type in the checkpoint.
+      tf.errors.InvalidArgumentError: a tensor has another shape or type in the checkpoint.
       tf.errors.OpError: the checkpoint can't be read.
     """
     source = _Source(path)
@@ -168,7 +175,7 @@ def restore_partially(session: Any, saver: Any, path: str) -> None:
     size = 0
     logging.info("Restoring parameters from %s", path)
     definition = saver.saver_def
-    # A saver of a model without variables has nothing to run.
+    # The saver of a model without variables has no operations.
     operations = _restoring_operations(session.graph, definition.restore_op_name) if definition else ()
     for op in operations:
         wanted = _wanted_by(op)

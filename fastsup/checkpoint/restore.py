@@ -1,4 +1,4 @@
-"""Restoring the newest checkpoint that isn't damaged, and saying which were."""
+"""Restores the newest intact checkpoint, and reports the damaged ones."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.checkpoint.directory import MISSING, Listing, damage_of, is_in, is_unfinished, list_checkpoints, step_of
 
-__all__ = ["NoIntactCheckpointError", "Recovery"]
+__all__ = ["CheckpointRestorer", "NoIntactCheckpointError"]
 
-# What says nothing about the files: the machine that was to read them, or the right to.
-_NOT_THE_FILES = (
+# Errors of the machine that reads the files, or of its permissions: no sign of a damaged checkpoint.
+_NO_DAMAGE = (
     errors.AbortedError,
     errors.CancelledError,
     errors.DeadlineExceededError,
@@ -26,13 +26,13 @@ _NOT_THE_FILES = (
 
 
 class NoIntactCheckpointError(errors.DataLossError, ValueError):  # type: ignore[misc]
-    """There are checkpoints, and each of them is damaged or incomplete.
+    """Raised if there are checkpoints and each of them is damaged or incomplete.
 
-    A ValueError too, which is what TensorFlow raises for a checkpoint whose files are gone.
+    It is also a ValueError, because TensorFlow raises that for a checkpoint whose files are missing.
 
     Args:
-      place: the directory or the checkpoint that was to be restored.
-      failures: (path, cause) of each checkpoint that was tried.
+      place: path of the directory or of the checkpoint to restore.
+      failures: list of (path, cause), one for each checkpoint that was tried.
     """
 
     def __init__(self, place: str, failures: list[tuple[str, str]]) -> None:
@@ -42,87 +42,89 @@ class NoIntactCheckpointError(errors.DataLossError, ValueError):  # type: ignore
             None,
             None,
             f"No checkpoint of {place} can be restored; each was tried:{lines}\n"
-            "All of them were left as they are. Bring back an intact one, or start anew in an empty directory.",
+            "None of them was changed. Copy an intact checkpoint there, or start training in an empty directory.",
         )
 
     def __reduce__(self) -> Any:
         return type(self), (self.message, self.failures)
 
 
-class Recovery:
-    """One attempt to restore a model, which warns of each damaged checkpoint once however often it is repeated.
+class CheckpointRestorer:
+    """Restores a model from the newest intact checkpoint.
+
+    It can be called again while a program waits for a checkpoint; it warns of each damaged checkpoint once.
 
     Args:
-      restore: function that restores the checkpoint whose path it is given.
-      prepare: function without arguments, called before each `restore`. Its errors are never a checkpoint's fault.
+      restore: function that restores a checkpoint; its argument is the path.
+      prepare: function without arguments, called before each `restore`. Its errors don't count as damage.
     """
 
     def __init__(self, restore: Callable[[str], None], prepare: Callable[[], None]) -> None:
         self._restore = restore
         self._prepare = prepare
-        self._said: set[str] = set()
+        self._warnings: set[str] = set()
 
     def _warn(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._warnings:
+            self._warnings.add(text)
             logging.warning("%s", text)
 
-    def _damage(self, path: str) -> str | None:
-        """Restores a checkpoint, or says what is wrong with it. A mistake of the program's is raised as it is."""
+    def _restore_or_explain(self, path: str) -> str | None:
+        """Restores a checkpoint. Returns None, or the damage that prevents it; raises a mistake of the program."""
         self._prepare()
         try:
             self._restore(path)
-        except _NOT_THE_FILES:
+        except _NO_DAMAGE:
             raise
         except (errors.OpError, ValueError, IndexError, RuntimeError) as error:
-            # Whether the files or the program are to blame: reading everything tells. It takes time, but only here.
+            # Reading the whole checkpoint tells damage from a mistake of the program. It is slow, so only failures do.
             cause = damage_of(path)
             if cause is None and isinstance(error, (errors.DataLossError, errors.OutOfRangeError)):
-                # Whoever restores sees other files than we do here.
+                # The server that restores may see other files than this process.
                 cause = " ".join(str(error).split())
             if cause is None:
                 raise
             return cause
         return None
 
-    def from_file(self, path: str) -> None:
+    def restore_checkpoint(self, path: str) -> None:
         """Restores one checkpoint.
 
         Args:
           path: the checkpoint's path.
 
         Raises:
-          NoIntactCheckpointError: it is damaged or incomplete.
-          ValueError: there is no such checkpoint.
-          Whatever the saver raises for a checkpoint that doesn't fit the model.
+          NoIntactCheckpointError: the checkpoint is damaged or incomplete.
+          ValueError: no file of the checkpoint exists.
+          Exception: the saver's error for a checkpoint that doesn't fit the model.
         """
-        cause = self._damage(path)
+        cause = self._restore_or_explain(path)
         if cause == MISSING:
             raise ValueError(f"The passed save_path is not a valid checkpoint: {path}")
         if cause is not None:
             raise NoIntactCheckpointError(path, [(path, cause)])
 
-    def from_directory(self, directory: Any, none_named_yet: bool = False) -> tuple[str, list[str]] | None:
+    def restore_newest(self, directory: Any, expects_writer: bool = False) -> tuple[str, list[str]] | None:
         """Restores the newest intact checkpoint of a directory.
 
         Args:
           directory: path of the directory.
-          none_named_yet: whether somebody else is expected to write checkpoints here: then damage doesn't count as
-            long as the state file names none.
+          expects_writer: whether another process is expected to write the first checkpoint. Then damage is no error as
+            long as the state file names no checkpoint.
 
         Returns:
-          None if nothing was ever saved there completely. Else the checkpoint's path, and the paths of the checkpoints
-          that the saver may go on to delete in their turn, oldest first.
+          (path, rotation): the path of the restored checkpoint, and the paths of the checkpoints that the saver may
+          delete later, oldest first. None if no checkpoint was ever saved completely.
 
         Raises:
           NoIntactCheckpointError: there are checkpoints, and none is intact.
-          Whatever the saver raises for a checkpoint that doesn't fit the model.
+          Exception: the saver's error for a checkpoint that doesn't fit the model.
         """
         listing = list_checkpoints(directory)
         paths = listing.paths
-        waiting = none_named_yet and not listing.named
+        waiting = expects_writer and not listing.named
         if waiting:
-            # Its writer may be in the middle of it.
+            # Another process may be writing such a checkpoint now.
             paths = [path for path in paths if not is_unfinished(path)]
             if not paths:
                 return None
@@ -130,37 +132,39 @@ class Recovery:
             self._warn(remark + ".")
         failures: list[tuple[str, str]] = []
         for path in paths:
-            cause = self._damage(path)
+            cause = self._restore_or_explain(path)
             if cause is None:
                 unfinished = [other for other in paths if other not in _tried(failures) and is_unfinished(other)]
-                self._report_interrupted([*unfinished, *listing.interrupted], step_of(path))
+                self._warn_of_interrupted([*unfinished, *listing.interrupted], step_of(path))
                 return path, _rotation(listing, path, _tried(failures), os.fspath(directory))
             failures.append((path, cause))
             self._warn(f"The checkpoint {path} can't be restored and is left as it is: {cause}.")
         if waiting:
             return None
-        self._report_interrupted(listing.interrupted, None)
+        self._warn_of_interrupted(listing.interrupted, None)
         if not failures:
             return None
         if not listing.named and len(failures) == 1 and is_unfinished(failures[0][0]):
-            # No state file has ever named it: it was the very first save, interrupted before its end.
-            self._warn(f"{failures[0][0]} was never finished, and is the only one: nothing had been saved yet.")
+            # No state file has ever named this checkpoint: the first save was interrupted.
+            self._warn(f"{failures[0][0]} was never finished, and is the only checkpoint: nothing had been saved yet.")
             return None
         raise NoIntactCheckpointError(os.fspath(directory), failures)
 
-    def _report_interrupted(self, interrupted: list[str], restored_step: int | None) -> None:
+    def _warn_of_interrupted(self, interrupted: list[str], restored_step: int | None) -> None:
         for path in interrupted:
             step = step_of(path)
             if restored_step is None or (step is not None and step > restored_step):
-                self._warn(f"{path} isn't used: without a complete index its save was interrupted, or isn't done.")
+                self._warn(
+                    f"{path} isn't used: it has no complete index, so its save was interrupted or is still under way."
+                )
 
 
 def _tried(failures: list[tuple[str, str]]) -> set[str]:
-    """The paths of what failed."""
+    """Returns the paths of the checkpoints that failed."""
     return {path for path, _ in failures}
 
 
 def _rotation(listing: Listing, restored: str, damaged: set[str], directory: str) -> list[str]:
-    """What a saver may go on to delete in its turn: nothing damaged, and nothing that lies elsewhere."""
+    """Returns the checkpoints that a saver may delete later: none that is damaged or in another directory."""
     kept = [path for path in listing.rotation if path not in damaged]
     return kept if restored in kept or not is_in(restored, directory) else [*kept, restored]

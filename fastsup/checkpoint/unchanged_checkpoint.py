@@ -1,7 +1,7 @@
-"""The checkpoint that holds the present state already: it is not written again over itself.
+"""Leaves the newest checkpoint as it is if it already holds the state that is to be saved.
 
-TensorFlow's hook saves what it has just restored, under the same name. The saver truncates the index in place, so for a
-moment the newest checkpoint is torn, and a program that is killed then loses it.
+TensorFlow's hook saves the state that was just restored again, under the same name. The saver truncates the index file
+in place, so for a moment the newest checkpoint is torn: a program that is killed at that moment loses it.
 """
 
 from __future__ import annotations
@@ -15,27 +15,31 @@ from tensorflow.python.training.saver import Saver
 
 from fastsup.runtime.session import Session
 
-__all__ = ["LEFT_AS_IT_IS", "checkpoint_of_now"]
+__all__ = ["UNCHANGED", "reuse_unchanged_checkpoint"]
 
-# What is logged in place of TensorFlow's line about a save: the step, and the checkpoint's path.
-LEFT_AS_IT_IS = "The checkpoint of step %d, %s, holds this state already and is left as it is."
+# Logged in place of TensorFlow's line about a save. Takes the step and the path of the checkpoint.
+UNCHANGED = "The checkpoint of step %d, %s, holds this state already and is left as it is."
 
 
-def checkpoint_of_now(session: Session, saver: Any, save_path: str, step: Any, write_meta_graph: bool) -> str | None:
-    """The checkpoint that a save would overwrite with the very same values. Does what else the save would do.
+def reuse_unchanged_checkpoint(
+    session: Session, saver: Any, save_path: str, step: Any, write_meta_graph: bool
+) -> str | None:
+    """Finds the checkpoint that a save would overwrite with the same values.
+
+    If there is one, does the rest of the save: writes the `.meta` file if it is missing, and the state file.
 
     Args:
       session: the session whose variables are to be saved.
       saver: the saver that is to save them.
       save_path: path of the checkpoint, without the step.
-      step: the global step to name it by; None for none.
-      write_meta_graph: whether the graph should lie beside it.
+      step: the global step to name the checkpoint by; None for a name without a step.
+      write_meta_graph: whether a `.meta` file with the graph accompanies the checkpoint.
 
     Returns:
-      Its path; None if it has to be saved.
+      The path of that checkpoint; None if the variables have to be saved.
     """
     if getattr(type(saver), "save", None) is not Saver.save or "save" in vars(saver):
-        return None  # Somebody's own, which may do more than to write these files.
+        return None  # A program's own `save` may do more than to write the files.
     path = session._unchanged_checkpoint()
     newest = saver.last_checkpoints[-1:]
     if path is None or step is None or newest != [path]:
@@ -50,7 +54,7 @@ def checkpoint_of_now(session: Session, saver: Any, save_path: str, step: Any, w
         if not file_io.file_exists(meta_graph):
             with session.graph.as_default():
                 saver.export_meta_graph(meta_graph)
-    # It may have named another one, damaged, or been lost. It is replaced as a whole.
+    # The state file may be lost, or name another checkpoint that is damaged.
     checkpoint_management.update_checkpoint_state_internal(
         save_dir=os.path.dirname(save_path),
         model_checkpoint_path=path,

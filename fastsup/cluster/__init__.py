@@ -1,1 +1,1 @@
-"""Clusters: what TF_CONFIG says, the server of a task, and whether the other tasks and the job are still there."""
+"""Clusters: TF_CONFIG, the server of a task, the liveness of its peers, and the completion of the job."""

@@ -1,11 +1,11 @@
-"""How the tasks of a job learn that it has ended: a small file in the model directory for each task that has.
+"""Tells the tasks of a job that the job has ended, by one small file per ended task in the model directory.
 
-TensorFlow has nothing of the kind: a parameter server serves for ever, and an evaluator waits for ever if training
-ends before `max_steps`. A task that trains takes its file away when it starts and writes it when it has ended well. One
-that fails or is killed writes none: it is to be started again.
+TensorFlow has no such signal: a parameter server serves for ever, and an evaluator waits for ever if training ends
+before `max_steps`. A task that trains deletes its file when it starts, and writes the file when it has ended well. A
+task that fails or is killed leaves no file: it is expected to be restarted.
 
-A file may be left from an earlier run of the job, which a task may see before the task that wrote it is up again and
-has taken it away. So what is there when a task starts to watch counts only once it has stayed for `STALE_SECS`.
+A file may be left from an earlier run of the job, and a watcher may read it before the task that wrote it has restarted
+and deleted it. So a file that was there before the watcher counts only after `STALE_SECS`.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ from tensorflow.python.framework import errors
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.core.files import write_whole
+from fastsup.runtime.remote_files import write_whole
 
-__all__ = ["STALE_SECS", "WORKERS_SECS", "JobWatch", "note_end", "note_start"]
+__all__ = ["STALE_SECS", "WORKER_GRACE_SECS", "JobCompletionWatcher", "mark_task_ended", "mark_task_started"]
 
-# Seconds that a file from before has to stay until it counts.
+# Seconds after which a file from before the watcher counts.
 STALE_SECS = 600.0
-# Seconds that a parameter server goes on serving workers when the chief has ended.
-WORKERS_SECS = 600.0
+# Seconds that a parameter server goes on serving workers after the chief has ended.
+WORKER_GRACE_SECS = 600.0
 
-_CHIEFS = ("chief", "master")
+_CHIEF_FILES = ("chief-0.json", "master-0.json")
 _DIRECTORY = "ended_tasks"
 
 
-def _directory(model_dir: Any) -> str | None:
+def _directory_of(model_dir: Any) -> str | None:
     if not isinstance(model_dir, (str, bytes, os.PathLike)):
         return None
     return os.path.join(os.fsdecode(model_dir), _DIRECTORY)
 
 
-def _marker(directory: str, task_type: str, task_id: int) -> str:
+def _file_of(directory: str, task_type: str, task_id: int) -> str:
     return os.path.join(directory, f"{task_type}-{task_id}.json")
 
 
-def note_start(model_dir: Any, task_type: str, task_id: int) -> None:
-    """Takes away what says that a task has ended, because it has started again.
+def mark_task_started(model_dir: Any, task_type: str, task_id: int) -> None:
+    """Deletes the file that says that a task has ended.
 
     Args:
       model_dir: the job's model directory. It needn't exist.
       task_type: role of the task.
       task_id: index of the task among those of its role.
     """
-    directory = _directory(model_dir)
+    directory = _directory_of(model_dir)
     if directory is None:
         return
-    path = _marker(directory, task_type, task_id)
+    path = _file_of(directory, task_type, task_id)
     try:
         if file_io.file_exists_v2(path):
             file_io.delete_file_v2(path)
@@ -62,18 +62,18 @@ def note_start(model_dir: Any, task_type: str, task_id: int) -> None:
         logging.warning("%s can't be deleted. Other tasks may take this one for ended (%s).", path, error)
 
 
-def note_end(model_dir: Any, task_type: str, task_id: int) -> None:
-    """Writes down that a task has ended well.
+def mark_task_ended(model_dir: Any, task_type: str, task_id: int) -> None:
+    """Writes the file that says that a task has ended well.
 
     Args:
-      model_dir: the job's model directory. Nothing is written if it doesn't exist.
+      model_dir: the job's model directory. If it doesn't exist, nothing is written.
       task_type: role of the task.
       task_id: index of the task among those of its role.
     """
-    directory = _directory(model_dir)
+    directory = _directory_of(model_dir)
     if directory is None or not file_io.is_directory(os.path.dirname(directory)):
         return
-    path = _marker(directory, task_type, task_id)
+    path = _file_of(directory, task_type, task_id)
     try:
         file_io.recursive_create_dir_v2(directory)
         write_whole(path, json.dumps({"id": uuid.uuid4().hex, "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z")}))
@@ -81,59 +81,61 @@ def note_end(model_dir: Any, task_type: str, task_id: int) -> None:
         logging.warning("%s can't be written. Other tasks won't learn that this one has ended (%s).", path, error)
 
 
-class JobWatch:
-    """Looks for what the tasks of a job have written down about their end.
+class JobCompletionWatcher:
+    """Reads which tasks of a job have ended.
 
     Args:
       model_dir: the job's model directory. It needn't exist.
     """
 
     def __init__(self, model_dir: Any) -> None:
-        self._directory = _directory(model_dir)
+        self._directory = _directory_of(model_dir)
         self._start = time.monotonic()
-        self._before = self._read()
+        # Files from before this watcher that haven't changed since, with their contents.
+        self._old_files = self._read_files()
         self._chief_ended_at: float | None = None
 
-    def _read(self) -> dict[str, str]:
-        """What is in each of the files."""
+    def _read_files(self) -> dict[str, str]:
+        """The contents of the files, by name."""
         if self._directory is None:
             return {}
-        found = {}
+        files = {}
         try:
             names = file_io.list_directory_v2(self._directory) if file_io.is_directory(self._directory) else []
             for name in names:
                 if name.endswith(".json"):
-                    found[name] = file_io.read_file_to_string(os.path.join(self._directory, name))
+                    files[name] = file_io.read_file_to_string(os.path.join(self._directory, name))
         except errors.OpError:
-            pass  # Taken away between two looks, or a file system that is away for a moment: the next look tells.
-        return found
+            pass  # A file was deleted meanwhile, or the file system is unreachable. The next call reads again.
+        return files
 
-    def _ended(self) -> set[str]:
-        found = self._read()
+    def _ended_task_files(self) -> set[str]:
+        """The names of the files that count."""
+        files = self._read_files()
         if time.monotonic() - self._start >= STALE_SECS:
-            return set(found)
-        # What has changed, or gone, is from this run: whatever follows counts.
-        self._before = {name: text for name, text in self._before.items() if found.get(name) == text}
-        return {name for name in found if name not in self._before}
+            return set(files)
+        # A file that has changed or was deleted belongs to this run: each later version of that file counts.
+        self._old_files = {name: text for name, text in self._old_files.items() if files.get(name) == text}
+        return files.keys() - self._old_files.keys()
 
     def chief_has_ended(self) -> bool:
-        """Whether the task that saves the checkpoints has ended: there will be no further one."""
-        return any(f"{chief}-0.json" in self._ended() for chief in _CHIEFS)
+        """True if the task that saves the checkpoints has ended: no further checkpoint will come."""
+        return not self._ended_task_files().isdisjoint(_CHIEF_FILES)
 
     def job_has_ended(self, num_workers: int) -> bool:
-        """Whether no task needs a parameter server any more.
+        """True if no task needs a parameter server any more.
 
-        That is so when the chief and all workers have ended, or the chief for `WORKERS_SECS`.
+        That is the case when the chief and all workers have ended, or `WORKER_GRACE_SECS` after the chief.
 
         Args:
-          num_workers: how many workers the cluster has beside the chief.
+          num_workers: number of workers in the cluster, the chief excluded.
         """
-        ended = self._ended()
-        if not any(f"{chief}-0.json" in ended for chief in _CHIEFS):
+        ended = self._ended_task_files()
+        if ended.isdisjoint(_CHIEF_FILES):
             self._chief_ended_at = None
             return False
         if all(f"worker-{index}.json" in ended for index in range(num_workers)):
             return True
         if self._chief_ended_at is None:
             self._chief_ended_at = time.monotonic()
-        return time.monotonic() - self._chief_ended_at >= WORKERS_SECS
+        return time.monotonic() - self._chief_ended_at >= WORKER_GRACE_SECS

@@ -1,4 +1,4 @@
-"""Which keys TF_CONFIG has, and a warning for those that it hasn't."""
+"""Warns about keys of TF_CONFIG that have no effect."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 from tensorflow.python.platform import tf_logging as logging
 
-__all__ = ["warn_of_unknown_keys"]
+__all__ = ["warn_about_unknown_keys"]
 
-# What RunConfig and TensorFlow's cluster resolver read, and what the platforms that start the tasks write beside it.
+# The keys that RunConfig and TensorFlow's cluster resolver read, and those that platforms add when they start a task.
 _KEYS = (
     "cluster", "environment", "eval_session_master", "job", "master", "model_dir", "rpc_layer", "service",
     "session_master", "task",
@@ -16,8 +16,8 @@ _KEYS = (
 _TASK_KEYS = ("cloud", "index", "trial", "type")
 
 
-def warn_of_unknown_keys(tf_config: dict[str, Any]) -> None:
-    """Says which keys nobody reads: with a misspelt "cluster" a task would train by itself in silence.
+def warn_about_unknown_keys(tf_config: dict[str, Any]) -> None:
+    """Logs a warning with the unknown keys. With a misspelt "cluster" a task would silently train alone.
 
     Args:
       tf_config: TF_CONFIG as a dictionary.
@@ -27,7 +27,7 @@ def warn_of_unknown_keys(tf_config: dict[str, Any]) -> None:
     _warn('TF_CONFIG["task"]', task if isinstance(task, dict) else {}, _TASK_KEYS)
 
 
-def _warn(where: str, found: dict[str, Any], known: tuple[str, ...]) -> None:
-    unknown = [key for key in found if key not in known]
+def _warn(path: str, section: dict[str, Any], known_keys: tuple[str, ...]) -> None:
+    unknown = [key for key in section if key not in known_keys]
     if unknown:
-        logging.warning("%s has keys that nobody reads: %s. The known ones are %s.", where, unknown, list(known))
+        logging.warning("%s has keys that nobody reads: %s. The known ones are %s.", path, unknown, list(known_keys))

@@ -1,6 +1,6 @@
-"""Whether the tasks that train are still there: for those that only wait for what these do.
+"""Detects that the tasks that train are gone, for parameter servers and evaluators, which only wait for those tasks.
 
-A task that was killed can't say so. But its server's port is then closed.
+A task that was killed can't report that. But its server's port is closed.
 """
 
 from __future__ import annotations
@@ -13,81 +13,86 @@ from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import server_lib
 
-from fastsup.cluster.tf_config import TaskType, read_tf_config
+from fastsup.cluster.task_settings import TaskType
+from fastsup.cluster.tf_config import read_tf_config
 
-__all__ = ["Trainers", "limit_secs_of", "trainers_of"]
+__all__ = ["PeerLiveness", "peer_liveness_of", "peer_timeout_secs"]
 
-_ROLES = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
-_CONNECT_SECS = 1.0
-_LONGEST_INTERVAL_SECS = 60.0
-# Where a configuration of an older kind doesn't say how long to wait.
-_DEFAULT_LIMIT_SECS = 7200.0
+_TRAINING_ROLES = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
+_CONNECT_TIMEOUT_SECS = 1.0
+_MAX_INTERVAL_SECS = 60.0
+# For a configuration of an older kind, which has no session_creation_timeout_secs.
+_DEFAULT_TIMEOUT_SECS = 7200.0
 
 
-class Trainers:
-    """The servers of a job's chief and workers.
+class PeerLiveness:
+    """Checks that at least one of a job's chief and workers is alive.
 
     Args:
-      addresses: HOST:PORT of each. None: nothing is known of them, and nothing is ever said.
-      limit_secs: seconds to wait, while none of them answers, until that is an error.
+      addresses: HOST:PORT of the server of each. Without addresses no check ever fails.
+      timeout_secs: seconds without an answer from any of them that are an error.
     """
 
-    def __init__(self, addresses: list[str], limit_secs: float) -> None:
-        self._addresses = [address.rpartition(":") for address in addresses]
-        self._limit_secs = limit_secs
+    def __init__(self, addresses: list[str], timeout_secs: float) -> None:
+        self.addresses = addresses
+        self.timeout_secs = timeout_secs
         self._silent_since: float | None = None
-        self._next_look = 0.0
+        self._next_check = 0.0
 
-    def _one_answers(self) -> bool:
-        for host, _, port in self._addresses:
+    def _any_peer_answers(self) -> bool:
+        for address in self.addresses:
+            host, _, port = address.rpartition(":")
             try:
-                socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECS).close()
+                socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_SECS).close()
             except (OSError, ValueError):
                 continue
             return True
         return False
 
-    def are_there(self) -> None:
-        """Takes note that they have just given a sign of life."""
+    def record_alive(self) -> None:
+        """Restarts the timeout, after other evidence that a peer is alive, such as a new checkpoint."""
         self._silent_since = None
 
     def check(self) -> None:
-        """Looks for them.
+        """Connects to the peers, at most once in a quarter of the timeout and at most once a minute.
 
         Raises:
-          tf.errors.DeadlineExceededError: none has answered for `limit_secs`.
+          tf.errors.DeadlineExceededError: no peer has answered for `timeout_secs`.
         """
         now = time.monotonic()
-        if not self._addresses or now < self._next_look:
+        if not self.addresses or now < self._next_check:
             return
-        self._next_look = now + min(self._limit_secs / 4, _LONGEST_INTERVAL_SECS)
-        if self._one_answers():
+        self._next_check = now + min(self.timeout_secs / 4, _MAX_INTERVAL_SECS)
+        if self._any_peer_answers():
             self._silent_since = None
             return
         if self._silent_since is None:
             self._silent_since = now
-            logging.info("No chief or worker answers. Waiting for one for %s s at most.", self._limit_secs)
-        if now - self._silent_since >= self._limit_secs:
-            addresses = ", ".join("".join(parts) for parts in self._addresses)
+            logging.info("No chief or worker answers. Waiting for one for %s s at most.", self.timeout_secs)
+        if now - self._silent_since >= self.timeout_secs:
             raise errors.DeadlineExceededError(
                 None,
                 None,
-                f"No chief or worker has answered for {now - self._silent_since:.0f} s, and not each of them has "
-                f"written down that it has ended: {addresses}. "
-                f"RunConfig.session_creation_timeout_secs={self._limit_secs} says for how long to wait.",
+                f"No chief or worker has answered for {now - self._silent_since:.0f} s, and not all of them have ended "
+                f"well: {', '.join(self.addresses)}. Restart them. "
+                f"RunConfig.session_creation_timeout_secs={self.timeout_secs} says for how long to wait.",
             )
 
 
-def limit_secs_of(config: Any) -> float:
-    """Seconds that a task waits at most for the others of its job."""
-    return getattr(config, "session_creation_timeout_secs", None) or _DEFAULT_LIMIT_SECS
-
-
-def trainers_of(config: Any) -> Trainers:
-    """The servers of the chief and the workers of a task's job.
+def peer_timeout_secs(config: Any) -> float:
+    """Seconds that a task waits for the others of its job at most.
 
     Args:
-      config: the task's `RunConfig`. An evaluator's has no cluster: it finds that in TF_CONFIG.
+      config: the task's configuration.
+    """
+    return getattr(config, "session_creation_timeout_secs", None) or _DEFAULT_TIMEOUT_SECS
+
+
+def peer_liveness_of(config: Any) -> PeerLiveness:
+    """The liveness check of the chief and the workers of a task's job.
+
+    Args:
+      config: the task's `RunConfig`. That of an evaluator has no cluster: TF_CONFIG has the addresses.
     """
     cluster = config.cluster_spec
     tf_config = read_tf_config()
@@ -95,5 +100,5 @@ def trainers_of(config: Any) -> Trainers:
         cluster = server_lib.ClusterSpec(tf_config.get("cluster") or {})
     addresses = []
     if isinstance(cluster, server_lib.ClusterSpec) and tf_config.get("environment") != "google":
-        addresses = [address for role in _ROLES if role in cluster.jobs for address in cluster.job_tasks(role)]
-    return Trainers([address for address in addresses if address], limit_secs_of(config))
+        addresses = [address for role in _TRAINING_ROLES if role in cluster.jobs for address in cluster.job_tasks(role)]
+    return PeerLiveness([address for address in addresses if address], peer_timeout_secs(config))

@@ -1,12 +1,9 @@
-"""The TensorFlow server of a task, and how long a parameter server serves."""
+"""Starts the TensorFlow server of a task, and serves a parameter server until the end of its job."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 from tensorflow.core.protobuf import config_pb2
@@ -14,123 +11,144 @@ from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import server_lib
 
-from fastsup.cluster.job_completion import JobWatch
-from fastsup.cluster.peer_liveness import trainers_of
-from fastsup.cluster.tf_config import TaskType
+from fastsup.cluster.job_completion import JobCompletionWatcher
+from fastsup.cluster.peer_liveness import peer_liveness_of
+from fastsup.cluster.task_settings import TaskType
+from fastsup.cluster.tf_config import read_tf_config
 
-__all__ = ["is_google_environment", "saying_where", "serve_until_job_ends", "start_std_server"]
+__all__ = ["is_google_environment", "serve_until_job_ends", "start_server", "start_std_server"]
 
-_TRAINER_JOBS = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
-_REMEDY = "or set the TF_CONFIG environment variable."
-# Seconds between two looks of a parameter server at whether the job has ended.
-_LOOK_SECS = 2.0
+_TRAINING_ROLES = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
+# Seconds between two checks of a parameter server for the end of the job.
+_POLL_SECS = 2.0
 
 
 def is_google_environment() -> bool:
-    """Whether TF_CONFIG says that servers are started by somebody else."""
-    tf_config = json.loads(os.environ.get("TF_CONFIG") or "{}")
+    """True if TF_CONFIG says that the platform starts the servers. Warns if TF_CONFIG is empty."""
+    tf_config = read_tf_config() if os.environ.get("TF_CONFIG") else {}
     if not tf_config:
         logging.warning("TF_CONFIG should not be empty in distributed environment.")
-    return bool(tf_config.get("environment") == "google")
+    return tf_config.get("environment") == "google"
 
 
-def start_std_server(config: Any) -> Any:
-    """Starts the server of a task.
+def start_server(config: Any, session_config: Any, **options: Any) -> Any:
+    """Starts a `tf.distribute.Server` at the address that the cluster has for a task.
 
     Args:
-      config: `RunConfig` with the cluster, the task and the master.
+      config: configuration of the task, with `cluster_spec`, `task_type` and `task_id`.
+      session_config: ConfigProto of the server, or None.
+      **options: more arguments for the server.
 
     Returns:
-      The `tf.distribute.Server`, or None where there is only one node, which needs none.
+      The server.
 
     Raises:
-      RuntimeError: the configuration lacks the cluster, the task or the master.
-      tf.errors.UnknownError: nothing can listen at the task's address.
+      tf.errors.UnknownError: the server can't listen at the task's address. The message names the task, the address and
+        the likely causes.
     """
-    if not config.cluster_spec or not config.task_type or config.task_id is None:
-        raise RuntimeError(
-            f"Could not start server; be sure to specify cluster_spec, task_type, and task in RunConfig {_REMEDY}"
-        )
-    if not config.master:
-        jobs = config.cluster_spec.jobs
-        # A master is missing only if there is one node, and that needs no server.
-        if (
-            len(jobs) == 1
-            and len(config.cluster_spec.job_tasks(jobs[0])) == 1
-            and config.task_type in _TRAINER_JOBS
-        ):  # fmt: skip
-            logging.info("Skip starting Tensorflow server as there is only one node in the cluster.")
-            return None
-        raise RuntimeError(f"Could not start server; be sure to specify master in RunConfig {_REMEDY}")
-    logging.info("Start Tensorflow server.")
-    session_config = config_pb2.ConfigProto(log_device_placement=False)
-    if config.session_config is not None:
-        session_config.gpu_options.CopyFrom(config.session_config.gpu_options)
-    with saying_where(config):
+    try:
         server = server_lib.Server(
             config.cluster_spec,
             job_name=config.task_type,
             task_index=config.task_id,
             config=session_config,
             start=False,
-            protocol=config.protocol,
+            **options,
         )
         server.start()
-    return server
-
-
-@contextlib.contextmanager
-def saying_where(config: Any) -> Iterator[None]:
-    """Adds to the error of a server that can't start which task's it is, where, and what may be the matter.
-
-    Args:
-      config: configuration of the task.
-    """
-    try:
-        yield
     except errors.UnknownError as error:
         address = config.cluster_spec.task_address(config.task_type, config.task_id)
         raise errors.UnknownError(
             error.node_def,
             error.op,
             f"{error.message}: {config.task_type} {config.task_id} can't listen at {address}, its address in the "
-            "cluster. Another process does, perhaps this task, started before; or the port needs other rights.",
+            "cluster. Either another process listens there, perhaps an earlier start of this task; or the port needs "
+            "other rights.",
         ) from error
+    return server
 
 
-def _num_workers(cluster: Any) -> int:
-    return int(cluster.num_tasks(TaskType.WORKER)) if TaskType.WORKER in cluster.jobs else 0
+def _is_only_node(config: Any) -> bool:
+    """True for a task that trains as the only one of its cluster: the only case in which no master is set."""
+    cluster = config.cluster_spec
+    return [len(cluster.job_tasks(job)) for job in cluster.jobs] == [1] and config.task_type in _TRAINING_ROLES
 
 
-def serve_until_job_ends(server: Any, config: Any, watch: JobWatch) -> None:
-    """Keeps a parameter server up until the job has ended, or until its server has.
+def start_std_server(config: Any) -> Any:
+    """Starts the server of a task, unless the task is the only one of its cluster.
+
+    Args:
+      config: `RunConfig` with the cluster, the task and the master.
+
+    Returns:
+      The `tf.distribute.Server`, or None for a single task, which needs none.
+
+    Raises:
+      RuntimeError: the configuration lacks the cluster, the task or the master.
+      tf.errors.UnknownError: the server can't listen at the task's address.
+    """
+    missing = None
+    if not (config.cluster_spec and config.task_type) or config.task_id is None:
+        missing = "cluster_spec, task_type, and task"
+    elif not config.master:
+        if _is_only_node(config):
+            logging.info("Skip starting Tensorflow server as there is only one node in the cluster.")
+            return None
+        missing = "master"
+    if missing:
+        raise RuntimeError(
+            f"Could not start server; be sure to specify {missing} in RunConfig or set the TF_CONFIG environment "
+            "variable."
+        )
+    logging.info("Start Tensorflow server.")
+    gpu_options = config.session_config.gpu_options if config.session_config is not None else None
+    return start_server(config, config_pb2.ConfigProto(gpu_options=gpu_options), protocol=config.protocol)
+
+
+class _JoinThread(threading.Thread):
+    """Waits for the end of a server. A daemon, because the server's `join` can't be interrupted.
+
+    Args:
+      server: the server.
+    """
+
+    def __init__(self, server: Any) -> None:
+        super().__init__(name="parameter server", daemon=True)
+        self._server = server
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._server.join()
+        except BaseException as error:
+            self.error = error
+
+
+def serve_until_job_ends(server: Any, config: Any, watcher: JobCompletionWatcher) -> None:
+    """Keeps a parameter server up until the job has ended or the server has.
 
     Args:
       server: the server.
       config: `RunConfig` of the task.
-      watch: what has watched the job since before the server was started.
+      watcher: watcher of the job, made before the server was started.
 
     Raises:
       tf.errors.DeadlineExceededError: neither the chief nor a worker has answered for the config's
         `session_creation_timeout_secs`.
+      BaseException: the error with which the server's `join` failed.
     """
-    trainers = trainers_of(config)
-    failures: list[BaseException] = []
-
-    def join() -> None:
-        try:
-            server.join()
-        except BaseException as error:
-            failures.append(error)
-
-    # The server's own join can't be ended; the process needn't wait for the thread.
-    serving = threading.Thread(target=join, name="parameter server", daemon=True)
+    liveness = peer_liveness_of(config)
+    cluster = config.cluster_spec
+    num_workers = int(cluster.num_tasks(TaskType.WORKER)) if TaskType.WORKER in cluster.jobs else 0
+    serving = _JoinThread(server)
     serving.start()
-    while serving.is_alive():
-        serving.join(_LOOK_SECS)
-        if serving.is_alive() and watch.job_has_ended(_num_workers(config.cluster_spec)):
+    while True:
+        serving.join(_POLL_SECS)
+        if not serving.is_alive():
+            break
+        if watcher.job_has_ended(num_workers):
             logging.info("The job has ended: its parameter server %s ends too.", config.task_id)
             return
-        trainers.check()
-    if failures:
-        raise failures[0]
+        liveness.check()
+    if serving.error is not None:
+        raise serving.error

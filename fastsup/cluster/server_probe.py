@@ -1,4 +1,4 @@
-"""Finding out whether the tasks of a cluster answer, without being held up by those that don't."""
+"""Tests whether every task of a cluster answers, with a limit on the time that the caller waits."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_ops
 
-__all__ = ["Contact"]
+__all__ = ["ServerProbe"]
 
 
-class Contact:
-    """Makes a first session in a thread of its own, which lasts until every task that the session needs has answered.
+class ServerProbe:
+    """Opens a session in a thread of its own, which succeeds once every task that the session needs has answered.
 
-    TensorFlow's runtime waits for a task that isn't up for as long as it takes, and nothing ends that wait: no timeout
-    of the session or of the run. So it isn't the caller that waits.
+    TensorFlow's runtime waits without limit for a task that is down. No timeout of the session or of the run ends that
+    wait, so the probe's thread waits in place of the caller.
 
     Args:
-      master: the execution engine to connect to.
+      master: execution engine to connect to.
       config: ConfigProto of the session, or None. Its device filters say which tasks are needed.
     """
 
@@ -27,23 +27,33 @@ class Contact:
         self._master = master
         self._config = config
         self._error: BaseException | None = None
-        # It may have to be left behind, and must not keep the process from ending.
-        self._thread = threading.Thread(target=self._connect, name=f"contact with {master}", daemon=True)
+        # A daemon: if a task never answers, the thread never ends, and must not keep the process alive.
+        self._thread = threading.Thread(target=self._connect, name=f"probe of {master}", daemon=True)
         self._thread.start()
 
     def _connect(self) -> None:
         try:
-            # Within the graph: outside one, a session without a config takes that of eager execution.
+            # Outside a graph, a session without a config takes that of eager execution.
             with ops.Graph().as_default():
-                nothing = control_flow_ops.no_op()
+                probe = control_flow_ops.no_op()
                 with tf_session.Session(self._master, config=self._config) as session:
-                    session.run(nothing)
+                    session.run(probe)
         except BaseException as error:
             self._error = error
 
-    def made(self, within: float) -> bool:
-        """Whether all have answered, now or within so many seconds. Raises what came of it, if that was an error."""
-        self._thread.join(min(within, threading.TIMEOUT_MAX))
+    def has_answered(self, timeout_secs: float) -> bool:
+        """Waits until all tasks have answered, or until the timeout.
+
+        Args:
+          timeout_secs: seconds to wait at most.
+
+        Returns:
+          True if all tasks have answered.
+
+        Raises:
+          BaseException: the error with which the probe's session failed, if it has.
+        """
+        self._thread.join(min(timeout_secs, threading.TIMEOUT_MAX))
         if self._thread.is_alive():
             return False
         if self._error is not None:

@@ -1,89 +1,42 @@
-"""What TF_CONFIG says about this process: the cluster, and the task in it."""
+"""Reads the environment variable TF_CONFIG."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import math
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
-from tensorflow.python.platform import tf_logging as logging
-from tensorflow.python.training import server_lib
-
-from fastsup.cluster.cluster_members import ClusterConfigTypeError, cluster_spec_of
-from fastsup.cluster.known_keys import warn_of_unknown_keys
-
-__all__ = [
-    "ClusterConfigTypeError",
-    "TaskSettings",
-    "TaskType",
-    "check_job",
-    "described",
-    "read_tf_config",
-    "task_settings",
-]
+__all__ = ["ClusterConfigTypeError", "read_tf_config", "summarize_tf_config"]
 
 TF_CONFIG = "TF_CONFIG"
 _EXAMPLE = '{"cluster": {"chief": ["host0:2222"], "worker": ["host1:2222"]}, "task": {"type": "worker", "index": 0}}'
 
 
-class TaskType:
-    """The roles of the tasks of a cluster."""
-
-    MASTER = "master"
-    PS = "ps"
-    WORKER = "worker"
-    CHIEF = "chief"
-    EVALUATOR = "evaluator"
-
-
-class TaskSettings(NamedTuple):
-    """What this process is in its cluster.
-
-    Args:
-      service: the "service" dictionary of TF_CONFIG, or None.
-      cluster_spec: `tf.train.ClusterSpec`, an empty one for a process by itself and for an evaluator.
-      task_type: role, one of `TaskType` or a name of the cluster's own.
-      task_id: index among the tasks of this role.
-      global_id_in_cluster: index among all tasks: the chief first, the parameter servers last; None for an evaluator.
-      master: the execution engine to train on.
-      evaluation_master: the execution engine to evaluate on.
-      is_chief: whether this process initialises and saves the model.
-      num_ps_replicas: number of parameter servers.
-      num_worker_replicas: number of tasks that train, the chief included.
-    """
-
-    service: dict[str, Any] | None
-    cluster_spec: Any
-    task_type: str
-    task_id: int
-    global_id_in_cluster: int | None
-    master: str
-    evaluation_master: str
-    is_chief: bool
-    num_ps_replicas: int
-    num_worker_replicas: int
+class ClusterConfigTypeError(ValueError, TypeError):
+    """A part of TF_CONFIG is of the wrong type. Also a TypeError, which TensorFlow raises for some of these parts."""
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object. Of a key that comes twice Python takes the last one in silence, and tasks would be lost."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    """A JSON object as a dictionary. Python silently takes the last of equal keys, and tasks would be lost."""
+    section = dict(pairs)
+    if len(section) < len(pairs):
         keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        duplicate = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(
-            f'The environment variable TF_CONFIG has the key "{twice}" more than once in one object: {keys}. Give it '
-            f"once, with all of its tasks. TF_CONFIG is {os.environ.get(TF_CONFIG)!r}."
+            f'The environment variable TF_CONFIG has the key "{duplicate}" more than once in one object: {keys}. Give '
+            f"it once, with all of its tasks. TF_CONFIG is {os.environ.get(TF_CONFIG)!r}."
         )
-    return found
+    return section
 
 
 def read_tf_config() -> dict[str, Any]:
-    """The environment variable TF_CONFIG as a dictionary, an empty one if it isn't set.
+    """Reads the environment variable TF_CONFIG.
+
+    Returns:
+      TF_CONFIG as a dictionary, which is empty if the variable isn't set.
 
     Raises:
-      ValueError: it isn't JSON, or no JSON object, or has a key twice.
+      ValueError: TF_CONFIG isn't JSON, isn't a JSON object, or has a key twice.
     """
     text = os.environ.get(TF_CONFIG, "{}")
     try:
@@ -102,8 +55,14 @@ def read_tf_config() -> dict[str, Any]:
     return config
 
 
-def described(tf_config: dict[str, Any]) -> str:
-    """The roles and the task that TF_CONFIG has, for an error message."""
+def summarize_tf_config(tf_config: dict[str, Any] | None = None) -> str:
+    """The roles and the task of TF_CONFIG in one sentence, for an error message.
+
+    Args:
+      tf_config: TF_CONFIG as a dictionary. None: read from the environment.
+    """
+    if tf_config is None:
+        tf_config = read_tf_config()
     cluster = tf_config.get("cluster")
     if isinstance(cluster, dict) and cluster:
         roles = ", ".join(
@@ -113,231 +72,3 @@ def described(tf_config: dict[str, Any]) -> str:
     else:
         roles = "none"
     return f'TF_CONFIG["cluster"] has the roles: {roles}; TF_CONFIG["task"] is {tf_config.get("task")!r}.'
-
-
-def _task(tf_config: dict[str, Any]) -> dict[str, Any]:
-    task = tf_config.get("task")
-    if task is None:
-        task = {}
-    if not isinstance(task, dict):
-        raise ClusterConfigTypeError(
-            f'TF_CONFIG["task"] must be a JSON object such as {{"type": "worker", "index": 0}}; got {task!r}.'
-        )
-    if "type" in task and task["type"] is not None and not isinstance(task["type"], str):
-        raise ClusterConfigTypeError(
-            f'TF_CONFIG["task"]["type"] must be a string, one of the roles; got {task["type"]!r}.'
-        )
-    return task
-
-
-def _index(index: Any) -> int:
-    """The task index as an integer, which may be written as a string."""
-    with contextlib.suppress(ValueError):
-        if isinstance(index, str):
-            return int(index)
-    if isinstance(index, bool) or not isinstance(index, int | float) or not math.isfinite(index):
-        raise ClusterConfigTypeError(f'TF_CONFIG["task"]["index"] must be an integer, got {json.dumps(index)}.')
-    if not float(index).is_integer():
-        logging.warning('TF_CONFIG["task"]["index"]=%r is no integer: it is taken for %d.', index, int(index))
-    return int(index)
-
-
-def _string(tf_config: dict[str, Any], key: str, default: str) -> str:
-    value = tf_config.get(key, default)
-    if not isinstance(value, str):
-        raise ClusterConfigTypeError(f'TF_CONFIG["{key}"] must be a string such as "grpc://host0:2222", got {value!r}.')
-    return value
-
-
-def _task_in_cluster(tf_config: dict[str, Any], cluster_spec: Any, chief: str) -> tuple[str, int]:
-    """The task's role and index, checked against the cluster."""
-    if chief not in cluster_spec.jobs:
-        raise ValueError(
-            f'If "cluster" is set in TF_CONFIG, it must have one "{chief}" node. '
-            f'Add "{chief}": ["host:port"] to TF_CONFIG["cluster"].'
-        )
-    if cluster_spec.num_tasks(chief) > 1:
-        raise ValueError(
-            f'The "cluster" in TF_CONFIG must have only one "{chief}" node. Make the others "worker" nodes.'
-        )
-    if cluster_spec.task_indices(chief) != [0]:
-        raise ValueError(f'The index of the "{chief}" node must be 0. TF_CONFIG["cluster"]["{chief}"] has another one.')
-    task = _task(tf_config)
-    task_type, task_id = task.get("type"), task.get("index")
-    roles = [*cluster_spec.jobs, TaskType.EVALUATOR]
-    if not task_type:
-        raise ValueError(
-            f'If "cluster" is set in TF_CONFIG, task type must be set. Set TF_CONFIG["task"]["type"] to one of {roles}.'
-        )
-    if task_id is None:
-        raise ValueError(
-            'If "cluster" is set in TF_CONFIG, task index must be set. '
-            'Set TF_CONFIG["task"]["index"] to the task\'s place, counted from 0, among those of its role.'
-        )
-    task_id = _index(task_id)
-    if task_id < 0:
-        raise ValueError(f'Task index must be non-negative number. TF_CONFIG["task"]["index"] is {task_id}.')
-    if task_type == TaskType.EVALUATOR:
-        return task_type, task_id
-    if task_type not in cluster_spec.jobs:
-        raise ValueError(
-            f"{task_type} is not a valid task_type in the cluster_spec:\n{cluster_spec}\n\n"
-            "Note that these values may be coming from the TF_CONFIG environment variable.\n"
-            f'TF_CONFIG["task"]["type"] should be one of {roles}.'
-        )
-    indices = cluster_spec.task_indices(task_type)
-    if task_id not in indices:
-        raise ValueError(
-            f"{task_id} is not a valid task_id for task_type {task_type} in the cluster_spec:\n{cluster_spec}\n\n"
-            "Note that these values may be coming from the TF_CONFIG environment variable.\n"
-            f'TF_CONFIG["task"]["index"] should be one of {indices}.'
-        )
-    return task_type, task_id
-
-
-def _global_id(cluster_spec: Any, task_type: str, task_id: int, chief: str) -> int:
-    others = [job for job in sorted(cluster_spec.jobs) if job not in (chief, TaskType.PS)]
-    before = 0
-    for job in (chief, *others, TaskType.PS):
-        if job == task_type:
-            break
-        before += cluster_spec.num_tasks(job)
-    return before + task_id
-
-
-def _is_single_node(cluster_spec: Any) -> bool:
-    jobs = cluster_spec.jobs
-    return len(jobs) == 1 and cluster_spec.num_tasks(jobs[0]) == 1
-
-
-def _count(cluster_spec: Any, *jobs: str) -> int:
-    return sum(cluster_spec.num_tasks(job) for job in jobs if job in cluster_spec.jobs)
-
-
-def _alone(tf_config: dict[str, Any], service: Any) -> TaskSettings:
-    task = _task(tf_config)
-    task_type = task.get("type", TaskType.WORKER)
-    task_id = _index(task.get("index", 0))
-    if task_type != TaskType.WORKER:
-        raise ValueError(
-            'If "cluster" is not set in TF_CONFIG, task type must be WORKER. '
-            'Add the addresses of the tasks as TF_CONFIG["cluster"], or leave "task" out to run in this process alone.'
-        )
-    if task_id != 0:
-        raise ValueError(
-            'If "cluster" is not set in TF_CONFIG, task index must be 0. '
-            'Add the addresses of the tasks as TF_CONFIG["cluster"].'
-        )
-    return TaskSettings(
-        service=service,
-        cluster_spec=server_lib.ClusterSpec({}),
-        task_type=task_type,
-        task_id=task_id,
-        global_id_in_cluster=0,
-        master=_string(tf_config, "session_master", ""),
-        evaluation_master=_string(tf_config, "eval_session_master", ""),
-        is_chief=True,
-        num_ps_replicas=0,
-        num_worker_replicas=1,
-    )
-
-
-def task_settings(tf_config: dict[str, Any]) -> TaskSettings:
-    """Works out what this process is in its cluster.
-
-    Args:
-      tf_config: what `read_tf_config` has returned.
-
-    Returns:
-      The task's settings: those of a process by itself if there is no cluster.
-
-    Raises:
-      ValueError: cluster and task don't go together. The message shows the roles and the task.
-      ClusterConfigTypeError: a part of it is of the wrong type.
-    """
-    warn_of_unknown_keys(tf_config)
-    try:
-        return _task_settings(tf_config)
-    except ValueError as error:
-        raise type(error)(f"{error} {described(tf_config)}") from None
-
-
-def _task_settings(tf_config: dict[str, Any]) -> TaskSettings:
-    service = tf_config.get("service")
-    if service is not None and not isinstance(service, dict):
-        raise ClusterConfigTypeError(
-            f'If "service" is set in TF_CONFIG, it must be a dict. Given {type(service)}: {service!r}.'
-        )
-    cluster_spec = cluster_spec_of(tf_config)
-    if not cluster_spec:
-        return _alone(tf_config, service)
-    chief = TaskType.CHIEF
-    if TaskType.MASTER in cluster_spec.jobs:
-        chief = TaskType.MASTER
-        if TaskType.CHIEF in cluster_spec.jobs:
-            raise ValueError(
-                "If `master` node exists in `cluster`, job `chief` is not supported. "
-                'Leave one of the two out of TF_CONFIG["cluster"].'
-            )
-    task_type, task_id = _task_in_cluster(tf_config, cluster_spec, chief)
-    if task_type == TaskType.EVALUATOR:
-        if chief == TaskType.MASTER:
-            raise ValueError(
-                "If `master` node exists in `cluster`, task_type `evaluator` is not supported. "
-                "The master evaluates; with an evaluator, name it `chief`."
-            )
-        # It isn't part of the cluster that trains.
-        return TaskSettings(
-            service=service,
-            cluster_spec=server_lib.ClusterSpec({}),
-            task_type=task_type,
-            task_id=task_id,
-            global_id_in_cluster=None,
-            master="",
-            evaluation_master=_string(tf_config, "eval_session_master", ""),
-            is_chief=False,
-            num_ps_replicas=0,
-            num_worker_replicas=0,
-        )
-    if "session_master" in tf_config:
-        master = _string(tf_config, "session_master", "")
-    elif _is_single_node(cluster_spec):
-        master = ""
-    else:
-        master = "grpc://" + cluster_spec.task_address(task_type, task_id)
-    return TaskSettings(
-        service=service,
-        cluster_spec=cluster_spec,
-        task_type=task_type,
-        task_id=task_id,
-        global_id_in_cluster=_global_id(cluster_spec, task_type, task_id, chief),
-        master=master,
-        evaluation_master="",
-        is_chief=task_type == chief,
-        num_ps_replicas=_count(cluster_spec, TaskType.PS),
-        num_worker_replicas=_count(cluster_spec, TaskType.WORKER, chief),
-    )
-
-
-def check_job(config: Any) -> None:
-    """Refuses a cluster in which tasks would be in each other's way, or wait for each other without an end.
-
-    Args:
-      config: configuration of the task.
-
-    Raises:
-      ValueError: it is a second evaluator, or there are workers without parameter servers.
-    """
-    if config.task_type == TaskType.EVALUATOR and config.task_id > 0:
-        raise ValueError(
-            "For distributed training, there can only be one `evaluator` task (with task id 0).  Given task id "
-            f'{config.task_id}. TF_CONFIG["task"]["index"] of the evaluator should be 0. {described(read_tf_config())}'
-        )
-    jobs = config.cluster_spec.jobs if config.cluster_spec else []
-    # With a device function of its own, a program may keep the variables elsewhere.
-    if TaskType.WORKER in jobs and TaskType.PS not in jobs and getattr(config, "device_fn", None) is None:
-        raise ValueError(
-            'TF_CONFIG["cluster"] has workers and no "ps": there is no task that holds the variables they share. Add '
-            '"ps": ["host:port"] to it, or leave "worker" out to train in one process. The cluster is '
-            f"{config.cluster_spec.as_dict()}. {described(read_tf_config())}"
-        )

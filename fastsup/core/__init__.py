@@ -1,7 +1,7 @@
-"""The compiled core: the timer, the hooks of a loop, the schedule table and the step loop. Knows nothing of TensorFlow.
+"""The compiled core: the timer, schedules, hooks and the step loop, and the recorder of profiles. Needs no TensorFlow.
 
-Each class is a thin Python subclass of a compiled one, so that it takes attributes, weak references and
-`mock.patch`, and `inspect.signature` works, at no cost per call.
+Each public class is a thin Python subclass of a compiled one. So it takes attributes, weak references and `mock.patch`,
+and `inspect.signature` works, at no cost per call.
 """
 
 try:

@@ -1,3 +1,3 @@
 from typing import Any
 
-C_API: Any
+def c_api(package_version: str) -> Any: ...

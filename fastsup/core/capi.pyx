@@ -1,12 +1,12 @@
-"""What fastsup.h offers to C, and the capsule that it comes in."""
+"""The functions of fastsup.h, and the capsule in which C finds them."""
 
 from cpython.pycapsule cimport PyCapsule_New, PyCapsule_SetContext
 from libc.stdint cimport int64_t
 
+from fastsup.core.drive cimport fs_drive_fail, fs_drive_request_stop
 from fastsup.core.hook cimport FunctionHook, LoopHook, fs_hook_fn, fs_loop, fs_schedule, fs_step_fn
 from fastsup.core.loop cimport Loop
 
-from fastsup import __version__
 from fastsup.core import NativeHook, StepLoop
 
 cdef extern from "fastsup.h":
@@ -30,21 +30,17 @@ cdef extern from "fastsup.h":
 cdef extern from "clock.h":
     double fs_clock_seconds() noexcept nogil
 
-cdef extern from "drive.h":
-    void fs_drive_request_stop(const fs_loop* loop) noexcept nogil
-    int fs_drive_fail(const fs_loop* loop, const char* message) noexcept nogil
 
-
-cdef object capsule_of(void* function, const char* signature, void* context, str what):
+cdef object capsule_of(void* function, const char* signature, void* context, str role):
     if function is NULL:
-        raise TypeError(f"{what} in C must be a function {signature.decode()!r}, got NULL")
+        raise TypeError(f"{role} in C must be a function {signature.decode()!r}, got NULL")
     capsule = PyCapsule_New(function, signature, NULL)
     PyCapsule_SetContext(capsule, context)
     return capsule
 
 
 cdef object hook_new(fs_hook_fn function, void* context, const fs_schedule* schedule, PyObject* owner):
-    """A hook in C. A schedule of NULL: after every step."""
+    """Makes a hook in C. A schedule of NULL means after every step, an owner of NULL none."""
     capsule = capsule_of(<void*> function, FASTSUP_HOOK_SIGNATURE, context, "a hook")
     steps, secs = (None, None) if schedule is NULL else (schedule.every_steps or None, schedule.every_secs or None)
     cdef FunctionHook hook = NativeHook(capsule, every_steps=steps, every_secs=secs)
@@ -55,7 +51,7 @@ cdef object hook_new(fs_hook_fn function, void* context, const fs_schedule* sche
 cdef object loop_new(
     fs_step_fn step, void* context, PyObject* hooks, int64_t max_steps, int64_t initial_step, PyObject* owner
 ):
-    """A loop around a step function in C. Hooks of NULL: none; negative max_steps: without limit."""
+    """Makes a loop around a step function in C. Hooks of NULL mean none, negative max_steps no limit."""
     capsule = capsule_of(<void*> step, FASTSUP_STEP_SIGNATURE, context, "a step function")
     given = () if hooks is NULL else <object> hooks
     cdef Loop loop = StepLoop(capsule, given, None if max_steps < 0 else max_steps, initial_step)
@@ -78,7 +74,8 @@ cdef const fs_loop* loop_state(object loop) except NULL:
     return checked(loop).state
 
 
-cdef bytes version = __version__.encode()
+# The package's version, which `package_version` in the API points to.
+cdef bytes version = b""
 cdef fs_api api
 api.abi_version = FASTSUP_ABI_VERSION
 api.abi_revision = FASTSUP_ABI_REVISION
@@ -91,4 +88,15 @@ api.loop_new = loop_new
 api.loop_run = loop_run
 api.loop_state = loop_state
 
-C_API = PyCapsule_New(&api, FASTSUP_CAPSULE_NAME, NULL)
+
+
+def c_api(package_version):
+    """Returns the capsule that `fastsup_import` looks for.
+
+    Args:
+      package_version: the version that a module compiled for another ABI is told, a string.
+    """
+    global version
+    version = package_version.encode()
+    api.package_version = version
+    return PyCapsule_New(&api, FASTSUP_CAPSULE_NAME, NULL)

@@ -1,1 +1,1 @@
-cdef void* function_in(object capsule, str what, str signature) except NULL
+cdef void* function_in(object capsule, str role, str signature) except NULL

@@ -1,27 +1,54 @@
-"""Checks of numbers that are intervals: what is refused, and what is taken with a doubt."""
+"""Checks of arguments that are numbers: intervals, numbers of steps, durations."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-__all__ = ["check_interval", "check_number", "doubt_about"]
+__all__ = ["check_interval", "check_number", "check_range", "doubt_about", "is_number"]
+
+
+def is_number(value: Any) -> bool:
+    """True for a value that converts to a float as a number does. A string doesn't."""
+    return hasattr(value, "__float__")
 
 
 def check_number(name: str, value: Any, what: str = "a number") -> None:
-    """Refuses what can't be compared with a number.
+    """Refuses an argument that can't be compared with a number.
 
     Args:
       name: name of the argument, for the message.
-      value: what was given for it.
-      what: what the argument must be, for the message.
+      value: value of the argument.
+      what: kind of number that the argument must be, for the message.
 
     Raises:
-      TypeError: it is no number.
+      TypeError: the value is no number. The message names argument, value and type.
     """
     try:
         bool(value > 0)
     except (TypeError, ValueError):  # ValueError: an array of several numbers
         raise TypeError(f"{name} must be {what}, got {value!r} of type {type(value).__name__}.") from None
+
+
+def check_range(value: Any, is_in_range: Callable[[Any], Any], no_number: str, out_of_range: str) -> None:
+    """Refuses a number that is out of its range, with given messages.
+
+    Args:
+      value: value of the argument.
+      is_in_range: predicate of the value. Raises TypeError for a value that it can't be applied to.
+      no_number: message for such a value.
+      out_of_range: message for a value that the predicate refuses.
+
+    Raises:
+      TypeError: the predicate can't be applied to the value.
+      ValueError: the predicate refuses the value.
+    """
+    try:
+        accepted = is_in_range(value)
+    except TypeError:
+        raise TypeError(no_number) from None
+    if not accepted:
+        raise ValueError(out_of_range)
 
 
 def check_interval(name: str, value: Any, optional: bool = True) -> None:
@@ -30,11 +57,11 @@ def check_interval(name: str, value: Any, optional: bool = True) -> None:
     Args:
       name: name of the argument, for the message.
       value: the interval, in seconds or steps.
-      optional: whether None may be passed in place of one.
+      optional: True if the argument may also be None, for the message.
 
     Raises:
-      ValueError: it isn't positive.
-      TypeError: it isn't a number.
+      ValueError: the interval isn't positive.
+      TypeError: the interval is no number.
     """
     check_number(name, value)
     if not value > 0:
@@ -43,16 +70,16 @@ def check_interval(name: str, value: Any, optional: bool = True) -> None:
 
 
 def doubt_about(name: str, value: Any, nan_means: str, negative_means: str) -> str | None:
-    """Why an interval that TensorFlow takes is likely a mistake.
+    """A warning about an interval that TensorFlow accepts and that is likely a mistake.
 
     Args:
       name: name of the argument.
       value: the interval, a number.
-      nan_means: what becomes of an interval that is NaN: a clause.
-      negative_means: what becomes of a negative interval: a clause.
+      nan_means: effect of an interval that is NaN: a clause.
+      negative_means: effect of a negative interval: a clause.
 
     Returns:
-      A sentence for the log; None for 0 and more.
+      The warning, for the caller to log; None for an interval of 0 or more.
     """
     if value != value:
         return f"{name} is NaN: {nan_means}. Pass a number of 0 or more."

@@ -1,4 +1,4 @@
-"""The one clock: C, unless `time.time` has been replaced in this process."""
+"""The clock of timers and schedules: C, unless the program has replaced `time.time`."""
 
 import time
 
@@ -13,20 +13,20 @@ cdef object builtin_time = time.time
 
 
 cdef bint is_replaced() noexcept:
-    """Whether `time.time` is another function than the interpreter's."""
+    """Returns True if the program, or a test, has replaced `time.time`."""
     return PyDict_GetItem(time_namespace, "time") is not <void*> builtin_time
 
 
 cdef double seconds() except? -1.0:
-    """Seconds since the epoch. A test or a program that replaces `time.time` is obeyed, at its price."""
+    """Seconds since the epoch, by the replacement of `time.time` if there is one."""
     return time.time() if is_replaced() else fs_clock_seconds()
 
 
 cdef bint reached(double due) except -1:
-    """Whether the clock has reached a time, in seconds since the epoch."""
+    """Returns True if the clock has reached a time, given in seconds since the epoch."""
     return time.time() >= due if is_replaced() else fs_clock_reached(due)
 
 
 def now():
-    """Seconds since the epoch, as `time.time()` gives them."""
+    """Returns the seconds since the epoch, as `time.time()` does."""
     return seconds()

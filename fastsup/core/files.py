@@ -1,4 +1,4 @@
-"""Output files: checked before the work, written whole or not at all, and flushed to the disk."""
+"""Local files: checked before the work, written whole or not at all, and flushed to the disk."""
 
 from __future__ import annotations
 
@@ -11,53 +11,46 @@ from typing import Any
 
 __all__ = ["check_writable", "fsync_checkpoint", "write_whole"]
 
-# What file systems say that can't flush a file, or needn't.
+# Errors of file systems that can't flush a file, or needn't.
 _CANNOT_FSYNC = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Finds out whether a file could be written, without leaving anything behind.
+    """Checks that a file can be written, and leaves nothing behind.
 
     Args:
       path: the file's path.
 
     Raises:
-      OSError: it couldn't.
+      OSError: the file can't be written.
     """
     if _is_special(path):
         if not os.access(path, os.W_OK):
             raise PermissionError(f"{os.fspath(path)} may not be written to.")
         return
-    descriptor, name = _new_beside(path)
+    descriptor, name = _new_temporary(path)
     os.close(descriptor)
     os.unlink(name)
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a file so that there is all of it or, where that fails, what was there before.
+    """Writes a file so that it has either all of the new content or, after an error, the old one.
 
-    A device or a pipe is written to. A link stays one, and a file that was there keeps its permissions.
+    A device or a pipe is written to. A symbolic link stays one, and an existing file keeps its permissions.
 
     Args:
-      path: the file's path. Its directory must exist. On another file system than the local one ("gs://...") TensorFlow
-        writes the file under another name and renames it.
+      path: the file's path. Its directory must exist.
       text: the file's new content; it is written in UTF-8.
 
     Raises:
       OSError: the file can't be written.
-      tf.errors.OpError: the same, on another file system.
     """
-    if "://" in os.fspath(path):
-        from tensorflow.python.lib.io import file_io
-
-        file_io.atomic_write_string_to_file(os.fspath(path), text)
-        return
     if _is_special(path):
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
         return
     target = os.path.realpath(path)
-    descriptor, name = _new_beside(path)
+    descriptor, name = _new_temporary(path)
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
@@ -71,13 +64,13 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
 
 
 def fsync_checkpoint(prefix: Any) -> None:
-    """Flushes the files of a checkpoint to the disk. Does nothing where they are on another machine.
+    """Flushes the files of a checkpoint to the disk. Does nothing for files that aren't local.
 
     Args:
-      prefix: path of the checkpoint, without the endings of its files; a string or bytes.
+      prefix: path of the checkpoint without the suffixes of its files; a string or bytes.
 
     Raises:
-      OSError: the disk failed.
+      OSError: the disk has failed.
     """
     path = os.fsdecode(prefix)
     for name in (path, *glob.glob(glob.escape(path) + ".index"), *glob.glob(glob.escape(path) + ".data-*")):
@@ -99,10 +92,10 @@ def _fsync(path: str) -> None:
         os.close(descriptor)
 
 
-def _new_beside(path: str | os.PathLike[str]) -> tuple[int, str]:
-    """An empty file, open, in the folder of the one to write. Errors name that one."""
+def _new_temporary(path: str | os.PathLike[str]) -> tuple[int, str]:
+    """Makes an empty file in the folder of `path`. Returns its descriptor and name. Errors name `path`."""
     if not os.fspath(path):
-        raise FileNotFoundError("it has no name.")
+        raise FileNotFoundError("the path is empty.")
     if os.path.isdir(path):
         raise IsADirectoryError(f"{os.fspath(path)} is a directory.")
     try:
@@ -112,11 +105,11 @@ def _new_beside(path: str | os.PathLike[str]) -> tuple[int, str]:
 
 
 def _is_special(path: str | os.PathLike[str]) -> bool:
-    """Whether this is a device, a pipe or the like, which isn't to be replaced by a file."""
+    """Returns True for a device, a pipe or the like, which a file must not replace."""
     if os.path.isdir(path):
         return False
     if os.path.realpath(os.path.dirname(os.path.abspath(path))).startswith(("/dev", "/proc")):
-        return True  # /dev/stdout, say, whatever that is.
+        return True  # /dev/stdout may be a regular file.
     try:
         return not stat.S_ISREG(os.stat(path).st_mode)
     except OSError:
@@ -124,7 +117,7 @@ def _is_special(path: str | os.PathLike[str]) -> bool:
 
 
 def _mode(path: str) -> int:
-    """The permissions of a file, or those with which open() would make it. (mkstemp keeps others out.)"""
+    """The permissions of a file, or of one that open() would create. (mkstemp creates a private one.)"""
     try:
         return stat.S_IMODE(os.stat(path).st_mode)
     except OSError:

@@ -10,7 +10,7 @@ cdef extern from "fastsup/loop.h":
     ctypedef struct fs_schedule:
         int64_t every_steps
         double every_secs
-    # These take and return what C does: no Python exception passes through them, and the GIL may be released.
+    # Functions in C, called with or without the GIL. They raise no Python exception by their return value.
     ctypedef int (*fs_step_fn)(fs_loop* loop, void* context) noexcept nogil
     ctypedef int (*fs_hook_fn)(const fs_loop* loop, void* context) noexcept nogil
     int FS_GO_ON
@@ -18,17 +18,18 @@ cdef extern from "fastsup/loop.h":
 
 
 cdef class LoopHook(Scheduled):
-    # What is called in place of `on_due`, without the GIL, if it isn't NULL; for subclasses in Cython to set.
+    # Called in place of `on_due`, and without the GIL if the step is in C; NULL for none. A subclass in Cython sets it.
     cdef fs_hook_fn function
     cdef void* context
     cdef fs_schedule schedule
 
-    # The loop's state by itself, for it is read without Python.
+    # `state` is the loop's own, passed so that it can be read without a Python call.
     cdef int on_due(self, object loop, const fs_loop* state) except -1
 
 
 cdef class FunctionHook(LoopHook):
-    cdef object kept
+    # Kept alive for `function` and `context`: the capsule, and the object that owns the context.
+    cdef object capsule
     cdef object owner
 
 

@@ -1,4 +1,4 @@
-"""Hooks of a loop: what a subclass in Python or in Cython overrides, and functions in C."""
+"""Hooks of a `StepLoop`: the base class for hooks in Python and Cython, and the hook that calls a function in C."""
 
 from math import ceil
 
@@ -6,17 +6,14 @@ from cpython.pycapsule cimport PyCapsule_CheckExact, PyCapsule_GetContext, PyCap
 from libc.stdint cimport INT64_MAX, int64_t
 
 from fastsup.core.capsule cimport function_in
-from fastsup.core.clock cimport seconds
-from fastsup.core.schedule cimport Scheduled, changes, fs_due
 from fastsup.core.checks import check_interval
+from fastsup.core.clock cimport seconds
+from fastsup.core.drive cimport fs_slot, fs_slot_advance
+from fastsup.core.schedule cimport Scheduled, changes
 
-cdef extern from "drive.h":
+cdef extern from "fastsup/loop.h":
     const char* FASTSUP_STEP_SIGNATURE
     const char* FASTSUP_HOOK_SIGNATURE
-    ctypedef struct fs_slot:
-        fs_schedule schedule
-        fs_due* due
-    void fs_slot_advance(fs_slot* slot, int64_t global_step, double now) nogil
 
 STEP_SIGNATURE = FASTSUP_STEP_SIGNATURE.decode()
 HOOK_SIGNATURE = FASTSUP_HOOK_SIGNATURE.decode()
@@ -24,29 +21,37 @@ HOOK_SIGNATURE = FASTSUP_HOOK_SIGNATURE.decode()
 
 cdef class LoopHook(Scheduled):
     """LoopHook()\n--\n
-    Something to do in a `StepLoop`, on the steps on which it says that it is due.
+    Base class of the hooks of a `StepLoop`, which are called after the steps on which they are due.
 
-    A subclass overrides the callbacks, and says when it is next due with `due_at_run`, `due_at_step`, `due_at_time`
-    or `due_every_run`, in `begin` for the first time and in `after_step` for each next one. It stays due until it
-    says otherwise.
+    A subclass overrides the callbacks. It sets when it is due with `due_at_run`, `due_at_step`, `due_at_time` or
+    `due_every_run`: first in `begin`, then in each `after_step`. A hook that doesn't set a later time stays due after
+    every step.
     """
 
     def begin(self, loop):
-        """Called once before the first step."""
+        """Called once before the first step.
+
+        Args:
+          loop: the `StepLoop`.
+        """
 
     def after_step(self, loop, value):
         """Called after each step on which the hook is due.
 
         Args:
           loop: the `StepLoop`.
-          value: what the step function returned; `loop.result` is the same.
+          value: the value that the step function returned, as in `loop.result`.
         """
 
     def end(self, loop):
-        """Called once after the last step; not when the step function or a hook raised."""
+        """Called once after the last step, unless the step function or a hook raised an error.
+
+        Args:
+          loop: the `StepLoop`.
+        """
 
     def on_error(self, loop, error):
-        """Called once instead of `end`, when the step function or a hook raised. What it raises is logged.
+        """Called once in place of `end` after an error of the step function or of a hook. An error here is logged.
 
         Args:
           loop: the `StepLoop`.
@@ -54,33 +59,32 @@ cdef class LoopHook(Scheduled):
         """
 
     cdef int on_due(self, object loop, const fs_loop* state) except -1:
-        """Called after each step on which the hook is due. A subclass in Cython overrides this one, and is then
-        called without a Python call."""
+        """Called after each step on which the hook is due. A subclass in Cython overrides it, to save a Python call."""
         self.after_step(loop, loop.result)
         return 0
 
 
 cdef class FunctionHook(LoopHook):
     """FunctionHook(function, every_steps=None, every_secs=None, context=None)\n--\n
-    A hook in C: called after the steps on which it is due, without Python, and without the GIL where the step is
-    in C too.
+    A hook that calls a function in C after the steps on which it is due. If the step is in C too, it is called without
+    the GIL.
 
     Args:
       function: a capsule with the function, named by its signature: `int (fs_loop const *, void *)`. Its context
-        (PyCapsule_SetContext) is what the function is given.
+        (PyCapsule_SetContext) is the function's second argument.
       every_steps: the function is called at the global steps that are multiples of this number, or None.
-      every_secs: seconds between two calls, counted from the loop's begin, or None. With both, it is called at the
-        first that comes. With neither, it is called after every step.
-      context: a capsule of any name whose pointer the function is given in place of the function's own context.
+      every_secs: seconds between two calls, counted from the loop's begin, or None. With both intervals, the one that
+        passes first counts. With neither, the function is called after every step.
+      context: a capsule of any name, whose pointer is the function's second argument in place of the capsule's context.
 
     Raises:
-      TypeError: a capsule is none or has another name, or an interval isn't a number.
+      TypeError: `function` or `context` is no capsule, `function` has another name, or an interval isn't a number.
       ValueError: an interval isn't positive.
     """
 
     def __init__(self, function, every_steps=None, every_secs=None, context=None):
         self.function = <fs_hook_fn> function_in(function, "a hook", HOOK_SIGNATURE)
-        self.kept = function
+        self.capsule = function
         self.owner = context
         if context is None:
             self.context = PyCapsule_GetContext(function)
@@ -92,14 +96,14 @@ cdef class FunctionHook(LoopHook):
             every_steps = 1
         if every_steps is not None:
             check_interval("every_steps", every_steps)
-            # A fraction of a step is a whole one: steps are integers.
+            # Steps are integers: a fraction is rounded up.
             self.schedule.every_steps = ceil(min(every_steps, INT64_MAX))
         if every_secs is not None:
             check_interval("every_secs", every_secs)
             self.schedule.every_secs = every_secs
 
     def begin(self, loop):
-        """Sets the first position, from the loop's step and from now."""
+        """Sets when the hook is first due, from the loop's global step and the time."""
         cdef fs_slot slot
         slot.schedule = self.schedule
         slot.due = &self.due
@@ -108,7 +112,7 @@ cdef class FunctionHook(LoopHook):
 
 
 cdef str callback_after_steps(LoopHook hook):
-    """What of a hook is called after a step, in C, in Cython or in Python; None if there is nothing to call."""
+    """Names the callback that a hook has after steps, in C, Cython or Python; None for a hook without one."""
     if hook.function is not NULL:
         return "The function in C"
     if <void*> hook.on_due != <void*> plain.on_due:

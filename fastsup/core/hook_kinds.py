@@ -1,13 +1,17 @@
-"""Names the right hook where a hook of the other kind was given: a session's to a `StepLoop`, a loop's to a session."""
+"""Checks of arguments that are lists of hooks, and hints for a hook of the wrong kind.
+
+There are two kinds: hooks of a session and hooks of a `StepLoop`.
+"""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from fastsup.core.hook import LoopHook
 
-__all__ = ["why_no_loop_hook", "why_no_session_hook"]
+__all__ = ["check_members", "why_no_loop_hook", "why_no_session_hook"]
 
 _FOR_SESSIONS = {
     "CheckpointHook": "fastsup.train.CheckpointSaverHook",
@@ -31,12 +35,12 @@ _FOR_LOOPS = {
 
 
 def _counterpart(kind: type, names: dict[str, str]) -> str | None:
-    """The hook of the other kind for a class, found by the class's name or that of one of its bases."""
+    """The hook of the other kind for a class, found by the name of the class or of one of its bases."""
     return next((names[base.__name__] for base in kind.__mro__ if base.__name__ in names), None)
 
 
 def _why_no_object(kind: type) -> str:
-    """A class can be a hook of a session if its `begin` takes no object, as a static method does."""
+    """The hint for a class. A class is a valid hook of a session if its `begin` takes no object: a static method."""
     try:
         arguments = inspect.signature(kind.begin).parameters  # type: ignore[attr-defined]
     except (AttributeError, TypeError, ValueError):
@@ -47,13 +51,13 @@ def _why_no_object(kind: type) -> str:
 
 
 def why_no_session_hook(hook: Any) -> str:
-    """Says why an object can't be a hook of a session, and which class can.
+    """The hint for an object that was given in place of a hook of a session.
 
     Args:
-      hook: what was given in place of a `SessionRunHook`.
+      hook: the object.
 
     Returns:
-      Text to append to an error; "" for an object that isn't known to be a hook of a `StepLoop`.
+      Text to append to an error; "" unless the object is a hook of a `StepLoop` or a hook's class.
     """
     if inspect.isclass(hook):
         return _why_no_object(hook)
@@ -65,13 +69,13 @@ def why_no_session_hook(hook: Any) -> str:
 
 
 def why_no_loop_hook(hook: Any) -> str:
-    """Says why an object can't be a hook of a `StepLoop`, and which class can.
+    """The hint for an object that was given in place of a hook of a `StepLoop`.
 
     Args:
-      hook: what was given in place of a `fastsup.core.Hook`.
+      hook: the object.
 
     Returns:
-      Text to append to an error; "" for an object that isn't known to be a hook of a session.
+      Text to append to an error; "" unless the object is a hook of a session or a hook's class.
     """
     if inspect.isclass(hook):
         return _why_no_object(hook)
@@ -80,3 +84,41 @@ def why_no_loop_hook(hook: Any) -> str:
     right = _counterpart(type(hook), _FOR_LOOPS)
     use = "Subclass fastsup.core.Hook for" if right is None else f"Use {right} in"
     return f". {type(hook).__name__} is a hook of sessions. {use} a StepLoop."
+
+
+def check_members(
+    name: str,
+    members: Any,
+    accepts: Callable[[Any], bool],
+    no_iterable: str,
+    no_member: str,
+    error_type: type[Exception] = TypeError,
+) -> list[Any]:
+    """Lists the hooks, or the listeners, that were given for an argument, and refuses what isn't one.
+
+    The messages are templates for `str.format`, because TensorFlow has its own text for each argument.
+
+    Args:
+      name: name of the argument.
+      members: value of the argument: an iterable, or None.
+      accepts: predicate of a member.
+      no_iterable: message for a value that isn't iterable. Fields: `name`, `value`, and `cause`, Python's error.
+      no_member: message for a refused member. Fields: `name`, `value` (the member), `hint` (see `why_no_session_hook`),
+        and `hint_or_stop`, which is "." where there is no hint.
+      error_type: class of the error.
+
+    Returns:
+      The members; an empty list for None.
+
+    Raises:
+      Exception: an error of `error_type`: the value isn't iterable, or a member is refused.
+    """
+    try:
+        found = list(members or [])
+    except TypeError as cause:
+        raise error_type(no_iterable.format(name=name, value=members, cause=cause)) from None
+    for member in found:
+        if not accepts(member):
+            hint = why_no_session_hook(member)
+            raise error_type(no_member.format(name=name, value=member, hint=hint, hint_or_stop=hint or "."))
+    return found

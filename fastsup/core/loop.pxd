@@ -2,7 +2,7 @@ from fastsup.core.hook cimport LoopHook, fs_loop
 
 
 cdef class Loop:
-    # The step and what else a function in C sees. Lives as long as the loop.
+    # The part that functions in C see. It lives as long as the loop.
     cdef const fs_loop* state
 
     cdef readonly tuple hooks
@@ -10,17 +10,17 @@ cdef class Loop:
     cdef object last_result
     cdef object owner
     cdef bint running
-    # What records the loop, if it was given one. A Recorder; its own header is none of an embedder's business.
+    # The Recorder that the loop was given, or None. Not typed, so that embedders don't need the recorder's headers.
     cdef object recorder
 
     cdef int allocate(self, tuple hooks) except -1
     cdef int begin_hook(self, LoopHook hook) except -1
     cdef int run_python(self) except -1
-    cdef int run_native(self) except -1
+    cdef int run_c(self) except -1
     cdef int handle(self, int event) except -1
     cdef object begin_recording(self)
     cdef int end_recording(self, object recording) except -1
     cdef int run_recorded(self, object recording) except -1
     cdef bint step_once(self) except -1
-    cdef int call_due(self, list all_stats, void* recorded_trace) except -1
-    cdef bint record_step(self, void* recorded_trace, object step, list all_stats) except -1
+    cdef int call_due(self, list hook_stats, void* recorded_trace) except -1
+    cdef bint record_step(self, void* recorded_trace, object step, list hook_stats) except -1

@@ -1,4 +1,8 @@
-"""A loop over any step function, with hooks that are called when they are due and cost nothing when they are not."""
+"""A loop over any step function, with hooks that are called when they are due and cost nothing when they are not.
+
+A step and hooks in C run without the interpreter (csrc/drive.c). Control comes back here for hooks in Python, signals
+and failures. A loop that is profiled does one step at a time, so that each step and hook can be timed.
+"""
 
 import logging
 
@@ -10,65 +14,34 @@ from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 
 from fastsup.core.capsule cimport function_in
 from fastsup.core.clock cimport is_replaced, seconds
+from fastsup.core.drive cimport (
+    FS_ENDED, FS_HOOK_FAILED, FS_HOOKS_DUE, FS_NOTHING_DUE, FS_STEP_FAILED, fs_drive, fs_drive_call,
+    fs_drive_count_step, fs_drive_free, fs_drive_is_done, fs_drive_new, fs_drive_reload, fs_drive_request_stop,
+    fs_drive_run, fs_drive_step_done, fs_event, fs_slot, fs_slot_advance
+)
 from fastsup.core.hook cimport (
-    FS_GO_ON, FS_STOP, FunctionHook, LoopHook, callback_after_steps, fs_hook_fn, fs_loop, fs_schedule, fs_step_fn
+    FS_GO_ON, FS_STOP, FunctionHook, LoopHook, callback_after_steps, fs_loop, fs_step_fn
 )
 from fastsup.core.hook import STEP_SIGNATURE
+from fastsup.core import timeline
 from fastsup.core.hook_kinds import why_no_loop_hook
 from fastsup.core.recording cimport SpanStats
 from fastsup.core.recorder cimport Recorder, begin_scope, program_wide
-from fastsup.core import timeline
-from fastsup.core.opened import opened_here
+from fastsup.core.session_origin import current_origin
 from fastsup.core.recorder import recorder_of
 from fastsup.core.schedule cimport changes, fs_due
 from fastsup.core.spans cimport (
-    fs_scope, fs_scope_end, fs_span_enter, fs_span_enter_first, fs_span_leave, fs_span_leave_last, fs_step_discount,
+    fs_scope, fs_scope_end, fs_span_enter, fs_span_enter_first, fs_span_leave, fs_span_leave_last, fs_step_uncount,
     fs_thread_trace
 )
 
 cdef extern from "fastsup/due.h":
     bint fs_due_reached(const fs_due* due, int64_t run, int64_t global_step, double now) nogil
 
-cdef extern from "drive.h":
-    ctypedef enum fs_event:
-        FS_QUIET
-        FS_HOOKS_DUE
-        FS_SERVICE
-        FS_ENDED
-        FS_STEP_FAILED
-        FS_HOOK_FAILED
-    ctypedef struct fs_slot:
-        fs_hook_fn function
-        void* context
-        fs_schedule schedule
-        fs_due* due
-    ctypedef struct fs_drive:
-        fs_loop loop
-        int64_t max_steps
-        fs_step_fn step
-        void* step_context
-        fs_slot* slots
-        fs_due earliest
-        bint asks_clock
-        const uint64_t* changes
-        uint64_t changes_seen
-        int code
-        char* message
-    fs_drive* fs_drive_new(size_t n)
-    void fs_drive_free(fs_drive* drive)
-    void fs_drive_reload(fs_drive* drive)
-    bint fs_drive_is_done(const fs_drive* drive) nogil
-    void fs_drive_request_stop(const fs_loop* loop) nogil
-    void fs_slot_advance(fs_slot* slot, int64_t global_step, double now) nogil
-    fs_event fs_drive_call(fs_drive* drive, const fs_slot* slot)
-    bint fs_drive_count_step(fs_drive* drive)
-    fs_event fs_drive_step_done(fs_drive* drive)
-    fs_event fs_drive_run(fs_drive* drive) nogil
-
-# How many steps another thread may have to wait for the interpreter.
+# After this many steps, other threads get a turn to run.
 cdef int64_t YIELD_STEPS = 64
 
-# Leaves room for more steps than a loop can do.
+# So that initial_step plus the steps of a loop never overflows.
 cdef int64_t LAST_INITIAL_STEP = 1 << 62
 
 cdef object logger = logging.getLogger("fastsup")
@@ -79,7 +52,7 @@ cdef fs_drive* drive_of(Loop loop) noexcept:
 
 
 cdef LoopHook as_hook(object hook):
-    """The hook, or a hook that calls the function in a capsule after every step."""
+    """Returns a hook as it is, and a capsule as a hook that calls the capsule's function after every step."""
     if PyCapsule_CheckExact(hook):
         return FunctionHook(hook)
     if not isinstance(hook, LoopHook):
@@ -88,11 +61,11 @@ cdef LoopHook as_hook(object hook):
 
 
 cdef int64_t step_number(str name, object value) except? -1:
-    """A number of steps as the loop counts them: 64 bits.
+    """Checks a number of steps.
 
     Raises:
-      TypeError: it is no integer.
-      ValueError: it is too large.
+      TypeError: `value` is no integer.
+      ValueError: `value` doesn't fit into 64 bits.
     """
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be an integer, got {value!r}")
@@ -103,23 +76,27 @@ cdef int64_t step_number(str name, object value) except? -1:
 
 cdef class Loop:
     """Loop(step, hooks=(), max_steps=None, initial_step=0, profiler=None)\n--\n
-    Calls a step function until it is told to stop.
+    Calls a step function again and again, and hooks after the steps on which they are due.
+
+    The loop ends after `max_steps`, when a hook, the step function or another thread requests a stop, or when the step
+    function raises StopIteration.
 
     Args:
       step: a callable without arguments; or a capsule with a function in C, named by the function's signature
         (`int (fs_loop *, void *)`), which is called without the GIL.
       hooks: iterable of `Hook`; or capsules with functions in C (`int (fs_loop const *, void *)`), which are called
         after every step.
-      max_steps: steps after which the loop ends, or None.
+      max_steps: number of steps after which the loop ends, or None for no limit.
       initial_step: value of the global step before the first step.
-      profiler: `fastsup.HookProfiler` that records what hooks and steps cost; None for the one that is on for the whole
-        program when `run` is called, if there is one.
+      profiler: `fastsup.HookProfiler` that records the cost of hooks and steps. None for the profiler that is on for
+        the whole program when `run` is called, if there is one.
 
     Raises:
       TypeError: `step` can't be called, a hook isn't a `Hook`, a capsule has another signature, a number of steps is no
         integer, or `profiler` is no profiler.
       ValueError: `max_steps` is negative, `initial_step` doesn't lie between 0 and 2**62, or a number of steps doesn't
         fit into 64 bits.
+      RuntimeError: the loop is running, so `__init__` can't be called again.
     """
 
     def __cinit__(self, *args, **kwargs):
@@ -153,7 +130,7 @@ cdef class Loop:
         drive.loop.global_step = initial_step
 
     cdef int allocate(self, tuple hooks) except -1:
-        """Makes the loop's state, with a place for each hook, in place of what there was."""
+        """Makes the loop's state, with a slot for each hook, and frees the state before."""
         cdef fs_drive* drive = fs_drive_new(len(hooks))
         cdef LoopHook hook
         cdef Py_ssize_t i
@@ -173,43 +150,43 @@ cdef class Loop:
 
     @property
     def steps(self):
-        """Steps done by this loop."""
+        """Number of steps done by this loop."""
         return self.state.steps
 
     @property
     def global_step(self):
-        """`initial_step` and the steps done since."""
+        """The global step: `initial_step` plus the steps done."""
         return self.state.global_step
 
     @property
     def max_steps(self):
-        """Steps after which the loop ends, or None."""
+        """Number of steps after which the loop ends, or None for no limit."""
         return None if drive_of(self).max_steps == INT64_MAX else drive_of(self).max_steps
 
     @property
     def result(self):
-        """What the last step returned; of a step in C, the number that it left. None before the first step."""
+        """The value that the last step returned; for a step in C, `fs_loop.result`. None before the first step."""
         if drive_of(self).step is not NULL and self.state.steps > 0:
             return self.state.result
         return self.last_result
 
     def request_stop(self):
-        """Ends the loop after the step that is under way. Any thread may call it."""
+        """Ends the loop after the current step. Any thread may call this."""
         fs_drive_request_stop(self.state)
 
     def should_stop(self):
-        """Whether the loop was asked to stop, or has done its steps."""
+        """Returns True once a stop was requested or `max_steps` are done."""
         return fs_drive_is_done(drive_of(self))
 
     def run(self):
-        """Runs to the end: `max_steps` done, a stop requested, or StopIteration raised by the step function.
+        """Runs the loop until its end.
 
         Returns:
-          What the last step returned, as `result`; None if there was none.
+          `result`: the value that the last step returned, or None if there was no step.
 
         Raises:
           RuntimeError: a function in C has failed, or the loop is running already.
-          Whatever the step function or a hook raises, but for the step function's StopIteration.
+          Exception: an error of the step function or of a hook; but StopIteration of the step function ends the loop.
         """
         if self.running:
             raise RuntimeError(
@@ -229,7 +206,7 @@ cdef class Loop:
             elif drive_of(self).step is NULL:
                 self.run_python()
             else:
-                self.run_native()
+                self.run_c()
             for hook in self.hooks:
                 if recording is None:
                     hook.end(self)
@@ -250,7 +227,7 @@ cdef class Loop:
         return self.result
 
     cdef int begin_hook(self, LoopHook hook) except -1:
-        """Calls its `begin`, and tells of a hook that will not be called after any step."""
+        """Calls the hook's `begin`, and warns of a hook with a callback after steps that isn't due after any."""
         cdef uint64_t before = changes()[0]
         hook.begin(self)
         never = hook.next_run is None and hook.next_step is None and hook.next_time is None
@@ -265,13 +242,13 @@ cdef class Loop:
         return 0
 
     cdef object begin_recording(self):
-        """What records this run, told of the hooks, and the run's number there; or None."""
+        """Registers the run and its hooks. Returns (recorder, number of the run), or None if nothing records it."""
         recorder = self.recorder
         if recorder is None and program_wide()[0] is not NULL:
             recorder = <object> program_wide()[0]
         if recorder is not None:
             recorder.interrupt_here()
-            caller = recorder.new_caller(opened_here("train", type(self).__name__))
+            caller = recorder.new_caller(current_origin("train", type(self).__name__))
             for hook in self.hooks:
                 recorder.register(hook, caller)
             return recorder, caller
@@ -285,6 +262,7 @@ cdef class Loop:
         return 0
 
     cdef int run_python(self) except -1:
+        """Runs a step in Python, with hooks of any kind."""
         cdef fs_drive* drive = drive_of(self)
         cdef object step = self.step_function
         cdef bint hooks_in_c = False
@@ -300,22 +278,23 @@ cdef class Loop:
             if hooks_in_c:
                 drive.loop.result = PyFloat_AS_DOUBLE(self.last_result) if PyFloat_Check(self.last_result) else NAN
             if drive.earliest.time != HUGE_VAL:
-                drive.asks_clock = is_replaced()
+                drive.clock_replaced = is_replaced()
             event = fs_drive_step_done(drive)
-            if event != FS_QUIET or hooks_in_c:
+            if event != FS_NOTHING_DUE or hooks_in_c:
                 self.handle(event)
-            # A loop in C otherwise never lets a signal handler run, nor, around a step in C, another thread.
+            # A compiled loop runs no signal handlers by itself and, around a compiled step, lets no other thread run.
             PyErr_CheckSignals()
             if drive.loop.steps % YIELD_STEPS == 1:
                 with nogil:
                     pass
         return 0
 
-    cdef int run_native(self) except -1:
+    cdef int run_c(self) except -1:
+        """Runs a step in C, without the GIL until something needs Python."""
         cdef fs_drive* drive = drive_of(self)
-        cdef fs_event event = FS_QUIET
+        cdef fs_event event = FS_NOTHING_DUE
         while event != FS_ENDED:
-            drive.asks_clock = is_replaced()
+            drive.clock_replaced = is_replaced()
             with nogil:
                 event = fs_drive_run(drive)
             self.handle(event)
@@ -323,26 +302,26 @@ cdef class Loop:
         return 0
 
     cdef int handle(self, int event) except -1:
-        """Does what needs Python after a step."""
+        """Does the part of an event that needs Python: raises errors, calls due hooks."""
         cdef fs_drive* drive = drive_of(self)
-        # A function in C may take the GIL and leave an exception, as functions of Python's own interface do.
+        # A function in C may have taken the GIL and set an exception.
         if PyErr_Occurred() is not NULL:
             return -1
         if event == FS_HOOKS_DUE:
             return self.call_due(None, NULL)
         if event == FS_STEP_FAILED or event == FS_HOOK_FAILED:
-            what = "The step function" if event == FS_STEP_FAILED else "A hook"
-            said = drive.message.decode("utf-8", "replace") or f"it returned {drive.code}"
-            raise RuntimeError(f"{what} in C has failed at global step {drive.loop.global_step}: {said}")
+            culprit = "The step function" if event == FS_STEP_FAILED else "A hook"
+            reason = drive.message.decode("utf-8", "replace") or f"it returned {drive.code}"
+            raise RuntimeError(f"{culprit} in C has failed at global step {drive.loop.global_step}: {reason}")
         return 0
 
     cdef int run_recorded(self, object recording) except -1:
-        """The loop with each step, and each hook that is due after it, in the profile."""
+        """Runs any step, and records each step and each hook that is due after it."""
         cdef fs_drive* drive = drive_of(self)
         cdef Recorder recorder = recording[0]
         cdef int64_t caller = recording[1]
         cdef SpanStats step = recorder.runtime_alone(caller, None)
-        cdef list all_stats = [recorder.stats_of_step(hook) for hook in self.hooks]
+        cdef list hook_stats = [recorder.stats_of_step(hook) for hook in self.hooks]
         cdef fs_scope scope
         cdef bint goes_on = True
         while goes_on and not fs_drive_is_done(drive):
@@ -350,9 +329,9 @@ cdef class Loop:
             try:
                 if recorder.step_markers:
                     with recorder.step_marker():
-                        goes_on = self.record_step(scope.trace, step, all_stats)
+                        goes_on = self.record_step(scope.trace, step, hook_stats)
                 else:
-                    goes_on = self.record_step(scope.trace, step, all_stats)
+                    goes_on = self.record_step(scope.trace, step, hook_stats)
             finally:
                 fs_scope_end(&scope)
             PyErr_CheckSignals()
@@ -361,24 +340,24 @@ cdef class Loop:
                     pass
         return 0
 
-    cdef bint record_step(self, void* recorded_trace, object step, list all_stats) except -1:
-        """A step, and the hooks that are due after it. False if there is none to do."""
+    cdef bint record_step(self, void* recorded_trace, object step, list hook_stats) except -1:
+        """Does a step, and the hooks that are due after it. Returns False if there was no step to do."""
         cdef fs_drive* drive = drive_of(self)
         cdef fs_thread_trace* trace = <fs_thread_trace*> recorded_trace
         cdef bint goes_on
         fs_span_enter_first(trace, &(<SpanStats> step).c)
         goes_on = self.step_once()
         if not goes_on:
-            fs_step_discount(trace)
+            fs_step_uncount(trace)
         fs_span_leave_last(trace)
         if drive.earliest.time != HUGE_VAL:
-            drive.asks_clock = is_replaced()
+            drive.clock_replaced = is_replaced()
         if goes_on and fs_drive_count_step(drive):
-            self.call_due(all_stats, trace)
+            self.call_due(hook_stats, trace)
         return goes_on
 
     cdef bint step_once(self) except -1:
-        """Calls the step function. False if it has no step to do."""
+        """Calls the step function. Returns False if there was no step to do."""
         cdef fs_drive* drive = drive_of(self)
         cdef int code
         if drive.step is NULL:
@@ -391,11 +370,16 @@ cdef class Loop:
         with nogil:
             code = drive.step(&drive.loop, drive.step_context)
         drive.code = code
-        self.handle(FS_QUIET if code == FS_GO_ON or code == FS_STOP else FS_STEP_FAILED)
+        self.handle(FS_NOTHING_DUE if code == FS_GO_ON or code == FS_STOP else FS_STEP_FAILED)
         return code == FS_GO_ON
 
-    cdef int call_due(self, list all_stats, void* recorded_trace) except -1:
-        """Calls all that is due, in order, in C or in Python. In a recorded loop, each in the span of its stats."""
+    cdef int call_due(self, list hook_stats, void* recorded_trace) except -1:
+        """Calls the due hooks in order, in C or in Python.
+
+        Args:
+          hook_stats: the statistics of each hook; None if the loop isn't recorded.
+          recorded_trace: the fs_thread_trace of this thread; NULL if the loop isn't recorded.
+        """
         cdef fs_drive* drive = drive_of(self)
         cdef int64_t run = drive.loop.steps - 1
         cdef int64_t step = drive.loop.global_step
@@ -411,7 +395,7 @@ cdef class Loop:
             if not fs_due_reached(slot.due, run, step, now):
                 continue
             if trace is not NULL:
-                fs_span_enter(trace, &(<SpanStats> all_stats[i]).c)
+                fs_span_enter(trace, &(<SpanStats> hook_stats[i]).c)
             if slot.function is NULL:
                 (<LoopHook> self.hooks[i]).on_due(self, self.state)
             else:

@@ -1,4 +1,4 @@
-"""In which executor a session runs a combination of fetches and feeds: told by sessions, shown by profiles."""
+"""The executor in which a session runs a combination of fetches and feeds. Sessions report it, profiles show it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class PlanExecutor(NamedTuple):
     """The executor of one combination of fetches and feeds that a session has compiled.
 
     Args:
-      fetches: names of the tensors that are fetched and of the operations that are run, those of hooks included.
+      fetches: names of the tensors that are fetched and of the operations that are run, including those of hooks.
       feeds: names of the tensors that are fed.
-      executor: the mode in use now: "thread_pool", "inline" or "single_threaded".
-      on_trial: whether the choice between executors is still being made, or made again.
-      seconds: median seconds that a run took in its trial in that mode; None if no run was timed.
+      executor: the current mode: "thread_pool", "inline" or "single_threaded".
+      on_trial: True while the choice between executors is being made, the first time or again.
+      seconds: median seconds of a run in that mode in its trial; None if no run was timed.
     """
 
     fetches: tuple[str, ...]

@@ -19,19 +19,19 @@ class Display(Protocol):
     """Shows the progress of one loop.
 
     Attributes:
-      every_secs: seconds between two updates, by default.
+      every_secs: default interval of the updates, in seconds.
     """
 
     every_secs: float
 
     def show(self, step: int, total: int | None, rate: float, numbers: str) -> None:
-        """Shows where the loop is.
+        """Shows the position of the loop.
 
         Args:
-          step: steps done.
+          step: number of steps done.
           total: step at which the loop ends, or None.
           rate: steps per second.
-          numbers: what else to show, such as "loss 0.25"; "" for nothing.
+          numbers: text with other numbers, such as "loss 0.25", or "".
         """
 
     def close(self) -> None:
@@ -39,7 +39,7 @@ class Display(Protocol):
 
 
 def check_display_arguments(total: Any, file: Any) -> None:
-    """Refuses arguments that no display can be opened with.
+    """Checks the arguments of a display.
 
     Args:
       total: step at which the loop ends, or None.
@@ -60,17 +60,20 @@ def check_display_arguments(total: Any, file: Any) -> None:
 def open_display(file: TextIO | None, step: int, total: int | None, label: str = "step") -> Display:
     """Opens a display: a bar if the stream is a terminal and rich is installed, else lines.
 
-    Displays that are open on one terminal at the same time, of an evaluation in a training for example, stand one below
-    the other. As long as a bar is shown, lines that the program prints or logs to the terminal appear above the bar.
+    Several displays on one terminal, of an evaluation during training for example, are shown one below the other. Lines
+    that the program prints or logs to the terminal appear above the bars.
 
     Args:
-      file: text stream; None: `sys.stderr`.
-      step: steps done so far.
+      file: text stream; None for `sys.stderr`.
+      step: number of steps done so far.
       total: step at which the loop ends, or None.
       label: text in front of the number of the step.
+
+    Returns:
+      The display.
     """
     file = sys.stderr if file is None else file
-    # rich puts a stream of its own in the place of sys.stderr while a bar is shown.
+    # While a bar is shown, rich replaces sys.stderr by a stream of its own.
     file = getattr(file, "rich_proxied_file", file)
     if getattr(file, "isatty", bool)():
         with _lock:
@@ -148,7 +151,7 @@ class _Terminal:
         """Adds a bar. The caller holds the lock."""
         if self._open_bars == 0:
             _terminals[id(self._file)] = self
-            # A program that never closes its session must not leave a terminal without a cursor.
+            # rich hides the cursor. It must come back even if the program never closes its session.
             atexit.register(self._stop)
             streams = sys.stdout, sys.stderr
             self.progress.start()
@@ -166,7 +169,7 @@ class _Terminal:
             self._stop()
 
     def _redirect_logging(self, stdout: Any, stderr: Any) -> None:
-        """A handler of `logging` keeps the stream that it was made with, and would write across the bars."""
+        """Redirects the handlers of `logging`, which keep their first stream and would write across the bars."""
         redirected = {id(old): new for old, new in ((stdout, sys.stdout), (stderr, sys.stderr)) if new is not old}
         for handler in _log_handlers():
             old = handler.stream
@@ -190,7 +193,7 @@ _lock = threading.RLock()
 
 
 def _new_terminal(file: TextIO) -> _Terminal | None:
-    """The bars of a terminal that shows none yet; None if rich isn't installed, or the terminal can't show bars."""
+    """Makes the bars of a terminal. Returns None if rich isn't installed or the terminal can't show bars."""
     try:
         from rich import progress
         from rich.console import Console
@@ -209,9 +212,9 @@ def _new_terminal(file: TextIO) -> _Terminal | None:
     bars = progress.Progress(
         *columns,
         console=console,
-        # Drawn from the loop, so that no other thread wants the interpreter meanwhile.
+        # The loop itself draws the bar: a thread for it would compete for the interpreter.
         auto_refresh=False,
-        # A stream that was redirected to a file keeps its text.
+        # Text for a file must not go to the terminal.
         redirect_stdout=getattr(sys.stdout, "isatty", bool)(),
         redirect_stderr=getattr(sys.stderr, "isatty", bool)(),
     )

@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t
 
-from fastsup.core.spans cimport fs_span_stats, fs_span_event, fs_span_log, fs_thread_trace
+from fastsup.core.spans cimport fs_span_event, fs_span_log, fs_span_stats, fs_thread, fs_thread_trace
 
 
 cdef class SessionStats
@@ -10,52 +10,75 @@ cdef class SpanStats:
     cdef fs_span_stats c
     cdef readonly str owner
     cdef readonly str phase
-    # Which fetches of the session, or which listener of the hook; "" where there is nothing to tell apart.
+    # The fetches of a runtime phase, or the class of a listener; "" for any other phase.
     cdef readonly str detail
-    cdef SessionStats of
+    cdef SessionStats session
 
 
-# What is recorded of the sessions that one place in the program opens, one after the other or at the same time.
 cdef class SessionStats:
     cdef readonly int32_t index
-    cdef readonly object opened
-    cdef readonly int64_t sessions
-    # The callback that was under way when one of them was first run: its stats; or None.
+    cdef readonly object origin
+    cdef readonly int64_t n_sessions
+    # The span within which the first of the sessions was opened, or None.
     cdef SpanStats within
-    # The names of the hooks that are there now.
-    cdef set names
-    # The classes of hooks that are TensorFlow's own.
-    cdef set foreign
+    # The names of the hooks that are registered now.
+    cdef set hook_names
+    # The class names of hooks that are TensorFlow's own.
+    cdef set tensorflow_hooks
     cdef SpanStats feed_stats
     cdef SpanStats fetch_stats
+    # The runtime's time for fetches beyond the limit.
     cdef SpanStats other_runtime
-    # The fetches whose times are kept after the end of a session.
+    # The fetches that keep a row after their session has ended.
     cdef set kept_fetches
-    # By fetches and feeds: in which executor they have run.
+    # By (fetches, feeds): the PlanExecutor as a dictionary.
     cdef dict executors
     cdef set asked_executors
     cdef int64_t operations_added
 
 
+# A session or loop that is open.
+cdef class Caller:
+    cdef SessionStats stats
+    # Function that returns its executors and the size of its graph.
+    cdef object session_info
+    # The size of its graph when `session_info` was last called, or None.
+    cdef object operations
+
+
 cdef class Recording:
-    # What every step looks at: the traces of all threads, the one used last in front.
+    # The traces of all threads, the one used last in front: every step reads the first.
     cdef fs_thread_trace* traces
     cdef fs_span_log* log
-    cdef list all_stats
+    # The index is the id of the statistics.
+    cdef list stats_by_id
     cdef list sessions
-    # By the number of a session that is there: where it is recorded, what tells its executors, and its graph's size.
+    # By the caller's number.
     cdef dict callers
-    # What the runtime took for the same fetches of a caller, by the hooks that had fetches of their own in the run.
-    cdef dict all_runtime_stats
-    # By hook, with its session: what its fetches cost in sessions that are gone.
+    # By ((caller, key of its fetches), keys of the hooks with fetches in the run): (SpanStats, fetches).
+    cdef dict runtime_stats_by_run
+    # By key of a hook: the estimated cost of its fetches in sessions that have ended.
     cdef dict past_estimates
+    # By key of a hook: how many values it fetches in a run in which it fetches any.
     cdef dict values_fetched
+    # What fetching one small value costs, in nanoseconds.
     cdef public double value_ns
-    cdef double cost_beside_span
-    cdef double cost_beside_step
+    # What recording a span, or a step, costs in nanoseconds, beyond what the span or step itself measures.
+    cdef double cost_outside_span
+    cdef double cost_outside_step
 
+    cdef fs_thread_trace* trace_of(self, const void* ident) except NULL
     cdef int flush(self) except -1
-    cdef int note_facts(self, int64_t caller) except -1
-    cdef int add_estimates(self, dict found, dict all_runtime_stats) except -1
+    cdef int read_session_info(self, int64_t number) except -1
+    cdef int add_estimates(self, dict estimates, dict runtime_stats_by_run) except -1
+    cdef double counted_cost(self, object hook) except? -1.0
+    cdef double compared_cost(self, dict medians, object fetches, tuple hooks, object hook) except? -1.0
     cdef int32_t threads(self) noexcept
     cdef dict event(self, const fs_span_event* event)
+
+
+cdef inline fs_thread_trace* trace_of_this_thread(Recording recording) except NULL:
+    cdef fs_thread_trace* trace = recording.traces
+    if trace is NULL or trace.ident is not fs_thread():
+        trace = recording.trace_of(fs_thread())
+    return trace

@@ -2,7 +2,7 @@ from typing import Any
 
 from typing_extensions import Self
 
-from fastsup.core.opened import Opened
+from fastsup.core.session_origin import SessionOrigin
 
 SESSION: str
 RUNTIME: str
@@ -19,9 +19,11 @@ class SessionStats:
     @property
     def index(self) -> int: ...
     @property
-    def opened(self) -> Opened: ...
+    def origin(self) -> SessionOrigin: ...
     @property
-    def sessions(self) -> int: ...
+    def n_sessions(self) -> int: ...
+
+class Caller: ...
 
 class Recording:
     value_ns: float

@@ -1,11 +1,15 @@
-"""What was recorded, as numbers: histograms made into quantiles, spans into dictionaries, fetches into estimates."""
+"""What a recorder has recorded, as numbers: quantiles of histograms, spans as dictionaries, estimates for fetches.
+
+A hook's fetches run in the same call of the runtime as the step, so their time can't be measured. It is estimated by
+comparing runs with and without them. What was measured is in `SpanStats`, one for each phase of each hook and session.
+"""
 
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 
 from fastsup.core.spans cimport (
     FS_BUCKETS, FS_TRACE_EVENTS, fs_histogram, fs_histogram_bounds, fs_histogram_merge, fs_histogram_quantile,
-    fs_slow_step, fs_trace_flush
+    fs_slow_step, fs_trace_flush, fs_trace_init
 )
 
 SESSION = "session"
@@ -13,22 +17,26 @@ RUNTIME = "runtime"
 
 
 cdef class SpanStats:
-    """The times of one phase of a hook, or of the session."""
+    """The statistics of one phase of a hook or session: a histogram of durations, and a name."""
 
 
 cdef class SessionStats:
-    """What is recorded of the sessions that one place in the program opens."""
+    """What is recorded of the sessions of one origin."""
 
 
-# How many combinations of fetches and feeds are kept of the sessions that one place opens.
+cdef class Caller:
+    """A session or loop that is open."""
+
+
+# The most combinations of fetches and feeds whose executor is kept, for the sessions of one origin.
 cdef Py_ssize_t MAX_EXECUTORS = 64
 
 
 cdef dict row_of(int32_t session, str owner, str phase, str detail, SpanStats stats):
-    return {"session": session, "owner": owner, "phase": phase, "detail": detail, **describe(&stats.c.times)}
+    return {"session": session, "owner": owner, "phase": phase, "detail": detail, **times_of(&stats.c.times)}
 
 
-cdef dict describe(const fs_histogram* times):
+cdef dict times_of(const fs_histogram* times):
     return {
         "calls": times.count,
         "total_ns": times.total,
@@ -42,16 +50,18 @@ cdef dict describe(const fs_histogram* times):
 
 
 cdef class Recording:
-    """What a recorder has recorded: to be looked at, also while it records."""
+    """What a recorder has recorded. It can be read while it records."""
 
     def __cinit__(self, *args, **kwargs):
         self.log = <fs_span_log*> calloc(1, sizeof(fs_span_log))
         if self.log is NULL:
             raise MemoryError()
-        self.all_stats = []
+        self.stats_by_id = []
         self.sessions = []
         self.callers = {}
+        self.runtime_stats_by_run = {}
         self.past_estimates = {}
+        self.values_fetched = {}
 
     def __dealloc__(self):
         cdef fs_thread_trace* trace = self.traces
@@ -62,8 +72,31 @@ cdef class Recording:
             trace = following
         free(self.log)
 
+    cdef fs_thread_trace* trace_of(self, const void* ident) except NULL:
+        """The trace of a thread, moved to the front of the list. Makes it the first time.
+
+        Args:
+          ident: the thread, by `fs_thread`. Its trace must not be in front already.
+        """
+        cdef fs_thread_trace* trace = self.traces
+        cdef fs_thread_trace* before = NULL
+        while trace is not NULL and trace.ident is not ident:
+            before = trace
+            trace = trace.next
+        if trace is not NULL:
+            before.next = trace.next
+        else:
+            trace = <fs_thread_trace*> calloc(1, sizeof(fs_thread_trace))
+            if trace is NULL:
+                raise MemoryError()
+            fs_trace_init(trace, self.log, self.threads())
+            trace.ident = ident
+        trace.next = self.traces
+        self.traces = trace
+        return trace
+
     cdef int flush(self) except -1:
-        """Has everything recorded that is only noted down so far."""
+        """Adds the step records of all threads to the log."""
         cdef fs_thread_trace* trace = self.traces
         while trace is not NULL:
             fs_trace_flush(trace)
@@ -71,13 +104,14 @@ cdef class Recording:
         return 0
 
     def snapshot(self):
-        """What was recorded so far, as numbers.
+        """Returns what was recorded so far, as numbers.
 
         Returns:
-          Dictionary: steps, skipped_steps, wall_ns, threads, profiler_ns, unaccounted_ns, `spans` (a list of
-          dictionaries with session, owner, phase, detail and times), step_time and between_steps (times), `fetches`
-          (what the hooks' fetches cost, by an estimate: dictionaries with session, owner, calls, total_ns and basis), and
-          `sessions` (dictionaries, in the order of the numbers that the others have for `session`).
+          Dictionary. `steps`, `skipped_steps` and `threads` are counts; `wall_ns`, `profiler_ns` and `unaccounted_ns`
+          are nanoseconds; `step_time` and `between_steps` are times: dictionaries with calls, total_ns, mean_ns,
+          p50_ns, p95_ns, p99_ns, max_ns, max_step. `spans` is a list of dictionaries with session, owner, phase,
+          detail, and times. `fetches` is what `fetch_estimates` returns, `sessions` what `described_sessions` returns; `session` in
+          the others is an index into it.
         """
         cdef fs_span_log* log = self.log
         cdef SpanStats stats, runtime
@@ -85,63 +119,68 @@ cdef class Recording:
         rows = []
         runtimes = {}
         accounted = log.between.times.total
-        for stats in self.all_stats:
+        for stats in self.stats_by_id:
             accounted += stats.c.times.total
             if not stats.c.times.count:
                 continue
             if stats.owner == SESSION and stats.phase == RUNTIME:
-                # The same fetches of several sessions, and with fetches of different hooks.
-                runtime = runtimes.setdefault((stats.of.index, stats.detail), SpanStats())
+                # One row for the same fetches, in any session of the origin, with the fetches of any hooks.
+                runtime = runtimes.setdefault((stats.session.index, stats.detail), SpanStats())
                 fs_histogram_merge(&runtime.c.times, &stats.c.times)
             else:
-                rows.append(row_of(stats.of.index, stats.owner, stats.phase, stats.detail, stats))
+                rows.append(row_of(stats.session.index, stats.owner, stats.phase, stats.detail, stats))
         for (session, detail), runtime in runtimes.items():
             rows.append(row_of(session, SESSION, RUNTIME, detail, runtime))
         steps = log.steps.times.count
-        # What was taken off is known; the rest of the profiler's cost is what spans and steps have cost when calibrated.
-        beside = log.spans * self.cost_beside_span + steps * self.cost_beside_step
-        rest = log.wall - accounted - log.taken_off
-        own = log.taken_off + <int64_t> max(0.0, min(beside, rest))
+        # What was subtracted is known. The rest of the profiler's cost is estimated, by the calibration.
+        outside = log.n_spans * self.cost_outside_span + steps * self.cost_outside_step
+        rest = log.wall_ns - accounted - log.cost_subtracted
+        profiler_ns = log.cost_subtracted + <int64_t> max(0.0, min(outside, rest))
         return {
             "steps": steps,
-            "skipped_steps": min(log.begun, log.skip),
-            "wall_ns": log.wall,
+            "skipped_steps": min(log.begun, log.skip_steps),
+            "wall_ns": log.wall_ns,
             "threads": self.threads(),
-            "profiler_ns": own,
-            "unaccounted_ns": log.wall - accounted - own,
+            "profiler_ns": profiler_ns,
+            "unaccounted_ns": log.wall_ns - accounted - profiler_ns,
             "spans": rows,
-            "step_time": describe(&log.steps.times),
-            "between_steps": describe(&log.between.times),
+            "step_time": times_of(&log.steps.times),
+            "between_steps": times_of(&log.between.times),
             "fetches": self.fetch_estimates(),
             "sessions": self.described_sessions(),
         }
 
     def described_sessions(self):
-        """The sessions, by the places that open them: dictionaries."""
+        """Returns the sessions: a list of dictionaries, one for each origin.
+
+        Their keys: kind, role, place (of the `SessionOrigin`), sessions (how many), within (session, owner, phase and
+        detail of the span in which they were opened, or None), asked_executors, executors, tensorflow_hooks and
+        operations_added.
+        """
         cdef SessionStats session
-        for caller in list(self.callers):
-            self.note_facts(caller)
+        for number in list(self.callers):
+            self.read_session_info(number)
         described = []
         for session in self.sessions:
             within = session.within
             described.append({
-                "kind": session.opened.kind,
-                "role": session.opened.role,
-                "place": session.opened.place,
-                "sessions": session.sessions,
-                "within": None if within is None else (within.of.index, within.owner, within.phase, within.detail),
+                "kind": session.origin.kind,
+                "role": session.origin.role,
+                "place": session.origin.place,
+                "sessions": session.n_sessions,
+                "within": None if within is None else (within.session.index, within.owner, within.phase, within.detail),
                 "asked_executors": sorted(session.asked_executors),
                 "executors": list(session.executors.values()),
-                "tensorflow_hooks": sorted(session.foreign),
+                "tensorflow_hooks": sorted(session.tensorflow_hooks),
                 "operations_added": session.operations_added,
             })
         return described
 
-    cdef int note_facts(self, int64_t caller) except -1:
-        """Asks a session in which executors it runs, and how much its graph has grown."""
-        cdef SessionStats session
-        session, facts, operations = self.callers[caller]
-        found = facts()
+    cdef int read_session_info(self, int64_t number) except -1:
+        """Updates the executors of an open session, and how much its graph has grown."""
+        cdef Caller caller = self.callers[number]
+        cdef SessionStats session = caller.stats
+        found = caller.session_info()
         if not found:
             return 0
         session.asked_executors.add(found["asked"])
@@ -149,61 +188,75 @@ cdef class Recording:
             key = (tuple(plan["fetches"]), tuple(plan["feeds"]))
             if key in session.executors or len(session.executors) < MAX_EXECUTORS:
                 session.executors[key] = plan
-        if operations is not None and found["operations"] > operations:
-            session.operations_added += found["operations"] - operations
-        self.callers[caller] = (session, facts, found["operations"])
+        if caller.operations is not None and found["operations"] > caller.operations:
+            session.operations_added += found["operations"] - caller.operations
+        caller.operations = found["operations"]
         return 0
 
     def fetch_estimates(self):
-        """What the hooks' fetches cost: the runtime's median with them less that without them, times the runs."""
-        cdef dict found = {
-            name: {**entry, "of": dict(entry["of"])} for name, entry in self.past_estimates.items()
+        """Returns what the hooks' fetches cost: a list of dictionaries, one for each hook that fetches.
+
+        Their keys: session, owner, calls, total_ns, basis, and `of`: the nanoseconds by the runtime's row that contains
+        them. `basis` is "compared" where the runtime's median with the fetches is compared with the median without, and
+        "counted" where there are no runs without, so that only the number of values is known.
+        """
+        cdef dict estimates = {
+            hook: {**estimate, "of": dict(estimate["of"])} for hook, estimate in self.past_estimates.items()
         }
         self.flush()
-        self.add_estimates(found, self.all_runtime_stats)
-        return list(found.values())
+        self.add_estimates(estimates, self.runtime_stats_by_run)
+        return list(estimates.values())
 
-    cdef int add_estimates(self, dict found, dict all_runtime_stats) except -1:
-        """Adds the estimates for some statistics to those found so far, by hook."""
+    cdef int add_estimates(self, dict estimates, dict runtime_stats_by_run) except -1:
+        """Adds to the estimates, by key of a hook, those for some of the runtime's statistics."""
         cdef SpanStats stats
         medians = {}
         details = {}
-        for (caller, names), (stats, *_) in all_runtime_stats.items():
+        for (fetches, hooks), (stats, *_) in runtime_stats_by_run.items():
             if stats.c.times.count:
-                medians[caller, names] = (fs_histogram_quantile(&stats.c.times, 0.5), stats.c.times.count)
-                details[caller] = stats.detail
-        for (caller, names), (median, calls) in medians.items():
-            if not names:
+                medians[fetches, hooks] = (fs_histogram_quantile(&stats.c.times, 0.5), stats.c.times.count)
+                details[fetches] = stats.detail
+        for (fetches, hooks), (median, calls) in medians.items():
+            if not hooks:
                 continue
-            # The runs that had most of the same fetches: what is left is the share of the hooks that they lack.
+            # Of the runs with fewer hooks, those with the most: the difference is the cost of the hooks that they lack.
             fewer = [
-                other for (its_caller, other) in medians
-                if its_caller == caller and len(other) < len(names) and set(other) <= set(names)
+                other for (its_fetches, other) in medians
+                if its_fetches == fetches and len(other) < len(hooks) and set(other) <= set(hooks)
             ]
             known = max(fewer, key=len) if fewer else None
-            for name in names:
-                session, owner = name
-                entry = found.setdefault(
-                    name,
+            for hook in hooks:
+                session, owner = hook
+                estimate = estimates.setdefault(
+                    hook,
                     {"session": session, "owner": owner, "calls": 0, "total_ns": 0, "basis": "compared", "of": {}},
                 )
                 if known is None:
-                    cost = self.values_fetched.get(name, 1) * self.value_ns
-                    entry["basis"] = "counted"
-                elif name in known:
-                    # Known from other runs.
-                    cost = found_cost(medians, caller, known, name, self)
+                    cost = self.counted_cost(hook)
+                    estimate["basis"] = "counted"
+                elif hook in known:
+                    cost = self.compared_cost(medians, fetches, known, hook)
                 else:
-                    cost = max(0.0, median - medians[caller, known][0]) / (len(names) - len(known))
-                entry["calls"] += calls
-                entry["total_ns"] += <int64_t> (cost * calls)
-                # The runtime's rows that it is a part of.
-                detail = details[caller]
-                entry["of"][detail] = entry["of"].get(detail, 0) + <int64_t> (cost * calls)
+                    cost = max(0.0, median - medians[fetches, known][0]) / (len(hooks) - len(known))
+                estimate["calls"] += calls
+                estimate["total_ns"] += <int64_t> (cost * calls)
+                detail = details[fetches]
+                estimate["of"][detail] = estimate["of"].get(detail, 0) + <int64_t> (cost * calls)
         return 0
 
+    cdef double counted_cost(self, object hook) except? -1.0:
+        """What a hook's fetches cost in a run, by the number of their values: nanoseconds."""
+        return self.values_fetched.get(hook, 1) * self.value_ns
+
+    cdef double compared_cost(self, dict medians, object fetches, tuple hooks, object hook) except? -1.0:
+        """What a hook's fetches cost in a run with these hooks, compared with one without this hook: nanoseconds."""
+        cdef tuple others = tuple([other for other in hooks if other != hook])
+        if (fetches, hooks) in medians and (fetches, others) in medians:
+            return max(0.0, medians[fetches, hooks][0] - medians[fetches, others][0])
+        return self.counted_cost(hook)
+
     def step_buckets(self):
-        """The histogram of step times: a list of (from, to, count), in nanoseconds, of those that aren't empty."""
+        """Returns the histogram of step times: a list of (from, to, count), in nanoseconds, without empty buckets."""
         cdef int64_t low, high
         cdef int i
         buckets = []
@@ -215,7 +268,7 @@ cdef class Recording:
         return buckets
 
     cdef dict event(self, const fs_span_event* event):
-        cdef SpanStats stats = None if event.stats < 0 else self.all_stats[event.stats]
+        cdef SpanStats stats = None if event.stats < 0 else self.stats_by_id[event.stats]
         return {
             "owner": SESSION if stats is None else stats.owner,
             "phase": "step" if stats is None else stats.phase,
@@ -226,7 +279,11 @@ cdef class Recording:
         }
 
     def slow_steps(self):
-        """The longest steps, longest first: dictionaries with step, duration_ns and spans, the step's own first."""
+        """Returns the longest steps, longest first.
+
+        Returns:
+          List of dictionaries: step, duration_ns, and spans, as `trace` returns them; the first is the step itself.
+        """
         cdef fs_slow_step* slow
         cdef int i, j
         self.flush()
@@ -238,25 +295,29 @@ cdef class Recording:
         return sorted(steps, key=lambda step: -step["duration_ns"])
 
     def trace(self):
-        """The spans of a sample of steps, in the order of the steps: dictionaries."""
+        """Returns the spans of a sample of steps, in the order of the steps.
+
+        Returns:
+          List of dictionaries: owner, phase, start_ns, duration_ns, step, thread. The phase of a step itself is "step".
+        """
         cdef int i
         self.flush()
         return [self.event(&self.log.events[i]) for i in range(self.log.n_events)]
 
     @property
     def steps_begun(self):
-        """Steps so far, with those that are left out and the one under way."""
+        """Number of steps so far, including skipped ones and the one under way."""
         return self.log.begun
 
     @property
     def sampled_every(self):
-        """Of how many steps one is in the trace."""
+        """The interval of the trace, in steps: it contains every step whose number is a multiple of this."""
         self.flush()
         return self.log.stride
 
     @property
     def trace_capacity(self):
-        """How many spans the trace can hold at most."""
+        """The most spans that the trace holds."""
         return FS_TRACE_EVENTS
 
     cdef int32_t threads(self) noexcept:
@@ -269,13 +330,7 @@ cdef class Recording:
 
     def __sizeof__(self):
         return (
-            sizeof(fs_span_log) + len(self.all_stats) * sizeof(fs_span_stats) + self.threads() * sizeof(fs_thread_trace)
+            sizeof(fs_span_log)
+            + len(self.stats_by_id) * sizeof(fs_span_stats)
+            + self.threads() * sizeof(fs_thread_trace)
         )
-
-
-cdef double found_cost(dict medians, object caller, tuple names, object name, Recording recorded) except? -1.0:
-    """What a hook's fetches cost in runs of which others with fewer hooks are known; else by their number."""
-    cdef tuple without = tuple([other for other in names if other != name])
-    if (caller, names) in medians and (caller, without) in medians:
-        return max(0.0, medians[caller, names][0] - medians[caller, without][0])
-    return recorded.values_fetched.get(name, 1) * recorded.value_ns

@@ -12,12 +12,12 @@ cdef extern from "fastsup/due.h":
         double time
 
 
-
+# Address of the count of changes to schedules. Add 1 after each change.
 cdef uint64_t* changes() noexcept
 
 
 cdef inline bint due_reached(const fs_due* due, int64_t run, int64_t global_step) except -1:
-    """Whether something is due. Reads the clock only where it waits for a time, and nothing else makes it due."""
+    """Returns True if `due` is reached. Reads the clock only if nothing but a time can make it so."""
     if run >= due.run or global_step >= due.global_step:
         return True
     return due.time != HUGE_VAL and reached(due.time)

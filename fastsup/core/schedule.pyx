@@ -1,4 +1,4 @@
-"""When things are next due, and a table that knows the earliest of them."""
+"""When hooks are due: at a run, at a global step or at a time; and a table of the earliest of many."""
 
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.number cimport PyNumber_Index
@@ -9,8 +9,8 @@ cdef extern from "fastsup/due.h":
     void fs_due_clear(fs_due* due) nogil
     fs_due fs_due_earliest(const fs_due* entries, size_t n) nogil
 
-# Moves whenever something that a schedule was computed from may have changed: a due position, a timer, a method
-# replaced on one hook. A loop compares it with the value it saw last; only when it moved are schedules read again.
+# Counts the changes of all that schedules depend on: due positions, timers, replaced methods, the program's recorder.
+# A loop keeps the count that it saw last, and reads the schedules again when the count has changed. The GIL guards it.
 cdef uint64_t change_count = 0
 
 
@@ -19,7 +19,7 @@ cdef uint64_t* changes() noexcept:
 
 
 cdef int64_t position(object steps) except? -1:
-    """A number of runs or steps. One that doesn't fit into 64 bits is never reached, or has been always."""
+    """A number of runs or steps, clipped to 64 bits: a larger one is never reached, a smaller one always is."""
     cdef int overflow = 0
     cdef int64_t fits = PyLong_AsLongLongAndOverflow(PyNumber_Index(steps), &overflow)
     if overflow:
@@ -28,40 +28,55 @@ cdef int64_t position(object steps) except? -1:
 
 
 cdef class Scheduled:
-    """Something that is due at a run, at a global step, at a time, or at the first of these that comes."""
+    """Something that is due at a run, at a global step or at a time. If several are set, the first to come counts.
+
+    Once due, it stays due until its positions are changed.
+    """
 
     def __cinit__(self):
         fs_due_clear(&self.due)
 
     @property
     def next_run(self):
-        """Number of the run it is due in, counted from 0, or None."""
+        """Number of the run in which it is due, counted from 0, or None."""
         return None if self.due.run == FS_DUE_NEVER else self.due.run
 
     @property
     def next_step(self):
-        """Global step it is due at (the value after the run), or None."""
+        """Global step at which it is due (the value after the run), or None."""
         return None if self.due.global_step == FS_DUE_NEVER else self.due.global_step
 
     @property
     def next_time(self):
-        """Time it is due at, in seconds since the epoch, or None."""
+        """Time at which it is due, in seconds since the epoch, or None."""
         return None if self.due.time == HUGE_VAL else self.due.time
 
     cpdef due_at_run(self, object run):
-        """Makes it due in the run with this number, counted from 0, and in every later one until this is changed."""
+        """Makes it due in a run, and in every later one.
+
+        Args:
+          run: number of the run, counted from 0.
+        """
         global change_count
         self.due.run = position(run)
         change_count += 1
 
     cpdef due_at_step(self, object global_step):
-        """Makes it due in the run that takes the global step to this value, and in every later one."""
+        """Makes it due in the run after which the global step has this value, and in every later one.
+
+        Args:
+          global_step: the value.
+        """
         global change_count
         self.due.global_step = position(global_step)
         change_count += 1
 
     cpdef due_at_time(self, double time):
-        """Makes it due once the clock reads `time` (seconds since the epoch)."""
+        """Makes it due from a time on.
+
+        Args:
+          time: seconds since the epoch.
+        """
         global change_count
         self.due.time = time
         change_count += 1
@@ -71,14 +86,21 @@ cdef class Scheduled:
         self.due_at_run(0)
 
     cpdef never_due(self):
-        """Takes every due position back."""
+        """Makes it due never, until one of the others is called."""
         global change_count
         fs_due_clear(&self.due)
         change_count += 1
 
 
 cdef class ScheduleTable:
-    """The earliest due position of many `Scheduled`: one that is idle costs nothing, nor do a thousand."""
+    """The earliest due position of many `Scheduled`, so that a step on which none is due costs the same for any number.
+
+    Args:
+      entries: the `Scheduled` objects.
+
+    Raises:
+      TypeError: an entry is no `Scheduled`.
+    """
 
     def __cinit__(self, entries):
         self.entries = tuple(entries)
@@ -95,7 +117,7 @@ cdef class ScheduleTable:
         free(self.dues)
 
     cdef int reload(self) except -1:
-        """Reads every entry's due position again."""
+        """Reads the due positions of all entries again."""
         cdef Py_ssize_t i
         cdef Py_ssize_t n = len(self.entries)
         for i in range(n):

@@ -30,16 +30,18 @@ cdef extern from "spans.h":
         int64_t duration
         int32_t n_events
         fs_span_event* events
+    ctypedef struct fs_scope
     ctypedef struct fs_span_log:
         fs_span_stats steps
         fs_span_stats between
-        int64_t skip
+        fs_scope** open_scopes
+        int64_t skip_steps
         int64_t begun
-        int64_t wall
+        int64_t wall_ns
         int64_t cost_in_span
         int64_t cost_between
-        int64_t taken_off
-        uint64_t spans
+        int64_t cost_subtracted
+        uint64_t n_spans
         int64_t stride
         int32_t n_events
         fs_span_event* events
@@ -54,7 +56,7 @@ cdef extern from "spans.h":
         int32_t thread
         int32_t nested
         int32_t muted
-        int32_t counts
+        int32_t is_step
         int32_t depth
         fs_frame* frames
     ctypedef struct fs_scope:
@@ -63,20 +65,22 @@ cdef extern from "spans.h":
         void* recorder
         int64_t caller
     const void* fs_thread() noexcept
-    void fs_scope_begin(fs_scope* scope, fs_thread_trace* trace, void* recorder, bint counts) noexcept
+    void fs_scope_begin(fs_scope* scope, fs_thread_trace* trace, void* recorder, bint is_step) noexcept
     void fs_scope_end(fs_scope* scope) noexcept
-    fs_scope* fs_scope_of(fs_scope* open, const void* thread) noexcept
-    void fs_log_init(fs_span_log* log, fs_span_clock clock, void* context, fs_scope** open, int64_t skip) noexcept
+    fs_scope* fs_scope_of_thread(fs_scope* open_scopes, const void* thread) noexcept
+    void fs_log_init(
+        fs_span_log* log, fs_span_clock clock, void* context, fs_scope** open_scopes, int64_t skip_steps
+    ) noexcept
     void fs_trace_init(fs_thread_trace* trace, fs_span_log* log, int32_t thread) noexcept
     void fs_trace_flush(fs_thread_trace* trace) noexcept
-    void fs_trace_unfold(fs_thread_trace* trace) noexcept
+    void fs_trace_expand(fs_thread_trace* trace) noexcept
     void fs_trace_interrupt(fs_thread_trace* trace) noexcept
-    void fs_trace_pause(fs_thread_trace* trace) noexcept
+    void fs_trace_interrupt_between_steps(fs_thread_trace* trace) noexcept
     void fs_trace_abandon(fs_thread_trace* trace) noexcept
-    void fs_step_begin(fs_thread_trace* trace, bint counts) noexcept
+    void fs_step_begin(fs_thread_trace* trace, bint is_step) noexcept
     void fs_step_next(fs_thread_trace* trace, fs_span_stats* stats) noexcept
     void fs_step_end(fs_thread_trace* trace) noexcept
-    void fs_step_discount(fs_thread_trace* trace) noexcept
+    void fs_step_uncount(fs_thread_trace* trace) noexcept
     void fs_span_enter(fs_thread_trace* trace, fs_span_stats* stats) noexcept
     void fs_span_enter_first(fs_thread_trace* trace, fs_span_stats* stats) noexcept
     void fs_span_leave(fs_thread_trace* trace) noexcept

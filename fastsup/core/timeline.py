@@ -1,7 +1,7 @@
-"""Where the time of a whole program goes: imports, building the model, opening sessions, training, saving, the end.
+"""The phases of a whole program: imports, building the model, opening sessions, training, saving, the end.
 
-A timeline is of one thread, the program's first. At any moment that thread is in one phase, so the phases add up to the
-time that passed.
+A timeline belongs to one thread, the one that runs the program. At any moment that thread is in one phase, so the
+phases add up to the time that passed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ORDER = ("import", "build", "open", "train", "run", "save", "listeners", "evalu
 
 
 class _Entry:
-    """A phase that is under way."""
+    """A phase under way."""
 
     __slots__ = ("name",)
 
@@ -27,12 +27,12 @@ class _Entry:
 
 
 class Timeline:
-    """The phases of a program, from now on.
+    """The phases of a program, from the moment this is made.
 
-    What the program does outside of all phases is "build" if a session is opened after it, and else "end".
+    The time outside of all phases is "build" if a session is opened after it, and else "end".
 
     Args:
-      now: the clock, in nanoseconds.
+      now: a clock: function that returns nanoseconds.
     """
 
     def __init__(self, now: Callable[[], int] = time.perf_counter_ns) -> None:
@@ -49,7 +49,7 @@ class Timeline:
         _current = self
 
     def stop(self) -> None:
-        """Ends it. What is under way ends with it."""
+        """Ends the timeline, and the phases under way."""
         global _current
         self._charge()
         self._open.clear()
@@ -57,7 +57,7 @@ class Timeline:
             _current = None
 
     def begin(self, name: str) -> _Entry | None:
-        """Begins a phase, within those that are under way. See `begin`."""
+        """Begins a phase, within those under way. Arguments and result as for the function `begin`."""
         if threading.get_ident() != self._thread:
             return None
         self._charge()
@@ -70,13 +70,17 @@ class Timeline:
         return entry
 
     def finish(self, entry: _Entry | None) -> None:
-        """Ends a phase, in whatever order they were begun. A second time does nothing."""
+        """Ends a phase. Phases may end in any order; a second call does nothing.
+
+        Args:
+          entry: the result of `begin`.
+        """
         if entry is not None and entry in self._open and threading.get_ident() == self._thread:
             self._charge()
             self._open.remove(entry)
 
     def phases(self) -> list[tuple[str, int, int]]:
-        """The phases so far, in the order of a program: name, nanoseconds, how often it was begun."""
+        """Returns the phases so far, in the order of a program: (name, nanoseconds, number of times it was begun)."""
         if self._open or threading.get_ident() == self._thread:
             self._charge()
         worked = any(name not in ("import", "build") for name in self._totals)
@@ -103,13 +107,13 @@ _current: Timeline | None = None
 
 
 def begin(name: str) -> _Entry | None:
-    """Begins a phase of the program's timeline, if there is one, and this is its thread.
+    """Begins a phase of the program's timeline. Does nothing without a timeline, or in another thread.
 
     Args:
-      name: the phase's name.
+      name: name of the phase.
 
     Returns:
-      What `finish` takes.
+      The argument for `finish`.
     """
     return None if _current is None else _current.begin(name)
 
@@ -118,7 +122,7 @@ def finish(entry: _Entry | None) -> None:
     """Ends a phase.
 
     Args:
-      entry: what `begin` has returned.
+      entry: the result of `begin`.
     """
     if entry is not None and _current is not None:
         _current.finish(entry)
@@ -126,10 +130,10 @@ def finish(entry: _Entry | None) -> None:
 
 @contextmanager
 def phase(name: str) -> Iterator[None]:
-    """A block that is a phase of the program's timeline.
+    """Returns a context manager for a block that is a phase of the program's timeline.
 
     Args:
-      name: the phase's name.
+      name: name of the phase.
     """
     entry = begin(name)
     try:

@@ -11,7 +11,7 @@ cdef extern from "fastsup/timer.h":
 
 cdef class Timer:
     cdef fs_timer c
-    # Moves with every change.
+    # Counts the changes of the timer.
     cdef uint64_t version
     cdef object every_secs
     cdef object every_steps

@@ -1,13 +1,11 @@
-"""SecondOrStepTimer: TensorFlow's interface, semantics and number of clock reads, decided in C."""
+"""SecondOrStepTimer. Its answers, and its reads of the clock, are those of TensorFlow's; it decides in C."""
 
 from libc.math cimport HUGE_VAL
 from libc.stdint cimport INT64_MAX, int64_t
 
+from fastsup.core.checks import check_number
 from fastsup.core.clock cimport seconds
 from fastsup.core.schedule cimport changes
-
-from fastsup.core.checks import check_number
-
 
 cdef extern from "fastsup/timer.h":
     ctypedef enum fs_timer_answer:
@@ -22,23 +20,23 @@ cdef extern from "Python.h":
 
 
 cdef int64_t as_step(object step) except? -1:
-    """A step number as C sees it. Takes what has an index (int, NumPy integers, arrays of one integer)."""
+    """Converts a step: an int, a NumPy integer or an array of one integer."""
     return step.__index__()
 
 
 cdef class Timer:
     """Timer(every_secs=None, every_steps=None)\n--\n
-    Triggers at most once every N seconds or once every N steps.
+    Decides at which steps something that is done at intervals, of seconds or of steps, is due.
+
+    An interval of 0 or less triggers at each new step, an interval of NaN only once.
 
     Args:
       every_secs: seconds between two triggers, or None.
-      every_steps: steps between two triggers, or None. One of the two must be given, and not both.
-
-    An interval of 0 or less triggers at each new step, one that is NaN at the first alone.
+      every_steps: steps between two triggers, or None. Exactly one of the two must be given.
 
     Raises:
-      ValueError: both were given, or neither was.
-      TypeError: one isn't a number.
+      ValueError: both intervals are given, or neither.
+      TypeError: an interval isn't a number.
     """
 
     def __init__(self, every_secs=None, every_steps=None):
@@ -60,8 +58,8 @@ cdef class Timer:
         self.version += 1
         changes()[0] += 1
 
-    # The four attributes that subclasses and programs written for TensorFlow read and set. Each keeps the object as
-    # given, for what is returned, and its C value, for the decision.
+    # Programs written for TensorFlow read and set these four attributes. Each is kept twice: the object as given, which
+    # is returned, and its value in C, which decides.
 
     @property
     def _every_secs(self):
@@ -69,7 +67,7 @@ cdef class Timer:
 
     @_every_secs.setter
     def _every_secs(self, value):
-        # Negative stands for None in C, where NaN would be mistaken for it.
+        # In C, a negative number stands for None. NaN, which never triggers again, becomes infinity.
         self.c.every_secs = -1.0 if value is None else HUGE_VAL if value != value else max(value, 0.0)
         self.every_secs = value
 
@@ -79,9 +77,7 @@ cdef class Timer:
 
     @_every_steps.setter
     def _every_steps(self, value):
-        # A fraction of a step is a whole one: steps are integers.
-        # More steps than there are is never.
-        # An infinite number, and NaN, are never reached.
+        # Steps are integers: a fraction is rounded up. Numbers beyond 64 bits, infinity and NaN are never reached.
         if value is None or value <= 0:
             self.c.every_steps = 0
         else:
@@ -108,19 +104,21 @@ cdef class Timer:
         self.last_time = value
 
     def reset(self):
-        """Forgets the last trigger: the next step asked about triggers."""
+        """Forgets the last trigger, so that the timer triggers at the next step."""
         self._last_triggered_step = None
         self._last_triggered_time = None
 
     def should_trigger_for_step(self, step):
-        """Whether the timer triggers at `step`.
+        """Returns True if the timer triggers at a step.
+
+        It reads the clock only if it counts seconds, and the step isn't that of the last trigger.
 
         Args:
-          step: the step in question, an integer.
+          step: the step, an integer.
 
         Returns:
-          True before the first trigger; False at the step of the last one; else whether `every_steps` steps, or
-          `every_secs` seconds, have passed since. Reads the clock only in the last case.
+          True before the first trigger; False at the step of the last trigger; else, whether `every_steps` steps or
+          `every_secs` seconds have passed since.
         """
         cdef fs_timer_answer answer = fs_timer_ask_step(&self.c, as_step(step))
         if answer == FS_TIMER_ASK_CLOCK:
@@ -128,10 +126,13 @@ cdef class Timer:
         return answer == FS_TIMER_YES
 
     def update_last_triggered_step(self, step):
-        """Records a trigger at `step`, now.
+        """Records a trigger at a step, and at the present time.
+
+        Args:
+          step: the step, an integer.
 
         Returns:
-          (elapsed seconds, elapsed steps) since the trigger before, or (None, None) at the first.
+          (seconds, steps) since the trigger before; (None, None) at the first trigger.
         """
         cdef double now = seconds()
         cdef int64_t at = as_step(step)
@@ -146,11 +147,11 @@ cdef class Timer:
         return elapsed
 
     def last_triggered_step(self):
-        """The step of the last trigger, or None."""
+        """Returns the step of the last trigger, or None."""
         return self.last_step
 
     cdef int64_t next_step(self) except? -1:
-        """The first step that can trigger: known for a timer that counts steps, INT64_MAX for one that doesn't."""
+        """The first step that can trigger; INT64_MAX for a timer that counts seconds."""
         if not self.c.triggered:
             return 0
         if self.every_steps is None:

@@ -1,7 +1,7 @@
-"""Estimator: the names of `tf.estimator`, which TensorFlow has no more since 2.16.
+"""Estimator: the names of `tf.estimator`, which TensorFlow has no longer had since 2.16.
 
-A model is given by a function; an `Estimator` trains, evaluates, predicts with and exports it, all in fastsup's
-sessions. The session-run hooks that `tf.estimator` names are those of `fastsup.train`.
+A function builds the model. An `Estimator` trains, evaluates, predicts with and exports the model, in fastsup's
+sessions. The session-run hooks are those of `fastsup.train`.
 """
 
 from typing import Any
@@ -9,24 +9,22 @@ from typing import Any
 import fastsup.runtime as _runtime  # isort: skip  # noqa: F401  (says what to install if there is no TensorFlow)
 
 from fastsup.estimator import experimental, export, inputs
-from fastsup.estimator.absent_names import absent
+from fastsup.estimator.absent_names import absent_name_error
 from fastsup.estimator.config.run_config import RunConfig, TaskType
 from fastsup.estimator.export.best_exporter import BestExporter
 from fastsup.estimator.export.exporters import Exporter, FinalExporter, LatestExporter
-from fastsup.estimator.hooks.early_stopping import (
-    make_early_stopping_hook,
-    read_eval_metrics,
+from fastsup.estimator.hooks.early_stopping import make_early_stopping_hook
+from fastsup.estimator.hooks.eval_events import read_eval_metrics
+from fastsup.estimator.hooks.in_memory_evaluator import InMemoryEvaluatorHook
+from fastsup.estimator.hooks.metric_stopping import (
     stop_if_higher_hook,
     stop_if_lower_hook,
     stop_if_no_decrease_hook,
     stop_if_no_increase_hook,
 )
-from fastsup.estimator.hooks.in_memory_evaluator import InMemoryEvaluatorHook, make_stop_at_checkpoint_step_hook
-from fastsup.estimator.jobs.eval_listener import (
-    ContinuousEvalListener,
-    NewCheckpointListenerForEvaluate,
-    StopAtSecsHook,
-)
+from fastsup.estimator.hooks.stop_at_checkpoint_step import make_stop_at_checkpoint_step_hook
+from fastsup.estimator.hooks.stop_at_secs import StopAtSecsHook
+from fastsup.estimator.jobs.eval_listener import ContinuousEvalListener, NewCheckpointListenerForEvaluate
 from fastsup.estimator.jobs.eval_result import EvalResult, EvalStatus
 from fastsup.estimator.jobs.executor import TrainingExecutor
 from fastsup.estimator.jobs.specs import EvalSpec, TrainSpec
@@ -110,7 +108,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    raise absent(
+    raise absent_name_error(
         __name__, name, (f"{module.__name__}.{known}" for module in (experimental, export) for known in module.__all__)
     )
 

@@ -1,10 +1,10 @@
-"""The names of `tf.estimator` and `tf.contrib.learn` that fastsup doesn't have, and where to go instead."""
+"""Errors for names of `tf.estimator` and `tf.contrib.learn` that fastsup doesn't have, with alternatives."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["absent", "suggestion"]
+__all__ = ["absent_name_error"]
 
 _CANNED_KINDS = ("Baseline", "BoostedTrees", "DNN", "DNNLinearCombined", "Linear", "RNN")
 _CANNED = frozenset(
@@ -25,11 +25,14 @@ _PARSING_SPECS = frozenset(["classifier_parse_example_spec", "regressor_parse_ex
 _LOGIT_FNS = frozenset(["dnn_logit_fn_builder", "linear_logit_fn_builder"])
 
 
-def suggestion(name: str) -> str | None:
-    """Where to go for a name of `tf.estimator` that fastsup lacks; None for any other name.
+def _alternative_to(name: str) -> str | None:
+    """The alternative to a name of `tf.estimator` that fastsup doesn't have.
 
     Args:
-      name: a name, without its module.
+      name: the name, without its module.
+
+    Returns:
+      The alternative, a sentence; None for any other name.
     """
     if name in _CANNED:
         return (
@@ -53,21 +56,21 @@ def suggestion(name: str) -> str | None:
     return None
 
 
-def absent(module: str, name: str, elsewhere: Iterable[str] = ()) -> AttributeError:
+def absent_name_error(module: str, name: str, elsewhere: Iterable[str] = ()) -> AttributeError:
     """The error for a name that a module doesn't have.
 
     Args:
-      module: the module's name.
-      name: the name.
-      elsewhere: names of other modules, with their modules, one of which may be meant.
+      module: name of the module.
+      name: the missing name.
+      elsewhere: names of other modules, each with its module.
 
     Returns:
-      AttributeError that says where to go, if that is known.
+      AttributeError whose message has the alternative, if there is one.
     """
     for path in elsewhere:
         if path.rpartition(".")[2] == name:
             return AttributeError(f"{module} has no {name}: use {path}.", name=name)
-    text = suggestion(name)
+    text = _alternative_to(name)
     if text is None:
         return AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
     return AttributeError(f"{module} has no {name}: {text}", name=name)

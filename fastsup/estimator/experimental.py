@@ -2,16 +2,17 @@
 
 from typing import Any
 
-from fastsup.estimator.absent_names import absent
+from fastsup.estimator.absent_names import absent_name_error
 from fastsup.estimator.export.receivers import build_raw_supervised_input_receiver_fn
-from fastsup.estimator.hooks.early_stopping import (
-    make_early_stopping_hook,
+from fastsup.estimator.hooks.early_stopping import make_early_stopping_hook
+from fastsup.estimator.hooks.in_memory_evaluator import InMemoryEvaluatorHook
+from fastsup.estimator.hooks.metric_stopping import (
     stop_if_higher_hook,
     stop_if_lower_hook,
     stop_if_no_decrease_hook,
     stop_if_no_increase_hook,
 )
-from fastsup.estimator.hooks.in_memory_evaluator import InMemoryEvaluatorHook, make_stop_at_checkpoint_step_hook
+from fastsup.estimator.hooks.stop_at_checkpoint_step import make_stop_at_checkpoint_step_hook
 from fastsup.estimator.model.model_fn import call_logit_fn
 
 __all__ = [
@@ -28,7 +29,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    raise absent(__name__, name)
+    raise absent_name_error(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,7 @@
-"""A GraphDef as text, the same as `tf.io.write_graph` makes by protobuf's text format, which takes many times as long.
+"""Converts a GraphDef to text many times as fast as protobuf, with the same result as `tf.io.write_graph`.
 
 Protobuf writes a message field by field, by reflection, and the bytes of a constant one by one. The nodes of a graph
-have few fields, most of their attributes are equal, and bytes can be written all at once.
+have few fields and mostly equal attributes, so most of the text can be cached; bytes are escaped all at once.
 """
 
 from __future__ import annotations
@@ -17,53 +17,53 @@ from tensorflow.core.framework import attr_value_pb2, graph_pb2, node_def_pb2
 from tensorflow.python.framework import versions
 from tensorflow.python.lib.io import file_io
 
-# What each byte is written as. NumPy fills the shorter ones up with zeros, which nothing is written as.
+# The escape sequence of each byte. NumPy pads the shorter ones with zero bytes, which no escape sequence contains.
 _ESCAPED = np.array([text_encoding.CEscape(bytes([byte]), False) for byte in range(256)], "S4").view(np.uint32)
-# Before 2.21, TensorFlow has a float written as Python writes the double of its value.
+# Before 2.21, TensorFlow formats a float as Python formats the double of the same value.
 _BEFORE_2_21 = tuple(map(int, versions.VERSION.split(".")[:2])) < (2, 21)
 _FLOATS = {"float_format": ""} if _BEFORE_2_21 else {}
-# Attributes of more bytes than that are seldom equal, and a tensor of fewer is written in no time.
+# Size in bytes above which attributes aren't cached, because they are seldom equal.
 _MANY_BYTES = 1024
 _WRITTEN_BY_NAME = frozenset({"name", "op", "input", "device", "attr"})
 _UP_TO_CONTENT = frozenset({"dtype", "tensor_shape", "version_number", "tensor_content"})
 
 
 def write_graph_as_text(graph_def: graph_pb2.GraphDef, directory: str, name: str) -> None:
-    """Writes the file that `tf.io.write_graph` writes, as a whole.
+    """Writes the file that `tf.io.write_graph` writes, atomically.
 
     Args:
       graph_def: the graph.
-      directory: where to write it; made if need be.
+      directory: directory of the file; made if it doesn't exist.
       name: name of the file.
 
     Raises:
-      tf.errors.OpError: it couldn't be written.
+      tf.errors.OpError: the file couldn't be written.
     """
-    if not directory.startswith("gs:"):  # Which knows no directories.
+    if not directory.startswith("gs:"):  # Google Cloud Storage has no directories.
         file_io.recursive_create_dir(directory)
     file_io.atomic_write_string_to_file(os.path.join(directory, name), graph_as_text(graph_def))
 
 
 def graph_as_text(graph_def: graph_pb2.GraphDef) -> str:
-    """The text that `tf.io.write_graph` writes.
+    """Converts a graph to the text that `tf.io.write_graph` writes.
 
     Args:
       graph_def: the graph.
     """
-    beside_nodes = graph_pb2.GraphDef()
+    without_nodes = graph_pb2.GraphDef()
     for field, value in graph_def.ListFields():
         if field.name == "node":
             continue
         if field.message_type is None:
-            setattr(beside_nodes, field.name, value)
+            setattr(without_nodes, field.name, value)
         else:
-            getattr(beside_nodes, field.name).CopyFrom(value)
+            getattr(without_nodes, field.name).CopyFrom(value)
     lines = [line for node in graph_def.node for line in _lines(node)]
-    return "".join(lines) + _text(beside_nodes)
+    return "".join(lines) + _text(without_nodes)
 
 
 def _lines(node: node_def_pb2.NodeDef) -> Iterator[str]:
-    # TensorFlow takes no names that would have to be escaped.
+    # TensorFlow accepts no names that need escapes.
     yield f'node {{\n  name: "{node.name}"\n  op: "{node.op}"\n'
     for name in node.input:
         yield f'  input: "{name}"\n'

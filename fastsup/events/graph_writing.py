@@ -1,4 +1,4 @@
-"""Writes a graph as text, which takes a while, while the session does something else."""
+"""Writes a graph as text in a thread, while the session does other work."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from fastsup.runtime.interpreter_end import uninterrupted
 
 
 class GraphWriting:
-    """A file with a graph, being written in a thread.
+    """Writes a file with a graph in a thread, which starts at once.
 
     Args:
       graph_def: the GraphDef.
-      directory: where to write it.
+      directory: directory of the file; made if it doesn't exist.
       name: name of the file.
     """
 
@@ -33,10 +33,10 @@ class GraphWriting:
             self._error = error
 
     def wait(self) -> None:
-        """Returns when the file is written.
+        """Waits until the file is written.
 
         Raises:
-          tf.errors.OpError: it couldn't be written.
+          tf.errors.OpError: the file couldn't be written.
         """
         self._thread.join()
         if self._error is not None:

@@ -1,4 +1,4 @@
-"""Writing the metrics of an evaluation into an event file."""
+"""Writes the metrics of an evaluation into an event file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["write_checkpoint_path", "write_metrics"]
 
 
 def _as_text(metrics: dict[str, Any]) -> str:
-    # str(): a format would give NumPy's numbers more digits than they have.
+    # `str` gives a NumPy number the digits of its own type; a format gives it those of a double.
     return ", ".join(f"{name} = {value!s}" for name, value in sorted(metrics.items()) if not isinstance(value, bytes))
 
 
@@ -26,12 +26,12 @@ def _write(directory: str, summary: Any, global_step: int) -> None:
 
 
 def write_metrics(output_dir: str, metrics: dict[str, Any], global_step: int) -> None:
-    """Logs metrics, and writes them as summaries: numbers, arrays, and serialised summaries.
+    """Logs metrics and writes them as summaries.
 
     Args:
       output_dir: directory of the event file.
-      metrics: dictionary from names to values; the global step itself isn't written.
-      global_step: the step to write them for.
+      metrics: dictionary from names to numbers, arrays or serialised summaries. `global_step` isn't written.
+      global_step: the global step of the summaries.
     """
     logging.info("Saving dict for global step %d: %s", global_step, _as_text(metrics))
     summary = summary_pb2.Summary()
@@ -68,12 +68,12 @@ def write_metrics(output_dir: str, metrics: dict[str, Any], global_step: int) ->
 
 
 def write_checkpoint_path(output_dir: str, checkpoint_path: str, global_step: int) -> None:
-    """Writes which checkpoint was evaluated.
+    """Writes the path of the evaluated checkpoint as a summary.
 
     Args:
       output_dir: directory of the event file.
       checkpoint_path: the checkpoint's path.
-      global_step: the step to write it for.
+      global_step: the global step of the summary.
     """
     logging.info("Saving 'checkpoint_path' summary for global step %d: %s", global_step, checkpoint_path)
     summary = summary_pb2.Summary()

@@ -1,8 +1,8 @@
-"""Summaries on their way to an event file.
+"""Buffers of summaries: hooks that write often collect their summaries, and write them to the event file together.
 
-A FileWriter hands each event to a thread of its own, through a queue of ten: waking it up, and sharing the
-interpreter's lock with it, costs a short step's time many times over. Hooks that write often collect their summaries
-here, with the times at which they were made, and write them together into the file's buffer, as the thread would.
+A FileWriter passes each event to a thread of its own, through a queue of ten events. Waking that thread, and sharing
+the interpreter's lock with it, takes many times as long as a short step. A buffer keeps the summaries with their times,
+and writes them into the file's own buffer without waking the thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_AGE_SECS = 1.0
 
 
 class EventBuffer:
-    """Summaries for one FileWriter.
+    """The buffered summaries of one FileWriter.
 
     Args:
       writer: the `tf.compat.v1.summary.FileWriter`.
@@ -31,23 +31,23 @@ class EventBuffer:
     def __init__(self, writer: Any) -> None:
         self._writer = weakref.ref(writer)
         self._summaries: list[tuple[Any, Any, float]] = []
-        self._handed_over = 0.0
+        self._flushed = 0.0
 
     def add(self, summary: Any, step: Any) -> None:
-        """Adds a summary. It goes to the writer at once, unless others went there less than a second ago.
+        """Adds a summary, and flushes the buffer if the last flush was more than a second ago.
 
         Args:
-          summary: a Summary proto, or one as bytes; or a pair of a tag and a number.
-          step: the global step it is for.
+          summary: a Summary, or a serialised one; or a pair of a tag and a number.
+          step: the global step of the summary.
         """
         with span_here("summary"):
             now = time.time()
             self._summaries.append((summary, step, now))
-            if not 0 <= now - self._handed_over < _MAX_AGE_SECS or len(self._summaries) >= _LIMIT:
-                self.hand_over()
+            if not 0 <= now - self._flushed < _MAX_AGE_SECS or len(self._summaries) >= _LIMIT:
+                self.flush()
 
-    def hand_over(self) -> None:
-        """Gives what was collected to the writer."""
+    def flush(self) -> None:
+        """Writes the buffered summaries."""
         summaries, self._summaries = self._summaries, []
         writer = self._writer()
         if writer is None or not summaries:
@@ -60,21 +60,21 @@ class EventBuffer:
                 event.summary.value.add(tag=tag, simple_value=value)
             else:
                 _fill(event.summary, summary, writer._seen_summary_tags)
-            open_file = writer.event_writer
-            if number < last and _has_written_all(open_file):
-                open_file._ev_writer.WriteEvent(event)
+            event_writer = writer.event_writer
+            if number < last and _is_idle(event_writer):
+                event_writer._ev_writer.WriteEvent(event)
             else:
-                # The thread flushes the file when it is time for that, and it gets something.
+                # The last event goes through the thread, which flushes the file every so many seconds.
                 writer.add_event(event)
-        self._handed_over = summaries[last][2]
+        self._flushed = summaries[last][2]
 
 
-def _has_written_all(open_file: Any) -> bool:
-    """Whether an event may be written to a file without its thread: nothing waits for that, which would come first."""
+def _is_idle(event_writer: Any) -> bool:
+    """Returns True if the thread's queue is empty: an event that skips the thread then keeps its place."""
     return (
-        type(open_file) is event_file_writer.EventFileWriter
-        and not open_file._closed
-        and not open_file._event_queue._queue
+        type(event_writer) is event_file_writer.EventFileWriter
+        and not event_writer._closed
+        and not event_writer._event_queue._queue
     )
 
 
@@ -83,7 +83,7 @@ def _fill(proto: Any, summary: Any, seen_tags: set[str]) -> None:
         proto.ParseFromString(summary)
     else:
         proto.CopyFrom(summary)
-    # As the writer's add_summary() does: a tag's metadata is written once.
+    # As in `FileWriter.add_summary`, a tag's metadata is written once.
     for value in proto.value:
         if value.HasField("metadata"):
             if value.tag in seen_tags:
@@ -96,7 +96,7 @@ _buffers: weakref.WeakKeyDictionary[Any, EventBuffer] = weakref.WeakKeyDictionar
 
 
 def buffer_for(writer: Any) -> EventBuffer | None:
-    """The buffer that all hooks with this writer share; None for a writer of somebody else's making."""
+    """Returns the buffer that all hooks with a writer share; None if the writer isn't TensorFlow's own FileWriter."""
     if type(writer) is not tf_writer.FileWriter or "add_summary" in vars(writer):
         return None
     buffer = _buffers.get(writer)
@@ -105,8 +105,8 @@ def buffer_for(writer: Any) -> EventBuffer | None:
     return buffer
 
 
-def hand_over(writer: Any) -> None:
-    """Gives the writer what hooks have collected for it: before anything else is written, to keep the order."""
+def flush_summaries(writer: Any) -> None:
+    """Writes the summaries that hooks have buffered for a writer. Called before other events, to keep the order."""
     buffer = _buffers.get(writer) if type(writer) is tf_writer.FileWriter else None
     if buffer is not None:
-        buffer.hand_over()
+        buffer.flush()

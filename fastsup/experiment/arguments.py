@@ -1,7 +1,7 @@
-"""Arguments of an Experiment, checked where they are given.
+"""Checks of the arguments of an Experiment.
 
-Nothing passed is executed when it is made, and the reference's own tests pass names in place of functions, steps,
-metrics and listeners, to see where they arrive. So a string is left to who gets it.
+The reference's tests pass strings in place of functions, numbers of steps, metrics and listeners, and read where they
+arrive. So a string is passed on unchecked.
 """
 
 from __future__ import annotations
@@ -12,33 +12,36 @@ from numbers import Real
 from typing import Any
 
 from tensorflow.python.platform import tf_logging as logging
-from tensorflow.python.training import basic_session_run_hooks, session_run_hook
 from tensorflow.python.util import function_utils
 
 from fastsup.core.checks import doubt_about
-from fastsup.core.hook_kinds import why_no_session_hook
+from fastsup.core.hook_kinds import check_members
 from fastsup.estimator.model import estimator as estimator_lib
+from fastsup.estimator.model.arguments import is_hook, is_listener
 
 __all__ = [
-    "as_hooks",
-    "as_listeners",
     "as_predicate",
     "check_functions",
+    "check_hooks",
+    "check_listeners",
     "check_seconds",
     "check_steps",
     "is_core_estimator",
 ]
 
+_NO_ITERABLE = "`{name}` must be an iterable, or `None`. Got {value!r}."
+
 
 def is_core_estimator(estimator: Any, eval_metrics: Any) -> bool:
-    """Whether it is an `Estimator`, and not one of the older kind. What is neither is refused.
+    """True for an `Estimator`, False for an estimator of the older kind. Refuses any other object.
 
     Args:
-      estimator: what is to be trained.
-      eval_metrics: metrics, which only an estimator of the older kind takes.
+      estimator: the estimator.
+      eval_metrics: dictionary from names to metric functions, which only an estimator of the older kind supports; or
+        None.
 
     Raises:
-      ValueError: it is neither, or the metrics don't go with it.
+      ValueError: the object is no estimator, or the metrics are invalid.
     """
     if isinstance(estimator, estimator_lib.Estimator):
         if eval_metrics is not None:
@@ -60,14 +63,24 @@ def is_core_estimator(estimator: Any, eval_metrics: Any) -> bool:
 
 
 def check_functions(**arguments: Any) -> None:
-    """Refuses what can't be called. None is what was not given: not every task needs all of the data."""
+    """Refuses input functions that can't be called. None is allowed: a task may not need all of the data."""
     for name, value in arguments.items():
         if value is not None and not callable(value) and not isinstance(value, str):
             raise ValueError(f"`{name}` must be a function that returns the data, or `None`. Got {value!r}.")
 
 
 def as_predicate(function: Any) -> Callable[[Any, Any], Any]:
-    """A predicate of the evaluation's result and the checkpoint's path, from one of the first or of both."""
+    """Adapts a `continuous_eval_predicate_fn`.
+
+    Args:
+      function: function of `eval_results`, or of that and `checkpoint_path`; None to go on for ever.
+
+    Returns:
+      Function of both.
+
+    Raises:
+      ValueError: the function can't be called.
+    """
     if function is None:
         return lambda eval_results, checkpoint_path: True
     if not callable(function):
@@ -78,23 +91,30 @@ def as_predicate(function: Any) -> Callable[[Any, Any], Any]:
 
 
 def check_seconds(**arguments: Any) -> None:
-    """Refuses what is no number of seconds. None is what was not given. A negative one, and NaN, are no wait."""
+    """Refuses arguments that are neither a finite number of seconds nor None. Warns about negative numbers and NaN.
+
+    Raises:
+      ValueError: an argument is no number, or is infinite.
+    """
     for name, value in arguments.items():
         if value is None:
             continue
         if not isinstance(value, Real) or value == math.inf:
             raise ValueError(f"`{name}` must be a number of seconds, 0 or more. Got {value!r}.")
-        doubt = doubt_about(f"`{name}`", value, "nothing is waited for", "nothing is waited for")
-        if doubt is not None:
-            logging.warning(doubt)
+        warning = doubt_about(f"`{name}`", value, "nothing is waited for", "nothing is waited for")
+        if warning is not None:
+            logging.warning(warning)
 
 
 def check_steps(positive: bool, **arguments: Any) -> None:
-    """Refuses what is no number of steps. None is what was not given. A fraction of a step is a whole one.
+    """Refuses arguments that are no number of steps, or None. A fraction of a step counts as a whole one.
 
     Args:
-      positive: whether 0 steps and less are refused too.
+      positive: True to refuse 0 and negative numbers; False to warn about negative numbers.
       **arguments: the arguments by their names.
+
+    Raises:
+      ValueError: an argument is no number, or isn't positive.
     """
     for name, value in arguments.items():
         if value is None or isinstance(value, str):
@@ -107,41 +127,41 @@ def check_steps(positive: bool, **arguments: Any) -> None:
             logging.warning("`%s`=%r is negative, and taken for 1. Pass 0 for none.", name, value)
 
 
-def _as_list(name: str, members: Any) -> list[Any]:
-    """The members of an iterable, or none if it is None."""
-    try:
-        return list(members or [])
-    except TypeError:
-        raise ValueError(f"`{name}` must be an iterable, or `None`. Got {members!r}.") from None
+def _is_hook_or_monitor(value: Any) -> bool:
+    """True for the hooks of an estimator of the older kind, which also takes objects with `begin` and `end`."""
+    return is_hook(value) or all(callable(getattr(value, method, None)) for method in ("begin", "end"))
 
 
-def as_hooks(name: str, members: Any, for_core_estimator: bool = True) -> list[Any]:
-    """The members of an iterable of hooks, or none if it is None.
+def check_hooks(name: str, hooks: Any, for_core_estimator: bool = True) -> list[Any]:
+    """Lists the hooks that were given for an argument.
 
     Args:
       name: name of the argument.
-      members: the iterable.
-      for_core_estimator: whether they are for an `Estimator`. One of the older kind takes monitors too: what has the
-        methods `begin` and `end`.
+      hooks: iterable of hooks, or None.
+      for_core_estimator: True if the hooks are for an `Estimator`.
 
     Raises:
-      ValueError: it is no iterable, or one of them is no hook.
+      ValueError: the value isn't iterable, or a member is no hook.
     """
-    hooks = _as_list(name, members)
-    for hook in hooks:
-        if isinstance(hook, session_run_hook.SessionRunHook):
-            continue
-        if for_core_estimator or not all(callable(getattr(hook, method, None)) for method in ("begin", "end")):
-            why = why_no_session_hook(hook) or "."
-            raise ValueError(f"`{name}` must be `SessionRunHook` instances, found {hook!r}{why}")
-    return hooks
+    return check_members(
+        name,
+        hooks,
+        is_hook if for_core_estimator else _is_hook_or_monitor,
+        _NO_ITERABLE,
+        "`{name}` must be `SessionRunHook` instances, found {value!r}{hint_or_stop}",
+        ValueError,
+    )
 
 
-def as_listeners(saving_listeners: Any, for_core_estimator: bool) -> list[Any] | str | None:
-    """The members of an iterable of `CheckpointSaverListener`s, or None.
+def check_listeners(saving_listeners: Any, for_core_estimator: bool) -> list[Any] | str | None:
+    """Lists the listeners that were given as `saving_listeners`; None for None.
+
+    Args:
+      saving_listeners: iterable of `CheckpointSaverListener` objects, or None.
+      for_core_estimator: True if the listeners are for an `Estimator`.
 
     Raises:
-      ValueError: it is no iterable, one of them is no listener, or the estimator doesn't take any.
+      ValueError: the value isn't iterable, a member is no listener, or the estimator doesn't support listeners.
     """
     if saving_listeners is None:
         return None
@@ -149,8 +169,11 @@ def as_listeners(saving_listeners: Any, for_core_estimator: bool) -> list[Any] |
         raise ValueError("`saving_listeners` must be `None` for an estimator with `fit`.")
     if isinstance(saving_listeners, str):
         return saving_listeners
-    listeners = _as_list("saving_listeners", saving_listeners)
-    for listener in listeners:
-        if not isinstance(listener, basic_session_run_hooks.CheckpointSaverListener):
-            raise ValueError(f"`saving_listeners` must be `CheckpointSaverListener` instances, found {listener!r}.")
-    return listeners
+    return check_members(
+        "saving_listeners",
+        saving_listeners,
+        is_listener,
+        _NO_ITERABLE,
+        "`{name}` must be `CheckpointSaverListener` instances, found {value!r}{hint_or_stop}",
+        ValueError,
+    )

@@ -1,4 +1,4 @@
-"""Evaluating one checkpoint after the other, until training has ended."""
+"""Evaluates one checkpoint after the other until training has ended."""
 
 from __future__ import annotations
 
@@ -10,26 +10,46 @@ from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.cluster.job_completion import JobWatch
-from fastsup.cluster.peer_liveness import Trainers
-from fastsup.estimator.jobs.deleted_checkpoint import with_newer_if_deleted
+from fastsup.cluster.job_completion import JobCompletionWatcher
+from fastsup.cluster.peer_liveness import PeerLiveness
+from fastsup.estimator.jobs.deleted_checkpoint import evaluate_or_newer
 
-__all__ = ["evaluate_continuously", "has_reached", "wait"]
+__all__ = ["evaluate_continuously", "has_reached", "log_and_sleep"]
 
 _WARNING_SECS = 600
 
 
-def wait(message: str, seconds: float) -> None:
-    """Says so and sleeps, if there is anything to wait for."""
+def log_and_sleep(message: str, seconds: float) -> None:
+    """Logs a message with the seconds, and sleeps. Does nothing for 0 seconds or less."""
     if seconds > 0:
         logging.info(message, seconds)
         time.sleep(seconds)
 
 
 def has_reached(train_steps: int | None, eval_result: Any) -> bool:
-    """Whether the metrics are of the step that training ends at, or of a later one."""
+    """True if the metrics are of the global step at which training ends, or of a later one."""
     global_step = eval_result.get(ops.GraphKeys.GLOBAL_STEP) if eval_result else None
     return bool(global_step and train_steps and global_step >= train_steps)
+
+
+class _NothingToEvaluateLog:
+    """Warns, every ten minutes at most, that there is no checkpoint to evaluate."""
+
+    def __init__(self) -> None:
+        self._last_warning_time: float = 0
+
+    def warn(self, latest_path: Any) -> None:
+        if time.time() - self._last_warning_time <= _WARNING_SECS:
+            return
+        if latest_path:
+            logging.warning("No new checkpoint ready for evaluation.")
+        else:
+            logging.warning("Estimator is not fitted yet. Will start an evaluation when a checkpoint is ready.")
+        self._last_warning_time = time.time()
+
+    def reset(self) -> None:
+        """Makes the next call of `warn` log."""
+        self._last_warning_time = 0
 
 
 def evaluate_continuously(
@@ -40,35 +60,35 @@ def evaluate_continuously(
     delay_secs: float,
     throttle_secs: float,
     only_once: bool,
-    trainers: Trainers,
+    liveness: PeerLiveness,
 ) -> None:
-    """Evaluates new checkpoints until training has ended, or a predicate says so.
+    """Evaluates new checkpoints until training has ended, or until a predicate is False.
 
     Args:
-      evaluate: function of a checkpoint's path that evaluates it and returns its metrics.
+      evaluate: function of a checkpoint's path that evaluates the checkpoint and returns its metrics.
       model_dir: directory of the checkpoints.
-      train_steps: global step that training ends at, or None.
-      predicate: function of metrics and path of the last checkpoint that says whether to go on. First it gets None, and
-        {} for the metrics where there was nothing to evaluate.
-      delay_secs: seconds to wait before.
-      throttle_secs: seconds at least from the start of one evaluation to the start of the next.
-      only_once: whether a checkpoint is evaluated only once.
-      trainers: the tasks that train.
+      train_steps: global step at which training ends, or None.
+      predicate: function of metrics and path of the last checkpoint that returns False to stop. The metrics are None at
+        first, and {} if there was nothing to evaluate.
+      delay_secs: seconds to wait first.
+      throttle_secs: minimum seconds from the start of one evaluation to the start of the next.
+      only_once: True to evaluate a checkpoint only once.
+      liveness: liveness check of the tasks that train.
 
     Raises:
-      tf.errors.DeadlineExceededError: there is nobody left who trains.
+      tf.errors.DeadlineExceededError: no task that trains is alive.
     """
 
     def latest() -> Any:
         return checkpoint_management.latest_checkpoint(model_dir)
 
-    watch = JobWatch(model_dir)
-    wait("Waiting %f secs before starting eval.", delay_secs)
-    previous: Any = None
+    watcher = JobCompletionWatcher(model_dir)
+    log_and_sleep("Waiting %f secs before starting eval.", delay_secs)
+    evaluated_path: Any = None
     result: Any = None
-    last_warning_time: float = 0
+    log = _NothingToEvaluateLog()
     is_last = False
-    while predicate(result, previous):
+    while predicate(result, evaluated_path):
         if has_reached(train_steps, result):
             logging.info(
                 "Exiting continuous eval, global_step=%s >= train_step=%s",
@@ -80,22 +100,17 @@ def evaluate_continuously(
             logging.info("Exiting continuous eval, training has ended before train_steps=%s.", train_steps)
             return
         start = time.time()
-        # What was saved before this look is found by the next one.
-        is_last = watch.chief_has_ended()
+        # Read before `latest`, which then returns the final checkpoint if training has ended.
+        is_last = watcher.chief_has_ended()
         path = latest()
-        if path and not (only_once and path == previous):
-            previous, result = with_newer_if_deleted(path, latest, evaluate)
-            last_warning_time = 0
-            trainers.are_there()
+        if path and not (only_once and path == evaluated_path):
+            evaluated_path, result = evaluate_or_newer(path, latest, evaluate)
+            log.reset()
+            liveness.record_alive()
         else:
             result = {}
-            if time.time() - last_warning_time > _WARNING_SECS:
-                if path:
-                    logging.warning("No new checkpoint ready for evaluation.")
-                else:
-                    logging.warning("Estimator is not fitted yet. Will start an evaluation when a checkpoint is ready.")
-                last_warning_time = time.time()
+            log.warn(path)
             if not is_last:
-                trainers.check()
+                liveness.check()
         if not is_last:
-            wait("Waiting %f secs before starting next eval run.", throttle_secs - (time.time() - start))
+            log_and_sleep("Waiting %f secs before starting next eval run.", throttle_secs - (time.time() - start))

@@ -20,10 +20,10 @@ class ExportStrategy(_ExportStrategy):
     """A named function that exports an Estimator.
 
     Args:
-      name: name of the directory under `export` that the exports go to.
+      name: name of the directory under `export` for the exports.
       export_fn: function of the first two to five of (estimator, export_path, checkpoint_path, eval_result,
-        strip_default_attrs). From the third on they are passed by name.
-      strip_default_attrs: what export_fn gets under that name.
+        strip_default_attrs). The third to the fifth are passed by name.
+      strip_default_attrs: value of the argument of that name.
     """
 
     __slots__ = ()
@@ -38,15 +38,15 @@ class ExportStrategy(_ExportStrategy):
 
         Args:
           estimator: the Estimator.
-          export_path: directory to write the export to.
-          checkpoint_path: checkpoint to export. None: the newest.
-          eval_result: what the evaluation of this checkpoint has returned.
+          export_path: directory for the export.
+          checkpoint_path: path of the checkpoint to export. None: the newest one.
+          eval_result: metrics of this checkpoint.
 
         Returns:
-          What `export_fn` returns: the path of the exported directory.
+          The result of `export_fn`: the path of the exported directory.
 
         Raises:
-          ValueError: `export_fn` takes eval_result and not checkpoint_path.
+          ValueError: `export_fn` has an argument eval_result and no argument checkpoint_path.
         """
         arguments = function_utils.fn_args(self.export_fn)
         named: dict[str, Any] = {}
@@ -62,13 +62,16 @@ class ExportStrategy(_ExportStrategy):
 
 
 def as_export_strategies(values: Any) -> tuple[ExportStrategy, ...]:
-    """Export strategies as a tuple.
+    """Checks the export strategies that were given for an argument.
 
     Args:
       values: one `ExportStrategy`, an iterable of them, or None.
 
+    Returns:
+      The export strategies as a tuple.
+
     Raises:
-      ValueError: it is something else.
+      ValueError: the value is neither an `ExportStrategy` nor an iterable of them.
     """
     if not values:
         return ()

@@ -1,4 +1,4 @@
-"""Hooks of an Experiment: what evaluates while it trains, and what holds a worker back."""
+"""Hooks of an Experiment: evaluation during training, and the delayed start of a worker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks, session_run_hook, training_util
 
-from fastsup.cluster.job_completion import JobWatch
+from fastsup.cluster.job_completion import JobCompletionWatcher
 from fastsup.train import GlobalStepWaiterHook
 from fastsup.train.scheduler.scheduled_hook import ScheduledHook
 
@@ -19,13 +19,13 @@ __all__ = ["EvalAndExportListener", "EvaluateNewCheckpointHook", "WaitForStepHoo
 
 
 class EvaluateNewCheckpointHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """Evaluates when there is a new checkpoint and enough steps have passed.
+    """Evaluates a new checkpoint, once enough steps have passed since the last evaluation.
 
     Args:
       evaluate: function without arguments that evaluates the newest checkpoint and returns its metrics.
       model_dir: directory of the checkpoints.
-      every_n_steps: global steps at least from one evaluation, or the start, to the next.
-      check_interval_secs: seconds at least between two looks for a new checkpoint.
+      every_n_steps: minimum global steps from one evaluation, or from the start of training, to the next.
+      check_interval_secs: minimum seconds between two checks for a new checkpoint.
     """
 
     def __init__(
@@ -38,31 +38,35 @@ class EvaluateNewCheckpointHook(ScheduledHook, session_run_hook.SessionRunHook):
         self._global_step_tensor: Any = None
         self._last_step: Any = None
         self._last_path: Any = None
-        self._next_look: float | None = None
+        self._next_check: float | None = None
 
     def begin(self) -> None:
-        """Finds the global step."""
+        """Finds the global step.
+
+        Raises:
+          RuntimeError: the graph has none.
+        """
         self._global_step_tensor = training_util.get_global_step()
         if self._global_step_tensor is None:
             raise RuntimeError("Global step should be created to evaluate while training.")
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        """Takes the step that training starts from."""
+        """Reads the global step at which training starts."""
         self._last_step = session.run(self._global_step_tensor)
 
     def _schedule(self, run: int, step_read: Any) -> bool:
-        if self._next_look is None:
+        if self._next_check is None:
             self.due_every_run()
         else:
-            self.due_at_time(self._next_look)
+            self.due_at_time(self._next_check)
         return True
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Evaluates if it is time, there is a new checkpoint, and enough steps have passed."""
+        """Evaluates if the check interval has passed, there is a new checkpoint, and enough steps have passed."""
         now = time.time()
-        if self._next_look is not None and now < self._next_look:
+        if self._next_check is not None and now < self._next_check:
             return
-        self._next_look = now + self._check_interval_secs
+        self._next_check = now + self._check_interval_secs
         path = checkpoint_management.latest_checkpoint(self._model_dir)
         if not path or path == self._last_path:
             return
@@ -97,7 +101,7 @@ class EvalAndExportListener(basic_session_run_hooks.CheckpointSaverListener):  #
         self.export_results: Any = None
 
     def after_save(self, session: Any, global_step_value: Any) -> None:
-        """Evaluates and exports the checkpoint."""
+        """Evaluates and exports the checkpoint that was saved, unless it is the last one that was evaluated."""
         logging.info("Checking for checkpoint in %s", self._model_dir)
         path = checkpoint_management.latest_checkpoint(self._model_dir)
         if not path:
@@ -111,36 +115,36 @@ class EvalAndExportListener(basic_session_run_hooks.CheckpointSaverListener):  #
 
 
 class WaitForStepHook(GlobalStepWaiterHook):
-    """Holds a worker back until the others have reached a step; but not when they no longer will.
+    """Delays a worker until the others have reached a global step, or until training has ended.
 
     Args:
-      wait_until_step: the global step to wait for.
-      watch: what looks for the end of the job.
-      limit_secs: seconds to wait at most while the global step doesn't change. Then a run raises a
+      wait_until_step: the global step.
+      watcher: watcher of the job.
+      timeout_secs: maximum seconds to wait while the global step doesn't change. After that a run raises a
         tf.errors.DeadlineExceededError.
     """
 
-    def __init__(self, wait_until_step: int, watch: JobWatch, limit_secs: float) -> None:
+    def __init__(self, wait_until_step: int, watcher: JobCompletionWatcher, timeout_secs: float) -> None:
         super().__init__(wait_until_step)
-        self._job = watch
-        self._limit_secs = limit_secs
+        self._watcher = watcher
+        self._timeout_secs = timeout_secs
+        # The last global step read, and the time, by time.monotonic, since which it hasn't changed.
+        self._unchanged: tuple[int, float] | None = None
 
-        self._seen: tuple[int, float] | None = None  # The step, and when it became that.
-
-    def _may_come(self, run_context: Any, step: Any) -> bool:
-        if self._job.chief_has_ended():
+    def _keeps_waiting(self, run_context: Any, step: Any) -> bool:
+        if self._watcher.chief_has_ended():
             logging.info("Training has ended at step %d: this worker ends too.", step)
             run_context.request_stop()
             return False
         now = time.monotonic()
-        if self._seen is None or step != self._seen[0]:
-            self._seen = step, now
-        elif now - self._seen[1] >= self._limit_secs:
+        if self._unchanged is None or step != self._unchanged[0]:
+            self._unchanged = step, now
+        elif (unchanged_secs := now - self._unchanged[1]) >= self._timeout_secs:
             raise errors.DeadlineExceededError(
                 None,
                 None,
-                f"The global step has stayed at {step} for {now - self._seen[1]:.0f} s, while this worker waited for "
-                f"step {self._wait_until_step}. RunConfig.session_creation_timeout_secs={self._limit_secs} says "
+                f"The global step has stayed at {step} for {unchanged_secs:.0f} s, while this worker waited for "
+                f"step {self._wait_until_step}. RunConfig.session_creation_timeout_secs={self._timeout_secs} says "
                 "for how long to wait; delay_workers_by_global_step=False doesn't wait for a step.",
             )
         return True

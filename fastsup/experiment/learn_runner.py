@@ -1,4 +1,4 @@
-"""learn_runner.run: makes an Experiment and does what this task has to do in it."""
+"""learn_runner.run: builds an Experiment and runs the part of this task."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.cluster.tf_config import check_job, described, read_tf_config
-from fastsup.estimator.config.run_config import TaskType
+from fastsup.cluster.task_settings import TaskType, check_job_layout
+from fastsup.cluster.tf_config import summarize_tf_config
 from fastsup.experiment.experiment import Experiment
 
 __all__ = ["run"]
@@ -23,21 +23,56 @@ _SCHEDULES = {
 
 
 def _default_schedule(config: Any) -> str:
-    """The method that a task calls, from its role. One task, or none, trains and evaluates."""
+    """The name of the method for the role of this task. A single task trains and evaluates."""
     cluster = config.cluster_spec if config else None
-    tasks = sum(cluster.num_tasks(job) for job in cluster.jobs) if cluster else 0
+    num_tasks = sum(cluster.num_tasks(job) for job in cluster.jobs) if cluster else 0
     role = config.task_type if config else None
-    if tasks <= 1 and role not in (TaskType.EVALUATOR, TaskType.PS):
+    if num_tasks <= 1 and role not in (TaskType.EVALUATOR, TaskType.PS):
         return "train_and_evaluate"
     if not role:
-        raise ValueError(f"Must specify a schedule: the task has no type. {described(read_tf_config())}")
+        raise ValueError(f"Must specify a schedule: the task has no type. {summarize_tf_config()}")
     if role not in _SCHEDULES:
         raise ValueError(
             f"No default schedule for task type: {role}. There are some for {sorted(_SCHEDULES)}. "
-            f"{described(read_tf_config())}"
+            f"{summarize_tf_config()}"
         )
-    check_job(config)
+    check_job_layout(config)
     return _SCHEDULES[role]
+
+
+def _builder_arguments(output_dir: Any, run_config: Any, hparams: Any) -> dict[str, Any]:
+    """The arguments of experiment_fn: an output directory, or a configuration and hyperparameters."""
+    if run_config is None:
+        if not output_dir:
+            raise ValueError(f"Must specify an output directory. Got output_dir={output_dir!r}.")
+        if hparams is not None:
+            raise ValueError(
+                "Must set `hparams` as None for `experiment_fn` with `output_dir`. With `run_config` it gets them."
+            )
+        return {"output_dir": output_dir}
+    if not getattr(run_config, "model_dir", None):
+        raise ValueError(
+            "Must specify a model directory `model_dir` in `run_config`, such as RunConfig(model_dir=...). Got "
+            f"{run_config!r}."
+        )
+    return {"run_config": run_config, "hparams": hparams}
+
+
+def _method_of(experiment: Experiment, schedule: Any) -> Callable[[], Any]:
+    """The method of an Experiment with a name. Refuses a name that starts with an underscore."""
+    if not isinstance(schedule, str):
+        raise TypeError(f'`schedule` must be the name of a method, such as "train", or `None`. Got {schedule!r}.')
+    public_names = [name for name in dir(experiment) if not name.startswith("_")]
+    if schedule not in public_names:
+        methods = [name for name in public_names if callable(getattr(experiment, name))]
+        logging.error("Schedule references non-existent task %s", schedule)
+        logging.error("Allowed values for this experiment are: %s", methods)
+        raise ValueError(f"Schedule references non-existent task {schedule}. There are {methods}.")
+    method = getattr(experiment, schedule)
+    if callable(method):
+        return method  # type: ignore[no-any-return]
+    logging.error("Schedule references non-callable member %s", schedule)
+    raise TypeError(f"Schedule references non-callable member {schedule}")
 
 
 def run(
@@ -47,61 +82,36 @@ def run(
     run_config: Any = None,
     hparams: Any = None,
 ) -> Any:
-    """Makes an Experiment, and calls the method that this task's role asks for.
+    """Builds an Experiment and calls its method for the role of this task.
 
     Args:
       experiment_fn: function that returns the `Experiment`. Called as experiment_fn(output_dir=…), or with a run_config
         as experiment_fn(run_config=…, hparams=…).
-      output_dir: directory that experiment_fn gets. Either that or run_config is to be given.
-      schedule: name of the method of the Experiment to call. None: chosen by the task's role.
-      run_config: `RunConfig` that experiment_fn gets. It has a model_dir.
-      hparams: hyperparameters that experiment_fn gets. Only with run_config.
+      output_dir: directory to pass to experiment_fn. Exactly one of output_dir and run_config must be given.
+      schedule: name of the method of the Experiment to call. None: chosen by the role of the task.
+      run_config: `RunConfig` with a model_dir, to pass to experiment_fn.
+      hparams: hyperparameters to pass to experiment_fn. Only with run_config.
 
     Returns:
-      What the method returns.
+      The result of the method.
 
     Raises:
-      ValueError: of output_dir and run_config both are given, or none, or an empty one; hparams without run_config; no
-        such method; no default for this role; or the job has a second evaluator, or workers without parameter servers.
-      TypeError: experiment_fn isn't callable or returns something else, schedule is no string, or what it names isn't a
-        method.
+      ValueError: output_dir and run_config are both given, or both missing or empty; hparams is given without
+        run_config; the Experiment has no method of that name; the role has no default method; or the job has a second
+        evaluator, or workers and no parameter server.
+      TypeError: experiment_fn can't be called or returns something else, schedule is no string, or it names a member
+        that can't be called.
     """
-    if output_dir is not None and run_config is not None:
-        raise ValueError("Cannot provide both `output_dir` and `run_config`")
     if output_dir is None and run_config is None:
         raise ValueError("Must set value for `output_dir` or `run_config`")
+    if output_dir is not None and run_config is not None:
+        raise ValueError("Cannot provide both `output_dir` and `run_config`")
     if not callable(experiment_fn):
         raise TypeError(f'Experiment builder "{experiment_fn}" is not callable.')
-    if run_config is not None:
-        if not getattr(run_config, "model_dir", None):
-            raise ValueError(
-                "Must specify a model directory `model_dir` in `run_config`, such as RunConfig(model_dir=...). Got "
-                f"{run_config!r}."
-            )
-        experiment = experiment_fn(run_config=run_config, hparams=hparams)
-    else:
-        if not output_dir:
-            raise ValueError(f"Must specify an output directory. Got output_dir={output_dir!r}.")
-        if hparams is not None:
-            raise ValueError(
-                "Must set `hparams` as None for `experiment_fn` with `output_dir`. With `run_config` it gets them."
-            )
-        experiment = experiment_fn(output_dir=output_dir)
+    experiment = experiment_fn(**_builder_arguments(output_dir, run_config, hparams))
     if not isinstance(experiment, Experiment):
         raise TypeError(f'Experiment builder "{experiment_fn}" did not return an Experiment, but {experiment!r}.')
-    schedule = schedule or _default_schedule(experiment.estimator.config)
-    if not isinstance(schedule, str):
-        raise TypeError(f'`schedule` must be the name of a method, such as "train", or `None`. Got {schedule!r}.')
-    if schedule.startswith("_") or not hasattr(experiment, schedule):
-        names = [name for name in dir(experiment) if not name.startswith("_") and callable(getattr(experiment, name))]
-        logging.error("Schedule references non-existent task %s", schedule)
-        logging.error("Allowed values for this experiment are: %s", names)
-        raise ValueError(f"Schedule references non-existent task {schedule}. There are {names}.")
-    task = getattr(experiment, schedule)
-    if not callable(task):
-        logging.error("Schedule references non-callable member %s", schedule)
-        raise TypeError(f"Schedule references non-callable member {schedule}")
-    return task()
+    return _method_of(experiment, schedule or _default_schedule(experiment.estimator.config))()
 
 
 def __dir__() -> list[str]:

@@ -1,10 +1,10 @@
 /* fastsup for extension modules in C and C++.
  *
- *     const fs_api *fastsup = fastsup_import();        in the module's init function; NULL: an exception is set
+ *     const fs_api *fastsup = fastsup_import();        in the module's init function; NULL if an exception is set
  *     PyObject *loop = fastsup->loop_new(step, context, hooks, 1000, 0, NULL);
  *     int failed = fastsup->loop_run(loop);            the step and the hooks in C run without the GIL
  *
- * The folder of this file is fastsup.get_include(). docs/embedding.md has the whole story. */
+ * fastsup.get_include() returns the folder of this file. See docs/embedding.md. */
 #ifndef FASTSUP_H
 #define FASTSUP_H
 
@@ -16,9 +16,9 @@
 extern "C" {
 #endif
 
-/* Programs of another version can't work together. */
+/* A module compiled for another version can't be used. */
 #define FASTSUP_ABI_VERSION 1
-/* Grows with what is added: a program needs at least the revision that it was compiled against. */
+/* Grows with each addition. A module needs at least the revision that it was compiled for. */
 #define FASTSUP_ABI_REVISION 0
 
 #define FASTSUP_CAPSULE_NAME "fastsup._C_API"
@@ -32,28 +32,30 @@ typedef struct {
 
     /* Seconds since the epoch. */
     double (*clock)(void);
-    /* Ends the loop after the step that is under way. */
+    /* Ends the loop after the current step. */
     void (*request_stop)(const fs_loop *loop);
 
-    /* From a step function or a hook of this loop, with or without the GIL: the text of the RuntimeError that the loop
-     * ends with. Returns -1, for `return fastsup->fail(loop, "...")`. A Python exception that is set goes before. */
+    /* From a step function or a hook of this loop, with or without the GIL. Sets the text of the RuntimeError that ends
+     * the loop, and returns -1: `return fastsup->fail(loop, "...")`. If a Python exception is set, the loop raises that
+     * one instead. */
     int (*fail)(const fs_loop *loop, const char *message);
 
-    /* With the GIL. What returns an object returns a new reference, or NULL with an exception set. `owner`, an object
-     * or NULL, is kept alive as long as the hook or the loop: give what the context belongs to. */
+    /* With the GIL. A function that returns an object returns a new reference, or NULL with an exception set. The hook
+     * or loop keeps `owner` alive, an object or NULL: pass the object that the context belongs to. */
 
-    /* A hook for any StepLoop, made in C or in Python. */
+    /* Makes a hook for any StepLoop, whether made in C or in Python. `schedule`: NULL means after every step. */
     PyObject *(*hook_new)(fs_hook_fn function, void *context, const fs_schedule *schedule, PyObject *owner);
-    /* A StepLoop. `hooks`: any iterable of hooks, in Python, Cython or C, or NULL. max_steps < 0: without limit. */
+    /* Makes a StepLoop. `hooks`: an iterable of hooks, in Python, Cython or C; or NULL. max_steps < 0: no limit. */
     PyObject *(*loop_new)(fs_step_fn step, void *context, PyObject *hooks, int64_t max_steps, int64_t initial_step,
                           PyObject *owner);
     /* Runs the loop to its end. Returns 0, or -1 with an exception set. */
     int (*loop_run)(PyObject *loop);
-    /* The state of a StepLoop, which lives as long as the loop; NULL with an exception set for any other object. */
+    /* The state of a StepLoop, which lives as long as the loop. For any other object, NULL with an exception set. */
     const fs_loop *(*loop_state)(PyObject *loop);
 } fs_api;
 
-/* The functions of the installed fastsup, or NULL with an ImportError set that names both versions. */
+/* Returns the functions of the installed fastsup. If the versions don't fit, returns NULL with an ImportError set that
+ * names both. */
 static inline const fs_api *fastsup_import(void) {
     const fs_api *api = (const fs_api *)PyCapsule_Import(FASTSUP_CAPSULE_NAME, 0);
     if (api == NULL) return NULL;

@@ -7,7 +7,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from fastsup.estimator.absent_names import absent
+from fastsup.estimator.absent_names import absent_name_error
 
 __all__ = ["GUIDE", "HelpfulModule"]
 
@@ -34,7 +34,7 @@ class HelpfulModule(ModuleType):
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name)
         if self._missing is None:
-            error = absent(self._shown_name, name)
+            error = absent_name_error(self._shown_name, name)
         else:
             error = AttributeError(f"{self._shown_name} has no {name}: {self._missing} {GUIDE}", name=name)
         caller = sys._getframe(1)

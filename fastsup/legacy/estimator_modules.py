@@ -107,7 +107,7 @@ _PYTHON_MODULES: dict[str, str] = {
     "_TPUEstimatorSpec=fastsup.legacy.tpu.TPUEstimatorSpec "
     "verify_model_fn_args=fastsup.estimator.model.model_fn.verify_model_fn_args",
     "run_config": "RunConfig TaskType "
-    "get_default_session_config=fastsup.estimator.config.run_config.default_session_config "
+    "get_default_session_config=fastsup.estimator.config.run_config._default_session_config "
     "path_to_str=fastsup.estimator.config.run_config.path_to_str",
     "tpu": "",
     "tpu.tpu_config": " ".join(

@@ -1,7 +1,7 @@
 """The import hook of an installation: modules that TensorFlow has no more, and copies of its interface.
 
-TensorFlow's interface exists several times: `tf.compat.v1`, `tensorflow.compat.v1`, `tensorflow.compat.v2.compat.v1`, ...
-are modules of their own, some of which are only made when a program imports them.
+TensorFlow's interface exists several times. `tf.compat.v1` and `tensorflow.compat.v2.compat.v1` are two modules, and
+some copies are made when a program imports them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 __all__ = ["CONTRIB", "ImportHook", "is_interface"]
 
 CONTRIB = (
-    "tf.contrib ended with TensorFlow 1, and isn't in fastsup yet, but for Experiment, ExportStrategy and learn_runner: "
-    "these are in fastsup.experiment. See docs/migrating.md."
+    "tf.contrib ended with TensorFlow 1. Of its names, fastsup.experiment has Experiment, ExportStrategy and "
+    "learn_runner; there are no others yet. See docs/migrating.md."
 )
 
 _INTERFACE = re.compile(r"tensorflow(?:\._api\.v2)?(?:\.compat\.v[12])*")

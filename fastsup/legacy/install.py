@@ -243,7 +243,7 @@ def _warn_of_what_stays(kinds: Iterator[Any]) -> None:
     ]
     if is_open:
         logging.warning(
-            "fastsup.install(): %d sessions of TensorFlow's own are open. They go on as they are; call install() before "
+            "fastsup.install(): %d sessions of TensorFlow's own are open, and go on as they are. Call install() before "
             "sessions are opened.",
             len(is_open),
         )

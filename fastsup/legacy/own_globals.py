@@ -1,8 +1,8 @@
 """TensorFlow's classes keep finding themselves by name when the name has another value.
 
-`super(MonitoredSession, self)` and `_WrappedSession.__init__(self)` look the name up in the module when they are called.
-An object of TensorFlow's own class, or of a subclass of it, which a program defined before `install`, would be refused
-by the class that has the name then.
+`super(MonitoredSession, self)` and `_WrappedSession.__init__(self)` look up the name in the module when they are
+called. After `install` the name is a class of fastsup. That class refuses an object of TensorFlow's own class, or of a
+subclass that the program defined before.
 """
 
 from __future__ import annotations

@@ -16,13 +16,13 @@ __all__ = ["ScriptFile", "ScriptModule", "run_script"]
 
 
 class ScriptFile:
-    """A script, as `python path` runs it.
+    """A script that is run as `python path` runs it.
 
     Args:
-      path: its path.
+      path: path of the script.
 
     Raises:
-      OSError: it can't be read.
+      OSError: the script can't be read.
     """
 
     def __init__(self, path: str) -> None:
@@ -38,13 +38,13 @@ class ScriptFile:
 
 
 class ScriptModule:
-    """A module, as `python -m name` runs it; of a package, its `__main__`.
+    """A module that is run as `python -m name` runs it; for a package, its `__main__`.
 
     Args:
-      name: its name.
+      name: name of the module.
 
     Raises:
-      ImportError: there is none.
+      ImportError: there is no such module.
     """
 
     def __init__(self, name: str) -> None:
@@ -90,7 +90,7 @@ def run_script(script: ScriptFile | ScriptModule, arguments: list[str]) -> int:
     module = ModuleType("__main__")
     vars(module).update(__builtins__=builtins, **script.names)
     sys.argv[:] = [script.path, *arguments]
-    # In place of the folder that `python -m` has put there.
+    # `python -m` has put its own folder there.
     sys.path[0] = script.folder
     sys.modules["__main__"] = module
     try:
@@ -98,7 +98,7 @@ def run_script(script: ScriptFile | ScriptModule, arguments: list[str]) -> int:
     except SystemExit:
         raise
     except KeyboardInterrupt:
-        # Python shows it, and ends as one does that was interrupted.
+        # Python itself shows the traceback and ends with the status of an interrupted process.
         show = sys.excepthook
 
         def show_without_ours(kind: Any, error: Any, trace: Any) -> None:
@@ -108,7 +108,7 @@ def run_script(script: ScriptFile | ScriptModule, arguments: list[str]) -> int:
         sys.excepthook = show_without_ours
         raise
     except BaseException as error:
-        # Its own traceback, by whatever shows tracebacks in it: without the frames of this file.
+        # Shown by the script's own excepthook, if it has one, without the frames of this file.
         shown = _without_ours(error.__traceback__)
         error.__traceback__ = shown
         try:
@@ -120,7 +120,7 @@ def run_script(script: ScriptFile | ScriptModule, arguments: list[str]) -> int:
 
 
 def _without_ours(trace: TracebackType | None) -> TracebackType | None:
-    """What the script's own frames are of it."""
+    """Returns the part of a traceback that belongs to the script."""
     inner, rest = trace, trace
     while inner is not None:
         if inner.tb_frame.f_code.co_filename == __file__:

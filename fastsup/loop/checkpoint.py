@@ -1,4 +1,4 @@
-"""Checkpoints, by whatever saves them."""
+"""The hook that saves checkpoints, with a function or manager of the program's."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from fastsup.loop.periodic import PeriodicHook
 
 
 class CheckpointHook(PeriodicHook):
-    """Saves at intervals, and at the end of the loop.
+    """Saves checkpoints at intervals, and at the end of the loop.
 
-    A loop that ends with an error saves nothing more: what it would save may be what the error is about.
+    A loop that ends with an error saves no last checkpoint: the error may come from the values that it would save.
 
     Args:
-      save: a callable that takes the global step; or a `tf.train.CheckpointManager`, or whatever else has its
+      save: function of the global step; or a `tf.train.CheckpointManager`, or another object with a method
         `save(checkpoint_number=...)`.
       every_steps: a checkpoint is saved at the global steps that are multiples of this number, or None.
-      every_secs: seconds between two checkpoints, or None. With both, the first that comes counts.
-      save_at_end: whether to save after the last step, if that isn't saved yet.
+      every_secs: seconds between two checkpoints, or None. With both intervals, the one that passes first counts.
+      save_at_end: whether to save after the last step, if no checkpoint of that step exists.
+
+    Attributes:
+      last_saved_step: global step of the last checkpoint of this run, or None.
 
     Raises:
-      TypeError: `save` is neither of these, or an interval isn't a number.
+      TypeError: `save` can't be called and has no such method, or an interval isn't a number.
       ValueError: an interval isn't positive, or neither is given.
     """
 
@@ -61,14 +64,14 @@ def _saver_of(manager: Any) -> Callable[[int], Any]:
             "doesn't take checkpoint_number. For a tf.train.Checkpoint pass tf.train.CheckpointManager(checkpoint, "
             "directory, max_to_keep=5); for any other object pass a function of the global step that saves it."
         )
-    # A manager of TensorFlow's may have an interval of its own; when to save is decided here.
+    # A CheckpointManager with an interval of its own would skip checkpoints that are due here.
     checks_interval = getattr(manager, "checkpoint_interval", None) is not None
     options = {"check_interval": False} if checks_interval else {}
     return lambda step: manager.save(checkpoint_number=step, **options)
 
 
 def _takes_checkpoint_number(save: Callable[..., Any]) -> bool:
-    """Whether a method takes the argument `checkpoint_number`; True for a method whose arguments aren't known."""
+    """Returns True if a method takes the argument `checkpoint_number`, or if its arguments aren't known."""
     try:
         arguments = inspect.signature(save).parameters
     except (TypeError, ValueError):

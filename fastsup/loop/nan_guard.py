@@ -1,4 +1,4 @@
-"""The end of a run that has diverged."""
+"""The hook that ends a loop which has diverged."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _logger = logging.getLogger("fastsup")
 
 
 class NanResultError(RuntimeError):
-    """A step's result was NaN."""
+    """The result of a step contains NaN."""
 
 
 class NanGuardHook(PeriodicHook):
-    """Ends the loop when a step's result is NaN.
+    """Ends the loop when the result of a step contains NaN.
 
-    Reading a result that is still being computed on a device waits for it: `every_steps` says how often.
+    If a device is still computing the result, the hook waits for it. A larger `every_steps` makes it wait less often.
 
     Args:
-      fail_on_nan: whether the end is a `NanResultError`; else the loop stops as if asked to, and that is logged.
-      every_steps: the hook looks at the global steps that are multiples of this number.
-      values: a function that takes the result and returns what to look at, a number or a mapping of names to
-        numbers. None: the result is such.
+      fail_on_nan: True to raise `NanResultError`; False to log a warning and stop the loop.
+      every_steps: the hook checks the results of the global steps that are multiples of this number.
+      values: function that takes the result and returns a number, or a mapping of names to numbers, to check. None if
+        the result is such itself.
 
     Raises:
       ValueError: `every_steps` isn't positive.
@@ -43,7 +43,7 @@ class NanGuardHook(PeriodicHook):
 
     def act(self, loop: Any) -> None:
         result = loop.result
-        # Most often a plain float, and most often not NaN.
+        # The most frequent case, at the least cost.
         if type(result) is float and result == result:
             return
         numbers = named_numbers(self._values(result))

@@ -1,4 +1,4 @@
-"""The numbers in what a step returns."""
+"""The numbers in the result of a step."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ Values = Callable[[Any], Any]
 
 
 def named_numbers(result: Any, default_name: str = "loss") -> dict[str, float]:
-    """The numbers in a result, by name.
+    """Returns the numbers in a result, by name.
 
     Args:
-      result: a number, or a mapping of names to numbers. A number is whatever `float` takes: a Python or NumPy number,
-        a tensor or array of one element.
-      default_name: the name of a number that has none.
+      result: a number, or a mapping of names to numbers. A number is anything that `float` takes: a Python or NumPy
+        number, a tensor or array of one element.
+      default_name: name for a number that has none.
+
+    Returns:
+      Dictionary of names to floats.
 
     Raises:
-      TypeError: it is something else.
+      TypeError: `result` is something else.
     """
     items = result.items() if isinstance(result, Mapping) else [(default_name, result)]
     return {str(name): _number(name, value) for name, value in items}
@@ -26,7 +29,7 @@ def named_numbers(result: Any, default_name: str = "loss") -> dict[str, float]:
 
 def _number(name: Any, value: Any) -> float:
     if hasattr(value, "detach"):
-        value = value.detach()  # PyTorch warns of a tensor whose gradient is asked for.
+        value = value.detach()  # PyTorch warns of a conversion of a tensor that requires a gradient.
     try:
         return float(value)
     except OverflowError:
@@ -39,10 +42,16 @@ def _number(name: Any, value: Any) -> float:
 
 
 def check_values(values: Values | None) -> Values:
-    """The function that takes numbers out of a result; as given, or the result itself.
+    """Checks the argument `values` of a hook.
+
+    Args:
+      values: function that takes numbers out of a result, or None.
+
+    Returns:
+      The function; for None, one that returns the result itself.
 
     Raises:
-      TypeError: it can't be called.
+      TypeError: `values` can't be called.
     """
     if values is None:
         return lambda result: result

@@ -1,4 +1,4 @@
-"""A hook that acts at intervals."""
+"""The base class of hooks that act at intervals."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from fastsup.core.clock import now
 
 
 class PeriodicHook(Hook):
-    """Calls `act`, which subclasses override, at intervals.
+    """Calls `act` at intervals. Subclasses override `act`.
 
     A resumed loop calls `act` at the same global steps as a loop that was never interrupted.
 
     Args:
       every_steps: `act` is called at the global steps that are multiples of this number, or None. A fraction is
         rounded up.
-      every_secs: seconds between two calls, counted from the loop's begin, or None. With both, the first that comes
-        counts.
+      every_secs: seconds between two calls, counted from the loop's begin, or None. With both intervals, the one that
+        passes first counts.
 
     Raises:
       ValueError: an interval isn't positive, or neither is given.
@@ -37,13 +37,13 @@ class PeriodicHook(Hook):
         self.every_secs = every_secs
 
     def act(self, loop: Any) -> None:
-        """What is done at intervals.
+        """Does the hook's work.
 
         Args:
-          loop: the `StepLoop`; `loop.global_step`, `loop.result` and `loop.request_stop()` are what it is for.
+          loop: the `StepLoop`, for `loop.global_step`, `loop.result` and `loop.request_stop()`.
 
         Raises:
-          NotImplementedError: a subclass hasn't overridden it.
+          NotImplementedError: the subclass doesn't override this method.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must override act(loop): there is nothing to do at intervals."

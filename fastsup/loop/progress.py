@@ -1,4 +1,4 @@
-"""How far a loop has come: a bar in a terminal, lines anywhere else."""
+"""The hook that shows the progress of a loop: a bar in a terminal, lines anywhere else."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from fastsup.loop.periodic import PeriodicHook
 
 
 class ProgressHook(PeriodicHook):
-    """Shows step, rate, the result's numbers and the time that is left.
+    """Shows the step, the rate, the numbers of the result and the time left.
 
-    In a terminal that is a bar, if rich is installed; else a line at intervals.
+    In a terminal it shows a bar if rich is installed. Elsewhere it prints a line at intervals.
 
     Args:
-      total: global step at which the loop is to end; None: as the loop's `max_steps` says, if it does.
-      every_secs: seconds between two updates; None: 0.1 for a bar, 10 for lines.
-      file: text stream; None: `sys.stderr`.
-      values: a function that takes the result and returns what to show, a number or a mapping of names to numbers.
-        None: the result, where it is such.
+      total: global step at which the loop will end; None to take it from the loop's `max_steps`, if there is one.
+      every_secs: seconds between two updates; None for 0.1 with a bar and 10 with lines.
+      file: text stream; None for `sys.stderr`.
+      values: function that takes the result and returns a number, or a mapping of names to numbers, to show. None to
+        show the result if it is such itself.
 
     Raises:
       ValueError: `every_secs` or `total` isn't positive.
@@ -36,7 +36,7 @@ class ProgressHook(PeriodicHook):
         values: Values | None = None,
     ) -> None:
         check_display_arguments(total, file)
-        # Where it isn't given, the display says how often.
+        # Without an interval, the display chooses one in `begin`.
         super().__init__(every_secs=math.inf if every_secs is None else every_secs)
         self._secs_given = every_secs is not None
         self._total = total
@@ -56,7 +56,7 @@ class ProgressHook(PeriodicHook):
 
     def act(self, loop: Any) -> None:
         time = now()
-        # A clock may be set back.
+        # The wall clock may be set back.
         secs = max(time - self._shown_time, 1e-9)
         rate = (loop.global_step - self._shown_step) / secs
         self._display.show(loop.global_step, self._end_step, rate, self._numbers(loop.result))
@@ -68,7 +68,7 @@ class ProgressHook(PeriodicHook):
         self._display.close()
 
     def on_error(self, loop: Any, error: BaseException) -> None:
-        # A terminal is left as it was found.
+        # Restores the terminal.
         if hasattr(self, "_display"):
             self._display.close()
 

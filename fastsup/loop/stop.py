@@ -1,4 +1,4 @@
-"""Ends of a loop: at a step, after a time, on a condition."""
+"""Hooks that stop a loop: at a step, after a time, on a condition."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fastsup.loop.periodic import PeriodicHook
 
 
 class StopAtStepHook(Hook):
-    """Stops the loop at a global step, however many steps it has done before this run.
+    """Stops the loop at a global step, including the steps of earlier runs.
 
-    A loop that begins there or beyond does no step.
+    A loop that begins at that step, or after it, does no step.
 
     Args:
       last_step: the global step after which the loop ends.
@@ -38,14 +38,14 @@ class StopAtStepHook(Hook):
 
 
 class TimeLimitHook(Hook):
-    """Stops the loop after the step during which a time has passed since its begin.
+    """Stops the loop after a time, at the end of the step that is under way then.
 
     Args:
-      secs: the time in seconds, of the wall clock.
+      secs: seconds since the begin of the loop, by the wall clock.
 
     Raises:
-      ValueError: it isn't positive.
-      TypeError: it isn't a number.
+      ValueError: `secs` isn't positive.
+      TypeError: `secs` isn't a number.
     """
 
     def __init__(self, secs: float) -> None:
@@ -60,14 +60,14 @@ class TimeLimitHook(Hook):
 
 
 class StopWhenHook(PeriodicHook):
-    """Stops the loop when a condition holds.
+    """Stops the loop when a condition is true.
 
     Args:
-      condition: a function that takes the loop, and looks at `loop.result` and `loop.global_step`, say. The loop
-        stops when it returns something true.
-      every_steps: the hook looks at the global steps that are multiples of this number, or None. With `every_secs`
-        None too: 1.
-      every_secs: seconds between two looks, or None.
+      condition: function that takes the loop and returns a truth value, for example from `loop.result` and
+        `loop.global_step`.
+      every_steps: the condition is checked at the global steps that are multiples of this number, or None. If both
+        intervals are None, it is checked after every step.
+      every_secs: seconds between two checks, or None.
 
     Raises:
       TypeError: `condition` can't be called, or an interval isn't a number.

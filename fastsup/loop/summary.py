@@ -1,4 +1,4 @@
-"""Summaries, by whatever writes them."""
+"""The hook that writes summaries, with a writer of the program's."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ Write = Callable[[str, float, int], Any]
 
 
 class SummaryHook(PeriodicHook):
-    """Writes the numbers of a step's result at intervals.
+    """Writes the numbers of the result at intervals.
 
     Args:
-      writer: a writer of `tf.summary.create_file_writer`; one with `add_scalar(name, value, step)`, as PyTorch's; or
-        a function of name, value and step.
+      writer: the result of `tf.summary.create_file_writer`; an object with a method `add_scalar(name, value, step)`,
+        such as PyTorch's SummaryWriter; or a function of name, value and step.
       every_steps: a summary is written at the global steps that are multiples of this number, or None.
-      every_secs: seconds between two summaries, or None. With both, the first that comes counts; with neither, every
-        100 steps.
-      values: a function that takes the result and returns a number, which is called "loss", or a mapping of names to
-        numbers. None: the result is such.
+      every_secs: seconds between two summaries, or None. With both intervals, the one that passes first counts; with
+        neither, a summary is written every 100 steps.
+      values: function that takes the result and returns a number, which is named "loss", or a mapping of names to
+        numbers. None if the result is such itself.
 
     Raises:
-      TypeError: `writer` is none of these, `values` can't be called, or an interval isn't a number.
+      TypeError: `writer` is none of the three, `values` can't be called, or an interval isn't a number.
       ValueError: an interval isn't positive.
     """
 
@@ -49,12 +49,12 @@ class SummaryHook(PeriodicHook):
             self._flush()
 
     def on_error(self, loop: Any, error: BaseException) -> None:
-        # What was written until then says most about the error.
+        # The last summaries help to explain the error.
         self.end(loop)
 
 
 def _writing(writer: Any) -> Write:
-    """The function that writes one number."""
+    """Returns the function that writes one number."""
     if callable(getattr(writer, "add_scalar", None)):
         return lambda name, value, step: writer.add_scalar(name, value, step)
     if callable(getattr(writer, "as_default", None)):

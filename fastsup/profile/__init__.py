@@ -1,4 +1,4 @@
-"""What the profiler has recorded, as a table, files and a page; and the command line around it."""
+"""Profiles as a table, as files and as a page; and the commands `python -m fastsup profile` and `doctor`."""
 
 from fastsup.profile.profiler import HookProfiler
 from fastsup.profile.report import Report, Row

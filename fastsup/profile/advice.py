@@ -1,4 +1,4 @@
-"""What a profile advises: the largest thing that the program can change, and what to do; or that there is none."""
+"""The advice of a report: the largest cost that the program can change, and how; or that there is none."""
 
 from __future__ import annotations
 
@@ -26,25 +26,26 @@ if TYPE_CHECKING:
 
 __all__ = ["advice_on"]
 
-# What share of the time something takes at least for a word about it.
+# A cost is mentioned from this share of the time on.
 _WORTH_A_LOOK = 0.05
-# Plans are made once for each combination; more of them than this, and one in so many steps, are made all the time.
+# Plans are made once for each combination of fetches and feeds. If more than this are made, and more than one in so
+# many steps, the program makes new combinations all the time.
 _FEW_PLANS = 8
 _STEPS_A_PLAN = 20
-# A run as light as this mostly hands work from thread to thread in the pool.
+# In the thread pool, a run lighter than this mostly waits for threads.
 _LIGHT_NS = 200_000
-# The steps are a small part of a program where they take less than this share of it.
+# Steps that take less than this share of the program are a small part of it.
 _SMALL_PART = 0.5
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Something that the program can change.
+    """A cost that the program can change.
 
     Args:
       name: its name, as the object of "Look first at".
-      total_ns: what it takes.
-      text: how that comes, and what to do, after the numbers.
+      total_ns: its nanoseconds.
+      text: the reason and the remedy.
     """
 
     name: str
@@ -53,15 +54,15 @@ class _Part:
 
 
 def advice_on(report: Report) -> str:
-    """What to look at first of all that the program can change, in a few sentences.
+    """Returns a few sentences about the largest cost that the program can change.
 
     Args:
-      report: the profile.
+      report: the report.
     """
     sentences = [_on_steps(report)]
     if report.steps:
         sentences += [*_plans_made_once(report), *_outside_of_steps(report)]
-    if report.saw_others:
+    if report.other_profilers_used:
         sentences.append("Sessions and loops with a profiler of their own aren't in this one.")
     return " ".join(sentences)
 
@@ -110,7 +111,7 @@ def _nothing_to_gain(report: Report, of_hooks: float) -> str:
 
 
 def _in_the_pool(report: Report) -> str:
-    """A word about light runs of a session that was told to use the thread pool."""
+    """Advice on light runs in a session that was told to use the thread pool, or ""."""
     for session in report.sessions:
         light = [row for row in report.rows_of(session.name) if row.phase == RUNTIME and row.times.mean_ns < _LIGHT_NS]
         if light and session.asked_executors == ("thread_pool",):
@@ -122,13 +123,13 @@ def _in_the_pool(report: Report) -> str:
 
 
 def _hook_parts(report: Report) -> list[_Part]:
-    """Of each hook: its callbacks with what it fetches, its saves, and each of its listeners."""
+    """The costs of each hook: its callbacks with its fetches, its saves, and each of its listeners."""
     groups: dict[tuple[str, str, str, str], list[Row]] = defaultdict(list)
     for row in report.rows:
         if row.is_hook:
             kind = row.phase if row.phase in (SAVE, LISTENER) else ""
             groups[row.session, row.owner, kind, row.detail].append(row)
-    # A listener that evaluates may open a session of its own, whose time isn't in the listener's row.
+    # A listener may open a session, to evaluate. The session's time isn't in the listener's row.
     within: dict[tuple[str, str, str, str], int] = defaultdict(int)
     for part in report.sessions:
         if part.within is not None:
@@ -179,7 +180,7 @@ def _callbacks_text(report: Report, session: str, owner: str, rows: list[Row], t
 
 
 def _counterpart_of(report: Report, session: str, owner: str) -> str:
-    """A word about a hook that is TensorFlow's own where fastsup has one of the same name."""
+    """Advice on a hook of TensorFlow's own, if fastsup has one of the same name, or ""."""
     kind = owner.partition(" #")[0]
     for part in report.sessions:
         if part.name == session and kind in part.tensorflow_hooks and counterpart(kind):
@@ -191,7 +192,7 @@ _PHRASES = {FETCHES: "what it fetches", "summary": "writing summaries"}
 
 
 def _session_parts(report: Report) -> Iterable[_Part]:
-    """What isn't a hook's and the program can change all the same."""
+    """The costs that the program can change and that belong to no hook."""
     rows: dict[str, list[Row]] = defaultdict(list)
     for row in report.session:
         rows[row.phase].append(row)
@@ -245,7 +246,7 @@ def _on_plans(report: Report, made: int) -> str:
 
 
 def _plans_made_once(report: Report) -> Iterable[str]:
-    """A sentence about plans that cost much only since there were few steps."""
+    """A sentence about plans whose share is large only because there were few steps."""
     rows = [row for row in report.session if row.phase == PLAN_MAKING]
     made, total = sum(row.times.calls for row in rows), sum(row.times.total_ns for row in rows)
     if report.share(total) >= _WORTH_A_LOOK and not _makes_plans_all_the_time(report, made):
@@ -256,7 +257,7 @@ def _plans_made_once(report: Report) -> Iterable[str]:
 
 
 def _outside_of_steps(report: Report) -> Iterable[str]:
-    """A sentence about a program whose time isn't in its steps."""
+    """A sentence about a program that spends most of its time outside of steps."""
     whole = sum(ns for _, ns, _ in report.timeline)
     if not whole or report.wall_ns >= _SMALL_PART * whole:
         return

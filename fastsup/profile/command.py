@@ -1,4 +1,4 @@
-"""`python -m fastsup profile`: runs a script as it is, with the profiler on, and says what the hooks have cost."""
+"""`python -m fastsup profile`: runs a script under the profiler, and shows the cost of its hooks."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _UNUSABLE = 2
 
 
 def add_parser(commands: Any) -> None:
-    """Adds the command to a parser of several.
+    """Adds the command to a parser.
 
     Args:
-      commands: what `ArgumentParser.add_subparsers` has returned.
+      commands: the result of `ArgumentParser.add_subparsers`.
     """
     parser = commands.add_parser(
         "profile",
         help="run a script and say what its hooks cost",
         usage="%(prog)s [options] script [argument ...]",
-        # Else it would take what stands among the script's arguments for short forms of its own.
+        # Otherwise arguments of the script would be taken for abbreviated options of the command.
         allow_abbrev=False,
         description="Runs a script and says what the hooks of its fastsup sessions and loops cost. Exits as it does.",
     )
@@ -49,7 +49,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "-m", dest="is_module", action="store_true", help="the script is a module's name, as for python -m"
     )
-    # All of it as it is: the script may have a "--" of its own among its arguments.
+    # Taken unchanged: the script may have a "--" among its own arguments.
     parser.add_argument("script", nargs=argparse.REMAINDER, help="the script to run, and its arguments")
     parser.set_defaults(run=run, fail=parser.error)
 
@@ -58,10 +58,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the command.
 
     Args:
-      arguments: what the parser has made of the command line.
+      arguments: the parsed command line.
 
     Returns:
-      The exit code, where the script doesn't raise SystemExit or KeyboardInterrupt itself.
+      The exit code. SystemExit and KeyboardInterrupt of the script are raised instead.
     """
     command = arguments.script[1:] if arguments.script[:1] == ["--"] else arguments.script
     if not command:
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         code = run_profiled(script, command[1:], profiler)
     finally:
-        # Also where the script leaves by an exit or a signal; but not in a child of the script's that leaves this way.
+        # Also after an exit or a signal; but not in a child process that the script has forked.
         if os.getpid() == process:
             failed = sum(_write(writers[kind], kind, path) for kind, path in paths.items()) > 0
             if before is not None:
@@ -110,19 +110,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def run_profiled(script: ScriptFile | ScriptModule, arguments: list[str], profiler: HookProfiler) -> int:
-    """Runs a script with a profiler on, and waits for its threads.
+    """Runs a script under a profiler, and waits for its threads.
 
     Args:
       script: the script.
       arguments: its arguments.
-      profiler: the profiler, which knows of the whole program then.
+      profiler: the profiler. Its `program` is set.
 
     Returns:
-      The exit code, where the script doesn't raise SystemExit or KeyboardInterrupt itself.
+      The exit code. SystemExit and KeyboardInterrupt of the script are raised instead.
     """
     program = profiler.program = Program()
     profiler.is_of(script.called, arguments)
-    profiler.start(gives_way=True)
+    profiler.start(replaceable=True)
     program.start()
     try:
         return run_script(script, arguments)
@@ -135,32 +135,32 @@ def run_profiled(script: ScriptFile | ScriptModule, arguments: list[str], profil
 
 
 def _wait_for_threads() -> None:
-    """Waits for the script's threads, as the interpreter does at its end: they may be the ones that train."""
+    """Waits for the script's threads, as the interpreter does at its end. They may be training."""
     for thread in threading.enumerate():
         if not thread.daemon and thread is not threading.current_thread():
             thread.join()
 
 
 def print_at_the_end(lines: list[Line]) -> None:
-    """Prints lines to what `sys.stdout` is when the script has ended.
+    """Prints lines to the `sys.stdout` that the script has left behind.
 
     Args:
       lines: the lines, each with its style.
     """
     if sys.stdout is None:
-        return  # There is none to print to.
+        return
     try:
         sys.stdout.flush()
         print_lines(lines, sys.stdout)
     except BrokenPipeError:
-        # Whoever read it has read enough. So that the interpreter's last flush doesn't fail too:
+        # The reader has closed the pipe. Without this, the interpreter's last flush would fail too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except (OSError, ValueError) as error:
         print(f"python -m fastsup profile: the table could not be printed: {error}", file=sys.stderr)
 
 
 def _problem_with(path: str) -> str:
-    """Why a file can't be written, or nothing."""
+    """The reason why a file can't be written, or ""."""
     try:
         check_writable(path)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What has become faster or slower from one profile to another: row by row, in time per step."""
+"""Compares two profiles, row by row, in time per step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fastsup.profile.table import WIDTH, Line
 
 __all__ = ["compare", "load"]
 
-# Ratios nearer to 1 than this, and rows that take less of a step, are left out: they differ from run to run.
+# Rows whose difference is a smaller part of themselves, or of a step, than these are left out: it may be noise.
 _SAME = 0.05
 _SMALL = 0.005
 _SUMS = (("profiler", "profiler_ns"), ("unaccounted", "unaccounted_ns"))
@@ -27,17 +27,17 @@ _Key = tuple[str, str, str, str]
 
 
 def load(path: str) -> dict[str, Any]:
-    """Reads a profile that was written as JSON.
+    """Reads a profile from a JSON file.
 
     Args:
-      path: the file.
+      path: path of the file.
 
     Returns:
       The profile, as a dictionary.
 
     Raises:
       OSError: the file can't be read.
-      ValueError: it is no profile, or one of a later version of fastsup.
+      ValueError: the file is no profile, or was written by a later version of fastsup.
     """
     with open(path, encoding="utf-8") as file:
         try:
@@ -55,11 +55,14 @@ def load(path: str) -> dict[str, Any]:
 
 
 def compare(before: dict[str, Any], now: dict[str, Any]) -> list[Line]:
-    """The lines that say what has become faster or slower.
+    """Compares two profiles.
 
     Args:
-      before: a profile, as `load` or `as_dict` gives it.
-      now: another one.
+      before: the earlier profile, as `load` or `as_dict` returns it.
+      now: the later one.
+
+    Returns:
+      Lines of text, each with its style.
     """
     lines: list[Line] = [(f"compared with {_title(before)}"[:WIDTH], "bold")]
     if not before["steps"] or not now["steps"]:
@@ -80,7 +83,7 @@ def compare(before: dict[str, Any], now: dict[str, Any]) -> list[Line]:
             same += 1
         else:
             sessions[key[0]].append((difference, _compared(f" {_name(key)}", old, new)))
-    # What differs most comes first: the sessions, and in each of them the rows.
+    # The largest differences come first, of sessions and of rows in a session.
     for session in sorted(sessions, key=lambda name: -sum(difference for difference, _ in sessions[name])):
         lines.append(((session or "all sessions")[:WIDTH], "bold"))
         lines += [line for _, line in sorted(sessions[session], key=lambda row: -row[0])]
@@ -104,7 +107,7 @@ def _step(profile: dict[str, Any]) -> float:
 
 
 def _per_step(profile: dict[str, Any], merged: bool) -> dict[_Key, float]:
-    """Nanoseconds per step of each row. Sessions are known by their names without the line, which an edit moves."""
+    """Nanoseconds per step of each row. The names of sessions lose the line number, which an edit changes."""
     found: dict[_Key, float] = defaultdict(float)
     for row in profile["rows"]:
         session = re.sub(r":\d+", "", row.get("session", ""))

@@ -1,4 +1,4 @@
-"""`python -m fastsup doctor`: what is installed, what a step costs here at best, and what often is in the way."""
+"""`python -m fastsup doctor`: installed versions, the cost of a step in each executor, and what slows steps down."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints what there is to say.
+    """Runs the command.
 
     Args:
-      arguments: what the parser has made of the command line.
+      arguments: the parsed command line.
 
     Returns:
-      0; 1 if something keeps sessions from running. With a script, the script's exit code.
+      0, or 1 if no session works. With a script, the script's exit code.
     """
     import fastsup
 
@@ -70,11 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def layers_of_keras_2() -> str:
-    """Whether tf.compat.v1.layers can be used here, and else what makes them usable: a sentence."""
+    """Returns a sentence: whether tf.compat.v1.layers can be used here, and if not, what makes them usable."""
     what = "tf.compat.v1.layers and tf.compat.v1.nn.rnn_cell"
     missing = [
         *(["`pip install tf_keras`"] if version_of("tf_keras") is None else []),
-        # The values that TensorFlow takes for yes.
+        # The values that TensorFlow takes as true.
         *(
             ["set the environment variable TF_USE_LEGACY_KERAS=1 before tensorflow is imported"]
             if os.environ.get("TF_USE_LEGACY_KERAS") not in ("true", "True", "1")
@@ -87,7 +87,7 @@ def layers_of_keras_2() -> str:
 
 
 def _per_step(run: Any, steps: int) -> float:
-    """Nanoseconds a step, at best of several goes."""
+    """The best of several measurements, in nanoseconds a step."""
     times = []
     for _ in range(5):
         started = time.perf_counter_ns()
@@ -97,7 +97,7 @@ def _per_step(run: Any, steps: int) -> float:
 
 
 def _print_core() -> None:
-    """What is compiled, and what it costs."""
+    """Prints what is compiled, and what it costs."""
     from fastsup.core import StepLoop
 
     bare = _per_step(lambda steps: StepLoop(int, max_steps=steps).run(), 20 * _STEPS)
@@ -108,7 +108,7 @@ def _print_core() -> None:
 
 
 def _print_sessions() -> bool:
-    """The executors, and what a small step costs in each. Returns whether sessions work at all."""
+    """Prints the cost of a small step in each executor. Returns False if no session works."""
     print()
     try:
         import tensorflow as tf
@@ -127,10 +127,10 @@ def _print_sessions() -> bool:
     medians = {}
     chosen = None
     for executor in EXECUTORS:
-        ns, its_own = _median_step(graph, executor, init, step)
+        ns, session_executor = _median_step(graph, executor, init, step)
         if ns is not None:
             medians[executor] = ns
-            chosen = its_own if executor == "auto" else chosen
+            chosen = session_executor if executor == "auto" else chosen
     for executor, ns in medians.items():
         note = f" (has chosen {chosen})" if executor == "auto" and chosen != "auto" else ""
         print(f"  {executor:16} {duration(ns)}{note}")
@@ -145,7 +145,7 @@ def _print_sessions() -> bool:
 
 
 def _median_step(graph: Any, executor: str, init: Any, step: Any) -> tuple[float | None, str]:
-    """Nanoseconds of a step, or None where it can't be run, which is printed; and the executor that was chosen."""
+    """Returns the nanoseconds of a step, and the executor that was chosen. None and a printed line if it can't run."""
     from fastsup.runtime.session import Session
 
     times = []
@@ -163,7 +163,7 @@ def _median_step(graph: Any, executor: str, init: Any, step: Any) -> tuple[float
 
 
 def warnings() -> list[str]:
-    """What often makes steps slow, or keeps programs from running, and is the case here: sentences."""
+    """Returns sentences about this environment: what makes steps slow, or keeps programs from running."""
     said = []
     installed = [name for name in TENSORFLOWS if version_of(name) is not None]
     if len(installed) > 1:

@@ -1,4 +1,4 @@
-"""`python -m fastsup doctor SCRIPT`: runs a script and says what its sessions run in, and what would make it faster."""
+"""`python -m fastsup doctor SCRIPT`: runs a script, shows the executors of its sessions, and gives advice."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _MOST_PLANS = 12
 
 
 def examine(arguments: argparse.Namespace) -> int:
-    """Runs a script and prints what there is to say about it.
+    """Runs a script and prints the findings.
 
     Args:
-      arguments: what the parser has made of the command line: `script`, a list, and `is_module`.
+      arguments: the parsed command line: `script`, a list, and `is_module`.
 
     Returns:
       The script's exit code.
     """
-    # One of the command's own comes before the script.
+    # A "--" in front of the script is the command's.
     command = arguments.script[1:] if arguments.script[:1] == ["--"] else arguments.script
     if command and command[0].startswith("-"):
         arguments.fail(f"unrecognized arguments: {command[0]}")
@@ -50,13 +50,13 @@ def examine(arguments: argparse.Namespace) -> int:
 
 
 def findings(report: Report) -> list[Line]:
-    """What there is to say about a program.
+    """Returns the findings about a program: its sessions, their executors, and advice.
 
     Args:
-      report: its profile.
+      report: the report of the program.
 
     Returns:
-      Lines, each with its style.
+      Lines of text, each with its style.
     """
     lines: list[Line] = [(line, "dim") for line in report.head.lines()]
     whole = sum(ns for _, ns, _ in report.timeline)

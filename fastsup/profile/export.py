@@ -1,4 +1,4 @@
-"""A report as JSON and CSV. The schema is described in docs/profiling.md."""
+"""A report as JSON and CSV. docs/profiling.md has the schema."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fastsup.profile.session_part import SessionPart
 
 __all__ = ["SCHEMA", "as_csv", "as_dict", "as_json", "executor_of"]
 
-# Moves when a field changes its meaning or goes away; not when one is added.
-# 2: there are several rows of an owner and a phase, which `session` and `detail` tell apart.
+# Grows when a field changes its meaning or goes away; not when one is added.
+# 2: there may be several rows of one owner and phase, which differ in `session` or `detail`.
 SCHEMA = 2
 _ROW_FIELDS = ("owner", "phase", "kind", "basis", "calls", "total_ns", "share", "mean_ns", "p50_ns", "p95_ns", "p99_ns",
                "max_ns", "max_step", "session", "detail", "executor")  # fmt: skip
@@ -44,7 +44,7 @@ def _session(part: SessionPart) -> dict[str, Any]:
 
 
 def executor_of(report: Report, row: Row) -> str:
-    """The executor of a row of the runtime, as far as that is known; else "".
+    """Returns the executor of a row of the runtime; "" if it isn't known, and for any other row.
 
     Args:
       report: the report.
@@ -56,7 +56,7 @@ def executor_of(report: Report, row: Row) -> str:
 
 
 def as_dict(report: Report) -> dict[str, Any]:
-    """The report as what JSON knows."""
+    """Returns the report as a dictionary that JSON can represent."""
     return {
         "schema": SCHEMA,
         "steps": report.steps,
@@ -76,12 +76,12 @@ def as_dict(report: Report) -> dict[str, Any]:
 
 
 def as_json(report: Report) -> str:
-    """The report as JSON."""
+    """Returns the report as JSON text."""
     return json.dumps(as_dict(report), indent=1) + "\n"
 
 
 def as_csv(report: Report) -> str:
-    """The rows as CSV, with a header; what has no value is empty. The profiler, the rest and the sum come last."""
+    """Returns the rows as CSV text with a header. The last rows are the profiler, the unaccounted time and the sum."""
     text = io.StringIO()
     writer = csv.DictWriter(text, _ROW_FIELDS, lineterminator="\n")
     writer.writeheader()

@@ -1,4 +1,4 @@
-"""What a profile is of: the script and its arguments, the date, the versions, the machine."""
+"""The head of a report: the script and its arguments, the date, the versions, the machine."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tensorflow-intel", "tensorflow-r
 
 @dataclass(frozen=True)
 class Head:
-    """What a profile is of.
+    """The head of a report.
 
     Args:
       script: the script, as it was called.
       arguments: its arguments.
-      date: when the profile was made, with the zone: "2026-11-23 10:15:00 +0000".
-      versions: by name: fastsup, TensorFlow, Python, NumPy. What isn't installed is left out.
-      machine: processor, cores and system.
+      date: date and time of the profile, with the zone: "2026-11-23 10:15:00 +0000".
+      versions: by name, of fastsup, TensorFlow, Python and NumPy, as far as they are installed.
+      machine: processor, number of cores and system.
     """
 
     script: str = ""
@@ -37,14 +37,14 @@ class Head:
     machine: str = ""
 
     def lines(self) -> list[str]:
-        """The head as text; no line of what isn't known."""
+        """Returns the head as lines of text, without those that would be empty."""
         command = " ".join([self.script, *map(shlex.quote, self.arguments)]) if self.script else ""
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         return [line for line in (", ".join(filter(None, (command, self.date))), versions, self.machine) if line]
 
 
 def head_of() -> Head:
-    """The head of a profile of this process, now."""
+    """Returns the head for a profile of this process, now."""
     import fastsup
 
     versions = {"fastsup": fastsup.__version__}
@@ -62,15 +62,15 @@ def head_of() -> Head:
 
 
 def cores() -> int:
-    """How many processor cores this process may use."""
+    """Returns the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def version_of(name: str) -> str | None:
-    """The installed version of a distribution, or None.
+    """Returns the installed version of a distribution, or None.
 
     Args:
-      name: the distribution's name.
+      name: name of the distribution.
     """
     try:
         return metadata.version(name)
@@ -79,14 +79,14 @@ def version_of(name: str) -> str | None:
 
 
 def tensorflow_version() -> str | None:
-    """The version of TensorFlow: of the one that is imported, or else of the one that is installed; or None."""
+    """Returns the version of the imported TensorFlow, or else of the installed one, or None."""
     imported = getattr(sys.modules.get("tensorflow"), "__version__", None)
     return imported or next(filter(None, map(version_of, _tensorflow_distributions())), None)
 
 
 def _tensorflow_distributions() -> Iterator[str]:
     yield from TENSORFLOWS
-    # A vendor's build, under a name of its own. To read what all distributions bring takes long.
+    # A vendor's build may have another name. Finding it takes long.
     if find_spec("tensorflow") is not None:
         yield from metadata.packages_distributions().get("tensorflow", ())
 

@@ -1,4 +1,4 @@
-"""The histogram of step times, in columns of equal width on a logarithmic axis; and as text, with that axis."""
+"""The histogram of step times in columns of equal width on a logarithmic axis, also as text."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 class Histogram:
-    """Counts of durations, by columns.
+    """Counts of durations in columns.
 
     Args:
-      buckets: (from, to, count), in nanoseconds and in order; one at least.
-      columns: how many columns there are.
+      buckets: (from, to, count), in nanoseconds and in order; at least one.
+      columns: number of columns.
     """
 
     def __init__(self, buckets: Sequence[tuple[int, int, int]], columns: int) -> None:
@@ -30,20 +30,20 @@ class Histogram:
             self.counts[min(max(int(place * columns), 0), columns - 1)] += count
 
     def place(self, ns: float) -> float:
-        """Where a duration is on the axis, 0 to 1."""
+        """Returns the place of a duration, in nanoseconds, on the axis: 0 to 1."""
         return (log10(ns) - self.low) / (self.high - self.low)
 
     def at(self, place: float) -> float:
-        """The duration at a place of the axis, in nanoseconds."""
+        """Returns the duration, in nanoseconds, at a place of the axis of 0 to 1."""
         return float(10 ** (self.low + (self.high - self.low) * place))
 
     def heights(self) -> list[float]:
-        """Heights of the columns, 0 to 1, by the powers of ten of their counts; what isn't empty can be seen."""
+        """Returns the heights of the columns, 0 to 1, on a logarithmic scale on which a count of 1 is visible."""
         tallest = log10(max(self.counts)) + 0.3
         return [(log10(count) + 0.3) / tallest if count else 0.0 for count in self.counts]
 
     def ticks(self) -> list[float]:
-        """Round durations along the axis, in nanoseconds: two at least, the ends of the axis if there are no others."""
+        """Returns round durations along the axis, in nanoseconds; the ends of the axis if there are fewer than two."""
         exponents = range(floor(self.low), ceil(self.high) + 1)
         for steps in ((1,), (1, 3), (1, 2, 5), range(1, 10)):
             ticks = _within(self.low, self.high, (step * 10.0**exponent for exponent in exponents for step in steps))
@@ -57,11 +57,11 @@ def _within(low: float, high: float, durations: Iterable[float]) -> list[float]:
 
 
 def as_lines(buckets: Sequence[tuple[int, int, int]], width: int) -> list[str]:
-    """The histogram as text: the columns, the axis, and its labels.
+    """Returns the histogram as lines of text: the columns, the axis, and its labels.
 
     Args:
       buckets: as for `Histogram`.
-      width: how many characters a line has.
+      width: number of characters in a line.
     """
     histogram = Histogram(buckets, width)
     columns = "".join(_BLOCKS[ceil(height * (len(_BLOCKS) - 1))] for height in histogram.heights())

@@ -1,4 +1,4 @@
-"""One page that shows a profile, with nothing to load: the histogram of step times, the hooks, the slowest steps."""
+"""A profile as one HTML page that loads nothing else: costs, the histogram of step times, the slowest steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["as_html"]
 _WIDTH = 900
 _LABELS = 230
 _BARS = 60
-_CHARACTER = 7.5  # The width of one, in the drawings.
+_CHARACTER = 7.5  # The width of a character in the drawings.
 _COLOURS = {
     "before_run": "#f58518", "after_run": "#4c78a8", "after_step": "#4c78a8", "fetches": "#e45756", "save": "#72b7b2",
     "listener": "#54a24b", "summary": "#b279a2", "end": "#9d755d", "runtime": "#6a51a3", "feed conversion": "#d6a5c9",
@@ -48,13 +48,13 @@ pre { overflow-x: auto; font-size: 12.5px; } .advice { background: #fff4d6; padd
 
 
 def as_html(report: Report, recorder: Recorder) -> str:
-    """The page.
+    """Returns the page.
 
     Args:
-      report: the profile.
-      recorder: what has recorded it.
+      report: the report.
+      recorder: the recorder of the report, for the slowest steps.
     """
-    # "<" would end the block that holds the numbers for programs.
+    # "</script>" in a name would end the block of data.
     data = json.dumps(as_dict(report)).replace("<", "\\u003c")
     median = f": the median step takes {duration(report.step_time.p50_ns)}" if report.step_time.p50_ns else ""
     return f"""<!DOCTYPE html>
@@ -114,12 +114,12 @@ def _text(x: float, y: float, text: str, anchor: str = "start", kind: str = "") 
     return f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}" class="{kind}">{escape(text)}</text>'
 
 
-# A name, its nanoseconds, and the phases that these consist of: with their nanoseconds.
+# A name, its nanoseconds, and its phases with their nanoseconds.
 _Bar = tuple[str, int, list[tuple[str, int]]]
 
 
 def _costs(report: Report) -> str:
-    """A bar a hook, made of its phases, and one for each of the session's: session by session."""
+    """For each session, a bar for each hook, made of its phases, and one for each phase of the session."""
     groups = [(part.name, _bars(report, report.rows_of(part.name))) for part in report.sessions]
     rest = _bars(report, report.rows_of(""))
     rest += [("profiler", report.profiler_ns, [("profiler", report.profiler_ns)])]
@@ -164,7 +164,7 @@ def _histogram(report: Report) -> str:
     if not report.step_buckets:
         return "<p>No steps.</p>"
     histogram = Histogram(report.step_buckets, _BARS)
-    begin, base = 60.0, 170.0  # Where the axes cross.
+    begin, base = 60.0, 170.0  # The origin of the axes.
     length = _WIDTH - begin - 20
     width, parts = length / _BARS, []
     for number, (count, height) in enumerate(zip(histogram.counts, histogram.heights(), strict=True)):
@@ -190,7 +190,7 @@ def _axis(x1: float, y1: float, x2: float, y2: float) -> str:
 
 
 def _timeline_of_program(report: Report) -> str:
-    """A bar a phase of the whole program."""
+    """A bar for each phase of the whole program."""
     whole = sum(ns for _, ns, _ in report.timeline)
     if not whole:
         return ""
@@ -220,7 +220,7 @@ def _timelines(recorder: Recorder) -> str:
 def _timeline(slow: dict[str, Any], y: float) -> list[str]:
     start, length = slow["spans"][0]["start_ns"], max(slow["duration_ns"], 1)
     parts = []
-    # What is nested in another span was left before it: it is drawn after it, and lower.
+    # A nested span ended before the span around it. It is drawn after that one, and lower.
     spans = sorted(slow["spans"][1:], key=lambda span: (span["start_ns"], -span["duration_ns"]))
     ends: list[int] = []
     for number, span in enumerate(spans):
@@ -232,7 +232,7 @@ def _timeline(slow: dict[str, Any], y: float) -> list[str]:
         width = span["duration_ns"] / length * (_WIDTH - _LABELS)
         title = f"{span['owner']}, {span['phase']}: {duration(span['duration_ns'])}"
         parts.append(_rect(x, y + 2 + 7 * depth, width, 30 - 7 * depth, _colour(span["phase"]), title))
-        # The colours tell phases apart; which hook it is can be read where there is room, and nothing is nested.
+        # The colours tell phases apart. The hook's name is written where there is room and no nested span.
         name = span["phase"] if span["owner"] == SESSION else span["owner"]
         is_innermost = number + 1 == len(spans) or spans[number + 1]["start_ns"] >= ends[-1]
         if is_innermost and width > _CHARACTER * (len(name) + 1):

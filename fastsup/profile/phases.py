@@ -1,11 +1,11 @@
-"""The names of phases that several files of the profile know by name."""
+"""The names of phases that several modules use."""
 
 from __future__ import annotations
 
 __all__ = ["BETWEEN", "FEED_CONVERSION", "FETCHES", "FETCH_CONVERSION", "LISTENER", "PLAN_MAKING", "SAVE", "STEP_FETCH"]
 
 FETCHES = "fetches"
-# The session's own: for hooks that are left out of a run and count by it.
+# Fetched by the session, for hooks that count by it and aren't called in the run.
 STEP_FETCH = "global step"
 BETWEEN = "between steps"
 PLAN_MAKING = "plan making"

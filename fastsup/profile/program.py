@@ -1,4 +1,4 @@
-"""A whole program while it is profiled: its timeline, what it imports, and the sessions that aren't recorded."""
+"""Watches a whole program while it is profiled: its timeline, its imports, and the sessions that aren't recorded."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from fastsup.core.opened import Opened, opened_here
+from fastsup.core.session_origin import SessionOrigin, current_origin
 from fastsup.core.timeline import Timeline
 
 __all__ = ["Program"]
 
-# Python's own import, which isn't a part of what the standard library documents.
+# Python's import. The standard library doesn't document this module.
 _bootstrap: Any = import_module("importlib._bootstrap")
 
 _MOST_SESSIONS = 100
 _TF_SESSION = "tensorflow.python.client.session"
-# What TensorFlow counts new sessions with, in that module.
+# TensorFlow's counter of new sessions, in that module.
 _COUNTER = "_python_session_create_counter"
 
 
 class Program:
-    """Watches the program from `start` to `stop`. It must be the thread that runs the program which calls them."""
+    """Watches the program from `start` to `stop`, which the thread that runs the program must call."""
 
     def __init__(self) -> None:
         self.timeline = Timeline()
-        self._sessions: dict[Opened, None] = {}
+        self._sessions: dict[SessionOrigin, None] = {}
         self._find_and_load: Callable[..., Any] | None = None
         self._counter: Any = None
 
     @property
-    def plain_sessions(self) -> list[Opened]:
-        """Who has opened sessions of TensorFlow's own, or plain ones of ours: what no profile has in it."""
+    def plain_sessions(self) -> list[SessionOrigin]:
+        """The origins of sessions that no profile contains: TensorFlow's own, and plain ones of fastsup."""
         return list(self._sessions)
 
     def start(self) -> None:
@@ -44,7 +44,7 @@ class Program:
         self._watch_imports()
 
     def stop(self) -> None:
-        """Ends it, and puts things back as they were."""
+        """Ends watching, and restores Python's import and TensorFlow's counter."""
         self.timeline.stop()
         if self._find_and_load is not None:
             _bootstrap._find_and_load, self._find_and_load = self._find_and_load, None
@@ -53,7 +53,7 @@ class Program:
             self._counter = None
 
     def _watch_imports(self) -> None:
-        """Times the imports that no other one makes: where Python looks up what loads a module that isn't there yet."""
+        """Times the outermost imports, by replacing the function with which Python loads a module the first time."""
         load = getattr(_bootstrap, "_find_and_load", None)
         if load is None:
             return
@@ -73,12 +73,12 @@ class Program:
                 timeline.finish(entry)
                 watch_sessions()
 
-        # A failed import's traceback leaves out the frames of this file's name, as it does without the profiler.
+        # Python leaves the frames of its import out of the traceback of a failed import, by this file name.
         find_and_load.__code__ = find_and_load.__code__.replace(co_filename=load.__code__.co_filename)
         _bootstrap._find_and_load = find_and_load
 
     def _watch_sessions(self) -> None:
-        """Notices new sessions, once TensorFlow is imported, by its own counter of them."""
+        """Notices new sessions by TensorFlow's own counter of them, once TensorFlow is imported."""
         module = sys.modules.get(_TF_SESSION)
         counter = getattr(module, _COUNTER, None)
         if self._counter is None and counter is not None and hasattr(counter, "get_cell"):
@@ -86,24 +86,24 @@ class Program:
             setattr(module, _COUNTER, self._counter)
 
     def _notice(self) -> None:
-        opened = opened_here()
-        if len(self._sessions) < _MOST_SESSIONS and (opened.library == "tensorflow" or opened.kind == "Session"):
-            self._sessions.setdefault(opened)
+        origin = current_origin()
+        if len(self._sessions) < _MOST_SESSIONS and (origin.library == "tensorflow" or origin.kind == "Session"):
+            self._sessions.setdefault(origin)
 
 
 class _Counter:
-    """TensorFlow's counter of new sessions, which tells of each.
+    """TensorFlow's counter of new sessions, with a callback.
 
     Args:
       counter: the counter.
-      notice: function that is called.
+      notice: function without arguments, called for each new session.
     """
 
     def __init__(self, counter: Any, notice: Callable[[], None]) -> None:
         self.counter, self._notice = counter, notice
 
     def get_cell(self, *labels: str) -> Any:
-        """The counter's cell."""
+        """Returns the counter's cell. TensorFlow calls this for each new session."""
         self._notice()
         return self.counter.get_cell(*labels)
 

@@ -1,4 +1,4 @@
-"""Numbers as people read them: durations in three digits, shares in per cent, counts in a few characters."""
+"""Numbers as text for people: durations in three digits, shares in per cent, counts in a few characters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _UNITS = ((1e3, 1.0, "ns"), (1e6, 1e3, "µs"), (1e9, 1e6, "ms"))
 
 
 def duration(ns: float) -> str:
-    """A duration in three digits: "1.23µs"."""
+    """Returns a duration, given in nanoseconds, in three digits: "1.23µs"."""
     for limit, unit, name in _UNITS:
         if ns < limit * 0.9995:
             return _three_digits(ns / unit) + name
@@ -22,12 +22,17 @@ def _three_digits(number: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as a percentage: "4.5%"."""
+    """Returns a share of 0 to 1 as a percentage: "4.5%"."""
     return "100%" if share >= 0.9995 else f"{100 * share:.1f}%"
 
 
 def count(number: int, digits: int = 5) -> str:
-    """A whole number in a few characters: "12345", "1.23M"."""
+    """Returns a whole number in a few characters: "12345", "1.23M".
+
+    Args:
+      number: the number.
+      digits: up to so many digits, the number is written in full.
+    """
     if number < 10**digits:
         return str(number)
     for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):

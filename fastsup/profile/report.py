@@ -1,4 +1,4 @@
-"""What was recorded, put in order: rows that add up to the wall clock, by session and by set of fetches."""
+"""The report of a profile: rows that add up to the wall clock, by session and by set of fetches."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fastsup.core.opened import Opened
 from fastsup.core.plan_executor import PlanExecutor
-from fastsup.core.recorder import OTHER_FETCHES, Recorder
+from fastsup.core.recorder import Recorder
 from fastsup.core.recording import RUNTIME, SESSION
+from fastsup.core.session_origin import SessionOrigin
+from fastsup.core.span_registry import OTHER_FETCHES
 from fastsup.profile.advice import advice_on
 from fastsup.profile.head import Head, head_of
 from fastsup.profile.phases import BETWEEN, FETCHES, STEP_FETCH
@@ -22,7 +23,18 @@ __all__ = ["Report", "Row", "Times", "duration", "percent", "report_of"]
 
 @dataclass(frozen=True)
 class Times:
-    """Durations of what was done several times, in nanoseconds; the quantiles are None for an estimate."""
+    """Durations, in nanoseconds.
+
+    Args:
+      calls: how many there are.
+      total_ns: their sum.
+      mean_ns: their mean.
+      p50_ns: their median, within 1%; this and the following are None for an estimate.
+      p95_ns: the 95th percentile, within 1%.
+      p99_ns: the 99th percentile, within 1%.
+      max_ns: the longest.
+      max_step: the step of the longest.
+    """
 
     calls: int
     total_ns: int
@@ -36,17 +48,17 @@ class Times:
 
 @dataclass(frozen=True)
 class Row:
-    """What one phase of one hook, or of the session, took by itself.
+    """The cost of one phase of a hook or of the session, without the phases nested in it.
 
     Args:
-      owner: the hook's name, or "session".
-      phase: what was done.
-      times: how often and how long.
+      owner: name of the hook, or "session".
+      phase: name of the phase.
+      times: the durations.
       share: part of the wall clock's time, 0 to 1.
-      basis: "measured"; "compared" for an estimate from runs with and without it; "counted" for one from the number of
-        values alone.
-      session: the name of the session; "" for what belongs to none.
-      detail: of the runtime, the fetches; of a listener, its class; else "".
+      basis: "measured"; "compared" for an estimate from runs with and without it; "counted" for an estimate from the
+        number of values alone.
+      session: name of the session; "" for a row that belongs to none.
+      detail: the fetches of the runtime, or the class of a listener; else "".
     """
 
     owner: str
@@ -59,7 +71,7 @@ class Row:
 
     @property
     def is_hook(self) -> bool:
-        """Whether this is a hook's."""
+        """True for a row of a hook."""
         return self.owner != SESSION
 
 
@@ -68,20 +80,20 @@ class Report:
     """A profile.
 
     Args:
-      steps: how many steps were recorded.
-      skipped_steps: how many were left out before them.
-      threads: how many threads made them; their times are added up.
-      wall_ns: what passed in the steps and between them.
-      profiler_ns: what recording has cost, by calibration.
-      unaccounted_ns: what no row says: the session layer itself.
+      steps: number of steps recorded.
+      skipped_steps: number of steps left out before them.
+      threads: number of threads that made them. The times of all threads are added.
+      wall_ns: nanoseconds in the steps and between them.
+      profiler_ns: the cost of recording, by calibration.
+      unaccounted_ns: nanoseconds in no row: the session layer itself.
       rows: the rows, hooks first, the costliest in front.
       step_time: durations of the steps.
-      step_buckets: their histogram: (from, to, count), in nanoseconds.
-      saw_others: whether there were sessions or loops with a profiler of their own, which aren't in this one.
+      step_buckets: histogram of the steps: (from, to, count), in nanoseconds.
+      other_profilers_used: whether sessions or loops had a profiler of their own. They aren't in this report.
       sessions: the sessions and loops, those that take the most time first.
-      head: what was run, when, with which versions and on which machine.
-      timeline: the phases of the whole program: (name, nanoseconds, how often). Empty outside the command.
-      unrecorded_sessions: who has opened sessions that no profile has in it: TensorFlow's own, and plain ones.
+      head: the script, the date, the versions and the machine.
+      timeline: the phases of the whole program: (name, nanoseconds, number of times). Empty outside the command.
+      unrecorded_sessions: the origins of sessions that no profile contains: TensorFlow's own, and plain ones.
     """
 
     steps: int
@@ -93,11 +105,11 @@ class Report:
     rows: tuple[Row, ...]
     step_time: Times
     step_buckets: tuple[tuple[int, int, int], ...]
-    saw_others: bool = False
+    other_profilers_used: bool = False
     sessions: tuple[SessionPart, ...] = ()
     head: Head = field(default_factory=Head)
     timeline: tuple[tuple[str, int, int], ...] = ()
-    unrecorded_sessions: tuple[Opened, ...] = ()
+    unrecorded_sessions: tuple[SessionOrigin, ...] = ()
 
     @property
     def hooks(self) -> list[tuple[str, int, list[Row]]]:
@@ -106,11 +118,11 @@ class Report:
 
     @property
     def session(self) -> list[Row]:
-        """The rows that are no hook's."""
+        """The rows that belong to no hook."""
         return [row for row in self.rows if not row.is_hook]
 
     def rows_of(self, session: str) -> list[Row]:
-        """The rows of one session.
+        """Returns the rows of a session.
 
         Args:
           session: its name; "" for the rows that belong to none.
@@ -118,16 +130,20 @@ class Report:
         return [row for row in self.rows if row.session == session]
 
     def share(self, ns: float) -> float:
-        """Part of the wall clock's time."""
+        """Returns a time as a part of the wall clock's, 0 to 1.
+
+        Args:
+          ns: the time in nanoseconds.
+        """
         return ns / self.wall_ns if self.wall_ns else 0.0
 
     def advice(self) -> str:
-        """What to look at first of all that the program can change, and what isn't in the profile: a few sentences."""
+        """Returns sentences: the largest cost that the program can change, and what the report doesn't contain."""
         return advice_on(self)
 
 
 def hooks_among(rows: Iterable[Row]) -> list[tuple[str, int, list[Row]]]:
-    """The hooks that rows belong to, the costliest first: name, nanoseconds, rows. Hooks of two sessions are two."""
+    """Groups rows by hook, and by session. Returns (name, nanoseconds, rows) for each hook, the costliest first."""
     found: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         if row.is_hook:
@@ -144,15 +160,18 @@ def report_of(
     recorder: Recorder,
     head: Head | None = None,
     timeline: Iterable[tuple[str, int, int]] = (),
-    unrecorded_sessions: Iterable[Opened] = (),
+    unrecorded_sessions: Iterable[SessionOrigin] = (),
 ) -> Report:
-    """The report of what a recorder has recorded so far.
+    """Makes the report of what a recorder has recorded so far.
 
     Args:
       recorder: the recorder.
-      head: what was run; None for this process, now.
-      timeline: the phases of the program.
-      unrecorded_sessions: who has opened sessions of TensorFlow's own.
+      head: the head of the report; None for that of this process, now.
+      timeline: the phases of the program: (name, nanoseconds, number of times).
+      unrecorded_sessions: the origins of sessions that no profile contains.
+
+    Returns:
+      The report.
     """
     recorded = recorder.snapshot()
     wall = recorded["wall_ns"]
@@ -163,13 +182,13 @@ def report_of(
 
     rows: list[Row] = []
     runtime: dict[tuple[int, str], Times] = {}
-    for cell in recorded["spans"]:
-        times = _times(cell)
-        if (cell["owner"], cell["phase"]) == (SESSION, RUNTIME):
-            runtime[cell["session"], cell["detail"]] = times
+    for span in recorded["spans"]:
+        times = _times(span)
+        if (span["owner"], span["phase"]) == (SESSION, RUNTIME):
+            runtime[span["session"], span["detail"]] = times
             continue
-        name = names[cell["session"]]
-        rows.append(Row(cell["owner"], cell["phase"], times, share(times.total_ns), "measured", name, cell["detail"]))
+        name = names[span["session"]]
+        rows.append(Row(span["owner"], span["phase"], times, share(times.total_ns), "measured", name, span["detail"]))
     for fetch in recorded["fetches"]:
         times = _take_out(fetch, runtime)
         phase = STEP_FETCH if fetch["owner"] == SESSION else FETCHES
@@ -190,7 +209,7 @@ def report_of(
         rows=tuple(rows),
         step_time=_times(recorded["step_time"]),
         step_buckets=tuple(recorder.step_buckets()),
-        saw_others=recorder.saw_others,
+        other_profilers_used=recorder.other_profilers_used,
         sessions=_sessions(recorded["sessions"], names, rows),
         head=head or head_of(),
         timeline=tuple(timeline),
@@ -199,7 +218,7 @@ def report_of(
 
 
 def _take_out(fetch: dict[str, Any], runtime: dict[tuple[int, str], Times]) -> Times:
-    """Takes what a hook fetches out of the runtime's rows of its session: as much of it as there is."""
+    """Moves the estimate for a hook's fetches out of the runtime's rows, as far as these are large enough."""
     taken = 0
     for detail, wanted in fetch["of"].items():
         key = (fetch["session"], detail)

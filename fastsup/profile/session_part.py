@@ -1,4 +1,4 @@
-"""A session, or several that the same place of a program opens, as a part of a profile."""
+"""The part of a report about a session, or about all sessions of one origin."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ __all__ = ["SessionPart", "names_of"]
 
 @dataclass(frozen=True)
 class SessionPart:
-    """A session or loop; or several, if the same lines of the program have opened them.
+    """A session or loop; or several of one origin.
 
     Args:
       name: its name in the profile.
-      kind: the call that has opened it.
-      role: "train", "evaluate", "predict", or "run" where nothing says what it is for.
-      place: the file's name and the line of that call.
-      sessions: how many were opened.
-      runs: how many runs were made.
-      total_ns: the sum of its rows.
-      within: the callback in which they were run: (session, hook, phase, detail). None outside one.
-      asked_executors: the executor modes of the sessions: what was asked for, or what `auto` has chosen for good.
-      executors: the executors of the plans.
-      tensorflow_hooks: the classes among its hooks that are TensorFlow's own.
-      operations_added: how many operations its graph has got since it was opened.
+      kind: name of the call that opens it.
+      role: "train", "evaluate" or "predict"; "run" if its purpose isn't known.
+      place: file name and line of that call.
+      sessions: number of sessions.
+      runs: number of runs.
+      total_ns: sum of its rows, in nanoseconds.
+      within: the callback in which the sessions ran: (session, hook, phase, detail); None outside a callback.
+      asked_executors: the executor modes of the sessions: those asked for, or those that `auto` has chosen for good.
+      executors: the executors of its combinations of fetches and feeds.
+      tensorflow_hooks: names of the classes among its hooks that are TensorFlow's own.
+      operations_added: number of operations added to the graph while the session was open.
     """
 
     name: str
@@ -44,7 +44,7 @@ class SessionPart:
     operations_added: int = 0
 
     def executor_of(self, detail: str) -> str:
-        """The executor of a row's fetches: "inline", "inline or thread_pool", "inline, on trial"; "" if unknown.
+        """Returns the executor of fetches: "inline", "inline or thread_pool", "inline, on trial"; "" if it isn't known.
 
         Args:
           detail: the fetches, as the row of the runtime describes them.
@@ -65,10 +65,10 @@ def _names_in(detail: str) -> list[str]:
 
 
 def names_of(recorded: list[dict[str, Any]]) -> list[str]:
-    """The sessions' names, each another one, in the order in which they were recorded.
+    """Returns a different name for each session, in the order in which they were recorded.
 
     Args:
-      recorded: the sessions, as a recorder describes them.
+      recorded: the sessions, as `Recorder.described_sessions` returns them.
     """
     names: list[str] = []
     for session in recorded:

@@ -1,4 +1,4 @@
-"""The table: the head, for each session a line a hook and below it one a phase, the program's timeline; 80 columns."""
+"""The table of a profile, 80 columns wide: the head, a line for each hook and phase of each session, the timeline."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def _row(name: str, row: Row) -> str:
 
 
 def _cut(name: str) -> str:
-    """A name in one line. Its end stays, which tells two of one class apart."""
+    """Cuts a name to one line. Its end stays, since it tells two hooks of one class apart."""
     half = WIDTH // 2
     return name if len(name) <= WIDTH else f"{name[: half - 1]}…{name[-half:]}"
 
 
 def _is_shown(row: Row) -> bool:
-    """Every hook has an end; only one that takes long is worth a line."""
+    """Every hook has an `end`. The table has a line for it only if it takes long."""
     return row.phase != "end" or row.share >= _SHOWN_END
 
 
 def _rows(indent: str, row: Row, executor: str = "") -> list[Line]:
-    """The line of a row; two where what it is about doesn't fit into the first column."""
+    """The line of a row; two lines if its name doesn't fit into the first column."""
     name = f"{indent}{row.phase}"
     if not row.detail and not executor:
         return [(_row(name, row), "")]
@@ -67,7 +67,7 @@ def _rows(indent: str, row: Row, executor: str = "") -> list[Line]:
 
 
 def _total(name: str, ns: int, report: Report, style: str) -> list[Line]:
-    """A name with a sum, in two lines where they don't fit into one."""
+    """The line of a name with a sum; two lines if they don't fit into one."""
     numbers = duration(ns).rjust(8) + percent(report.share(ns)).rjust(6)
     place = _FIRST + _COLUMNS[0][1]
     if len(name) < place:
@@ -76,7 +76,7 @@ def _total(name: str, ns: int, report: Report, style: str) -> list[Line]:
 
 
 def _of_session(report: Report, name: str, style_first: bool) -> list[Line]:
-    """The lines of a session's hooks and of what it does itself."""
+    """The lines of a session: its hooks, and its own phases."""
     rows = report.rows_of(name)
     lines: list[Line] = []
     for number, (owner, total, of_hook) in enumerate(hooks_among(rows)):
@@ -108,7 +108,11 @@ def _begin(report: Report) -> list[Line]:
 
 
 def runs(part: SessionPart) -> str:
-    """How many runs a session has made, as text."""
+    """Returns the number of a session's runs as text: "100 runs".
+
+    Args:
+      part: the session.
+    """
     return f"{count(part.runs)} run{'' if part.runs == 1 else 's'}"
 
 
@@ -142,10 +146,10 @@ def _timeline(report: Report) -> list[Line]:
 
 
 def lines_of(report: Report) -> list[Line]:
-    """The lines of the table.
+    """Returns the lines of the table, each with its style.
 
     Args:
-      report: the profile.
+      report: the report.
     """
     lines = _begin(report) + (_recorded(report) if report.steps else []) + _timeline(report)
     if len(lines) > 1 and report.steps:
@@ -158,26 +162,30 @@ def _wrapped(text: str) -> list[str]:
 
 
 def as_text(report: Report) -> str:
-    """The table as plain text, without a line break at the end."""
+    """Returns the table as plain text, without a line break at the end.
+
+    Args:
+      report: the report.
+    """
     return "\n".join(line for line, _ in lines_of(report))
 
 
 def print_table(report: Report, file: TextIO) -> None:
-    """Prints the table: coloured by rich on a terminal, if it is installed; else plain.
+    """Prints the table, with colours if `file` is a terminal and rich is installed.
 
     Args:
       report: the report.
-      file: where to.
+      file: text stream.
     """
     print_lines(lines_of(report), file)
 
 
 def print_lines(lines: list[Line], file: TextIO) -> None:
-    """Prints lines, each in its style where that is possible.
+    """Prints lines, in their styles if `file` is a terminal and rich is installed.
 
     Args:
       lines: the lines.
-      file: where to.
+      file: text stream.
     """
     if file.isatty() and not os.environ.get("NO_COLOR"):
         try:
@@ -192,6 +200,6 @@ def print_lines(lines: list[Line], file: TextIO) -> None:
             return
     text = "\n".join(line for line, _ in lines)
     encoding = getattr(file, "encoding", None) or "utf-8"
-    # A terminal that can't say µ gets something in its place.
+    # In an encoding without µ, a question mark is printed.
     file.write(text.encode(encoding, "replace").decode(encoding) + "\n")
     file.flush()

@@ -1,14 +1,14 @@
-"""Sessions and hooks of TensorFlow's own in a program: what stands for them here, and the line that changes it."""
+"""TensorFlow's own sessions and hooks in a program: the classes of fastsup in their place, and the line to change."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fastsup.core.opened import Opened
+from fastsup.core.session_origin import SessionOrigin
 
 __all__ = ["counterpart", "one_line_for"]
 
-# What `fastsup.train` has in place of the classes of `tf.compat.v1.train`, which is not their very own classes.
+# The classes of `tf.compat.v1.train` for which `fastsup.train` has one of its own.
 _TRAIN = frozenset({
     "CheckpointSaverHook", "GlobalStepWaiterHook", "LoggingTensorHook", "MonitoredSession", "MonitoredTrainingSession",
     "NanTensorHook", "ProfilerHook", "SingularMonitoredSession", "StepCounterHook", "StopAtStepHook",
@@ -17,19 +17,22 @@ _TRAIN = frozenset({
 
 
 def counterpart(name: str) -> str:
-    """The name here of a class of TensorFlow's: "fastsup.train.StopAtStepHook"; "" if there is none.
+    """Returns the class of fastsup that replaces a class of TensorFlow, as "fastsup.train.StopAtStepHook"; "" for none.
 
     Args:
-      name: the class's name.
+      name: name of TensorFlow's class.
     """
     return f"fastsup.train.{name}" if name in _TRAIN else ""
 
 
-def one_line_for(sessions: Iterable[Opened]) -> list[str]:
-    """For a program that only has sessions of TensorFlow's own, or plain ones: sentences with the line that changes it.
+def one_line_for(sessions: Iterable[SessionOrigin]) -> list[str]:
+    """Returns advice for a program that only has sessions of TensorFlow's own, or plain ones: the line to change.
 
     Args:
-      sessions: who has opened them.
+      sessions: the origins of its sessions.
+
+    Returns:
+      List of sentences, empty without sessions.
     """
     sessions = list(sessions)
     if not sessions:

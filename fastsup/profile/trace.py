@@ -1,4 +1,4 @@
-"""The spans of a sample of steps, and of the slowest ones, as a Chrome trace: chrome://tracing and Perfetto open it."""
+"""The spans of a sample of steps and of the slowest steps as a Chrome trace, for chrome://tracing and Perfetto."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["as_chrome_trace"]
 
 
 def as_chrome_trace(recorder: Recorder) -> str:
-    """A trace, as JSON; times in microseconds since the first span.
+    """Returns the trace as JSON text. Times are microseconds since the first span.
 
     Args:
-      recorder: what has recorded them.
+      recorder: the recorder.
     """
     spans = recorder.trace()
     sampled = {span["step"] for span in spans}

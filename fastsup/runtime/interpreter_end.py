@@ -15,7 +15,7 @@ import time
 
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.core.recorder import guard_describing
+from fastsup.core.span_registry import guard_describing
 
 __all__ = ["uninterrupted"]
 

@@ -209,7 +209,7 @@ cdef class SessionRunner:
 
         Args:
           profiler: a `HookProfiler`; or None, for the one that is on for the whole program, whenever one is.
-          opened: the `Opened` that says who has opened the session, or None.
+          opened: the `SessionOrigin` that says who has opened the session, or None.
         """
         self.probe.opened = opened
         self.probe.record(profiler)
@@ -238,7 +238,7 @@ cdef class SessionRunner:
         """`run` by a plan, its parts told apart in a profile. An error leaves spans open, which its step's end closes."""
         cdef tuple feeds = None
         if plan is not None and plan.feeds:
-            fs_span_enter(trace, &runtime.of.feed_stats.c)
+            fs_span_enter(trace, &runtime.session.feed_stats.c)
             feeds = plan.convert_feeds(feed_dict)
             fs_span_leave(trace)
         fs_span_enter(trace, &runtime.c)
@@ -255,7 +255,7 @@ cdef class SessionRunner:
         """The result of a run; making it of more than one value is told apart in a profile."""
         if trace is NULL or type(plan.structure) is Fetch or type(plan.structure) is FetchOne:
             return plan.structure.build(values)
-        fs_span_enter(trace, &runtime.of.fetch_stats.c)
+        fs_span_enter(trace, &runtime.session.fetch_stats.c)
         result = plan.structure.build(values)
         fs_span_leave(trace)
         return result

@@ -102,6 +102,8 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
 
     # A session may be deleted when the names of this module are gone.
     _uninterrupted = uninterrupted
+    _process = staticmethod(os.getpid)
+    _python_ends = staticmethod(sys.is_finalizing)
 
     def __init__(
         self,
@@ -169,10 +171,16 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         Raises:
           tf.errors.OpError: TensorFlow couldn't close the session.
         """
-        with uninterrupted:
+        with self._uninterrupted:
             self._close()
 
     def _close(self) -> None:
+        # The names of all modules may be gone, and no new thread runs. What the session holds is freed with it.
+        if self._python_ends():
+            if self.liveness is not None:
+                self.liveness.open = False
+            super().close()
+            return
         if self.liveness is not None and self.liveness.open:
             # A remote engine is asked to release each callable, and may not answer. It frees them with the session.
             # A profile asks which executors the plans have used.
@@ -182,15 +190,14 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             self._kept_callables = []
             self._release_unused()
             self.liveness.open = False
-        # Python that is ending runs no new thread.
-        if self._target and not self._closed and not sys.is_finalizing():
+        if self._target and not self._closed:
             close_remote(super().close, os.fsdecode(self._target))
         else:
             super().close()
 
     def __del__(self) -> None:
         # In a child of the process that has made it, the runtime's threads aren't there, and closing may wait for them.
-        if os.getpid() != self._made_in:
+        if self._process() != self._made_in:
             return
         # The thread may hold any lock here, so it must not be held back. The process frees the session when it ends.
         if not self._uninterrupted.is_over_for_this_thread():

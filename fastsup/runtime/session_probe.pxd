@@ -9,7 +9,7 @@ cdef class SessionProbe:
     cdef void** recorded_by
     cdef void* own_recorder
     cdef object recorder
-    # Who has opened the session: an `Opened`, or None.
+    # Who has opened the session: a `SessionOrigin`, or None.
     cdef public object opened
     # The recorder that knows the session, or None, and the session's number there. Changed by the thread that begins a step.
     cdef Recorder known_to

@@ -1,12 +1,12 @@
 """The session-layer names of `tf.compat.v1.train`: a program moves here by changing its import.
 
-What is per-step is ours. What is not, and well kept, is TensorFlow's own class under its own name; every other name
-of `tf.compat.v1.train` is found here too.
+The classes of the step loop are ours. Coordinator, QueueRunner, Saver and the like are TensorFlow's own classes. Every
+other name of `tf.compat.v1.train` is forwarded to TensorFlow.
 """
 
 from typing import Any
 
-import fastsup.runtime as _runtime  # isort: skip  (says what to install if there is no TensorFlow)
+import fastsup.runtime as _runtime  # isort: skip  (its error names the missing extra if TensorFlow isn't installed)
 
 from tensorflow.python.training import basic_session_run_hooks as _tf_hooks
 from tensorflow.python.training import (
@@ -29,18 +29,12 @@ from fastsup.train.hooks.progress import ProgressHook
 from fastsup.train.hooks.step_counter import StepCounterHook
 from fastsup.train.hooks.stop_at_step import StopAtStepHook
 from fastsup.train.hooks.summary_saver import SummarySaverHook
-from fastsup.train.session.monitored_session import (
-    CoordinatedSession,
-    HookedSession,
-    MonitoredSession,
-    RecoverableSession,
-    SingularMonitoredSession,
-    WrappedSession,
-)
+from fastsup.train.hooks.watchdog import WatchdogHook
+from fastsup.train.session.monitored_session import MonitoredSession, SingularMonitoredSession
 from fastsup.train.session.session_creators import ChiefSessionCreator, Scaffold, SessionCreator, WorkerSessionCreator
 from fastsup.train.session.session_manager import SessionManager
+from fastsup.train.session.session_stack import CoordinatedSession, HookedSession, RecoverableSession, WrappedSession
 from fastsup.train.session.training_session import MonitoredTrainingSession
-from fastsup.train.session.watchdog import WatchdogHook
 from fastsup.train.supervisor.supervisor import Supervisor
 
 # TensorFlow's own.

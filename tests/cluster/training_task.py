@@ -12,14 +12,14 @@ from typing import Any
 from program import PARAMS, SlowDown, input_fn, model_fn, set_up_process
 
 from fastsup import estimator as est
-from fastsup.cluster import job_completion as job_end
+from fastsup.cluster import job_completion
 
 DEFAULTS: dict[str, Any] = {"max_steps": 1000, "save_steps": 10, "wait_secs": 60, "workers_secs": 600}
 
 
 def main(model_dir: str, settings: dict[str, Any]) -> None:
     set_up_process()
-    job_end.WORKERS_SECS = settings["workers_secs"]
+    job_completion.WORKER_GRACE_SECS = settings["workers_secs"]
     config = est.RunConfig(
         model_dir=model_dir,
         save_checkpoints_steps=settings["save_steps"],

@@ -143,7 +143,7 @@ static void check_schedules(void) {
     calls = 0;
     drive = with_hooks(1, count, &calls, (fs_schedule){0, 0.02}, &dues);
     double began = fs_clock_seconds();
-    while (calls < 2) CHECK(fs_drive_run(drive) == FS_SERVICE || calls >= 2);
+    while (calls < 2) CHECK(fs_drive_run(drive) == FS_SIGNALS_DUE || calls >= 2);
     CHECK(fs_clock_seconds() - began >= 0.04 - 1e-6);
     close_drive(drive, dues);
 }
@@ -167,7 +167,7 @@ static void check_hooks_that_need_python(void) {
 
     /* Whose clock isn't ours decides itself. */
     drive = with_hooks(1, count, &calls, (fs_schedule){0, 1e6}, &dues);
-    drive->asks_clock = 1;
+    drive->clock_replaced = 1;
     CHECK(fs_drive_run(drive) == FS_HOOKS_DUE && drive->loop.steps == 1 && calls == 3);
     close_drive(drive, dues);
 }
@@ -196,7 +196,7 @@ static void check_stop_from_outside(void) {
     int64_t steps = 0;
     fs_drive *drive = with_hooks(0, NULL, NULL, (fs_schedule){0, 0.0}, &dues);
     drive->step_context = &steps;
-    CHECK(fs_drive_run(drive) == FS_SERVICE && steps == drive->loop.steps && steps > 0);
+    CHECK(fs_drive_run(drive) == FS_SIGNALS_DUE && steps == drive->loop.steps && steps > 0);
     fs_drive_request_stop(&drive->loop);
     CHECK(fs_drive_is_done(drive) && fs_drive_run(drive) == FS_ENDED && steps == drive->loop.steps);
     close_drive(drive, dues);

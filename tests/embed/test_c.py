@@ -47,9 +47,11 @@ hooks = [embed_c.hook(always, 1), embed_c.hook(sometimes, 0, 0.05), TimeLimitHoo
 loop = embed_c.loop(embed_c.counter(), hooks)
 began = time.monotonic()
 loop.run()
-assert 0.4 < time.monotonic() - began < 5
+took = time.monotonic() - began
+assert took > 0.4
 assert embed_c.read_counter(always)[0] == loop.steps
-assert 2 <= embed_c.read_counter(sometimes)[0] <= 10
+# Once at least, and never before its time has passed.
+assert 1 <= embed_c.read_counter(sometimes)[0] <= took / 0.05 + 1
 """)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -27,14 +26,8 @@ def _no_tf_config(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _no_thread_left() -> Iterator[None]:
+def _calls_leave_no_thread(no_thread_left: None) -> None:
     """An Estimator's call leaves no thread behind."""
-    before = set(threading.enumerate())
-    yield
-    v1.summary.FileWriterCache.clear()
-    for thread in set(threading.enumerate()) - before:
-        thread.join(5)
-        assert not thread.is_alive(), f"{thread} outlived its test"
 
 
 @pytest.fixture

@@ -68,6 +68,13 @@ def test_what_both_refuse(kind: Any, arguments: dict[str, Any], error: Any, mess
             TypeError,
             "All saving_listeners must be `CheckpointSaverListener` instances, given: 2",
         ),
+        (
+            {"saving_listeners": [tf.compat.v1.train.CheckpointSaverListener]},
+            TypeError,
+            "All saving_listeners must be `CheckpointSaverListener` instances, given: "
+            f"{tf.compat.v1.train.CheckpointSaverListener}. CheckpointSaverListener is a class: pass an object, "
+            "CheckpointSaverListener(...).",
+        ),
     ],
 )
 def test_what_a_train_spec_refuses(arguments: dict[str, Any], error: Any, message: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from fastsup import estimator
-from fastsup.cluster.job_completion import note_end
+from fastsup.cluster.job_completion import mark_task_ended
 
 v1 = tf.compat.v1
 
@@ -316,7 +316,7 @@ def test_an_evaluator_evaluates_what_a_training_left_that_ended_early(
                     alone.delenv("TF_CONFIG")
                     with tf.Graph().as_default():
                         trained(tmp_path, 13)
-                note_end(tmp_path, "chief", 0)
+                mark_task_ended(tmp_path, "chief", 0)
 
     shutil.copytree(tmp_path / "elsewhere", tmp_path, dirs_exist_ok=True)
     spec = EVALUATOR._replace(hooks=(Hook(),), throttle_steps=100)

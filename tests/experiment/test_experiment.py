@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.python.training import server_lib
 
 from fastsup import estimator, train
-from fastsup.cluster.job_completion import note_end
+from fastsup.cluster.job_completion import mark_task_ended
 from fastsup.experiment import Experiment, ExportStrategy
 
 v1 = tf.compat.v1
@@ -349,7 +349,7 @@ def test_continuous_eval_ends_when_training_has(est: Any, sleep: Any, tf_log: An
     path = checkpoint(est.model_dir)
 
     def evaluate(**arguments: Any) -> Any:
-        note_end(est.model_dir, "chief", 0)
+        mark_task_ended(est.model_dir, "chief", 0)
         return {"global_step": 10}
 
     est.evaluate.side_effect = evaluate

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from fastsup import train
-from fastsup.cluster.job_completion import JobWatch, note_end
+from fastsup.cluster.job_completion import JobCompletionWatcher, mark_task_ended
 from fastsup.experiment.hooks import WaitForStepHook
 
 v1 = tf.compat.v1
@@ -28,7 +28,7 @@ class Worker:
         self.at_sleep: Any = lambda: None
         self.sleeps = 0
         by_others = self.step.assign_add(steps_per_sleep)
-        hook = WaitForStepHook(100, JobWatch(tmp_path), limit_secs)
+        hook = WaitForStepHook(100, JobCompletionWatcher(tmp_path), limit_secs)
         self.session = train.MonitoredSession(hooks=[hook], handle_signals=True)
         now = time.monotonic()
 
@@ -63,7 +63,7 @@ def test_it_waits_for_the_step_and_trains(worker: Any) -> None:
 
 def test_it_ends_when_training_has(worker: Any, tmp_path: Path, tf_log: Any) -> None:
     made = worker()
-    made.at_sleep = lambda: note_end(str(tmp_path), "chief", 0)
+    made.at_sleep = lambda: mark_task_ended(str(tmp_path), "chief", 0)
     with made.session:
         made.run()
         assert made.session.should_stop()

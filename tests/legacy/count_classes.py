@@ -49,12 +49,9 @@ path = sys.argv.pop(1)
 plain = sys.argv[1] == "plain"
 if plain:
     # To see that there is something to count, without an installation.
-    import tensorflow
+    from fastsup.legacy import run
 
     count()
-    install.install_at_import = lambda tf1=False: None
-    import fastsup.legacy.run as run
-
     run.install_at_import = lambda tf1=False: None
     sys.argv[1] = "run"
 else:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import fastsup
-from fastsup.estimator.absent_names import suggestion
+from fastsup.estimator.absent_names import absent_name_error
 from fastsup.legacy import estimator_modules
 
 # The public names of tensorflow-estimator 2.15 (version 1 of the interface): parameters of the constructor or function,
@@ -46,11 +46,11 @@ def api(name: str) -> Any:
 
 
 def is_later(name: str) -> bool:
-    return name in LATER or suggestion(name.rpartition(".")[2]) is not None
+    return name in LATER or " has no attribute " not in str(absent_name_error("", name.rpartition(".")[2]))
 
 
 def differences(theirs: list[list[str]], ours: Any) -> list[str]:
-    """In what a signature isn't one that every call of the other fits."""
+    """The differences that a call by the other signature would meet."""
     parameters = [parameter for parameter in inspect.signature(ours).parameters.values() if parameter.name != "self"]
     found = []
     wanted = [entry for entry in theirs if not entry[0].startswith("*")]
@@ -156,3 +156,13 @@ def test_paths_of_a_directory(tmp_path: Path) -> None:
         return path._replace(export_version=int(name)) if name.isdigit() else None
 
     assert {path.export_version for path in gc._get_paths(str(tmp_path), parser=parser)} == {9, 10}
+
+
+def test_the_guide_names_what_is_replaced_and_what_is_not_there() -> None:
+    from fastsup.legacy.replaced_names import COUNTERPARTS
+
+    guide = (Path(__file__).parents[2] / "docs" / "migrating.md").read_text()
+    changed, absent = guide.split("## What isn't supported")
+    assert [theirs.__name__ for theirs, _ in COUNTERPARTS if f"`{theirs.__name__}`" not in changed] == []
+    short_names = [name.rpartition(".")[2] for name in NAMES if is_later(name)]
+    assert [name for name in short_names if f"`{name}`" not in absent] == []

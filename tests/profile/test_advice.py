@@ -10,8 +10,8 @@ import tensorflow as tf
 
 import fastsup
 from fastsup import HookProfiler
-from fastsup.core.opened import Opened
 from fastsup.core.recorder import ManualClock
+from fastsup.core.session_origin import SessionOrigin
 from fastsup.profile.report import Report, report_of
 
 v1 = tf.compat.v1
@@ -32,7 +32,7 @@ def profile(steps: int, parts: Parts, between: int = 0, facts: Callable[[], dict
     """A profile of steps with spans of so many nanoseconds each; None stands for the session."""
     clock = ManualClock()
     profiler = HookProfiler(clock=clock)
-    caller = profiler.new_caller(Opened("Session", "train", "a.py:1"), facts)
+    caller = profiler.new_caller(SessionOrigin("Session", "train", "a.py:1"), facts)
     for owner, _ in parts:
         if owner is not None:
             profiler.register(owner, caller)
@@ -148,8 +148,8 @@ def test_a_hook_of_tensorflows_own_that_fastsup_has_too() -> None:
 
 
 def test_a_program_that_only_has_tensorflows_sessions() -> None:
-    sessions = [Opened("Session", place="a.py:3", library="tensorflow"),
-                Opened("MonitoredTrainingSession", place="a.py:9", library="tensorflow")]  # fmt: skip
+    sessions = [SessionOrigin("Session", place="a.py:3", library="tensorflow"),
+                SessionOrigin("MonitoredTrainingSession", place="a.py:9", library="tensorflow")]  # fmt: skip
     assert report_of(HookProfiler(), unrecorded_sessions=sessions).advice() == (
         "No step of a fastsup session or loop was recorded. The program opens a MonitoredTrainingSession of "
         "TensorFlow's, in a.py:9. One line changes it: `import fastsup.train as train`, and `with "

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -493,12 +494,14 @@ def test_the_whole_program_adds_up(script: Path, tmp_path: Path) -> None:
         "fastsup.core.StepLoop(lambda: time.sleep(0.01), max_steps=10).run()\n"
         "time.sleep(0.05)\nprint(time.perf_counter() - began)\n"
     )
+    began = time.perf_counter()
     result = run("profile", "--table", "--json", tmp_path / "out.json", script)
+    elapsed = time.perf_counter() - began
     assert result.returncode == 0, result.stderr
     phases = {phase["phase"]: phase for phase in json.loads((tmp_path / "out.json").read_text())["timeline"]}
     took = float(result.stdout.splitlines()[0])
     whole = sum(phase["total_ns"] for phase in phases.values()) / 1e9
-    assert took <= whole < took + 0.5
+    assert took <= whole <= elapsed
     assert list(phases) == ["import", "build", "train", "end"]
     assert phases["import"]["total_ns"] >= 0.2e9
     assert phases["build"]["total_ns"] >= 0.1e9

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fastsup import HookProfiler
-from fastsup.core.opened import Opened
 from fastsup.core.recorder import ManualClock
+from fastsup.core.session_origin import SessionOrigin
 from fastsup.profile.compare import compare, load
 from fastsup.profile.export import as_dict
 from fastsup.profile.report import report_of
@@ -35,7 +35,7 @@ def profile(steps: int, hook_ns: int, runtime_ns: int, line: int = 1, timeline: 
     clock = ManualClock()
     profiler = HookProfiler(clock=clock)
     hook = Quick()
-    profiler.register(hook, profiler.new_caller(Opened("Session", "train", f"a.py:{line}")))
+    profiler.register(hook, profiler.new_caller(SessionOrigin("Session", "train", f"a.py:{line}")))
     for _ in range(steps):
         with profiler.step():
             with profiler.span(hook, "after_run"):

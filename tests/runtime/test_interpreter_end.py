@@ -135,6 +135,32 @@ def test_no_session_is_deleted_in_a_daemon_thread_once_the_program_ends(
     assert deleted
 
 
+def test_a_session_that_the_main_module_holds_is_closed_when_other_names_are_gone() -> None:
+    program = """
+        import ctypes, os, sys
+        import tensorflow as tf
+        import fastsup
+        from tensorflow.python.client import session as tf_session
+
+        # What holds the main module lets its names go last: on Python 3.13 the debugger, which TensorFlow imports.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(sys.modules["__main__"]))
+
+        def close(handle, runtime=tf_session.tf_session.TF_CloseSession, write=os.write):
+            runtime(handle)
+            write(1, b"closed")
+
+        tf_session.tf_session.TF_CloseSession = close
+        session = fastsup.Session(graph=tf.Graph())
+        with session.graph.as_default():
+            session.run([tf.constant(1.0)])
+    """
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120, env=environment
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "closed", "")
+
+
 # Each body is run over and over in daemon threads while the program ends.
 BODIES = {
     "plans": "session.run([chain[turn % 50], chain[turn // 50 % 50]])",

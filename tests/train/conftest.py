@@ -6,7 +6,7 @@ import functools
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -199,6 +199,18 @@ def step(graph: Any, counting_step: Any) -> CountingStep:
     return counting_step()
 
 
+@pytest.fixture
+def train_op(step: CountingStep) -> Any:
+    """The operation of `step`."""
+    return step.op
+
+
+@pytest.fixture
+def step_tensor(graph: Any) -> Any:
+    """A tensor that adds 1 to the global step. Its value is the step after the run."""
+    return v1.assign_add(v1.train.get_or_create_global_step(), 1)
+
+
 def _describe(event: Any) -> str | None:
     kind = event.WhichOneof("what")
     if kind == "summary":
@@ -287,16 +299,8 @@ def hooked_in() -> Callable[..., Any]:
 
 
 @pytest.fixture(autouse=True)
-def _no_thread_left() -> Iterator[None]:
+def _sessions_leave_no_thread(no_thread_left: None) -> None:
     """A session that has ended leaves no thread behind, however it ended."""
-    before = set(threading.enumerate())
-    yield
-    v1.summary.FileWriterCache.clear()
-    for thread in set(threading.enumerate()) - before:
-        if isinstance(thread, threading._DummyThread):
-            continue  # One of the runtime's pool, in which a py_func has run. It stays.
-        thread.join(5)
-        assert not thread.is_alive(), f"{thread} outlived its test"
 
 
 @pytest.fixture

@@ -63,13 +63,6 @@ def hook_for(folder: Any, saver: Any, steps: int = 2, **arguments: Any) -> Any:
     return train.CheckpointSaverHook(str(folder), save_steps=steps, saver=saver, async_save=True, **arguments)
 
 
-def wait_for(condition: Any) -> None:
-    limit = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < limit
-        time.sleep(0.005)
-
-
 def writing() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("save-")]
 
@@ -195,7 +188,7 @@ def test_copies_are_of_their_own(program: Program, tmp_path: Any) -> None:
 # The order of things.
 
 
-def test_listeners(program: Program, trace: Any, tmp_path: Any) -> None:
+def test_listeners(program: Program, trace: Any, tmp_path: Any, wait_for: Any) -> None:
     """before_save comes with the copy, after_save with a later step, and end last."""
     saver = SlowSaver()
     listener = trace.listener("listener")
@@ -247,7 +240,7 @@ def test_one_write_at_a_time(program: Program, tmp_path: Any) -> None:
     assert os.path.basename(v1.train.latest_checkpoint(str(tmp_path))) == "model.ckpt-3"
 
 
-def test_a_listener_requests_a_stop(program: Program, trace: Any, tmp_path: Any) -> None:
+def test_a_listener_requests_a_stop(program: Program, trace: Any, tmp_path: Any, wait_for: Any) -> None:
     listener = trace.listener("listener", after_save=lambda number, session, step: step >= 2)
     saver = SlowSaver()
     saver.go.set()
@@ -279,7 +272,7 @@ def test_a_listener_that_looks_at_the_checkpoint(program: Program, trace: Any, t
 # What goes wrong.
 
 
-def test_an_error_surfaces_at_the_next_step(program: Program, tmp_path: Any) -> None:
+def test_an_error_surfaces_at_the_next_step(program: Program, tmp_path: Any, wait_for: Any) -> None:
     saver = SlowSaver(error=OSError("the disk is full"))
     saver.go.set()
     hook = hook_for(tmp_path, saver, steps=2)
@@ -317,7 +310,7 @@ def test_a_loop_that_fails_waits_for_the_write(program: Program, tmp_path: Any, 
 
 @pytest.mark.parametrize("steps", [0, 1])
 def test_a_write_that_fails_after_the_loop_has_is_logged(
-    program: Program, tmp_path: Any, tf_log: Any, steps: int
+    program: Program, tmp_path: Any, tf_log: Any, steps: int, wait_for: Any
 ) -> None:
     saver = SlowSaver(error=OSError("the disk is full"))
     with pytest.raises(KeyError, match="the loop"):
@@ -336,7 +329,7 @@ def test_a_write_that_fails_after_the_loop_has_is_logged(
     assert [line for line in tf_log.messages if f"The checkpoint of step {steps} could not be written" in line]
 
 
-def test_a_preemption_while_it_is_written(program: Program, trace: Any, tmp_path: Any) -> None:
+def test_a_preemption_while_it_is_written(program: Program, trace: Any, tmp_path: Any, wait_for: Any) -> None:
     """The session is made anew once the checkpoint is there, and from it."""
     saver = SlowSaver()
     listener = trace.listener("listener")

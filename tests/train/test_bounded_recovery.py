@@ -180,22 +180,17 @@ class Preempted(v1.train.SessionRunHook):
             raise aborted(self.runs)
 
 
-@pytest.fixture
-def step(graph: Any, counting_step: Any) -> Any:
-    return counting_step().op
-
-
-def test_monitored_training_session(step: Any, slept: list[float], tmp_path: Any) -> None:
+def test_monitored_training_session(train_op: Any, slept: list[float], tmp_path: Any) -> None:
     hook = Preempted(2, 3, 4)
     with pytest.raises(tf.errors.AbortedError, match="failure 4"):
         with train.MonitoredTrainingSession(checkpoint_dir=str(tmp_path), hooks=[hook], max_recoveries=2) as session:
             for _ in range(10):
-                session.run(step)
+                session.run(train_op)
     assert hook.runs == 4
     assert slept == pytest.approx([0.1])
 
 
-def test_a_step_whose_hooks_fail_is_no_progress(step: Any, slept: list[float], tmp_path: Any) -> None:
+def test_a_step_whose_hooks_fail_is_no_progress(train_op: Any, slept: list[float], tmp_path: Any) -> None:
     """A file system that is away fails the save after each step: that doesn't go on for ever."""
 
     class Away(v1.train.SessionRunHook):
@@ -204,30 +199,30 @@ def test_a_step_whose_hooks_fail_is_no_progress(step: Any, slept: list[float], t
 
     with pytest.raises(tf.errors.UnavailableError):
         with train.MonitoredTrainingSession(checkpoint_dir=str(tmp_path), hooks=[Away()], max_recoveries=3) as session:
-            session.run(step)
+            session.run(train_op)
     assert slept == pytest.approx([0.1, 0.2])
 
 
 @pytest.mark.parametrize("way", ["run", "run_loop", "run_without_hooks first"])
-def test_steps_are_progress(step: Any, slept: list[float], tmp_path: Any, way: str) -> None:
+def test_steps_are_progress(train_op: Any, slept: list[float], tmp_path: Any, way: str) -> None:
     hook = Preempted(2, 4, 6, 8)
     with train.MonitoredTrainingSession(
         checkpoint_dir=str(tmp_path), hooks=[hook], max_recoveries=1, save_checkpoint_steps=1
     ) as session:
         if way == "run_loop":
-            session.run_loop(step, steps=8)
+            session.run_loop(train_op, steps=8)
         else:
             for _ in range(8):
                 if way != "run":
-                    session.run_without_hooks(step)
-                session.run(step)
+                    session.run_without_hooks(train_op)
+                session.run(train_op)
     assert slept == []
 
 
 @pytest.mark.parametrize("limit", [-1, "many"])
-def test_a_wrong_limit_is_refused(step: Any, limit: Any) -> None:
+def test_a_wrong_limit_is_refused(train_op: Any, limit: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="max_recoveries"):
         train.MonitoredSession(max_recoveries=limit)
     # Nothing is left of it.
     with train.MonitoredSession() as session:
-        session.run(step)
+        session.run(train_op)

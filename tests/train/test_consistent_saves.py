@@ -148,7 +148,9 @@ def test_a_hook_while_other_threads_step(graph: Any, tmp_path: Any, async_save: 
 # Nobody waits for ever.
 
 
-def test_a_step_that_never_ends(graph: Any, model: Model, session: Any, tmp_path: Any, tf_log: Any) -> None:
+def test_a_step_that_never_ends(
+    graph: Any, model: Model, session: Any, tmp_path: Any, tf_log: Any, wait_for: Any
+) -> None:
     with tf.control_dependencies([v1.FIFOQueue(1, tf.float32, shapes=[()]).dequeue()]):
         stuck = v1.assign_add(model.variables[0], tf.ones([2000])).op
     failures: list[Any] = []
@@ -160,8 +162,7 @@ def test_a_step_that_never_ends(graph: Any, model: Model, session: Any, tmp_path
             failures.append(error)
 
     thread = in_thread(graph, run_stuck)
-    while not session.gate.running:
-        time.sleep(0.01)
+    wait_for(lambda: session.gate.running)
     session.gate.patience_secs = 0.3
     started = time.monotonic()
     model.saver.save(session, str(tmp_path / "save"), write_meta_graph=False)
@@ -174,7 +175,7 @@ def test_a_step_that_never_ends(graph: Any, model: Model, session: Any, tmp_path
     assert len(failures) == 1
 
 
-def test_steps_that_wait_for_each_other(graph: Any, model: Model, session: Any, tmp_path: Any) -> None:
+def test_steps_that_wait_for_each_other(graph: Any, model: Model, session: Any, tmp_path: Any, wait_for: Any) -> None:
     """The first waits for what the second brings; the second comes while a save holds steps back."""
     queue = v1.FIFOQueue(1, tf.float32, shapes=[()])
     with tf.control_dependencies([queue.dequeue()]):
@@ -183,8 +184,7 @@ def test_steps_that_wait_for_each_other(graph: Any, model: Model, session: Any, 
         second = v1.assign_add(model.variables[1], tf.ones([2000])).op
     session.gate.turn_secs = 0.2
     waits = in_thread(graph, lambda: session.run(first))
-    while not session.gate.running:
-        time.sleep(0.01)
+    wait_for(lambda: session.gate.running)
     started = time.monotonic()
     saves = in_thread(graph, lambda: model.saver.save(session, str(tmp_path / "save"), write_meta_graph=False))
     time.sleep(0.1)

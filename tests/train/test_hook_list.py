@@ -13,11 +13,6 @@ import tensorflow as tf
 v1 = tf.compat.v1
 
 
-@pytest.fixture
-def step(graph: Any) -> Any:
-    return v1.assign_add(v1.train.get_or_create_global_step(), 1)
-
-
 class Iterable:
     """Hooks in something that can be gone through, and nothing else."""
 
@@ -29,12 +24,12 @@ class Iterable:
 
 
 @pytest.mark.parametrize("make", [Iterable, lambda *hooks: hooks, lambda *hooks: iter(hooks)])
-def test_hooks_in_something_else_than_a_list(impl: Any, step: Any, trace: Any, make: Callable[..., Any]) -> None:
+def test_hooks_in_something_else_than_a_list(impl: Any, step_tensor: Any, trace: Any, make: Callable[..., Any]) -> None:
     """An iterator is at its end when the first run comes: its hooks are begun, and no more."""
     hooks = make(trace.hook("a"), trace.hook("b"))
     with impl.train.MonitoredSession(hooks=hooks) as session:
         for _ in range(2):
-            session.run(step)
+            session.run(step_tensor)
     expected = ["a.begin", "b.begin"]
     if not isinstance(hooks, Iterator):
         run = ["a.before_run", "b.before_run", "a.after_run", "b.after_run"]
@@ -43,7 +38,7 @@ def test_hooks_in_something_else_than_a_list(impl: Any, step: Any, trace: Any, m
 
 
 @pytest.mark.parametrize("hooked", ["Hook", "quiet"])
-def test_a_hook_in_the_place_of_another(impl: Any, step: Any, hooked: str) -> None:
+def test_a_hook_in_the_place_of_another(impl: Any, step_tensor: Any, hooked: str) -> None:
     log: list[str] = []
 
     class Hook(v1.train.SessionRunHook):  # type: ignore[misc]
@@ -55,11 +50,11 @@ def test_a_hook_in_the_place_of_another(impl: Any, step: Any, hooked: str) -> No
 
     hooks = [Hook("x") if hooked == "Hook" else v1.train.SessionRunHook(), Hook("y")]
     with impl.train.MonitoredSession(hooks=hooks) as session:
-        session.run(step)
+        session.run(step_tensor)
         hooks[0] = Hook("new")
-        session.run(step)
+        session.run(step_tensor)
         hooks.reverse()
-        session.run(step)
+        session.run(step_tensor)
     assert log == (["x"] if hooked == "Hook" else []) + ["y", "new", "y", "y", "new"]
 
 
@@ -99,36 +94,36 @@ def test_what_a_hook_asks_for_that_is_there_twice(
     assert got == results
 
 
-def test_a_standard_hook_twice(impl: Any, step: Any, tf_log: Any) -> None:
+def test_a_standard_hook_twice(impl: Any, step_tensor: Any, tf_log: Any) -> None:
     """It is called twice in every run, and counts both."""
-    logs = impl.train.LoggingTensorHook([step], every_n_iter=3, formatter=lambda values: "logged")
+    logs = impl.train.LoggingTensorHook([step_tensor], every_n_iter=3, formatter=lambda values: "logged")
     with impl.train.MonitoredSession(hooks=[logs, logs]) as session:
         for _ in range(6):
-            session.run(step)
+            session.run(step_tensor)
     assert sum("logged" in line for line in tf_log.messages) == 6
 
 
 @pytest.mark.parametrize("last_step", [math.inf, math.nan, 2**63, 10**30, 2.5, -math.inf, np.array([3])])
-def test_a_stop_at_any_number(impl: Any, step: Any, last_step: Any) -> None:
+def test_a_stop_at_any_number(impl: Any, step_tensor: Any, last_step: Any) -> None:
     runs = 0
     with impl.train.MonitoredSession(hooks=[impl.train.StopAtStepHook(last_step=last_step)]) as session:
         while runs < 6 and not session.should_stop():
-            session.run(step)
+            session.run(step_tensor)
             runs += 1
     assert runs == {2.5: 3, -math.inf: 1}.get(last_step, 6) if not isinstance(last_step, np.ndarray) else runs == 3
 
 
-def test_a_loss_that_is_none(impl: Any, step: Any) -> None:
+def test_a_loss_that_is_none(impl: Any, step_tensor: Any) -> None:
     with impl.train.MonitoredSession(hooks=[impl.train.NanTensorHook(None)]) as session:
         with pytest.raises(TypeError, match="isnan"):
-            session.run(step)
+            session.run(step_tensor)
 
 
 @pytest.mark.parametrize(
     "options", [None, v1.RunOptions(trace_level=v1.RunOptions.SOFTWARE_TRACE)], ids=["", "options"]
 )
 @pytest.mark.parametrize("hashable", [True, False])
-def test_hooks_that_are_equal(both: Any, step: Any, hashable: bool, options: Any) -> None:
+def test_hooks_that_are_equal(both: Any, step_tensor: Any, hashable: bool, options: Any) -> None:
     """Each gets what it has asked for. In TensorFlow one dictionary has the results of both, by hook."""
 
     class Equal(v1.train.SessionRunHook):  # type: ignore[misc]
@@ -150,11 +145,11 @@ def test_hooks_that_are_equal(both: Any, step: Any, hashable: bool, options: Any
     hooks = [Equal(tf.constant(1)), Equal([tf.constant(2)])]
     with both.fastsup.train.MonitoredSession(hooks=hooks) as session:
         for _ in range(3):
-            session.run(step)
+            session.run(step_tensor)
     assert [hook.got for hook in hooks] == [[1] * 3, [[2]] * 3]
 
 
-def test_a_run_within_a_run_is_counted_once(impl: Any, step: Any, tf_log: Any) -> None:
+def test_a_run_within_a_run_is_counted_once(impl: Any, step_tensor: Any, tf_log: Any) -> None:
     """A hook runs the session in its `before_run`: the other hooks see two runs, one in the other."""
 
     class RunsMore(v1.train.SessionRunHook):  # type: ignore[misc]
@@ -163,21 +158,21 @@ def test_a_run_within_a_run_is_counted_once(impl: Any, step: Any, tf_log: Any) -
         def before_run(self, run_context: Any) -> None:
             if not self.is_within:
                 self.is_within = True
-                session.run(step)
+                session.run(step_tensor)
                 self.is_within = False
 
     logged: list[int] = []
     hook = impl.train.LoggingTensorHook(
-        {"step": step}, every_n_iter=5, formatter=lambda values: logged.append(int(values["step"])) or ""
+        {"step": step_tensor}, every_n_iter=5, formatter=lambda values: logged.append(int(values["step"])) or ""
     )
     with impl.train.MonitoredSession(hooks=[RunsMore(), hook]) as session:
         for _ in range(10):
-            session.run(step)
+            session.run(step_tensor)
     assert hook._iter_count == 20
     assert len(logged) == 4
 
 
-def test_a_schedule_that_another_hook_changes_in_the_run(impl: Any, step: Any) -> None:
+def test_a_schedule_that_another_hook_changes_in_the_run(impl: Any, step_tensor: Any) -> None:
     """It holds for the run that is under way, also for a hook that is called after it alone."""
 
     class Ends(v1.train.SessionRunHook):  # type: ignore[misc]
@@ -191,5 +186,5 @@ def test_a_schedule_that_another_hook_changes_in_the_run(impl: Any, step: Any) -
     ends, stop = Ends(), impl.train.StopAtStepHook(last_step=100)
     with impl.train.MonitoredSession(hooks=[ends, stop]) as session:
         while not session.should_stop():
-            session.run(step)
+            session.run(step_tensor)
     assert ends.runs == 3

@@ -11,11 +11,6 @@ import tensorflow as tf
 v1 = tf.compat.v1
 
 
-@pytest.fixture
-def step(graph: Any, counting_step: Any) -> Any:
-    return counting_step()
-
-
 def run_steps(impl: Any, hooks: list[Any], step: Any, count: int, between: Callable[[int], None] | None = None) -> int:
     """Runs until a hook asks for a stop, at most `count` steps, and says how many it ran."""
     ran = 0

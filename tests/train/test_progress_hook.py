@@ -35,11 +35,6 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return Terminal()
 
 
-@pytest.fixture
-def step(graph: Any) -> Any:
-    return v1.assign_add(v1.train.get_or_create_global_step(), 1)
-
-
 def lines(file: io.StringIO) -> list[str]:
     return file.getvalue().splitlines()
 
@@ -52,13 +47,13 @@ def run(session: Any, fetches: Any, count: int, clock: Any, secs: float) -> None
 
 
 @pytest.mark.parametrize("session_of", ["MonitoredSession", "SingularMonitoredSession", "MonitoredTrainingSession"])
-def test_lines_every_ten_seconds_with_end_and_tensors(session_of: str, step: Any, clock: Any) -> None:
+def test_lines_every_ten_seconds_with_end_and_tensors(session_of: str, step_tensor: Any, clock: Any) -> None:
     file = io.StringIO()
     loss = tf.constant(0.25)
     # The hook that knows the end comes after it in the list.
     hooks = [train.ProgressHook({"loss": loss}, file=file), train.StopAtStepHook(num_steps=30)]
     with getattr(train, session_of)(hooks=hooks) as session:
-        run(session, step, 30, clock, 1.0)
+        run(session, step_tensor, 30, clock, 1.0)
     assert lines(file) == [
         "step 11 of 30 (37%), 1.1 steps/s, loss 0.25, 0:00:17 left",
         "step 21 of 30 (70%), 1 steps/s, loss 0.25, 0:00:09 left",
@@ -66,12 +61,12 @@ def test_lines_every_ten_seconds_with_end_and_tensors(session_of: str, step: Any
     ]
 
 
-def test_the_same_lines_in_the_sessions_of_tensorflow(impl: Any, step: Any, clock: Any) -> None:
+def test_the_same_lines_in_the_sessions_of_tensorflow(impl: Any, step_tensor: Any, clock: Any) -> None:
     """But for the end, which no session of TensorFlow's tells."""
     file = io.StringIO()
     hooks = [train.ProgressHook(total=40, file=file), v1.train.StopAtStepHook(last_step=30)]
     with impl.train.MonitoredSession(hooks=hooks) as session:
-        run(session, step, 30, clock, 1.0)
+        run(session, step_tensor, 30, clock, 1.0)
     assert lines(file) == [
         "step 11 of 40 (28%), 1.1 steps/s, 0:00:26 left",
         "step 21 of 40 (52%), 1 steps/s, 0:00:19 left",
@@ -79,7 +74,7 @@ def test_the_same_lines_in_the_sessions_of_tensorflow(impl: Any, step: Any, cloc
     ]
 
 
-def test_it_is_called_only_when_it_is_due(step: Any, clock: Any) -> None:
+def test_it_is_called_only_when_it_is_due(step_tensor: Any, clock: Any) -> None:
     calls = []
 
     class Hook(train.ProgressHook):
@@ -91,19 +86,19 @@ def test_it_is_called_only_when_it_is_due(step: Any, clock: Any) -> None:
             return super()._schedule(run, step_read)
 
     with train.MonitoredSession(hooks=[Hook(every_secs=10, file=io.StringIO())]) as session:
-        run(session, step, 1, clock, 1.0)
+        run(session, step_tensor, 1, clock, 1.0)
         calls.clear()
-        run(session, step, 9, clock, 1.0)
-        session.run(step)
+        run(session, step_tensor, 9, clock, 1.0)
+        session.run(step_tensor)
         # One schedule after the first run, and nothing in the runs that follow.
         assert calls == ["scheduled"]
-        run(session, step, 1, clock, 1.0)
+        run(session, step_tensor, 1, clock, 1.0)
         assert calls == ["scheduled", 12]
 
 
-def test_in_run_loop(step: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_in_run_loop(step_tensor: Any, capsys: pytest.CaptureFixture[str]) -> None:
     with train.MonitoredTrainingSession(hooks=[train.StopAtStepHook(500)], progress=True) as session:
-        session.run_loop(step)
+        session.run_loop(step_tensor)
     (line,) = capsys.readouterr().err.splitlines()[-1:]
     assert line.startswith("step 500 of 500 (100%), ")
 
@@ -116,7 +111,7 @@ def test_a_session_without_global_step_counts_its_runs(graph: Any, clock: Any) -
     assert lines(file) == ["step 11, 1.1 steps/s", "step 21, 1 steps/s", "step 25, 1 steps/s"]
 
 
-def test_an_evaluation_counts_batches(step: Any, clock: Any) -> None:
+def test_an_evaluation_counts_batches(step_tensor: Any, clock: Any) -> None:
     file = io.StringIO()
 
     class Passing(v1.train.SessionRunHook):
@@ -135,45 +130,45 @@ def test_an_evaluation_counts_batches(step: Any, clock: Any) -> None:
 @pytest.mark.parametrize(
     ("last_step", "end"), [(40, 40), (float("inf"), None), (float("nan"), None), (50.5, 50), (None, None)]
 )
-def test_the_end_is_what_the_hook_says_now(step: Any, clock: Any, last_step: Any, end: Any) -> None:
+def test_the_end_is_what_the_hook_says_now(step_tensor: Any, clock: Any, last_step: Any, end: Any) -> None:
     """Programs change the end while they run."""
     file = io.StringIO()
     stop = train.StopAtStepHook(last_step=30)
     with train.MonitoredSession(hooks=[train.ProgressHook(file=file), stop]) as session:
-        run(session, step, 2, clock, 1.0)
+        run(session, step_tensor, 2, clock, 1.0)
         stop._last_step = last_step
         stop.after_run = lambda *_: None  # type: ignore[method-assign]
-        run(session, step, 10, clock, 1.0)
+        run(session, step_tensor, 10, clock, 1.0)
     assert lines(file)[0].startswith("step 11, " if end is None else f"step 11 of {end} ")
 
 
-def test_the_argument_adds_no_second_hook(step: Any, clock: Any) -> None:
+def test_the_argument_adds_no_second_hook(step_tensor: Any, clock: Any) -> None:
     file = io.StringIO()
     hooks = [train.ProgressHook(file=file)]
     with train.MonitoredTrainingSession(hooks=hooks, progress=True) as session:
-        run(session, step, 3, clock, 1.0)
+        run(session, step_tensor, 3, clock, 1.0)
     assert lines(file) == ["step 3, 1.5 steps/s"]
 
 
-def test_a_bar_in_a_terminal(step: Any, clock: Any, terminal: Terminal) -> None:
+def test_a_bar_in_a_terminal(step_tensor: Any, clock: Any, terminal: Terminal) -> None:
     hooks = [train.ProgressHook({"loss": tf.constant(0.5)}, file=terminal), train.StopAtStepHook(20)]
     with train.MonitoredSession(hooks=hooks) as session:
-        run(session, step, 20, clock, 0.1)
+        run(session, step_tensor, 20, clock, 0.1)
     shown = terminal.getvalue()
     for part in ("step 0 of 20", "step 3 of 20", "step 20 of 20", "10 steps/s", "loss 0.5"):
         assert part in shown
     assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") == 1
 
 
-def test_an_evaluation_in_a_training_is_a_second_bar(step: Any, clock: Any, terminal: Terminal) -> None:
+def test_an_evaluation_in_a_training_is_a_second_bar(step_tensor: Any, clock: Any, terminal: Terminal) -> None:
     with train.MonitoredSession(hooks=[train.ProgressHook(file=terminal), train.StopAtStepHook(4)]) as session:
-        run(session, step, 2, clock, 1.0)
+        run(session, step_tensor, 2, clock, 1.0)
         with tf.Graph().as_default():
             v1.train.get_or_create_global_step()
             hooks = [StopAfterNEvalsHook(3, log_progress=False), train.ProgressHook(file=terminal)]
             evaluate_once(None, "", None, tf.no_op(), {}, hooks, None)
         evaluated = terminal.getvalue()
-        run(session, step, 2, clock, 1.0)
+        run(session, step_tensor, 2, clock, 1.0)
     assert "evaluating 0 of 3" in evaluated
     assert evaluated.rindex("step 2 of 4") > evaluated.index("evaluating 0 of 3")
     shown = terminal.getvalue()[len(evaluated) :]
@@ -187,7 +182,7 @@ class Failure(Exception):
 
 @pytest.mark.parametrize("end", ["hook", "body", "run", "close", "recovered", "out of range"])
 def test_the_terminal_gets_its_cursor_and_its_streams_back(
-    end: str, step: Any, clock: Any, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+    end: str, step_tensor: Any, clock: Any, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stderr", terminal)
     handler = logging.StreamHandler(terminal)
@@ -208,7 +203,7 @@ def test_the_terminal_gets_its_cursor_and_its_streams_back(
 
     try:
         with train.MonitoredSession(hooks=[train.ProgressHook(), Failing()]) as session:
-            run(session, step, 2, clock, 1.0)
+            run(session, step_tensor, 2, clock, 1.0)
             assert handler.stream is not terminal
             logger.warning("a line of the log")
             if end == "body":
@@ -231,14 +226,14 @@ def test_the_terminal_gets_its_cursor_and_its_streams_back(
 
 
 def test_a_stream_that_is_redirected_to_a_file_keeps_its_text(
-    step: Any, clock: Any, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+    step_tensor: Any, clock: Any, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = io.StringIO()
     monkeypatch.setattr(sys, "stdout", output)
     with train.MonitoredSession(hooks=[train.ProgressHook(file=terminal)]) as session:
-        run(session, step, 2, clock, 1.0)
+        run(session, step_tensor, 2, clock, 1.0)
         print("a result")
-        run(session, step, 2, clock, 1.0)
+        run(session, step_tensor, 2, clock, 1.0)
     assert output.getvalue() == "a result\n"
     assert "a result" not in terminal.getvalue()
 

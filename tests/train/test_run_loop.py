@@ -25,11 +25,6 @@ def open_session(request: pytest.FixtureRequest) -> Any:
     return getattr(train, request.param)
 
 
-@pytest.fixture
-def step(graph: Any, counting_step: Any) -> Any:
-    return counting_step()
-
-
 def by_hand(session: Any, fetches: Any, steps: int | None = None, feed_fn: Callable[[], Any] | None = None) -> Any:
     """The loop that run_loop is."""
     result, ran = None, 0

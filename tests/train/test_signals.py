@@ -57,11 +57,6 @@ def before() -> Iterator[list[Any]]:
     assert not stop_signals.has_come()
 
 
-@pytest.fixture
-def step(graph: Any, counting_step: Any) -> Any:
-    return counting_step().op
-
-
 def send(number: int) -> None:
     os.kill(os.getpid(), number)
 
@@ -75,21 +70,21 @@ def saved(folder: Any) -> str:
     return os.path.basename(v1.train.latest_checkpoint(str(folder)))
 
 
-def test_they_are_put_back_after_a_normal_end(step: Any, tmp_path: Any, before: list[Any]) -> None:
+def test_they_are_put_back_after_a_normal_end(train_op: Any, tmp_path: Any, before: list[Any]) -> None:
     with session(tmp_path) as training:
         assert handlers() == [stop_signals.on_signal] * 2
-        training.run(step)
+        training.run(train_op)
     assert handlers() == before
 
 
-def test_they_are_put_back_after_an_error(step: Any, tmp_path: Any, before: list[Any]) -> None:
+def test_they_are_put_back_after_an_error(train_op: Any, tmp_path: Any, before: list[Any]) -> None:
     with pytest.raises(KeyError):
         with session(tmp_path):
             raise KeyError("an error")
     assert handlers() == before
 
 
-def test_they_are_put_back_where_no_session_could_be_made(step: Any, tmp_path: Any, before: list[Any]) -> None:
+def test_they_are_put_back_where_no_session_could_be_made(train_op: Any, tmp_path: Any, before: list[Any]) -> None:
     class Broken(v1.train.SessionRunHook):
         def after_create_session(self, session: Any, coord: Any) -> None:
             raise KeyError("an error")
@@ -99,30 +94,30 @@ def test_they_are_put_back_where_no_session_could_be_made(step: Any, tmp_path: A
     assert handlers() == before
 
 
-def test_they_are_put_back_after_a_signal(step: Any, tmp_path: Any, before: list[Any]) -> None:
+def test_they_are_put_back_after_a_signal(train_op: Any, tmp_path: Any, before: list[Any]) -> None:
     with pytest.raises(SystemExit) as raised:
         with session(tmp_path) as training:
-            training.run(step)
+            training.run(train_op)
             send(signal.SIGTERM)
     assert raised.value.code == 143
     assert handlers() == before
     assert saved(tmp_path) == "model.ckpt-1"
 
 
-def test_a_session_after_one_that_was_ended(step: Any, tmp_path: Any) -> None:
+def test_a_session_after_one_that_was_ended(train_op: Any, tmp_path: Any) -> None:
     for steps in (1, 2):
         with pytest.raises(KeyboardInterrupt):
             with session(tmp_path) as training:
-                training.run(step)
+                training.run(train_op)
                 send(signal.SIGINT)
         assert saved(tmp_path) == f"model.ckpt-{steps}"
     with session(tmp_path) as training:
         assert not training.should_stop()
-        training.run(step)
+        training.run(train_op)
     assert saved(tmp_path) == "model.ckpt-3"
 
 
-def test_a_loop_that_asks_just_ends(step: Any, tmp_path: Any) -> None:
+def test_a_loop_that_asks_just_ends(train_op: Any, tmp_path: Any) -> None:
     """The exception comes where the block ends, once the checkpoint is there."""
     seen: list[str] = []
 
@@ -137,13 +132,13 @@ def test_a_loop_that_asks_just_ends(step: Any, tmp_path: Any) -> None:
     with pytest.raises(SystemExit):
         with session(tmp_path, hooks=[Send()]) as training:
             while not training.should_stop():
-                training.run(step)
+                training.run(train_op)
             seen.append("after the loop")
     assert seen == ["after_run goes on", "after the loop", "end"]
     assert saved(tmp_path) == "model.ckpt-1"
 
 
-def test_a_loop_that_doesnt_ask_is_ended_by_run(step: Any, tmp_path: Any) -> None:
+def test_a_loop_that_doesnt_ask_is_ended_by_run(train_op: Any, tmp_path: Any) -> None:
     class Send(v1.train.SessionRunHook):
         def after_run(self, run_context: Any, run_values: Any) -> None:
             send(signal.SIGTERM)
@@ -152,26 +147,26 @@ def test_a_loop_that_doesnt_ask_is_ended_by_run(step: Any, tmp_path: Any) -> Non
     with pytest.raises(SystemExit):
         with session(tmp_path, hooks=[Send()]) as training:
             while True:
-                training.run(step)
+                training.run(train_op)
                 runs += 1
     assert runs == 1
     assert saved(tmp_path) == "model.ckpt-1"
 
 
-def test_without_a_with_block_close_raises(step: Any, tmp_path: Any) -> None:
+def test_without_a_with_block_close_raises(train_op: Any, tmp_path: Any) -> None:
     class Send(v1.train.SessionRunHook):
         def after_run(self, run_context: Any, run_values: Any) -> None:
             send(signal.SIGINT)
 
     training = session(tmp_path, hooks=[Send()])
     while not training.should_stop():
-        training.run(step)
+        training.run(train_op)
     with pytest.raises(KeyboardInterrupt):
         training.close()
     assert saved(tmp_path) == "model.ckpt-1"
 
 
-def test_hooks_are_not_told_of_an_error(step: Any, tmp_path: Any) -> None:
+def test_hooks_are_not_told_of_an_error(train_op: Any, tmp_path: Any) -> None:
     told = []
 
     class Told(v1.train.SessionRunHook):
@@ -180,21 +175,21 @@ def test_hooks_are_not_told_of_an_error(step: Any, tmp_path: Any) -> None:
 
     with pytest.raises(SystemExit):
         with session(tmp_path, hooks=[Told()]) as training:
-            training.run(step)
+            training.run(train_op)
             send(signal.SIGTERM)
     assert told == []
 
 
-def test_another_exit_of_the_program_saves_nothing(step: Any, tmp_path: Any) -> None:
+def test_another_exit_of_the_program_saves_nothing(train_op: Any, tmp_path: Any) -> None:
     """Only the signal's own exception does: sys.exit() in a loop is as it is in TensorFlow."""
     with pytest.raises(SystemExit):
         with session(tmp_path) as training:
-            training.run(step)
+            training.run(train_op)
             sys.exit(3)
     assert saved(tmp_path) == "model.ckpt-0"
 
 
-def test_somebody_elses_handlers_are_left_alone(step: Any, tmp_path: Any) -> None:
+def test_somebody_elses_handlers_are_left_alone(train_op: Any, tmp_path: Any) -> None:
     def handler(number: int, frame: Any) -> None:
         pass
 
@@ -202,23 +197,23 @@ def test_somebody_elses_handlers_are_left_alone(step: Any, tmp_path: Any) -> Non
     try:
         with session(tmp_path) as training:
             assert handlers() == [handler, stop_signals.on_signal]
-            training.run(step)
+            training.run(train_op)
             send(signal.SIGTERM)
-            training.run(step)
+            training.run(train_op)
         assert handlers() == [handler, signal.default_int_handler]
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     assert saved(tmp_path) == "model.ckpt-2"
 
 
-def test_a_handler_that_comes_later_stays(step: Any, tmp_path: Any) -> None:
+def test_a_handler_that_comes_later_stays(train_op: Any, tmp_path: Any) -> None:
     def handler(number: int, frame: Any) -> None:
         pass
 
     try:
         with session(tmp_path) as training:
             signal.signal(signal.SIGTERM, handler)
-            training.run(step)
+            training.run(train_op)
         assert handlers() == [handler, signal.default_int_handler]
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -227,18 +222,18 @@ def test_a_handler_that_comes_later_stays(step: Any, tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     "arguments", [{"handle_signals": False}, {"checkpoint_dir": None}], ids=["turned off", "nowhere to save to"]
 )
-def test_nothing_is_watched(step: Any, tmp_path: Any, before: list[Any], arguments: Any) -> None:
+def test_nothing_is_watched(train_op: Any, tmp_path: Any, before: list[Any], arguments: Any) -> None:
     with train.MonitoredTrainingSession(**{"checkpoint_dir": str(tmp_path), **arguments}) as training:
         assert handlers() == before
-        training.run(step)
+        training.run(train_op)
 
 
-def test_nothing_is_watched_in_another_thread(graph: Any, step: Any, tmp_path: Any, before: list[Any]) -> None:
+def test_nothing_is_watched_in_another_thread(graph: Any, train_op: Any, tmp_path: Any, before: list[Any]) -> None:
     seen = []
 
     def body() -> None:
         with graph.as_default(), session(tmp_path) as training:
-            training.run(step)
+            training.run(train_op)
             seen.append(handlers())
 
     thread = threading.Thread(target=body)
@@ -247,20 +242,20 @@ def test_nothing_is_watched_in_another_thread(graph: Any, step: Any, tmp_path: A
     assert seen == [before]
 
 
-def test_a_monitored_session_watches_if_it_is_asked(step: Any, before: list[Any]) -> None:
+def test_a_monitored_session_watches_if_it_is_asked(train_op: Any, before: list[Any]) -> None:
     with train.MonitoredSession():
         assert handlers() == before
     with pytest.raises(SystemExit):
         with train.MonitoredSession(handle_signals=True) as training:
-            training.run(step)
+            training.run(train_op)
             send(signal.SIGTERM)
 
 
-def test_sessions_in_one_another(step: Any, tmp_path: Any) -> None:
+def test_sessions_in_one_another(train_op: Any, tmp_path: Any) -> None:
     """The inner one ends too, and the signals are watched until the outer one has."""
     with pytest.raises(SystemExit):
         with session(tmp_path / "outer") as training:
-            training.run(step)
+            training.run(train_op)
             with tf.Graph().as_default():
                 add = v1.assign_add(v1.train.get_or_create_global_step(), tf.constant(1, tf.int64)).op
                 try:
@@ -277,36 +272,36 @@ def test_sessions_in_one_another(step: Any, tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("async_save", [False, True])
-def test_a_supervisors_session(step: Any, tmp_path: Any, number: int, async_save: bool) -> None:
+def test_a_supervisors_session(train_op: Any, tmp_path: Any, number: int, async_save: bool) -> None:
     sv = train.Supervisor(logdir=str(tmp_path), save_model_secs=1000, save_summaries_secs=0, async_save=async_save)
     with pytest.raises(SystemExit if number == signal.SIGTERM else KeyboardInterrupt):
         with sv.managed_session() as managed:
             while not sv.should_stop():
-                managed.run(step)
+                managed.run(train_op)
                 if v1.train.global_step(managed, v1.train.get_global_step()) == 4:
                     send(number)
     assert saved(tmp_path) == "model.ckpt-4"
     assert sv.should_stop()
 
 
-def test_a_supervisor_says_that_it_saves(step: Any, tmp_path: Any, tf_log: Any) -> None:
+def test_a_supervisor_says_that_it_saves(train_op: Any, tmp_path: Any, tf_log: Any) -> None:
     sv = train.Supervisor(logdir=str(tmp_path), save_model_secs=0, save_summaries_secs=0)
     with pytest.raises(SystemExit), sv.managed_session() as managed:
-        managed.run(step)
+        managed.run(train_op)
         send(signal.SIGTERM)
     assert saved(tmp_path) == "model.ckpt-1"
     assert tf_log.messages.count(f"Saving checkpoint to path {sv.save_path}") == 1
 
 
 @pytest.mark.parametrize("where", [{"logdir": None}, {"handle_signals": False}])
-def test_a_supervisor_that_watches_nothing(step: Any, tmp_path: Any, before: list[Any], where: Any) -> None:
+def test_a_supervisor_that_watches_nothing(train_op: Any, tmp_path: Any, before: list[Any], where: Any) -> None:
     sv = train.Supervisor(**{"logdir": str(tmp_path), "save_summaries_secs": 0, **where})
     with sv.managed_session() as managed:
         assert handlers() == before
-        managed.run(step)
+        managed.run(train_op)
 
 
-def test_a_signal_while_the_session_is_being_made(graph: Any, step: Any, tmp_path: Any) -> None:
+def test_a_signal_while_the_session_is_being_made(graph: Any, train_op: Any, tmp_path: Any) -> None:
     """There is nothing to be saved yet, and nothing of it is left."""
 
     class Send(v1.train.SessionRunHook):
@@ -318,7 +313,7 @@ def test_a_signal_while_the_session_is_being_made(graph: Any, step: Any, tmp_pat
     assert v1.train.latest_checkpoint(str(tmp_path)) is None
 
 
-def test_while_it_recovers(step: Any, tmp_path: Any) -> None:
+def test_while_it_recovers(train_op: Any, tmp_path: Any) -> None:
     """Between two tries there is no session, so nothing to save, but what was saved before."""
     fail = [False]
     tries: list[Any] = []
@@ -336,9 +331,9 @@ def test_while_it_recovers(step: Any, tmp_path: Any) -> None:
 
     with pytest.raises(SystemExit):
         with session(tmp_path, hooks=[Fail()], save_checkpoint_steps=1, save_checkpoint_secs=None) as training:
-            training.run(step)
+            training.run(train_op)
             fail[0] = True
-            training.run(step)
+            training.run(train_op)
     assert len(tries) == 1
     assert saved(tmp_path) == "model.ckpt-1"
 

@@ -131,7 +131,7 @@ def test_what_to_give_instead(graph: Any, tmp_path: Any, mistake: str) -> None:
 
 @pytest.mark.parametrize("value", [1.0, [1.0]])
 def test_ready_op_that_answers_something_else(graph: Any, value: Any) -> None:
-    text = r"That came of ready_op=<tf\.Tensor 'answer:0' .*>, which must give an empty 1-D string tensor if the model"
+    text = r"The result of ready_op=<tf\.Tensor 'answer:0' .*> must be an empty 1-D string tensor if the model is"
     sv = train.Supervisor(ready_op=tf.constant(value, name="answer"))
     with pytest.raises((TypeError, AttributeError), match=text), sv.managed_session():
         pass
@@ -198,8 +198,11 @@ def test_seconds_that_are_taken(impl: Any, graph: Any, value: Any) -> None:
 
 
 def test_endless_grace(impl: Any, graph: Any) -> None:
-    with impl.train.Supervisor(stop_grace_secs=float("inf")).managed_session():
-        pass
+    sv = impl.train.Supervisor(stop_grace_secs=float("inf"))
+    with sv.managed_session():
+        thread = sv.loop(0.01, lambda: None)
+    assert sv.should_stop()
+    assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("value", ["", "Warn", None, 3])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -68,7 +67,7 @@ def test_ready_for_local_init_from_a_checkpoint(impl: Any, server: Any, replica:
         assert first.run(chief.shared) == 11.0
 
 
-def test_worker_waits_for_the_chief(impl: Any, server: Any, replica: Any, tf_log: Any) -> None:
+def test_worker_waits_for_the_chief(impl: Any, server: Any, replica: Any, tf_log: Any, wait_for: Any) -> None:
     chief, worker = replica(True), replica(False)
     seen: list[Any] = []
 
@@ -80,10 +79,7 @@ def test_worker_waits_for_the_chief(impl: Any, server: Any, replica: Any, tf_log
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        end = time.monotonic() + 60
-        while not any(text.startswith("Waiting for model to be ready.") for text in tf_log.messages):
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_for(lambda: any(text.startswith("Waiting for model to be ready.") for text in tf_log.messages))
         assert seen == []
     finally:
         with chief.sv.managed_session(server.target):
@@ -119,15 +115,16 @@ def test_chief_restarts_while_a_worker_goes_on(impl: Any, server: Any, replica: 
             assert second.run(worker.added) == 3.0
 
 
-def test_waits_for_a_checkpoint(impl: Any, server: Any, replica: Any, tmp_path: Any, tf_log: Any) -> None:
+def test_waits_for_a_checkpoint(
+    impl: Any, server: Any, replica: Any, tmp_path: Any, tf_log: Any, wait_for: Any
+) -> None:
     saved = replica(True, initial=5.0, logdir=str(tmp_path / "saved"))
     with saved.sv.managed_session(server.target, start_standard_services=False) as session:
         path = saved.sv.saver.save(session, saved.sv.save_path)
     waiting = replica(True, logdir=str(tmp_path / "waiting"))
 
     def bring() -> None:
-        while not any(text.startswith("Waiting for checkpoint") for text in tf_log.messages):
-            time.sleep(0.01)
+        wait_for(lambda: any(text.startswith("Waiting for checkpoint") for text in tf_log.messages))
         v1.train.update_checkpoint_state(str(tmp_path / "waiting"), path)
 
     thread = threading.Thread(target=bring, daemon=True)

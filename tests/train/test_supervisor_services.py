@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,24 +36,17 @@ def services(impl: Any) -> Any:
     )
 
 
-def wait_for(condition: Callable[[], Any], secs: float = 30) -> Any:
-    """What the condition gives, once it's true."""
-    end = time.monotonic() + secs
-    while not (result := condition()):
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.01)
-    return result
-
-
 @pytest.fixture
-def step(graph: Any, counting_step: Any) -> Any:
-    """The global step, in a graph with a variable and one summary."""
+def step(step: Any) -> Any:
+    """The step that all tests have, in a graph with a variable and one summary."""
     v1.get_variable("w", initializer=[1.0, 2.0])
     v1.summary.scalar("loss", tf.constant(1.5))
-    return counting_step()
+    return step
 
 
-def test_what_they_write(impl: Any, step: Any, tmp_path: Any, events: Any, files: Any, tf_log: Any) -> None:
+def test_what_they_write(
+    impl: Any, step: Any, tmp_path: Any, events: Any, files: Any, tf_log: Any, wait_for: Any
+) -> None:
     folder = str(tmp_path / "new" / "logs")
     sv = impl.train.Supervisor(logdir=folder)
     with sv.managed_session() as session:
@@ -114,7 +106,7 @@ def test_meta_graph_of_another_graph(step: Any, graph: Any, tmp_path: Any, raw_e
     assert "of the default graph" not in meta_graph.collection_def
 
 
-def test_without_global_step(impl: Any, graph: Any, tmp_path: Any, events: Any, tf_log: Any) -> None:
+def test_without_global_step(impl: Any, graph: Any, tmp_path: Any, events: Any, tf_log: Any, wait_for: Any) -> None:
     weights = v1.get_variable("w", initializer=[1.0])
     v1.summary.scalar("loss", weights[0])
     sv = impl.train.Supervisor(logdir=str(tmp_path), checkpoint_basename="mine")
@@ -283,7 +275,7 @@ def test_saver_that_fails(impl: Any, step: Any, tmp_path: Any) -> None:
                 session.run(step.op)
 
 
-def test_every_checkpoint_goes_one_way(step: Any, tmp_path: Any) -> None:
+def test_every_checkpoint_goes_one_way(step: Any, tmp_path: Any, wait_for: Any) -> None:
     saved = []
 
     class Recording(train.Supervisor):
@@ -304,7 +296,7 @@ def test_async_save_is_kept(graph: Any, value: bool) -> None:
 
 if SERVICES_WORK == ["fastsup"]:
 
-    def test_services_of_tensorflow_under_its_2_behaviour(both: Any, step: Any, tmp_path: Any) -> None:
+    def test_services_of_tensorflow_under_its_2_behaviour(both: Any, step: Any, tmp_path: Any, wait_for: Any) -> None:
         """Why they are left out of the tests above."""
         sv = both.tensorflow.train.Supervisor(logdir=str(tmp_path))
         with pytest.raises((TypeError, ValueError, AttributeError)):

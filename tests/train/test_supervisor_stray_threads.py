@@ -15,7 +15,7 @@ import tensorflow as tf
 
 import fastsup
 from fastsup import train
-from fastsup.train.session.leaked_threads import stack_of, warn_of_stray_threads
+from fastsup.train.session.leaked_threads import thread_stack, warn_of_leaked_threads
 
 v1 = tf.compat.v1
 TEXT = "1 thread(s) still running 0.1 seconds after the stop was requested; the run ends without them."
@@ -66,7 +66,7 @@ def test_warns(value: Any, deaf: Deaf, tf_log: Any) -> None:
     (text,) = warnings_of(tf_log)
     assert text.startswith(TEXT + "\n")
     assert "\n  " in text
-    assert "standing at" in text
+    assert "stack:" in text
     line = deaf.waits_for_something_else.__code__.co_firstlineno + 2
     assert f"{__file__}:{line} in waits_for_something_else\n" in text
     # The innermost frame comes last.
@@ -93,7 +93,7 @@ def test_threads_that_were_passed(value: Any, deaf: Deaf, tf_log: Any) -> None:
     thread.start()
     sv.stop([thread])
     (text,) = warnings_of(tf_log)
-    assert "\n  Own (not a daemon: the process waits for it), standing at\n" in text
+    assert "\n  Own (not a daemon: the process waits for it), stack:\n" in text
     deaf.released.set()
     thread.join(60)
 
@@ -163,15 +163,15 @@ def test_exit_code(tmp_path: Path) -> None:
 
 def test_stacks(deaf: Deaf) -> None:
     thread = threading.Thread(target=deaf.waits_for_something_else)
-    assert stack_of(thread) == []
+    assert thread_stack(thread) == []
     thread.start()
     assert deaf.entered.wait(60)
-    places = stack_of(thread)
+    places = thread_stack(thread)
     assert any(place.startswith(__file__) and place.endswith("in waits_for_something_else") for place in places)
-    assert any(place.endswith("in test_stacks") for place in stack_of(threading.current_thread()))
+    assert any(place.endswith("in test_stacks") for place in thread_stack(threading.current_thread()))
     deaf.released.set()
     thread.join(60)
-    assert stack_of(thread) == []
+    assert thread_stack(thread) == []
 
 
 def test_several(deaf: Deaf, tf_log: Any) -> None:
@@ -181,11 +181,11 @@ def test_several(deaf: Deaf, tf_log: Any) -> None:
     for thread in [*threads, ended]:
         thread.start()
     ended.join(60)
-    warn_of_stray_threads([*threads, ended], 2)
+    warn_of_leaked_threads([*threads, ended], 2)
     (text,) = warnings_of(tf_log)
     assert text.startswith("3 thread(s) still running 2 seconds after")
-    assert [line.strip() for line in text.splitlines() if line.endswith("standing at")] == [
-        f"{name}, standing at" for name in "abc"
+    assert [line.strip() for line in text.splitlines() if line.endswith("stack:")] == [
+        f"{name}, stack:" for name in "abc"
     ]
     deaf.released.set()
     for thread in threads:

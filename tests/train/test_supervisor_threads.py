@@ -55,8 +55,9 @@ def test_end_of_the_input_in_a_thread(impl: Any, value: Any) -> None:
 
     sv = impl.train.Supervisor()
     with sv.managed_session():
-        sv.loop(10, end)
+        thread = sv.loop(10, end)
         sv.wait_for_stop()
+    assert not thread.is_alive()
 
 
 def test_error_in_a_thread_and_in_the_block(impl: Any, value: Any) -> None:

@@ -20,13 +20,6 @@ def stalls(tf_log: Any) -> list[str]:
     return [record.getMessage() for record in tf_log.records if record.getMessage().startswith(STALL)]
 
 
-def wait_for(condition: Any) -> None:
-    limit = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < limit
-        time.sleep(0.01)
-
-
 def watchdogs() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "watchdog"]
 
@@ -37,7 +30,7 @@ def starved(graph: Any) -> Any:
     return v1.FIFOQueue(1, tf.float32, shapes=[()]).dequeue()
 
 
-def test_a_stall_is_logged_once(impl: Any, graph: Any, counting_step: Any, tf_log: Any) -> None:
+def test_a_stall_is_logged_once(impl: Any, graph: Any, counting_step: Any, tf_log: Any, wait_for: Any) -> None:
     step = counting_step().op
     with impl.train.MonitoredSession(hooks=[train.WatchdogHook(0.2)]) as session:
         session.run(step)
@@ -129,7 +122,9 @@ def test_in_tensorflows_sessions_closing_raises(starved: Any) -> None:
             raise RuntimeError("the caller's")
 
 
-def test_the_loop_ends_where_it_hung_in_its_own_code(impl: Any, graph: Any, counting_step: Any, tf_log: Any) -> None:
+def test_the_loop_ends_where_it_hung_in_its_own_code(
+    impl: Any, graph: Any, counting_step: Any, tf_log: Any, wait_for: Any
+) -> None:
     step = counting_step().op
     with pytest.raises(tf.errors.DeadlineExceededError, match="WatchdogHook"):
         with impl.train.MonitoredSession(hooks=[train.WatchdogHook(0.2, stop=True)]) as session:
@@ -184,7 +179,7 @@ def test_the_thread_ends_with_the_session(impl: Any, graph: Any, counting_step: 
     assert not thread.is_alive()
 
 
-def test_a_recovered_session_is_watched_anew(impl: Any, graph: Any, counting_step: Any) -> None:
+def test_a_recovered_session_is_watched_anew(impl: Any, graph: Any, counting_step: Any, wait_for: Any) -> None:
     step = counting_step().op
     failures = [tf.errors.AbortedError(None, None, "preempted")]
 

@@ -1,1 +1,1 @@
-"""RunConfig, and the rules for its values."""
+"""RunConfig, the checks of its values, and its distribution strategies."""

@@ -1,4 +1,4 @@
-"""Which `tf.distribute` strategies an Estimator can run with."""
+"""The `tf.distribute` strategies of a RunConfig: which are supported, and what they need of the session."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.distribute import parameter_server_strategy_v2
 from tensorflow.python.framework import device
 
-__all__ = ["is_multi_worker", "refuse_unsupported", "session_config_for", "settle_strategies"]
+__all__ = ["is_multi_worker", "refuse_unsupported", "resolve_strategies", "session_config_for"]
 
 _MULTI_WORKER = ("CollectiveAllReduceStrategy", "CollectiveAllReduceStrategyV1", "MultiWorkerMirroredStrategy")
 
 
 def is_multi_worker(strategy: Any) -> bool:
-    """Whether a strategy trains in several processes by itself."""
+    """True for a strategy that spans several processes."""
     return any(kind.__name__ in _MULTI_WORKER for kind in type(strategy).__mro__)
 
 
 def refuse_unsupported(train_distribute: Any, eval_distribute: Any) -> None:
-    """Refuses strategies that no Estimator can run with.
+    """Refuses strategies that no Estimator supports.
+
+    Args:
+      train_distribute: strategy to train with, or None.
+      eval_distribute: strategy to evaluate with, or None.
 
     Raises:
       ValueError: one of the two is the parameter server strategy of TF 2.
@@ -35,11 +39,14 @@ def refuse_unsupported(train_distribute: Any, eval_distribute: Any) -> None:
 def session_config_for(session_config: Any, *strategies: Any) -> Any:
     """A ConfigProto with as many CPU devices as the strategies use.
 
-    With fewer, several replicas would be put on one device, and wait there for each other without end.
+    With fewer devices, several replicas would share one and wait for each other without limit.
 
     Args:
-      session_config: ConfigProto. One that says how many CPU devices there are stays as it is.
+      session_config: ConfigProto. If it sets the number of CPU devices, it is returned as it is.
       *strategies: `tf.distribute` strategies, or None.
+
+    Returns:
+      The ConfigProto, or a copy with the number of CPU devices set.
     """
     names = [name for strategy in strategies if strategy for name in strategy.extended.worker_devices]
     specs = [device.DeviceSpec.from_string(name) for name in names]
@@ -52,36 +59,45 @@ def session_config_for(session_config: Any, *strategies: Any) -> Any:
     return with_devices
 
 
-def settle_strategies(config: Any, tf_config: dict[str, Any]) -> None:
-    """Takes the strategies of a RunConfig from where they were given.
+_NAMES = ("train_distribute", "eval_distribute")
+
+
+def _take_from_distribute_config(config: Any) -> None:
+    """Copies the strategies of `experimental_distribute` to `train_distribute` and `eval_distribute`."""
+    given = config._experimental_distribute
+    if given is None:
+        return
+    if not hasattr(given, "train_distribute"):
+        raise TypeError(f"experimental_distribute must be a DistributeConfig or None, got {given!r}.")
+    for name in _NAMES:
+        strategy = getattr(given, name)
+        if strategy is None:
+            continue
+        if getattr(config, "_" + name):
+            raise ValueError(f"Either `{name}` or`experimental_distribute.{name}` can be set.")
+        setattr(config, "_" + name, strategy)
+    if given.remote_cluster:
+        raise NotImplementedError(
+            "`experimental_distribute.remote_cluster` isn't supported. Start the same program in each task of the "
+            "cluster, with TF_CONFIG set, and without `train_distribute`."
+        )
+
+
+def resolve_strategies(config: Any, tf_config: dict[str, Any]) -> None:
+    """Sets and checks the strategies of a RunConfig, which may come from several arguments.
 
     Args:
-      config: the RunConfig; `_train_distribute` and `_eval_distribute` are set.
+      config: the RunConfig. Its `_train_distribute` and `_eval_distribute` are set.
       tf_config: TF_CONFIG as a dictionary.
 
     Raises:
-      TypeError: something that is no strategy.
-      ValueError: a strategy was given twice.
-      NotImplementedError: a strategy that spans the processes of a cluster.
+      TypeError: an argument is no strategy.
+      ValueError: a strategy is given twice, or no Estimator supports it.
+      NotImplementedError: a strategy spans the processes of a cluster.
     """
     config._distribute_coordinator_mode = None
-    given = config._experimental_distribute
-    if given is not None:
-        if not hasattr(given, "train_distribute"):
-            raise TypeError(f"experimental_distribute must be a DistributeConfig or None, got {given!r}.")
-        for name in ("train_distribute", "eval_distribute"):
-            strategy = getattr(given, name)
-            if strategy is None:
-                continue
-            if getattr(config, "_" + name):
-                raise ValueError(f"Either `{name}` or`experimental_distribute.{name}` can be set.")
-            setattr(config, "_" + name, strategy)
-        if given.remote_cluster:
-            raise NotImplementedError(
-                "`experimental_distribute.remote_cluster` isn't supported. Start the same program in each task of the "
-                "cluster, with TF_CONFIG set, and without `train_distribute`."
-            )
-    for name in ("train_distribute", "eval_distribute"):
+    _take_from_distribute_config(config)
+    for name in _NAMES:
         strategy = getattr(config, "_" + name)
         if strategy is not None and not hasattr(strategy, "extended"):
             raise TypeError(f"{name} must be a tf.distribute.Strategy or None, got {strategy!r}.")

@@ -1,9 +1,8 @@
-"""RunConfig: how an Estimator runs."""
+"""RunConfig: the settings of an Estimator."""
 
 from __future__ import annotations
 
 import copy
-import os
 import tempfile
 from collections.abc import Iterable
 from typing import Any
@@ -11,11 +10,13 @@ from typing import Any
 from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.cluster.tf_config import TaskSettings, TaskType, read_tf_config, task_settings
+from fastsup.cluster.task_settings import TaskType, parse_task_settings
+from fastsup.cluster.tf_config import read_tf_config
 from fastsup.estimator.config import distribution
+from fastsup.estimator.config.model_dir import choose_model_dir, path_to_str
 from fastsup.estimator.config.run_config_values import check_values
 
-__all__ = ["RunConfig", "TaskType", "default_session_config", "path_to_str"]
+__all__ = ["RunConfig", "TaskType", "resolve_config"]
 
 _USE_DEFAULT: Any = object()
 
@@ -30,24 +31,11 @@ _REPLACEABLE = [
 _BOTH_INTERVALS = "`save_checkpoints_steps` and `save_checkpoints_secs` cannot be both set."
 
 
-def path_to_str(model_dir: Any) -> str | None:
-    """A model directory as a string; None for None.
-
-    Raises:
-      TypeError: it is no path.
-    """
-    if model_dir is None:
-        return None
-    if not isinstance(model_dir, str | bytes | os.PathLike):
-        raise TypeError(f"model_dir must be the path of a directory, or None for a temporary one; got {model_dir!r}.")
-    return os.fsdecode(model_dir)
-
-
-def default_session_config(device_filters: list[str] | None = None) -> Any:
-    """The ConfigProto of an Estimator that was given none.
+def _default_session_config(device_filters: list[str] | None = None) -> Any:
+    """The ConfigProto of an Estimator without one.
 
     Args:
-      device_filters: the devices that the session may see, or None for all.
+      device_filters: devices that are visible to the session, or None for all.
     """
     rewriting = rewriter_config_pb2.RewriterConfig(meta_optimizer_iterations=rewriter_config_pb2.RewriterConfig.ONE)
     return config_pb2.ConfigProto(
@@ -57,27 +45,8 @@ def default_session_config(device_filters: list[str] | None = None) -> Any:
     )
 
 
-def _chosen_model_dir(tf_config: dict[str, Any], model_dir: Any) -> Any:
-    """The model directory that the argument and TF_CONFIG agree on."""
-    if model_dir == "":
-        raise ValueError("model_dir should be non-empty.")
-    in_environment = tf_config.get("model_dir")
-    if in_environment == "":
-        raise ValueError("model_dir in TF_CONFIG should be non-empty.")
-    if in_environment:
-        if not isinstance(in_environment, str):
-            raise ValueError(f'TF_CONFIG["model_dir"] must be a string, got {in_environment!r}.')
-        if model_dir and in_environment != model_dir:
-            raise ValueError(
-                "`model_dir` provided in RunConfig construct, if set, must have the same value as the model_dir in "
-                f'TF_CONFIG. model_dir: {model_dir}\nTF_CONFIG["model_dir"]: {in_environment}.\n'
-            )
-        logging.info("Using model_dir in TF_CONFIG: %s", in_environment)
-    return model_dir or in_environment
-
-
-def _settle_intervals(config: Any, replaced: Iterable[str]) -> None:
-    """One way of saying when to save drops the other. Both at once are refused."""
+def _drop_other_interval(config: Any, replaced: Iterable[str]) -> None:
+    """Clears the saving interval in seconds if that in steps was replaced, and vice versa. Refuses two intervals."""
     steps, secs = config.save_checkpoints_steps, config.save_checkpoints_secs
     if "save_checkpoints_steps" in replaced and "save_checkpoints_secs" in replaced:
         if steps is not None and secs is not None:
@@ -93,41 +62,42 @@ def _property(name: str, doc: str) -> Any:
 
 
 class RunConfig:
-    """How an Estimator runs. What concerns the cluster comes from the environment variable TF_CONFIG.
+    """The settings of an Estimator. The environment variable TF_CONFIG has the cluster and the role of this process.
 
     TF_CONFIG is a JSON object with "cluster", from roles to lists of addresses, and "task", with the "type" (the role)
     and the "index" of this process. A cluster has one chief (or one master), any number of workers and parameter
-    servers ("ps"). An evaluator is a task, but none of the cluster. Without a cluster the process runs by itself.
+    servers ("ps"). An evaluator is a task outside the cluster. Without a cluster the process trains alone.
 
     Args:
-      model_dir: directory for checkpoints, events and exports. Defaults to one that the Estimator makes.
-      tf_random_seed: seed of the graph, for runs that can be repeated.
-      save_summary_steps: global steps between two summaries. 0 or None: none.
+      model_dir: directory for checkpoints, events and exports. Defaults to a temporary one.
+      tf_random_seed: seed of the graph, for reproducible runs.
+      save_summary_steps: global steps between two summaries. 0 or None: no summaries.
       save_checkpoints_steps: global steps between two checkpoints; or
-      save_checkpoints_secs: seconds between two checkpoints. Not both. With neither, 600 seconds. Both None: none.
+      save_checkpoints_secs: seconds between two checkpoints. Not both. Neither given: 600 seconds. Both None: no
+        checkpoints.
       session_config: ConfigProto of the sessions, or None.
-      keep_checkpoint_max: how many of the newest checkpoints are kept. 0 or None: all.
-      keep_checkpoint_every_n_hours: hours after which one checkpoint more is kept for good.
-      log_step_count_steps: global steps between two log lines with the loss, and with the rate of steps. None: none.
+      keep_checkpoint_max: number of the newest checkpoints to keep. 0 or None: all.
+      keep_checkpoint_every_n_hours: hours after which one more checkpoint is kept for ever.
+      log_step_count_steps: global steps between two log lines with the loss and the steps per second. None: no lines.
       train_distribute: `tf.distribute.Strategy` to train with, or None.
-      device_fn: function of an operation (`op`) that returns its device. Defaults to what spreads the variables over
-        the parameter servers, if there are any.
+      device_fn: function of an operation (`op`) that returns its device. Defaults to a function that distributes the
+        variables over the parameter servers, if there are any.
       protocol: protocol of the server: "grpc" or "grpc+verbs". None: "grpc".
       eval_distribute: `tf.distribute.Strategy` to evaluate with, or None.
       experimental_distribute: `DistributeConfig` with the strategies, or None.
-      experimental_max_worker_delay_secs: seconds that a worker waits at most before it starts. Defaults to 60.
-      session_creation_timeout_secs: seconds that a task of a cluster waits for the others at most: a worker for the
-        chief's model, those that train for the parameter servers, the others for those that train.
-      checkpoint_save_graph_def: whether to write the graph too (`graph.pbtxt`, and a `.meta` file per checkpoint).
+      experimental_max_worker_delay_secs: maximum seconds that a worker waits before it trains. Defaults to 60.
+      session_creation_timeout_secs: maximum seconds that a task of a cluster waits for others: a worker for the chief's
+        model, chief and workers for the parameter servers, parameter servers and evaluator for a chief or worker.
+      checkpoint_save_graph_def: True to write the graph too (`graph.pbtxt`, and a `.meta` file per checkpoint).
       executor: executor mode of the sessions, as for `fastsup.Session`.
-      async_save: whether training goes on while a checkpoint is written. See `fastsup.train.CheckpointSaverHook`.
-      recovery_wait_secs: seconds between two looks of a worker at the chief's model, while it waits for that.
-      profiler: `fastsup.HookProfiler` that records what hooks and steps of the training cost; None for the one that is
-        on for the whole program, whenever one is. A copy of the configuration has the same one.
-      progress: whether training and evaluation show their progress on stderr, by a `fastsup.train.ProgressHook`.
+      async_save: True if training continues while a checkpoint is written. See `fastsup.train.CheckpointSaverHook`.
+      recovery_wait_secs: seconds between two checks of a worker that waits until the chief's model is ready.
+      profiler: `fastsup.HookProfiler` that records the cost of hooks and steps in training. None: the profiler of the
+        whole program, if one is on. A copy of the configuration shares the profiler.
+      progress: True to show the progress of training and evaluation on stderr, by a `fastsup.train.ProgressHook`.
 
     Raises:
-      ValueError: an argument can't be that, or TF_CONFIG says what can't be.
+      ValueError: an argument is out of its range, or TF_CONFIG is invalid.
       TypeError: an argument is of the wrong type.
     """
 
@@ -171,7 +141,7 @@ class RunConfig:
         RunConfig._replace(
             self,
             allowed_properties_list=_REPLACEABLE,
-            model_dir=_chosen_model_dir(tf_config, path_to_str(model_dir)),
+            model_dir=choose_model_dir(tf_config, path_to_str(model_dir)),
             tf_random_seed=tf_random_seed,
             save_summary_steps=save_summary_steps,
             save_checkpoints_steps=save_checkpoints_steps,
@@ -196,20 +166,19 @@ class RunConfig:
         )
         if train_distribute or eval_distribute or experimental_distribute:
             logging.info("Initializing RunConfig with distribution strategies.")
-            distribution.settle_strategies(self, tf_config)
+            distribution.resolve_strategies(self, tf_config)
         self._init_distributed_setting_from_environment_var(tf_config)
         self._maybe_overwrite_session_config_for_distributed_training()
         if train_distribute or eval_distribute or experimental_distribute:
             logging.info("Not using Distribute Coordinator.")
 
     def _init_distributed_setting_from_environment_var(self, tf_config: dict[str, Any]) -> None:
-        """Takes what this process is in the cluster from TF_CONFIG."""
-        settings: TaskSettings = task_settings(tf_config)
-        for name, value in settings._asdict().items():
+        """Sets the cluster and the role of this process from TF_CONFIG."""
+        for name, value in parse_task_settings(tf_config)._asdict().items():
             setattr(self, "_" + name, value)
 
     def _maybe_overwrite_session_config_for_distributed_training(self) -> None:
-        """Gives a task of a cluster a session configuration of its own. A subclass may do otherwise."""
+        """Sets the default session configuration of a task in a cluster. A subclass may override this."""
         if not self.session_config and self.cluster_spec:
             RunConfig._replace(
                 self,
@@ -218,22 +187,22 @@ class RunConfig:
             )
 
     def _get_default_session_config_distributed(self) -> Any:
-        """ConfigProto in which a task sees the parameter servers and itself; None for roles that aren't ours."""
+        """ConfigProto with device filters for the parameter servers and this task; None for an unknown role."""
         filters = {
             TaskType.MASTER: ["/job:ps", "/job:master"],
             TaskType.CHIEF: ["/job:ps", "/job:chief"],
             TaskType.WORKER: ["/job:ps", f"/job:worker/task:{self.task_id}"],
             TaskType.PS: ["/job:ps", "/job:worker", "/job:chief", "/job:master"],
         }.get(self.task_type)
-        return None if filters is None else default_session_config(filters)
+        return None if filters is None else _default_session_config(filters)
 
     cluster_spec = _property("_cluster_spec", "The cluster that trains, as a `tf.train.ClusterSpec`.")
     device_fn = _property("_device_fn", "Function that places operations on devices, or None.")
     evaluation_master = _property("_evaluation_master", "The execution engine to evaluate on.")
-    is_chief = _property("_is_chief", "Whether this process initialises and saves the model.")
+    is_chief = _property("_is_chief", "True if this process initialises and saves the model.")
     master = _property("_master", "The execution engine to train on.")
     num_ps_replicas = _property("_num_ps_replicas", "Number of parameter servers.")
-    num_worker_replicas = _property("_num_worker_replicas", "Number of tasks that train, the chief included.")
+    num_worker_replicas = _property("_num_worker_replicas", "Number of tasks that train, including the chief.")
     task_id = _property("_task_id", "Index of this process among those of its role.")
     global_id_in_cluster = _property(
         "_global_id_in_cluster",
@@ -241,7 +210,7 @@ class RunConfig:
         "the parameter servers last. None for an evaluator.",
     )
     experimental_max_worker_delay_secs = _property(
-        "_experimental_max_worker_delay_secs", "Seconds that a worker waits at most before it starts, or None."
+        "_experimental_max_worker_delay_secs", "Maximum seconds that a worker waits before it trains, or None."
     )
     task_type = _property("_task_type", "Role of this process.")
     tf_random_seed = _property("_tf_random_seed", "Seed of the graph, or None.")
@@ -249,60 +218,66 @@ class RunConfig:
     save_checkpoints_secs = _property("_save_checkpoints_secs", "Seconds between two checkpoints, or None.")
     session_config = _property("_session_config", "ConfigProto of the sessions, or None.")
     save_checkpoints_steps = _property("_save_checkpoints_steps", "Global steps between two checkpoints, or None.")
-    checkpoint_save_graph_def = _property("_checkpoint_save_graph_def", "Whether to write the graph too.")
-    keep_checkpoint_max = _property("_keep_checkpoint_max", "How many of the newest checkpoints are kept.")
+    checkpoint_save_graph_def = _property("_checkpoint_save_graph_def", "True to write the graph with the checkpoints.")
+    keep_checkpoint_max = _property("_keep_checkpoint_max", "Number of the newest checkpoints to keep.")
     session_creation_timeout_secs = _property(
-        "_session_creation_timeout_secs", "Seconds that a task of a cluster waits for the others at most."
+        "_session_creation_timeout_secs", "Maximum seconds that a task of a cluster waits for others."
     )
     keep_checkpoint_every_n_hours = _property(
-        "_keep_checkpoint_every_n_hours", "Hours after which one checkpoint more is kept for good."
+        "_keep_checkpoint_every_n_hours", "Hours after which one more checkpoint is kept for ever."
     )
     log_step_count_steps = _property("_log_step_count_steps", "Global steps between two log lines, or None.")
     model_dir = _property("_model_dir", "Directory for checkpoints, events and exports, or None.")
-    service = _property("_service", "The platform's own dictionary in TF_CONFIG, or None.")
+    service = _property("_service", "The dictionary of the platform in TF_CONFIG, or None.")
     train_distribute = _property("_train_distribute", "`tf.distribute.Strategy` to train with, or None.")
     eval_distribute = _property("_eval_distribute", "`tf.distribute.Strategy` to evaluate with, or None.")
     protocol = _property("_protocol", "Protocol of the server, or None.")
     executor = _property("_executor", "Executor mode of the sessions.")
-    async_save = _property("_async_save", "Whether training goes on while a checkpoint is written.")
-    recovery_wait_secs = _property("_recovery_wait_secs", "Seconds between two looks of a worker at the chief's model.")
+    async_save = _property("_async_save", "True if training continues while a checkpoint is written.")
+    recovery_wait_secs = _property("_recovery_wait_secs", "Seconds between two checks of the chief's model.")
     profiler = _property("_profiler", "`fastsup.HookProfiler` of the training, or None.")
-    progress = _property("_progress", "Whether training and evaluation show their progress.")
+    progress = _property("_progress", "True to show the progress of training and evaluation.")
 
     def replace(self, **kwargs: Any) -> Any:
         """A copy with other values for some properties.
 
         Args:
-          **kwargs: the new values, by name: of any argument of the constructor.
+          **kwargs: the new values, by name. Each argument of the constructor can be replaced.
+
+        Returns:
+          The copy.
 
         Raises:
-          ValueError: a name is no such property, or a property can't have that value.
+          ValueError: a name is no such property, or a value is out of its range.
           TypeError: a value is of the wrong type.
         """
         return RunConfig._replace(copy.deepcopy(self), allowed_properties_list=_REPLACEABLE, **kwargs)
 
     @staticmethod
     def _replace(config: Any, allowed_properties_list: list[str] | None = None, **kwargs: Any) -> Any:
-        """Sets properties in place, and returns the object. Property "x" is kept as attribute "_x"."""
+        """Sets properties in place, and returns the object. Property "x" is stored as attribute "_x"."""
         allowed = allowed_properties_list or []
         for name, value in kwargs.items():
             if name not in allowed:
                 raise ValueError(f"Replacing {name} is not supported. Allowed properties are {allowed}.")
             setattr(config, "_" + name, path_to_str(value) if name == "model_dir" else value)
-        _settle_intervals(config, kwargs)
+        _drop_other_interval(config, kwargs)
         check_values(config)
         return config
 
 
-def settled_config(config: Any, model_dir: Any) -> Any:
-    """The configuration that an Estimator works with: with a session configuration and a model directory.
+def resolve_config(config: Any, model_dir: Any) -> Any:
+    """Completes the configuration of an Estimator with a session configuration and a model directory.
 
     Args:
       config: `RunConfig`, or None for the default one.
-      model_dir: directory, or None.
+      model_dir: path of the model directory, or None for that of `config`, or else a temporary one.
+
+    Returns:
+      The `RunConfig`: `config` itself or a copy.
 
     Raises:
-      ValueError: `config` is no RunConfig, or `model_dir` is another one than its own.
+      ValueError: `config` is no RunConfig, or `model_dir` differs from that of `config`.
       TypeError: `model_dir` is no path.
     """
     if config is None:
@@ -311,7 +286,7 @@ def settled_config(config: Any, model_dir: Any) -> Any:
     if not isinstance(config, RunConfig):
         raise ValueError(f"config must be an instance of `RunConfig`, but provided {config}.")
     if config.session_config is None:
-        config = RunConfig.replace(config, session_config=default_session_config())
+        config = RunConfig.replace(config, session_config=_default_session_config())
     model_dir = path_to_str(model_dir)
     if model_dir is not None and config.model_dir is not None and config.model_dir != model_dir:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What the properties of a RunConfig can be."""
+"""The checks of the values of a RunConfig."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.util import function_utils
 
+from fastsup.core.checks import check_range
 from fastsup.core.recorder import recorder_of
 from fastsup.runtime.executor import check_executor
 
@@ -20,13 +21,13 @@ def _is_device_fn(function: Any) -> bool:
 
 
 def check_values(config: Any) -> None:
-    """Refuses what a property can't be. None is what was not set.
+    """Refuses properties of the wrong type or out of their range. None is a property that isn't set.
 
     Args:
       config: the `RunConfig`.
 
     Raises:
-      ValueError: a property can't have its value.
+      ValueError: a value is out of its range.
       TypeError: a value is of the wrong type.
     """
     rules: list[tuple[str, Callable[[Any], Any], str]] = [
@@ -56,15 +57,15 @@ def check_values(config: Any) -> None:
         ("progress", lambda value: isinstance(value, bool), "progress must be True or False"),
         ("recovery_wait_secs", lambda value: 0 <= value < math.inf, "recovery_wait_secs should be >= 0, and finite"),
     ]
-    for name, accepts, message in rules:
+    for name, is_in_range, message in rules:
         value = getattr(config, name)
         if value is None and name != "recovery_wait_secs":
             continue
-        try:
-            accepted = accepts(value)
-        except TypeError:
-            raise TypeError(f"{message}; got {value!r} of type {type(value).__name__}") from None
-        if not accepted:
-            raise ValueError(f"{message} Got {value!r}." if message.endswith(".") else f"{message}; got {value!r}")
+        check_range(
+            value,
+            is_in_range,
+            f"{message}; got {value!r} of type {type(value).__name__}",
+            f"{message} Got {value!r}." if message.endswith(".") else f"{message}; got {value!r}",
+        )
     check_executor(config.executor)
     recorder_of(config.profiler)

@@ -1,4 +1,4 @@
-"""What belongs to the export of a SavedModel: the names of `tf.estimator.export`."""
+"""The names of `tf.estimator.export`: input receivers and outputs of a SavedModel."""
 
 from tensorflow.python.saved_model.model_utils.export_output import (
     ClassificationOutput,

@@ -1,4 +1,4 @@
-"""BestExporter: exports a model when it is better than all before it, those before a restart included."""
+"""BestExporter: exports a model that is better than all earlier ones, including those before a restart."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.summary import summary_iterator
 from tensorflow.python.util import deprecation, function_utils
 
-from fastsup.core.files import write_whole
 from fastsup.estimator.export.exporters import (
     SavedModelExporter,
     check_exports_to_keep,
@@ -22,6 +21,7 @@ from fastsup.estimator.export.exporters import (
     list_exports,
     path_text,
 )
+from fastsup.runtime.remote_files import write_whole
 
 __all__ = ["BestExporter"]
 
@@ -29,7 +29,7 @@ _LOSS = "loss"
 
 
 def _loss_smaller(best_eval_result: Any, current_eval_result: Any) -> bool:
-    """Whether the loss of the second evaluation is smaller than that of the first."""
+    """True if the loss of the second evaluation is smaller than that of the first."""
     for name, result in (("best_eval_result", best_eval_result), ("current_eval_result", current_eval_result)):
         if not result or _LOSS not in result:
             raise ValueError(f"{name} cannot be empty or no loss is found in it.")
@@ -52,7 +52,7 @@ def _check_compare_fn(compare_fn: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A metric's value as JSON holds it: NumPy's scalars and arrays as Python's. None if it has none."""
+    """The value of a metric for JSON: scalars and arrays of NumPy as Python's; None for a value of another type."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, list):
@@ -63,20 +63,20 @@ def _plain(value: Any) -> Any:
 class BestExporter(SavedModelExporter):
     """Exports after an evaluation whose result is better than that of the last export.
 
-    The best result is kept in a file in the model directory (`best_export.NAME.json`), so that a restarted program
-    exports only what is better still. Where that file is missing and there are exports, as another program has left
-    them, the best result is looked for in the event files.
+    The best result is stored in the model directory (`best_export.NAME.json`), so that a restarted program exports only
+    better models. If that file is missing and there are exports, as from TensorFlow's exporter, the event files have
+    the best result.
 
     Args:
       name: name of the exporter, and of its directory under `export`.
       serving_input_receiver_fn: function without arguments that returns a `ServingInputReceiver`.
-      event_file_pattern: pattern of the event files to look for the best result in, relative to the model directory.
-        None: none.
-      compare_fn: function of `best_eval_result` and `current_eval_result` that says whether the latter is the better.
-        Defaults to the one with the smaller "loss".
+      event_file_pattern: pattern of the event files to search for the best result, relative to the model directory.
+        None: no search.
+      compare_fn: function of `best_eval_result` and `current_eval_result` that returns True if the latter is better.
+        By default, the one with the smaller "loss" is better.
       assets_extra: dictionary from paths under the export's `assets.extra` to the files to copy there, or None.
-      as_text: whether to write the SavedModel as text.
-      exports_to_keep: how many exports are kept. None: all.
+      as_text: True to write the SavedModel as text.
+      exports_to_keep: number of exports to keep. None: all.
 
     Raises:
       ValueError: compare_fn is None or has other arguments, or exports_to_keep isn't positive.
@@ -133,7 +133,7 @@ class BestExporter(SavedModelExporter):
             return
         best = {str(key): _plain(value) for key, value in self._best_eval_result.items()}
         state = {
-            # Without pictures and the like, which nothing is compared by.
+            # Without images and other values that can't be compared.
             "best_eval_result": {key: value for key, value in best.items() if value is not None},
             "checkpoint_path": path_text(checkpoint_path),
             "export": path_text(exported),
@@ -163,7 +163,7 @@ class BestExporter(SavedModelExporter):
         return self._best_in_events(os.path.join(model_dir, self._event_file_pattern), step)
 
     def _best_in_events(self, pattern: str, current_step: Any) -> Any:
-        """The best result in event files. That of the current step is left out: it is the one to compare with."""
+        """The best result in the event files, except that of the current step, with which it will be compared."""
         best = None
         for path in sorted(file_io.get_matching_files(pattern)):
             try:

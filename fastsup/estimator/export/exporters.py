@@ -1,4 +1,4 @@
-"""Exporters: what is written out after an evaluation. The one that keeps the best model is in `best_exporter`."""
+"""Exporters, which export a model after an evaluation. `best_exporter` has the one that keeps the best model."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from tensorflow.python.framework import errors
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 
+from fastsup.core.checks import check_range
+
 __all__ = ["Exporter", "FinalExporter", "LatestExporter", "SavedModelExporter", "collect_old_exports"]
 
 
 class Exporter:
-    """Base of what exports a model."""
+    """Base of exporters."""
 
     @property
     def name(self) -> Any:
-        """Name of the directory under `export` that the exports go to. Neither None nor empty."""
+        """Name of the directory under `export` for the exports. Neither None nor empty."""
 
     def export(
         self, estimator: Any, export_path: Any, checkpoint_path: Any, eval_result: Any, is_the_final_export: bool
@@ -27,10 +29,10 @@ class Exporter:
 
         Args:
           estimator: the `Estimator`.
-          export_path: directory to write the export to.
-          checkpoint_path: checkpoint to export.
-          eval_result: what `Estimator.evaluate` has returned for this checkpoint.
-          is_the_final_export: whether training has reached `TrainSpec.max_steps`. Always False if there is none.
+          export_path: directory for the export.
+          checkpoint_path: path of the checkpoint to export.
+          eval_result: metrics of this checkpoint, from `Estimator.evaluate`.
+          is_the_final_export: True once training has reached `TrainSpec.max_steps`, if there is one.
 
         Returns:
           Path of the exported directory, or None if nothing was exported.
@@ -38,13 +40,13 @@ class Exporter:
 
 
 class SavedModelExporter(Exporter):
-    """Exports a SavedModel each time that it is asked to: the base of the exporters below.
+    """Exports a SavedModel after each evaluation. The base of the exporters below.
 
     Args:
       name: name of the exporter, and of its directory under `export`.
       serving_input_receiver_fn: function without arguments that returns a `ServingInputReceiver`.
       assets_extra: dictionary from paths under the export's `assets.extra` to the files to copy there, or None.
-      as_text: whether to write the SavedModel as text.
+      as_text: True to write the SavedModel as text.
 
     Raises:
       TypeError: an argument is of the wrong type.
@@ -98,26 +100,31 @@ class FinalExporter(SavedModelExporter):
 
 
 def check_exports_to_keep(exports_to_keep: Any, message: str) -> None:
-    """Refuses a number of exports that isn't a positive integer. None is no limit."""
+    """Refuses a number of exports that is neither a positive integer nor None.
+
+    Args:
+      exports_to_keep: number of exports, or None for no limit.
+      message: message for a number that isn't positive.
+
+    Raises:
+      ValueError: the number isn't positive.
+      TypeError: the value is no integer.
+    """
     if exports_to_keep is None:
         return
-    try:
-        positive = exports_to_keep > 0
-    except TypeError:
-        raise TypeError(f"`exports_to_keep` must be a number or None, got {exports_to_keep!r}") from None
-    if not positive:
-        raise ValueError(message)
+    no_number = f"`exports_to_keep` must be a number or None, got {exports_to_keep!r}"
+    check_range(exports_to_keep, lambda value: value > 0, no_number, message)
     if not hasattr(exports_to_keep, "__index__"):
         raise TypeError(f"`exports_to_keep` must be an integer or None, got {exports_to_keep!r}")
 
 
 def path_text(path: Any) -> str | None:
-    """A path as a string; None for an object that is none, such as what stands for a path in a test."""
+    """A path as a string; None for an object that is no path, such as a mock."""
     return os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else None
 
 
 def list_exports(export_path: Any) -> list[str]:
-    """Names of the exports in a directory, oldest first. Exports are named with the ten digits of their time."""
+    """The names of the exports in a directory, oldest first. A name is a time in seconds, with ten digits."""
     directory = path_text(export_path)
     if directory is None or not file_io.is_directory(directory):
         return []
@@ -130,7 +137,7 @@ def collect_old_exports(export_path: Any, exports_to_keep: int | None) -> None:
 
     Args:
       export_path: the directory.
-      exports_to_keep: how many to keep. None: all.
+      exports_to_keep: number of exports to keep. None: all.
     """
     if exports_to_keep is None:
         return
@@ -149,8 +156,8 @@ class LatestExporter(SavedModelExporter):
       name: name of the exporter, and of its directory under `export`.
       serving_input_receiver_fn: function without arguments that returns a `ServingInputReceiver`.
       assets_extra: dictionary from paths under the export's `assets.extra` to the files to copy there, or None.
-      as_text: whether to write the SavedModel as text.
-      exports_to_keep: how many exports are kept. None: all.
+      as_text: True to write the SavedModel as text.
+      exports_to_keep: number of exports to keep. None: all.
 
     Raises:
       ValueError: exports_to_keep isn't positive.
@@ -168,7 +175,7 @@ class LatestExporter(SavedModelExporter):
     def export(
         self, estimator: Any, export_path: Any, checkpoint_path: Any, eval_result: Any, is_the_final_export: bool
     ) -> Any:
-        """Exports the checkpoint, and deletes what is too old. See `Exporter.export`."""
+        """Exports the checkpoint, and deletes the oldest exports. See `Exporter.export`."""
         exported = super().export(estimator, export_path, checkpoint_path, eval_result, is_the_final_export)
         collect_old_exports(export_path, self._exports_to_keep)
         return exported

@@ -1,4 +1,4 @@
-"""Where a served model gets its input from: the receivers, and functions that build them."""
+"""Input receivers, which define the inputs of an exported model, and functions that build them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 _TENSORS = (tensor_lib.Tensor, sparse_tensor.SparseTensor, ragged_tensor.RaggedTensor)
 
-# What a single tensor is called where a dictionary is needed.
+# The names that single tensors get in dictionaries.
 _SINGLE_NAMES = {
     "feature": SINGLE_FEATURE_DEFAULT_NAME,
     "label": SINGLE_LABEL_DEFAULT_NAME,
@@ -56,7 +56,7 @@ def _check_tensor(tensor: Any, name: Any, kind: str = "feature") -> None:
 
 
 def _as_dictionary(tensors: Any, kind: str, allow_int_keys: bool = False) -> dict[Any, Any]:
-    """Tensors by name, checked; a single one gets the default name of its kind."""
+    """A checked dictionary from names to tensors. A single tensor gets the default name of its kind."""
     if tensors is None:
         raise ValueError(f"{kind}s must be defined.")
     named: dict[Any, Any] = tensors if isinstance(tensors, dict) else {_SINGLE_NAMES[kind]: tensors}
@@ -78,16 +78,16 @@ _SupervisedFields = namedtuple("_SupervisedFields", ["features", "labels", "rece
 
 
 class ServingInputReceiver(_ServingFields):
-    """What a serving_input_receiver_fn returns, for a model whose features are a dictionary.
+    """The return value of a serving_input_receiver_fn, for a model whose features are a dictionary.
 
     Args:
-      features: dictionary from names to the tensors that the model gets; a single tensor is put into one, as "feature".
-      receiver_tensors: the tensors that a server feeds: one, or a dictionary from names to them.
-      receiver_tensors_alternatives: dictionary from names to other tensors to feed, each one a tensor or a dictionary.
-        Each gives signatures of its own. None for none.
+      features: dictionary from names to tensors, for the model. A single tensor gets the name "feature".
+      receiver_tensors: tensors that a server feeds: one tensor, or a dictionary from names to tensors.
+      receiver_tensors_alternatives: dictionary from names to alternatives for receiver_tensors, each with its own
+        signatures; or None.
 
     Raises:
-      ValueError: something is missing, or is no tensor; a name is no string.
+      ValueError: an argument is missing, a value is no tensor, or a name is no string.
     """
 
     __slots__ = ()
@@ -106,15 +106,15 @@ class ServingInputReceiver(_ServingFields):
 
 
 class TensorServingInputReceiver(_TensorServingFields):
-    """What a serving_input_receiver_fn returns, for a model whose features are a single tensor.
+    """The return value of a serving_input_receiver_fn, for a model whose features are a single tensor.
 
     Args:
-      features: the tensor that the model gets.
+      features: the tensor, for the model.
       receiver_tensors: as for `ServingInputReceiver`.
       receiver_tensors_alternatives: as for `ServingInputReceiver`.
 
     Raises:
-      ValueError: something is missing, or is no tensor.
+      ValueError: an argument is missing, or a value is no tensor.
     """
 
     __slots__ = ()
@@ -133,7 +133,7 @@ class TensorServingInputReceiver(_TensorServingFields):
 
 
 class UnsupervisedInputReceiver(ServingInputReceiver):
-    """What an input_receiver_fn for training or evaluation without labels returns.
+    """The return value of an input_receiver_fn for training or evaluation without labels.
 
     Args:
       features: as for `ServingInputReceiver`.
@@ -147,28 +147,28 @@ class UnsupervisedInputReceiver(ServingInputReceiver):
 
 
 class SupervisedInputReceiver(_SupervisedFields):
-    """What an input_receiver_fn for training or evaluation with labels returns.
+    """The return value of an input_receiver_fn for training or evaluation with labels.
 
     Args:
-      features: tensor, or dictionary of tensors; the model gets it as it is.
-      labels: tensor, or dictionary of tensors; the model gets it as it is.
-      receiver_tensors: the tensors to feed: one, or a dictionary from names to them.
+      features: tensor, or dictionary of tensors, passed to the model unchanged.
+      labels: tensor, or dictionary of tensors, passed to the model unchanged.
+      receiver_tensors: tensors to feed: one tensor, or a dictionary from names to tensors.
 
     Raises:
-      ValueError: something is missing, or is no tensor; a name is no string.
+      ValueError: an argument is missing, a value is no tensor, or a name is no string.
     """
 
     __slots__ = ()
 
     def __new__(cls, features: Any, labels: Any, receiver_tensors: Any) -> Any:
-        # Only to check them.
+        # The dictionaries aren't used: this only checks the values.
         _as_dictionary(features, "feature", allow_int_keys=True)
         _as_dictionary(labels, "label", allow_int_keys=True)
         return super().__new__(cls, features, labels, _as_dictionary(receiver_tensors, "receiver_tensor"))
 
 
 def _placeholder_like(tensor: Any, batch_size: int | None) -> Any:
-    """A placeholder of a tensor's type and shape, but for the batch size, and with its operation's name."""
+    """A placeholder with a tensor's type, its shape except the batch size, and the name of its operation."""
     shape = tensor_shape.TensorShape([batch_size]).concatenate(tensor.get_shape()[1:])
     try:
         name = tensor.op.name
@@ -184,11 +184,14 @@ def _placeholders_like(tensors: dict[str, Any], batch_size: int | None) -> dict[
 def build_parsing_serving_input_receiver_fn(
     feature_spec: dict[str, Any], default_batch_size: int | None = None
 ) -> Callable[[], Any]:
-    """A serving_input_receiver_fn that is fed serialised `tf.train.Example`s, under the name "examples".
+    """Makes a serving_input_receiver_fn that is fed serialised `tf.train.Example`s, under the name "examples".
 
     Args:
       feature_spec: dictionary from names to `tf.io.FixedLenFeature` and `tf.io.VarLenFeature`.
-      default_batch_size: examples in a batch. None: any number.
+      default_batch_size: number of examples in a batch. None: any number.
+
+    Returns:
+      Function without arguments that returns a `ServingInputReceiver`.
     """
 
     def serving_input_receiver_fn() -> Any:
@@ -201,11 +204,14 @@ def build_parsing_serving_input_receiver_fn(
 def build_raw_serving_input_receiver_fn(
     features: dict[str, Any], default_batch_size: int | None = None
 ) -> Callable[[], Any]:
-    """A serving_input_receiver_fn that is fed the features themselves.
+    """Makes a serving_input_receiver_fn that is fed the features.
 
     Args:
-      features: dictionary from names to tensors of the type and the shape that the features have.
-      default_batch_size: examples in a batch. None: any number.
+      features: dictionary from names to tensors with the types and the shapes of the features.
+      default_batch_size: number of examples in a batch. None: any number.
+
+    Returns:
+      Function without arguments that returns a `ServingInputReceiver`.
     """
 
     def serving_input_receiver_fn() -> Any:
@@ -218,12 +224,15 @@ def build_raw_serving_input_receiver_fn(
 def build_raw_supervised_input_receiver_fn(
     features: Any, labels: Any, default_batch_size: int | None = None
 ) -> Callable[[], Any]:
-    """A function that makes placeholders for features and labels, for an export in training or evaluation mode.
+    """Makes an input_receiver_fn that is fed features and labels, for an export in training or evaluation mode.
 
     Args:
-      features: tensor, or dictionary of tensors, of the type and the shape that the features have.
-      labels: the same for the labels.
-      default_batch_size: examples in a batch. None: any number.
+      features: tensor, or dictionary of tensors, with the types and the shapes of the features.
+      labels: tensor, or dictionary of tensors, with the types and the shapes of the labels.
+      default_batch_size: number of examples in a batch. None: any number.
+
+    Returns:
+      Function without arguments that returns a `SupervisedInputReceiver`.
 
     Raises:
       ValueError: features and labels have a name in common.
@@ -252,11 +261,14 @@ def build_raw_supervised_input_receiver_fn(
 def build_supervised_input_receiver_fn_from_input_fn(
     input_fn: Callable[..., Any], **input_fn_args: Any
 ) -> Callable[[], Any]:
-    """The same, with types and shapes of what an input_fn makes.
+    """As `build_raw_supervised_input_receiver_fn`, with the types and the shapes of the input of an input_fn.
 
     Args:
-      input_fn: function that makes the input. It is called, in a graph of its own.
-      **input_fn_args: its arguments.
+      input_fn: function that makes the input. Called in a graph of its own.
+      **input_fn_args: arguments of the input_fn.
+
+    Returns:
+      Function without arguments that returns a `SupervisedInputReceiver`.
     """
     with ops.Graph().as_default():
         features, labels, _ = parse_input_fn_result(input_fn(**input_fn_args))

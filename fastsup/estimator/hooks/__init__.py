@@ -1,1 +1,1 @@
-"""The hooks that know an Estimator."""
+"""Session-run hooks for Estimators: early stopping, evaluation in memory, the stop at a checkpoint's step."""

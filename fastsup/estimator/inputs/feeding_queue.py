@@ -1,4 +1,4 @@
-"""A queue that threads fill with rows of arrays: what `numpy_input_fn` and `pandas_input_fn` read from."""
+"""The queue behind `numpy_input_fn` and `pandas_input_fn`, which threads fill with rows of arrays."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["FeedingQueueRunner", "RowFeed", "enqueue_rows"]
 
 
 class RowFeed:
-    """Gives the feed dictionary of one batch of rows after the other.
+    """Returns the feed dictionaries of consecutive batches of rows.
 
     Args:
-      placeholders: what to feed: the rows' numbers, then the columns.
+      placeholders: placeholders of the row numbers and then of the columns.
       rows_at: function from a list of row numbers to the values for the placeholders.
       length: number of rows.
-      batch_size: rows in a batch. The last one may be smaller.
-      random_start: whether to start anywhere; else at row 0.
-      seed: seed of the start, or None.
-      num_epochs: how often to go over all rows. None: for ever.
+      batch_size: number of rows in a batch. The last batch may be smaller.
+      random_start: True to start at a random row; False to start at row 0.
+      seed: seed of the random start, or None.
+      num_epochs: number of passes over all rows. None: no limit.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class RowFeed:
         """The next batch.
 
         Raises:
-          tf.errors.OutOfRangeError: all were given.
+          tf.errors.OutOfRangeError: there is no further batch.
         """
         count = self._batch_size
         if self._num_epochs is not None:
@@ -69,8 +69,9 @@ class FeedingQueueRunner(queue_runner.QueueRunner):  # type: ignore[misc]
 
     Args:
       queue: the queue.
-      enqueue_ops: the operations, each run in a thread of its own.
-      feed_fns: function for each that gives the feed dictionary of a run, and raises OutOfRangeError at the end.
+      enqueue_ops: the enqueue operations, each run in a thread of its own.
+      feed_fns: for each operation, a function that returns the feed dictionary of a run, and raises OutOfRangeError at
+        the end.
     """
 
     def __init__(self, queue: Any, enqueue_ops: Sequence[Any], feed_fns: Sequence[Callable[[], Any]]) -> None:
@@ -79,13 +80,13 @@ class FeedingQueueRunner(queue_runner.QueueRunner):  # type: ignore[misc]
         self._feed_fns = feed_fns
 
     def create_threads(self, sess: Any, coord: Any = None, daemon: bool = False, start: bool = False) -> list[Any]:
-        """Makes the threads for a session, unless there are some.
+        """Makes the threads for a session, unless the session has threads.
 
         Args:
           sess: the session.
-          coord: `Coordinator` by which they end together, or None.
-          daemon: whether they let the process end.
-          start: whether to start them.
+          coord: `Coordinator` that stops the threads, or None.
+          daemon: True for daemon threads.
+          start: True to start the threads.
 
         Returns:
           The new threads.
@@ -110,7 +111,7 @@ class FeedingQueueRunner(queue_runner.QueueRunner):  # type: ignore[misc]
         return threads
 
     def _run_fed(self, sess: Any, enqueue_op: Any, feed_fn: Callable[[], Any], coord: Any) -> None:
-        """Fills the queue until the input, or the session, ends."""
+        """Fills the queue until the input or the session ends."""
         finished = False
         try:
             while not (coord and coord.should_stop()):
@@ -133,21 +134,21 @@ class FeedingQueueRunner(queue_runner.QueueRunner):  # type: ignore[misc]
                 self._leave(sess, close=False)
 
     def _leave(self, sess: Any, close: bool) -> None:
-        """Counts a thread off. The last one whose input has ended closes the queue."""
+        """Removes a thread from the count. The last thread closes the queue if its input has ended."""
         with self._lock:
             self._runs_per_session[sess] -= 1
             if close and self._runs_per_session[sess] == 0:
                 try:
                     sess.run(self._close_op)
                 except Exception as error:
-                    # The queue is closed anyway, by the end of the session.
+                    # The end of the session closes the queue anyway.
                     logging.vlog(1, "Ignored exception: %s", str(error))
 
     def _init_from_proto(self, queue_runner_def: Any, import_scope: Any = None) -> None:
         raise NotImplementedError(f"{type(self).__name__} does not support initialization from proto.")
 
     def to_proto(self, export_scope: Any = None) -> Any:
-        """Refused: functions can't be written into a graph's file."""
+        """Raises NotImplementedError: the feed functions can't be serialised."""
         raise NotImplementedError(f"{type(self).__name__} does not support serialization to proto.")
 
 
@@ -186,19 +187,19 @@ def enqueue_rows(
     num_epochs: int | None,
     name: str = "enqueue_input",
 ) -> Any:
-    """Makes a queue in the default graph, and the runner that fills it.
+    """Adds a queue, and the queue runner that fills the queue, to the default graph.
 
     Args:
-      rows_at: function from a list of row numbers to values: the rows' labels, then the columns.
+      rows_at: function from a list of row numbers to values: the labels of the rows, then the columns.
       length: number of rows.
-      types: type of each of these values.
-      shapes: shape of one row of each.
-      capacity: rows that the queue holds.
-      shuffle: whether it gives them in random order.
-      min_after_dequeue: rows that stay in it then, for the order to be random. None: a quarter of its capacity.
-      num_threads: threads that fill it.
-      batch_size: rows that a thread enqueues at a time.
-      num_epochs: how often each thread goes over all rows. None: for ever.
+      types: type of each value.
+      shapes: shape of one row of each value.
+      capacity: capacity of the queue, in rows.
+      shuffle: True to dequeue in random order.
+      min_after_dequeue: minimum number of rows that stay in a shuffled queue. None: a quarter of the capacity.
+      num_threads: number of threads that fill the queue.
+      batch_size: number of rows that a thread enqueues in one run.
+      num_epochs: number of passes of each thread over all rows. None: no limit.
       name: name scope.
 
     Returns:
@@ -215,7 +216,7 @@ def enqueue_rows(
             queue = data_flow_ops.FIFOQueue(capacity, dtypes=types, shapes=shapes)
         enqueue_ops, feeds = [], []
         for _ in range(num_threads):
-            # Without a shape: a batch may have any size.
+            # Without a shape, because batches differ in size.
             placeholders = [array_ops.placeholder(dtype) for dtype in types]
             enqueue_ops.append(queue.enqueue_many(placeholders))
             feeds.append(RowFeed(placeholders, rows_at, length, batch_size, shuffle, None, num_epochs))

@@ -1,4 +1,4 @@
-"""Input functions over NumPy arrays and pandas data frames."""
+"""numpy_input_fn and pandas_input_fn: input functions over data in memory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fastsup.core.checks import is_number
 from fastsup.estimator.inputs.feeding_queue import enqueue_rows
 
 __all__ = ["numpy_input_fn", "pandas_input_fn"]
@@ -28,21 +29,21 @@ def _check_arguments(shuffle: Any, batch_size: Any, num_threads: Any, num_epochs
         "queue_capacity": queue_capacity,
     }
     for name, value in numbers.items():
-        if value is not None and not hasattr(value, "__float__"):
+        if value is not None and not is_number(value):
             raise TypeError(f"{name} must be a number, got {value!r}.")
-        # No epoch is an empty input.
+        # With 0 epochs the input is empty.
         if value is not None and value < (0 if name == "num_epochs" else 1):
             raise ValueError(f"{name} must be positive, got {value!r}.")
 
 
 def _read(queue: Any, batch_size: int, num_epochs: int | None) -> list[Any]:
-    """A batch without the rows' labels. The last one may be smaller, if there is a last one."""
+    """Dequeues a batch, without the labels of the rows. With a number of epochs the last batch may be smaller."""
     batch = queue.dequeue_many(batch_size) if num_epochs is None else queue.dequeue_up_to(batch_size)
     return list(batch)[1:]
 
 
 def _columns(x: Any, y: Any) -> tuple[dict[str, Any], list[str], Any]:
-    """All arrays by name in a fixed order, the names of the features, and that or those of the targets."""
+    """Checks the arrays. Returns all arrays by name, the names of the features, and the name(s) of the targets."""
     if isinstance(x, dict):
         if not x:
             raise ValueError("x cannot be an empty dict")
@@ -93,24 +94,24 @@ def numpy_input_fn(
     queue_capacity: int = 1000,
     num_threads: int = 1,
 ) -> Callable[[], Any]:
-    """An input_fn over arrays: batches of their rows, by way of a queue.
+    """Makes an input_fn that reads batches of rows from NumPy arrays, through a queue.
 
     Args:
-      x: array, or dictionary from names to arrays: the features.
-      y: array, or dictionary from names to arrays: the targets. None for none.
-      batch_size: rows in a batch.
-      num_epochs: how often to go over all rows. None: for ever.
-      shuffle: whether in random order. It must be given; False for predictions.
-      queue_capacity: rows that the queue holds.
-      num_threads: threads that fill it. Several give the rows in no definite order.
+      x: features: an array, or a dictionary from names to arrays.
+      y: targets: an array, or a dictionary from names to arrays; or None.
+      batch_size: number of rows in a batch.
+      num_epochs: number of passes over all rows. None: no limit.
+      shuffle: True for random order, False for the order of the rows, as predictions need. Must be given.
+      queue_capacity: capacity of the queue, in rows.
+      num_threads: number of threads that fill the queue. With several threads the order is indefinite.
 
     Returns:
       Function without arguments that returns the features, or a pair of features and targets, as tensors.
 
     Raises:
-      ValueError: `shuffle` is no bool. When the function is called: lengths that differ, names that x and y have in
-        common, nothing in x or y.
-      TypeError: when the function is called: `x` is neither array nor dictionary.
+      ValueError: `shuffle` is no bool. When the function is called: lengths differ, x and y have a name in common, or
+        one of them is empty.
+      TypeError: when the function is called: `x` is neither an array nor a dictionary.
     """
     _check_arguments(shuffle, batch_size, num_threads, num_epochs, queue_capacity)
 
@@ -152,24 +153,24 @@ def pandas_input_fn(
     num_threads: int = 1,
     target_column: str = "target",
 ) -> Callable[[], Any]:
-    """An input_fn over a pandas data frame: batches of its rows, by way of a queue.
+    """Makes an input_fn that reads batches of rows from a pandas data frame, through a queue.
 
     Args:
       x: `DataFrame` of the features.
-      y: `Series` or `DataFrame` of the targets, with the same index. None for none.
-      batch_size: rows in a batch.
-      num_epochs: how often to go over all rows. None: for ever.
-      shuffle: whether in random order. It must be given; False for predictions.
-      queue_capacity: rows that the queue holds. None: about as many as there are.
-      num_threads: threads that fill it. Several give the rows in no definite order.
-      target_column: name of the target where `y` is a `Series`.
+      y: `Series` or `DataFrame` of the targets, with the same index; or None.
+      batch_size: number of rows in a batch.
+      num_epochs: number of passes over all rows. None: no limit.
+      shuffle: True for random order, False for the order of the rows, as predictions need. Must be given.
+      queue_capacity: capacity of the queue, in rows. None: the number of rows, or four times that with `shuffle`.
+      num_threads: number of threads that fill the queue. With several threads the order is indefinite.
+      target_column: name of the target column if `y` is a `Series`.
 
     Returns:
-      Function without arguments that returns the features by column, or a pair of them and the target or targets.
+      Function without arguments that returns the features by column, or a pair of features and target or targets.
 
     Raises:
-      TypeError: there is no pandas, `x` or `y` isn't of it, or `target_column` is no string.
-      ValueError: `shuffle` is no bool, x has a column of that name already, or the indices differ.
+      TypeError: pandas isn't installed, `x` or `y` isn't of pandas, or `target_column` is no string.
+      ValueError: `shuffle` is no bool, x has a column named `target_column`, or the indices differ.
     """
     try:
         import pandas as pd  # type: ignore[import-untyped,unused-ignore]
@@ -192,7 +193,7 @@ def pandas_input_fn(
         if not np.array_equal(x.index, y.index):
             raise ValueError(f"Index for x and y are mismatched.\nIndex for x: {x.index}\nIndex for y: {y.index}\n")
         if isinstance(y, pd.DataFrame):
-            # Columns of x may have the same names.
+            # x may have columns of the same names.
             targets = {name: f"{name}_{uuid.uuid4()}" if name in x else name for name in y}
             x[list(targets.values())] = y
         else:

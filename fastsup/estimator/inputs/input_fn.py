@@ -1,4 +1,4 @@
-"""What an input_fn returns: features, labels, and the hook that starts its dataset."""
+"""Parses the return value of an input_fn into features, labels and the hook that initialises the dataset."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tensorflow.python.training import session_run_hook
 from tensorflow.python.types import core
 from tensorflow.python.util import nest
 
-__all__ = ["DistributedIteratorInitializerHook", "parse_input_fn_result", "parse_iterator_result", "warns_of_no_end"]
+__all__ = ["DistributedIteratorInitializerHook", "is_endless", "parse_input_fn_result", "parse_iterator_result"]
 
 
 class _DatasetInitializerHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """Starts a dataset's iterator in each new session.
+    """Initialises the iterator of a dataset in each new session.
 
     Args:
       iterator: the iterator.
@@ -32,23 +32,27 @@ class _DatasetInitializerHook(session_run_hook.SessionRunHook):  # type: ignore[
 
 
 class DistributedIteratorInitializerHook(_DatasetInitializerHook):
-    """The same for the iterator of a strategy."""
+    """Initialises the iterator of a strategy in each new session.
+
+    Args:
+      iterator: the iterator.
+    """
 
     def begin(self) -> None:
         self._initializer = self._iterator.initialize()
 
 
 def parse_input_fn_result(result: Any) -> tuple[Any, Any, list[Any]]:
-    """Takes apart what an input_fn has returned.
+    """Parses the return value of an input_fn.
 
     Args:
       result: a `tf.data.Dataset`, features, or a pair of features and labels.
 
     Returns:
-      Features, labels (or None), and the hooks that start the input.
+      Features, labels (or None), and the hooks that initialise the input.
 
     Raises:
-      ValueError: a tuple or list of other than two.
+      ValueError: the value is a tuple or list, and not of two elements.
     """
     hooks: list[Any] = []
     if isinstance(result, dataset_ops.DatasetV2):
@@ -59,10 +63,16 @@ def parse_input_fn_result(result: Any) -> tuple[Any, Any, list[Any]]:
 
 
 def parse_iterator_result(result: Any) -> tuple[Any, Any]:
-    """Features, and labels or None, of one element of a dataset.
+    """Parses one element of a dataset.
+
+    Args:
+      result: features, or a pair of features and labels.
+
+    Returns:
+      Features, and labels or None.
 
     Raises:
-      ValueError: a tuple or list of other than two.
+      ValueError: the value is a tuple or list, and not of two elements.
     """
     if not isinstance(result, list | tuple):
         return result, None
@@ -74,8 +84,12 @@ def parse_iterator_result(result: Any) -> tuple[Any, Any]:
     return result[0], result[1]
 
 
-def warns_of_no_end(features: Any) -> bool:
-    """Whether nothing in the graph looks like an input that ends."""
+def is_endless(features: Any) -> bool:
+    """True if the features don't come from a dataset, and the graph has no queue runner.
+
+    Args:
+      features: tensor, or nested structure of tensors.
+    """
     tensors = [value for value in nest.flatten(features) if isinstance(value, core.Tensor)]
     if any(tensor.op.type == "IteratorGetNext" for tensor in tensors):
         return False

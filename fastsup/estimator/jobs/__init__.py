@@ -1,1 +1,1 @@
-"""train_and_evaluate: its specs, and what each task of a cluster does."""
+"""train_and_evaluate: its specs, and the part that each task of a cluster runs."""

@@ -1,4 +1,4 @@
-"""A checkpoint that training deletes while somebody evaluates it makes way for a newer one."""
+"""Evaluates a newer checkpoint if training deletes the one that is being evaluated."""
 
 from __future__ import annotations
 
@@ -12,35 +12,34 @@ from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.checkpoint.directory import step_of
 
-__all__ = ["step_in_name", "with_newer_if_deleted"]
+__all__ = ["evaluate_or_newer", "step_in_name"]
 
 _Result = TypeVar("_Result")
 
 
-def with_newer_if_deleted(
-    path: Any, latest: Callable[[], Any], evaluate: Callable[[Any], _Result]
-) -> tuple[Any, _Result]:
-    """Evaluates a checkpoint, or a newer one if it is deleted meanwhile.
+def evaluate_or_newer(path: Any, latest: Callable[[], Any], evaluate: Callable[[Any], _Result]) -> tuple[Any, _Result]:
+    """Evaluates a checkpoint, or a newer one if the checkpoint is deleted meanwhile.
 
-    While training is faster than the start of an evaluation, by as many checkpoints as are kept, this goes on, with a
-    warning for each. It ends when training does: the last checkpoint stays.
+    This repeats, with a warning each time, while training saves as many checkpoints as it keeps before an evaluation
+    has restored one. It ends with training at the latest: the last checkpoint isn't deleted.
 
     Args:
-      path: the checkpoint.
-      latest: function that returns the newest checkpoint there is.
-      evaluate: function of a checkpoint that evaluates it.
+      path: path of the checkpoint.
+      latest: function that returns the path of the newest checkpoint.
+      evaluate: function of a path that evaluates that checkpoint.
 
     Returns:
-      The checkpoint that was evaluated, and what `evaluate` returned.
+      The path of the evaluated checkpoint, and the result of `evaluate`.
 
     Raises:
-      What `evaluate` raises, if it isn't about the checkpoint, or the checkpoint is still there, or no newer one is.
+      Exception: the error of `evaluate`, if it doesn't name the checkpoint, the checkpoint still exists, or there is no
+        newer one.
     """
     while True:
         try:
             return path, evaluate(path)
         except (errors.OpError, ValueError) as error:  # noqa: PERF203
-            newer = latest() if _is_about(error, path) and _is_gone(path) else None
+            newer = latest() if _names_checkpoint(error, path) and _is_gone(path) else None
             if not newer or newer == path or _is_older(newer, path):
                 raise
             logging.warning(
@@ -54,7 +53,7 @@ def with_newer_if_deleted(
 
 
 def step_in_name(path: Any) -> int | None:
-    """The global step in a checkpoint's name, or None if there is none."""
+    """The global step in the name of a checkpoint, or None if the name has none."""
     return step_of(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else None
 
 
@@ -63,8 +62,8 @@ def _is_older(path: Any, other: Any) -> bool:
     return step is not None and other_step is not None and step < other_step
 
 
-def _is_about(error: Exception, path: Any) -> bool:
-    """Whether an error names the checkpoint, as those of reading it do."""
+def _names_checkpoint(error: Exception, path: Any) -> bool:
+    """True if an error's message has the checkpoint's path, as that of a failed restore has."""
     return isinstance(path, (str, bytes, os.PathLike)) and os.fsdecode(path) in str(error)
 
 

@@ -1,4 +1,4 @@
-"""EvalResult: what came of one look for a checkpoint to evaluate."""
+"""EvalResult: the outcome of one attempt to evaluate a checkpoint."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["EvalResult", "EvalStatus"]
 
 
 class EvalStatus:
-    """What came of a look for a checkpoint to evaluate.
+    """Outcomes of an attempt to evaluate a checkpoint.
 
-    - EVALUATED: there was a new checkpoint, and it was evaluated.
+    - EVALUATED: a new checkpoint was evaluated.
     - MISSING_CHECKPOINT: there is no checkpoint yet.
-    - NO_NEW_CHECKPOINT: there is none since the last evaluation.
-    - THROTTLED: there is a new one, but `EvalSpec.throttle_steps` says that it comes too soon after the last.
+    - NO_NEW_CHECKPOINT: there is no new checkpoint since the last evaluation.
+    - THROTTLED: there is a new checkpoint, fewer than `EvalSpec.throttle_steps` steps after the last one evaluated.
     """
 
     EVALUATED = "evaluated"
@@ -31,16 +31,15 @@ class _EvalResult(NamedTuple):
 
 
 class EvalResult(_EvalResult):
-    """What came of a look for a checkpoint to evaluate.
+    """The outcome of an attempt to evaluate a checkpoint.
 
     Args:
       status: one of `EvalStatus`.
-      metrics: what `Estimator.evaluate` returned. Only if status is EVALUATED.
-      checkpoint_path: the checkpoint that was evaluated. Only if status is EVALUATED.
+      metrics: dictionary that `Estimator.evaluate` returned. Only with status EVALUATED.
+      checkpoint_path: path of the evaluated checkpoint. Only with status EVALUATED.
 
     Raises:
-      ValueError: metrics or checkpoint_path are given and shouldn't be, or should be and aren't, or the metrics have no
-        global step.
+      ValueError: metrics or checkpoint_path don't go with the status, or the metrics lack the global step.
       TypeError: metrics isn't a dictionary.
     """
 

@@ -1,46 +1,44 @@
-"""TrainingExecutor: what each task of a job does, from its role in the RunConfig."""
+"""TrainingExecutor: runs the part of a task in its job, by the role in the RunConfig."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.cluster import server as server_of_task
-from fastsup.cluster.job_completion import JobWatch, note_end, note_start
-from fastsup.cluster.peer_liveness import trainers_of
-from fastsup.cluster.tf_config import described, read_tf_config
-from fastsup.estimator.config.run_config import TaskType
+from fastsup.cluster import server as task_server
+from fastsup.cluster.job_completion import JobCompletionWatcher, mark_task_ended, mark_task_started
+from fastsup.cluster.peer_liveness import peer_liveness_of
+from fastsup.cluster.task_settings import TaskType
+from fastsup.cluster.tf_config import summarize_tf_config
 from fastsup.estimator.jobs.deleted_checkpoint import step_in_name
 from fastsup.estimator.jobs.eval_listener import ContinuousEvalListener, NewCheckpointListenerForEvaluate
 from fastsup.estimator.jobs.eval_result import EvalResult, EvalStatus
 from fastsup.estimator.jobs.evaluator import Evaluator
+from fastsup.estimator.jobs.evaluator_pacing import EvaluatorPacing
 from fastsup.estimator.jobs.specs import EvalSpec, TrainSpec, assert_eval_spec, validate_hooks
 from fastsup.estimator.model import estimator as estimator_lib
+from fastsup.estimator.model.arguments import check_type
 
 __all__ = ["TrainingExecutor"]
 
 _MAX_DELAY_SECS = 60
 _DELAY_SECS_PER_WORKER = 5
-# Seconds between two looks for a checkpoint of an evaluator that isn't to wait between two evaluations.
-_LOOK_SECS = 0.2
-_OVERLOADS = (
-    "EvalSpec.throttle_secs is set as 0. This might overload the job before finding (next) new checkpoint. Please "
-    "consider to increase it."
-)
 
 
 class TrainingExecutor:
-    """Trains and evaluates an Estimator, in one process or as a task of a cluster.
+    """Trains and evaluates an Estimator, in a single process or as a task of a cluster.
 
     Args:
       estimator: the `Estimator`.
-      train_spec: `TrainSpec`: how to train.
-      eval_spec: `EvalSpec`: how to evaluate; None if nothing is to be evaluated.
-      train_hooks: iterable of `tf.compat.v1.train.SessionRunHook`, run beside those of train_spec.
-      continuous_eval_listener: `ContinuousEvalListener` to ask around each evaluation whether to go on.
+      train_spec: `TrainSpec`.
+      eval_spec: `EvalSpec`, or None if this task doesn't evaluate.
+      train_hooks: iterable of `tf.compat.v1.train.SessionRunHook`, in addition to those of train_spec.
+      continuous_eval_listener: `ContinuousEvalListener` that decides whether evaluation goes on. Called in a single
+        process and in an evaluator.
 
     Raises:
       TypeError: an argument is of the wrong type.
@@ -57,21 +55,19 @@ class TrainingExecutor:
         continuous_eval_listener: Any = None,
     ) -> None:
         estimator_lib.check_estimator(estimator)
-        if not isinstance(train_spec, TrainSpec):
-            raise TypeError(f"`train_spec` must have type `tf.estimator.TrainSpec`. Got: {type(train_spec)}")
-        if eval_spec and not isinstance(eval_spec, EvalSpec):
-            raise TypeError(
-                f"`eval_spec` must be either `None` or have type `tf.estimator.EvalSpec`. Got: {type(eval_spec)}"
-            )
+        check_type("train_spec", train_spec, TrainSpec)
+        if eval_spec:
+            check_type("eval_spec", eval_spec, EvalSpec, optional=True)
+        hooks = validate_hooks(train_hooks)
+        listener = continuous_eval_listener or ContinuousEvalListener()
+        if not isinstance(listener, ContinuousEvalListener):
+            raise TypeError("`continuous_eval_listener` must have type `_ContinuousEvalListener`.")
         self._estimator = estimator
         self._train_spec = train_spec
         self._eval_spec = eval_spec
-        self._train_hooks = validate_hooks(train_hooks)
-        if continuous_eval_listener and not isinstance(continuous_eval_listener, ContinuousEvalListener):
-            raise TypeError("`continuous_eval_listener` must have type `_ContinuousEvalListener`.")
-        self._continuous_eval_listener = continuous_eval_listener or ContinuousEvalListener()
-        # When an evaluator has last found a new checkpoint, or began to look for one, in seconds of time.time.
-        self._idle_since: float | None = None
+        self._train_hooks = hooks
+        self._continuous_eval_listener = listener
+        self._pacing = EvaluatorPacing(eval_spec)
 
     @property
     def estimator(self) -> Any:
@@ -79,38 +75,42 @@ class TrainingExecutor:
         return self._estimator
 
     def run(self) -> Any:
-        """Does what the task has to do: `run_local` without a cluster, else `run_ROLE`.
+        """Runs `run_local` in a single process, else the method of the task's role, `run_ROLE`.
 
         Returns:
-          Without a cluster the metrics of the last evaluation, and what the exporters then returned. In a cluster None.
+          In a single process the metrics of the last evaluation and the list of the exporters' results; in a cluster
+          None.
 
         Raises:
-          ValueError: the task's role is missing, is `local`, or isn't one that can be run.
+          ValueError: the task's role is missing, is `local`, or has no method.
         """
         config = self._estimator.config
-        if not config.cluster_spec and config.task_type != TaskType.EVALUATOR:
-            logging.info("Running training and evaluation locally (non-distributed).")
-            return self.run_local()
-        if not config.task_type:
-            raise ValueError(
+        if config.cluster_spec or config.task_type == TaskType.EVALUATOR:
+            self._method_of(config.task_type)()
+            return None
+        logging.info("Running training and evaluation locally (non-distributed).")
+        return self.run_local()
+
+    def _method_of(self, role: Any) -> Callable[[], Any]:
+        """The method `run_ROLE`."""
+        if not role:
+            problem = (
                 "`estimator.config` must have task_type set. This usually means TF_CONFIG environment is not set "
-                f"correctly. {described(read_tf_config())}"
+                "correctly."
             )
-        if config.task_type == "local":
-            raise ValueError(
+        elif role == "local":
+            problem = (
                 "`task.type` in TF_CONFIG cannot be `local`. Leaving `cluster` and `task` properties in TF_CONFIG "
-                "absent triggers train and evaluate `Estimator` locally (non-distributed). "
-                f"{described(read_tf_config())}"
+                "absent triggers train and evaluate `Estimator` locally (non-distributed)."
             )
-        names = [name for name in dir(self) if name.startswith("run_") and name != "run_local"]
-        roles = [name.removeprefix("run_") for name in names if callable(getattr(self, name))]
-        if config.task_type not in roles:
-            raise ValueError(
-                f"Task type {config.task_type} is not supported. Supported task types are {roles}. "
-                f"{described(read_tf_config())}"
-            )
-        getattr(self, f"run_{config.task_type}")()
-        return None
+        else:
+            names = [name for name in dir(self) if name.startswith("run_") and name != "run_local"]
+            methods = {name.removeprefix("run_"): getattr(self, name) for name in names}
+            roles = [name for name, method in methods.items() if callable(method)]
+            if role in roles:
+                return methods[role]  # type: ignore[no-any-return]
+            problem = f"Task type {role} is not supported. Supported task types are {roles}."
+        raise ValueError(f"{problem} {summarize_tf_config()}")
 
     def run_chief(self) -> None:
         """Trains, and saves the checkpoints."""
@@ -123,8 +123,8 @@ class TrainingExecutor:
     def run_master(self) -> None:
         """Trains, saves the checkpoints, and evaluates them."""
         assert_eval_spec(self._eval_spec)
-        # An evaluation at max_steps or beyond makes the final export. It can be made twice: if the step that training
-        # stops by isn't yet the one that a checkpoint has just been saved with.
+        # An evaluation at max_steps or later makes the final export. There can be two: if a checkpoint is saved at a
+        # later step than training has read, training goes on and ends with one more checkpoint.
         listener = self._new_listener(ContinuousEvalListener())
         self._start_distributed_training(saving_listeners=(*self._train_spec.saving_listeners, listener))
         self._evaluate_if_trained_before(listener)
@@ -136,14 +136,14 @@ class TrainingExecutor:
     def run_ps(self) -> None:
         """Serves variables until the job has ended."""
         config = self._estimator.config
-        watch = JobWatch(self._estimator.model_dir)
-        server_of_task.serve_until_job_ends(self._start_std_server(config), config, watch)
+        watcher = JobCompletionWatcher(self._estimator.model_dir)
+        task_server.serve_until_job_ends(self._start_std_server(config), config, watcher)
 
     def run_local(self) -> tuple[Any, Any]:
         """Trains, and evaluates after each checkpoint.
 
         Returns:
-          The metrics of the last evaluation, and what the exporters then returned.
+          The metrics of the last evaluation, and the list of the exporters' results.
         """
         assert_eval_spec(self._eval_spec)
         config = self._estimator.config
@@ -170,7 +170,7 @@ class TrainingExecutor:
         )
 
     def _evaluate_if_trained_before(self, listener: NewCheckpointListenerForEvaluate) -> None:
-        """Evaluates the checkpoint of a model that had reached max_steps, for which there was no training."""
+        """Evaluates the last checkpoint if the model had reached `max_steps` before, so that there was no training."""
         if listener.has_begun or not self._train_spec.max_steps:
             return
         step = step_in_name(self._estimator.latest_checkpoint())
@@ -187,41 +187,46 @@ class TrainingExecutor:
         )
 
     def _start_std_server(self, config: Any) -> Any:
-        return server_of_task.start_std_server(config)
+        return task_server.start_std_server(config)
 
     def _start_distributed_training(self, saving_listeners: Any = None) -> None:
+        """Starts the server of this task, and trains."""
         config = self._estimator.config
-        note_start(self._estimator.model_dir, config.task_type, config.task_id)
+        mark_task_started(self._estimator.model_dir, config.task_type, config.task_id)
         # Before the delay: the other tasks' servers wait for this one.
-        if not server_of_task.is_google_environment():
+        if not task_server.is_google_environment():
             self._start_std_server(config)
-        # Workers that start one after the other help an asynchronous training to converge. The chief starts at once.
-        if config.task_type == TaskType.WORKER:
-            max_delay_secs = config.experimental_max_worker_delay_secs
-            max_delay_secs = _MAX_DELAY_SECS if max_delay_secs is None else int(max_delay_secs)
-            delay_secs = min(max_delay_secs, (config.task_id + 1) * _DELAY_SECS_PER_WORKER)
-            if delay_secs > 0:
-                logging.info("Waiting %d secs before starting training.", delay_secs)
-                time.sleep(delay_secs)
+        delay_secs = self._start_delay_secs(config)
+        if delay_secs > 0:
+            logging.info("Waiting %d secs before starting training.", delay_secs)
+            time.sleep(delay_secs)
         self._train(saving_listeners)
-        note_end(self._estimator.model_dir, config.task_type, config.task_id)
+        mark_task_ended(self._estimator.model_dir, config.task_type, config.task_id)
+
+    @staticmethod
+    def _start_delay_secs(config: Any) -> int:
+        """Seconds before this task trains. Workers that start in sequence help asynchronous training to converge."""
+        if config.task_type != TaskType.WORKER:
+            return 0
+        max_delay_secs = config.experimental_max_worker_delay_secs
+        delay_secs: int = (config.task_id + 1) * _DELAY_SECS_PER_WORKER
+        return min(_MAX_DELAY_SECS if max_delay_secs is None else int(max_delay_secs), delay_secs)
 
     def _start_continuous_evaluation(self) -> None:
-        """Evaluates and exports until training has ended, or fails when nobody is left who trains."""
+        """Evaluates and exports until training has ended; fails if no task that trains is alive."""
         assert_eval_spec(self._eval_spec)
-        watch = JobWatch(self._estimator.model_dir)
+        watcher = JobCompletionWatcher(self._estimator.model_dir)
         start_delay_secs = self._eval_spec.start_delay_secs
         if start_delay_secs:
             logging.info("Waiting %f secs before starting eval.", start_delay_secs)
             time.sleep(start_delay_secs)
         evaluator = self._new_evaluator()
-        trainers = trainers_of(self._estimator.config)
+        liveness = peer_liveness_of(self._estimator.config)
         max_steps = self._train_spec.max_steps
-        self._idle_since = None
-        should_stop = False
-        while not should_stop:
-            # What was saved before this look is found by the evaluation after it.
-            is_last = watch.chief_has_ended()
+        self._pacing = EvaluatorPacing(self._eval_spec)
+        while True:
+            # Read first: the evaluation that follows then finds whatever was saved before training ended.
+            is_last = watcher.chief_has_ended()
             result, should_stop = self._execute_evaluator_once(
                 evaluator, self._continuous_eval_listener, self._eval_spec.throttle_secs, is_last
             )
@@ -232,56 +237,36 @@ class TrainingExecutor:
                 if global_step and max_steps and global_step >= max_steps:
                     logging.info("Exiting evaluation, global_step=%s >= train max_steps=%s", global_step, max_steps)
                     return
-                trainers.are_there()
+                liveness.record_alive()
             if is_last:
                 logging.info("Exiting evaluation, training has ended before max_steps=%s.", max_steps)
                 return
-            trainers.check()
+            liveness.check()
 
     def _execute_evaluator_once(
         self, evaluator: Any, continuous_eval_listener: Any, throttle_secs: float, is_last: bool = False
     ) -> tuple[Any, bool]:
-        """Makes one evaluation, or finds that there is none to make, and waits for the next.
+        """Evaluates the newest checkpoint, if it is new, and waits until the next attempt is due.
 
         Returns:
-          The `EvalResult`, or None, and whether to stop.
+          The `EvalResult` (None if the listener has refused the evaluation), and True to stop.
         """
         assert_eval_spec(self._eval_spec)
         start = time.time()
-        if not continuous_eval_listener.before_eval():
-            logging.info("Exiting evaluation, as requested by _ContinuousEvalListener.before_eval.")
-            return None, True
-        throttle_steps = None if is_last else self._eval_spec.throttle_steps
-        result, _ = evaluator.evaluate_and_export(*((throttle_steps,) if throttle_steps else ()))
-        if not continuous_eval_listener.after_eval(result):
-            logging.info("Exiting evaluation, as requested by _ContinuousEvalListener.after_eval.")
+        result = None
+        refused_by = "before_eval"
+        if continuous_eval_listener.before_eval():
+            throttle_steps = None if is_last else self._eval_spec.throttle_steps
+            result, _ = evaluator.evaluate_and_export(*((throttle_steps,) if throttle_steps else ()))
+            refused_by = "" if continuous_eval_listener.after_eval(result) else "after_eval"
+        if result is None or refused_by:
+            logging.info(f"Exiting evaluation, as requested by _ContinuousEvalListener.{refused_by}.")
             return result, True
         now = time.time()
-        if result.status not in (EvalStatus.MISSING_CHECKPOINT, EvalStatus.NO_NEW_CHECKPOINT):
-            self._idle_since = now
-        elif self._is_idle_too_long(start, now):
+        if self._pacing.is_idle_too_long(result, start, now):
             return result, True
-        wait_secs = throttle_secs - (now - start)
-        if wait_secs <= 0 and result.status != EvalStatus.EVALUATED:
-            if throttle_secs == 0:
-                logging.warning(_OVERLOADS)
-            wait_secs = _LOOK_SECS
-        if self._idle_since is not None and self._eval_spec.idle_timeout_secs is not None:
-            wait_secs = min(wait_secs, self._idle_since + self._eval_spec.idle_timeout_secs - now)
+        wait_secs = self._pacing.secs_to_next_attempt(result, start, now, throttle_secs)
         if wait_secs > 0 and not is_last:
             logging.info("Waiting %f secs before starting next eval run.", wait_secs)
             time.sleep(wait_secs)
         return result, False
-
-    def _is_idle_too_long(self, start: float, now: float) -> bool:
-        if self._idle_since is None:
-            self._idle_since = start
-        limit = self._eval_spec.idle_timeout_secs
-        if limit is None or now - self._idle_since < limit:
-            return False
-        logging.warning(
-            "Exiting evaluation, there has been no new checkpoint for %f secs (EvalSpec.idle_timeout_secs=%s).",
-            now - self._idle_since,
-            limit,
-        )
-        return True

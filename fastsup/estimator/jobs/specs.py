@@ -1,15 +1,14 @@
-"""TrainSpec and EvalSpec: what `train_and_evaluate` trains with and evaluates with, checked when it is written down."""
+"""TrainSpec and EvalSpec: the arguments of `train_and_evaluate`, checked when they are made."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from tensorflow.python.training import basic_session_run_hooks, session_run_hook
-
-from fastsup.core.hook_kinds import why_no_session_hook
+from fastsup.core.checks import check_range
+from fastsup.core.hook_kinds import check_members
 from fastsup.estimator.export.exporters import Exporter
-from fastsup.estimator.model.base import check_steps
+from fastsup.estimator.model.arguments import check_steps, check_type, is_hook, is_listener
 
 __all__ = ["EvalSpec", "TrainSpec", "assert_eval_spec", "validate_exporters", "validate_hooks"]
 
@@ -19,47 +18,47 @@ def _validate_input_fn(input_fn: Any) -> None:
         raise TypeError(f"`input_fn` must be callable, given: {input_fn}")
 
 
-def _validate_number(name: str, value: Any, accepts: Callable[[Any], bool], rule: str) -> None:
-    try:
-        accepted = accepts(value)
-    except TypeError:
-        raise TypeError(f"`{name}` must be a number, given: {value!r}. Must specify {name} {rule}.") from None
-    if not accepted:
-        raise ValueError(f"Must specify {name} {rule}, given: {value}")
+def _validate_number(name: str, value: Any, is_in_range: Callable[[Any], bool], rule: str) -> None:
+    check_range(
+        value,
+        is_in_range,
+        f"`{name}` must be a number, given: {value!r}. Must specify {name} {rule}.",
+        f"Must specify {name} {rule}, given: {value}",
+    )
 
 
-def _validate_members(name: str, kind: Any, members: Any) -> tuple[Any, ...]:
-    try:
-        found = tuple(members or [])
-    except TypeError:
-        raise TypeError(f"`{name}` must be an iterable of `{kind.__name__}` instances, given: {members}") from None
-    for member in found:
-        if not isinstance(member, kind):
-            why = why_no_session_hook(member) if name == "hooks" else ""
-            raise TypeError(f"All {name} must be `{kind.__name__}` instances, given: {member}{why}")
-    return found
+def _validate_members(name: str, members: Any, accepts: Callable[[Any], bool], kind: str) -> tuple[Any, ...]:
+    no_iterable = f"`{{name}}` must be an iterable of `{kind}` instances, given: {{value}}"
+    no_member = f"All {{name}} must be `{kind}` instances, given: {{value}}{{hint}}"
+    return tuple(check_members(name, members, accepts, no_iterable, no_member))
 
 
 def validate_hooks(hooks: Any) -> tuple[Any, ...]:
-    """Hooks as a tuple.
+    """Checks the hooks of a spec.
 
     Args:
       hooks: iterable of `tf.compat.v1.train.SessionRunHook`, or None.
 
+    Returns:
+      The hooks as a tuple.
+
     Raises:
-      TypeError: one of them is something else.
+      TypeError: the value isn't iterable, or a member is no `SessionRunHook`.
     """
-    return _validate_members("hooks", session_run_hook.SessionRunHook, hooks)
+    return _validate_members("hooks", hooks, is_hook, "SessionRunHook")
 
 
 def validate_exporters(exporters: Any) -> tuple[Any, ...]:
-    """Exporters as a tuple.
+    """Checks the exporters of a spec.
 
     Args:
       exporters: one `Exporter`, an iterable of them, or None.
 
+    Returns:
+      The exporters as a tuple.
+
     Raises:
-      TypeError: it is something else.
+      TypeError: the value is neither an `Exporter` nor an iterable of them.
       ValueError: a name is missing, is no string, or occurs twice.
     """
     if not exporters:
@@ -93,13 +92,15 @@ class _TrainSpec(NamedTuple):
 
 
 class TrainSpec(_TrainSpec):
-    """How to train.
+    """The training part of `train_and_evaluate`: input, end, hooks and listeners.
 
     Args:
       input_fn: function that returns the training data: a `tf.data.Dataset`, or a tuple (features, labels).
-      max_steps: global step to train up to, counted from the model's first step. None: for ever, unless the data ends.
-      hooks: iterable of `tf.compat.v1.train.SessionRunHook`, run on the chief and on every worker.
-      saving_listeners: iterable of `tf.compat.v1.train.CheckpointSaverListener`, run where checkpoints are saved.
+      max_steps: global step at which training ends, counted from the model's first step. None: training ends with the
+        data.
+      hooks: iterable of `tf.compat.v1.train.SessionRunHook`, called on the chief and on every worker.
+      saving_listeners: iterable of `tf.compat.v1.train.CheckpointSaverListener`, called in the task that saves
+        checkpoints.
 
     Raises:
       ValueError: max_steps isn't positive.
@@ -122,7 +123,7 @@ class TrainSpec(_TrainSpec):
             input_fn,
             max_steps,
             validate_hooks(hooks),
-            _validate_members("saving_listeners", basic_session_run_hooks.CheckpointSaverListener, saving_listeners),
+            _validate_members("saving_listeners", saving_listeners, is_listener, "CheckpointSaverListener"),
         )
 
 
@@ -139,20 +140,20 @@ class _EvalSpec(NamedTuple):
 
 
 class EvalSpec(_EvalSpec):
-    """How to evaluate and export.
+    """The evaluation part of `train_and_evaluate`: input, hooks, exporters and throttles.
 
     Args:
       input_fn: function that returns the evaluation data: a `tf.data.Dataset`, or a tuple (features, labels).
-      steps: batches to evaluate. None: until the data ends.
-      name: name of the evaluation, where there are several. Its events go to `eval_NAME`.
-      hooks: iterable of `tf.compat.v1.train.SessionRunHook`, run during the evaluation.
+      steps: number of batches to evaluate. None: until the data ends.
+      name: name of the evaluation, if there are several. Its events are written to `eval_NAME`.
+      hooks: iterable of `tf.compat.v1.train.SessionRunHook`, called during the evaluation.
       exporters: an `Exporter`, an iterable of them, or None. Called after each evaluation.
       start_delay_secs: seconds that an evaluator waits before its first evaluation.
-      throttle_secs: seconds at least from the start of one evaluation to the start of the next.
-      throttle_steps: global steps at least from one evaluated checkpoint to the next. None: any number. The final
-        checkpoint is evaluated in any case, whatever the throttles say.
-      idle_timeout_secs: seconds without a new checkpoint after which an evaluator ends. None: it waits for one until
-        it hears that training has ended.
+      throttle_secs: minimum seconds from the start of one evaluation to the start of the next.
+      throttle_steps: minimum global steps from one evaluated checkpoint to the next. None: no minimum. The throttles
+        don't apply to the final checkpoint, which is always evaluated.
+      idle_timeout_secs: seconds without a new checkpoint after which an evaluator ends. None: an evaluator waits until
+        training has ended.
 
     Raises:
       ValueError: a number is out of its range.
@@ -179,7 +180,7 @@ class EvalSpec(_EvalSpec):
             raise TypeError(f"`name` must be string, given: {name}")
         hooks = validate_hooks(hooks)
         exporters = validate_exporters(exporters)
-        # NaN is taken: a local training evaluates the first checkpoint and the last one then.
+        # NaN is accepted, as by TensorFlow: training in one process then evaluates the first and the last checkpoint.
         _validate_number("start_delay_secs", start_delay_secs, lambda value: not value < 0, ">= 0")
         _validate_number("throttle_secs", throttle_secs, lambda value: not value < 0, ">= 0")
         check_steps("throttle_steps", throttle_steps)
@@ -200,6 +201,5 @@ class EvalSpec(_EvalSpec):
 
 
 def assert_eval_spec(eval_spec: Any) -> None:
-    """Refuses what is no `EvalSpec`."""
-    if not isinstance(eval_spec, EvalSpec):
-        raise TypeError(f"`eval_spec` must have type `tf.estimator.EvalSpec`. Got: {type(eval_spec)}")
+    """Raises TypeError for a value that is no `EvalSpec`."""
+    check_type("eval_spec", eval_spec, EvalSpec)

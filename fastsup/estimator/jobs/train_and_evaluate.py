@@ -1,10 +1,10 @@
-"""train_and_evaluate: one call for a process by itself and for each task of a cluster."""
+"""train_and_evaluate: one call for a single process and for each task of a cluster."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from fastsup.cluster.tf_config import check_job
+from fastsup.cluster.task_settings import check_job_layout
 from fastsup.estimator.jobs.executor import TrainingExecutor
 from fastsup.estimator.jobs.specs import assert_eval_spec
 
@@ -14,25 +14,25 @@ __all__ = ["train_and_evaluate"]
 def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any) -> Any:
     """Trains, evaluates and exports an Estimator.
 
-    Without a cluster it evaluates after each checkpoint. In a cluster (see `RunConfig` and TF_CONFIG) each task calls
-    it with the same arguments and does its part: between-graph replication, with all tasks on one model directory.
+    A single process evaluates after each checkpoint. In a cluster (see `RunConfig` and TF_CONFIG) each task calls this
+    function with the same arguments and runs its own part: between-graph replication, with one model directory.
 
-    The one condition to stop by that is the same in both is `TrainSpec.max_steps`. A training whose data ends stops
-    there; but in a cluster each worker goes through its data by itself.
+    `TrainSpec.max_steps` ends training alike in both. The end of the data ends training too; but in a cluster each
+    worker reads the data independently.
 
     Args:
       estimator: the `Estimator`.
-      train_spec: `TrainSpec`: how to train.
-      eval_spec: `EvalSpec`: how to evaluate and export.
+      train_spec: `TrainSpec`.
+      eval_spec: `EvalSpec`.
 
     Returns:
-      The metrics of the last evaluation, and what the exporters then returned. In a cluster None.
+      In a single process the metrics of the last evaluation and the list of the exporters' results; in a cluster None.
 
     Raises:
-      ValueError: TF_CONFIG is set wrongly: a second evaluator, or workers without parameter servers.
+      ValueError: TF_CONFIG is invalid, such as with a second evaluator, or with workers and no parameter server.
       TypeError: an argument is of the wrong type.
     """
-    assert_eval_spec(eval_spec)  # Before anything is made of the others.
+    assert_eval_spec(eval_spec)  # First, as in TensorFlow.
     executor = TrainingExecutor(estimator=estimator, train_spec=train_spec, eval_spec=eval_spec)
-    check_job(estimator.config)
+    check_job_layout(estimator.config)
     return executor.run()

@@ -1,1 +1,1 @@
-"""Estimator: what model_fn returns, and how a model is trained, evaluated, asked and exported."""
+"""Estimator: the model_fn and its EstimatorSpec; training, evaluation, prediction and export of a model."""

@@ -1,4 +1,4 @@
-"""add_metrics: an Estimator with more metrics."""
+"""add_metrics: makes an Estimator with additional metrics."""
 
 from __future__ import annotations
 
@@ -16,15 +16,19 @@ _METRIC_FN_ARGS = {"features", "labels", "predictions", "config"}
 
 
 def add_metrics(estimator: Any, metric_fn: Callable[..., dict[str, Any]]) -> Estimator:
-    """Makes an Estimator that has more metrics than another one, and else is the same.
+    """Makes a copy of an Estimator with additional metrics.
 
     Args:
-      estimator: the other `Estimator`.
+      estimator: the `Estimator` to copy.
       metric_fn: function of any of `features`, `labels`, `predictions` and `config` that returns a dictionary from
-        names to metric objects or (value, update) pairs. A name that there is already stands for the new metric.
+        names to metric objects or (value, update) pairs. A metric with the name of an existing one replaces that one.
+
+    Returns:
+      The new `Estimator`.
 
     Raises:
-      TypeError: no Estimator, or a `metric_fn` that can't be called; in an evaluation, one that returns no dictionary.
+      TypeError: `estimator` is no Estimator, or `metric_fn` can't be called. In an evaluation: `metric_fn` returns no
+        dictionary.
       ValueError: `metric_fn` has other arguments.
     """
     check_estimator(estimator)

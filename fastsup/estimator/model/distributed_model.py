@@ -12,7 +12,7 @@ from tensorflow.python.training import monitored_session, training_util
 from tensorflow.python.util import nest
 
 from fastsup.estimator.inputs.input_fn import DistributedIteratorInitializerHook, parse_iterator_result
-from fastsup.estimator.model.eval_metrics import split_updates, with_loss
+from fastsup.estimator.model.eval_metrics import add_loss_metric, split_metrics
 from fastsup.estimator.model.evaluate_model import Evaluation
 from fastsup.estimator.model.model_fn import EstimatorSpec, ModeKeys
 from fastsup.estimator.model.train_model import Training
@@ -21,7 +21,7 @@ __all__ = ["DistributedModel"]
 
 
 def _ready_for_local_init_op(scaffold: Any) -> Any:
-    """The operation of a replica that says which variables aren't initialised yet."""
+    """The operation of a replica that lists the uninitialised variables."""
     return scaffold.ready_for_local_init_op or monitored_session.Scaffold.get_or_default(
         "ready_for_local_init_op",
         ops.GraphKeys.READY_FOR_LOCAL_INIT_OP,
@@ -30,7 +30,7 @@ def _ready_for_local_init_op(scaffold: Any) -> Any:
 
 
 def _combined_scaffold(grouped: Any, strategy: Any) -> Any:
-    """One scaffold of those of the replicas."""
+    """Combines the scaffolds of the replicas into one."""
     scaffolds = strategy.experimental_local_results(grouped)
 
     def given(attribute: str) -> list[Any]:
@@ -61,7 +61,7 @@ def _combined_scaffold(grouped: Any, strategy: Any) -> Any:
 
 
 def _reported_loss_reduction() -> Any:
-    """How the replicas' losses make the one that is reported."""
+    """The reduction of the replicas' losses to the reported loss."""
     if getattr(ops.get_default_graph(), "_is_loss_scaled_by_optimizer", False):
         return distribute_utils.get_loss_reduction()
     return reduce_util.ReduceOp.SUM
@@ -71,7 +71,7 @@ class DistributedModel(Training, Evaluation):
     """The part of an Estimator that trains and evaluates with a strategy."""
 
     def _iterator_of(self, input_fn: Callable[..., Any], mode: str, strategy: Any) -> tuple[Any, list[Any]]:
-        """The strategy's iterator over the input, and the hook that starts it."""
+        """The iterator of the strategy over the input, and the hook that initialises the iterator."""
         iterator = strategy.make_input_fn_iterator(lambda context: self._call_input_fn(input_fn, mode, context))
         return iterator, [DistributedIteratorInitializerHook(iterator)]
 
@@ -85,12 +85,12 @@ class DistributedModel(Training, Evaluation):
         self, strategy: Any, input_fn: Any, hooks: list[Any], saving_listeners: list[Any]
     ) -> Any:
         """Trains with a strategy, and returns the loss of the last step."""
-        # With it, TensorFlow's optimizers of the first kind divide the loss by the number of replicas.
+        # The last context makes TensorFlow's v1 optimizers divide the loss by the number of replicas.
         with ops.Graph().as_default() as graph, strategy.scope(), strategy._scale_loss_for_estimator_enabled():
             random_seed.set_random_seed(self._config.tf_random_seed)
             iterator, worker_hooks = self._iterator_of(input_fn, ModeKeys.TRAIN, strategy)
             global_step = self._create_and_assert_global_step(graph)
-            # Here, not in the thread of a replica.
+            # Read here, because in the thread of a replica the tensor would belong to that replica.
             ops.add_to_collection(training_util.GLOBAL_STEP_READ_KEY, strategy.extended.read_var(global_step))
             features, labels = parse_iterator_result(iterator.get_next())
             grouped = strategy.extended.call_for_each_replica(
@@ -101,8 +101,8 @@ class DistributedModel(Training, Evaluation):
                 mode=grouped.mode,
                 loss=loss,
                 train_op=strategy.group(grouped.train_op),
-                training_hooks=self._of_first_device(strategy, grouped.training_hooks),
-                training_chief_hooks=self._of_first_device(strategy, grouped.training_chief_hooks),
+                training_hooks=self._first_replica_hooks(strategy, grouped.training_hooks),
+                training_chief_hooks=self._first_replica_hooks(strategy, grouped.training_chief_hooks),
                 scaffold=_combined_scaffold(grouped.scaffold, strategy),
             )
             return self._train_with_estimator_spec(spec, worker_hooks, hooks, global_step, saving_listeners)
@@ -116,12 +116,12 @@ class DistributedModel(Training, Evaluation):
         grouped = strategy.extended.call_for_each_replica(
             self._call_model_fn, args=(features, labels, ModeKeys.EVAL, config)
         )
-        metrics = with_loss(grouped.eval_metric_ops, grouped.loss, strategy)
-        update_op, eval_dict = split_updates(metrics, strategy)
-        hooks = self._of_first_device(strategy, grouped.evaluation_hooks)
+        metrics = add_loss_metric(grouped.eval_metric_ops, grouped.loss, strategy)
+        update_op, eval_dict = split_metrics(metrics, strategy)
+        hooks = self._first_replica_hooks(strategy, grouped.evaluation_hooks)
         return _combined_scaffold(grouped.scaffold, strategy), hooks, input_hooks, update_op, eval_dict
 
     @staticmethod
-    def _of_first_device(strategy: Any, per_device: Any) -> list[Any]:
+    def _first_replica_hooks(strategy: Any, per_device: Any) -> list[Any]:
         """The hooks of the first replica."""
         return [strategy.experimental_local_results(each)[0] for each in per_device]

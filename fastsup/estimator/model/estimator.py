@@ -1,46 +1,47 @@
-"""Estimator: a model that trains, evaluates, predicts and exports itself."""
+"""Estimator: trains, evaluates, predicts with and exports a model that a function builds."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from fastsup.estimator.model.arguments import check_type
 from fastsup.estimator.model.distributed_model import DistributedModel
 from fastsup.estimator.model.export_model import SavedModelExport
 from fastsup.estimator.model.predict_model import Prediction
 
 __all__ = ["Estimator", "check_estimator"]
 
-# What a subclass may override all the same.
+# The members that a subclass may override.
 _OVERRIDABLE = {"model_fn", "_create_and_assert_global_step", "_export_all_saved_models", "latest_checkpoint"}
 
 
 class Estimator(DistributedModel, Prediction, SavedModelExport):
-    """A model, given by a function, that trains, evaluates, predicts and exports itself.
+    """Trains, evaluates, predicts with and exports a model that a function builds.
 
-    Everything is written to one directory: checkpoints, events, exports. Training goes on from the newest checkpoint
-    there. Each call builds the model in a graph of its own.
+    The model directory has the checkpoints, events and exports. Training starts from the newest checkpoint there. Each
+    method builds the model in a graph of its own.
 
-    Subclasses add methods; they may not override these, but for `_create_and_assert_global_step`,
-    `_export_all_saved_models`, `latest_checkpoint` and `model_fn`. One that overrides others, on its own
-    responsibility, also overrides `_assert_members_are_not_overridden`.
+    A subclass may override `_create_and_assert_global_step`, `_export_all_saved_models`, `latest_checkpoint` and
+    `model_fn`, and no other member. A subclass that overrides other members, on its own responsibility, also overrides
+    `_assert_members_are_not_overridden`.
 
     Args:
-      model_fn: function that builds the model and returns an `EstimatorSpec`. It takes `features`, and any of `labels`,
-        `mode`, `params` and `config`.
-      model_dir: the directory. Defaults to that of `config`, or else to a temporary one.
+      model_fn: function that builds the model and returns an `EstimatorSpec`. Its arguments are `features` and any of
+        `labels`, `mode`, `params` and `config`.
+      model_dir: path of the model directory. Defaults to that of `config`, or else to a temporary one.
       config: `RunConfig`. Defaults to `RunConfig()`.
       params: dictionary of hyperparameters for `model_fn` and the input functions.
-      warm_start_from: path of a checkpoint, of a directory with checkpoints or of a SavedModel, or `WarmStartSettings`:
-        what the variables of a new model start with.
+      warm_start_from: source of the initial values of a new model: path of a checkpoint, of a directory with
+        checkpoints or of a SavedModel, or `WarmStartSettings`.
 
     Raises:
       ValueError: `model_fn` has the wrong arguments, `config` is no RunConfig, the directories of `model_dir` and
-        `config` differ, or a subclass overrides what it may not.
+        `config` differ, or a subclass overrides another member.
       TypeError: `model_fn` can't be called.
     """
 
     def _assert_members_are_not_overridden(self) -> None:
-        """Refuses a subclass that overrides what an Estimator relies on."""
+        """Refuses a subclass that overrides other members than it may."""
         members = {name for name in dir(Estimator) if not name.startswith("__")}
         own = set(self.__class__.__dict__) & members - _OVERRIDABLE
         overridden = [name for name in own if getattr(Estimator, name) != getattr(self.__class__, name)]
@@ -52,10 +53,5 @@ class Estimator(DistributedModel, Prediction, SavedModelExport):
 
 
 def check_estimator(estimator: Any) -> None:
-    """Refuses what is no Estimator.
-
-    Raises:
-      TypeError: `estimator` is none.
-    """
-    if not isinstance(estimator, Estimator):
-        raise TypeError(f"`estimator` must have type `tf.estimator.Estimator`. Got: {type(estimator)}")
+    """Raises TypeError for a value that is no `Estimator`."""
+    check_type("estimator", estimator, Estimator)

@@ -1,4 +1,4 @@
-"""The metrics of a model: what a model_fn may give as `eval_metric_ops`, and what is run for them."""
+"""The metrics of a model: checks of `eval_metric_ops`, and their values and updates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_ops, metrics_impl
 from tensorflow.python.util import nest
 
-__all__ = ["LOSS_METRIC_KEY", "OTHER_GRAPH", "split_updates", "validated_metrics", "with_loss"]
+__all__ = ["LOSS_METRIC_KEY", "OTHER_GRAPH", "add_loss_metric", "check_metrics", "split_metrics"]
 
 LOSS_METRIC_KEY = "loss"
 OTHER_GRAPH = (
@@ -24,7 +24,7 @@ _ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"
 
 
 def _is_metric(value: Any) -> bool:
-    """Whether a value is a metric of some Keras: of TensorFlow's own, or of Keras 3."""
+    """True for a metric object of TensorFlow, tf_keras or Keras 3."""
     return any(
         kind.__name__ == "Metric" and kind.__module__.split(".")[0] in ("keras", "tf_keras", "tensorflow")
         for kind in type(value).__mro__
@@ -32,7 +32,7 @@ def _is_metric(value: Any) -> bool:
 
 
 def _backend_variables(metric: Any) -> list[Any]:
-    """TensorFlow's variables of a metric. Keras 3 has variables of its own around them."""
+    """The TensorFlow variables of a metric. Keras 3 wraps them in variables of its own."""
     return [getattr(variable, "value", variable) if _is_keras3(metric) else variable for variable in metric.variables]
 
 
@@ -41,7 +41,7 @@ def _is_keras3(metric: Any) -> bool:
 
 
 def _updates_of(metric: Any) -> list[Any]:
-    """What was done in the graph by `update_state`. Keras 3 doesn't keep it: the assignments are looked for."""
+    """The operations of `update_state`. Keras 3 doesn't keep them, so they are the assignments to the variables."""
     if not _is_keras3(metric):
         return list(metric.updates)
     updates = []
@@ -52,12 +52,12 @@ def _updates_of(metric: Any) -> list[Any]:
 
 
 def _as_pair(metric: Any) -> tuple[Any, Any]:
-    """A metric object as (value, update), its variables made local ones."""
+    """Converts a metric object to (value, update), and makes its variables local ones."""
     updates = _updates_of(metric)
     variables = _backend_variables(metric)
     graph = ops.get_default_graph()
     if _is_keras3(metric):
-        # It has made variables of the model of them, which a checkpoint would have to hold.
+        # Keras 3 has added its variables to the global ones, which a checkpoint must have.
         model_variables = graph.get_collection_ref(ops.GraphKeys.GLOBAL_VARIABLES)
         ours = {id(variable) for variable in variables}
         model_variables[:] = [variable for variable in model_variables if id(variable) not in ours]
@@ -69,16 +69,18 @@ def _as_pair(metric: Any) -> tuple[Any, Any]:
     return result, updates[0] if len(updates) == 1 else control_flow_ops.group(*updates)
 
 
-def validated_metrics(eval_metric_ops: Any) -> dict[str, Any]:
-    """The metrics of an EstimatorSpec, each as a pair of its value and its update.
+def check_metrics(eval_metric_ops: Any) -> dict[str, Any]:
+    """Checks the metrics of an EstimatorSpec, and converts each to a (value, update) pair.
 
     Args:
-      eval_metric_ops: dictionary from names to (value, update) pairs or metric objects; or None. Metric objects are
-        replaced in it.
+      eval_metric_ops: dictionary from names to (value, update) pairs or metric objects, changed in place; or None.
+
+    Returns:
+      The dictionary; an empty one for None.
 
     Raises:
-      TypeError: it is no dictionary, or a value is neither a pair nor a metric.
-      ValueError: a metric was never updated, or something isn't of the default graph.
+      TypeError: the argument is no dictionary, or a value is neither a pair nor a metric.
+      ValueError: a metric was never updated, or isn't of the default graph.
     """
     if eval_metric_ops is None:
         return {}
@@ -110,16 +112,19 @@ def validated_metrics(eval_metric_ops: Any) -> dict[str, Any]:
     return eval_metric_ops
 
 
-def with_loss(eval_metric_ops: dict[str, Any], loss: Any, distribution: Any = None) -> dict[str, Any]:
+def add_loss_metric(eval_metric_ops: dict[str, Any], loss: Any, distribution: Any = None) -> dict[str, Any]:
     """Adds the mean of the loss to the metrics.
 
     Args:
-      eval_metric_ops: the metrics; the loss is added to this dictionary.
+      eval_metric_ops: dictionary of the metrics, changed in place.
       loss: the loss of a batch.
-      distribution: the strategy that evaluates, or None.
+      distribution: strategy of the evaluation, or None.
+
+    Returns:
+      The dictionary.
 
     Raises:
-      ValueError: there is a metric of that name.
+      ValueError: there is a metric named "loss".
     """
     if LOSS_METRIC_KEY in eval_metric_ops:
         raise ValueError(
@@ -133,9 +138,17 @@ def with_loss(eval_metric_ops: dict[str, Any], loss: Any, distribution: Any = No
     return eval_metric_ops
 
 
-def split_updates(eval_metric_ops: dict[str, Any], distribution: Any = None) -> tuple[Any, dict[str, Any]]:
-    """The one operation that updates all metrics, or None; and the value of each, by name."""
-    # In the order of their names, so that the graph is the same every time.
+def split_metrics(eval_metric_ops: dict[str, Any], distribution: Any = None) -> tuple[Any, dict[str, Any]]:
+    """Separates the updates of the metrics from their values.
+
+    Args:
+      eval_metric_ops: dictionary from names to (value, update) pairs.
+      distribution: strategy of the evaluation, or None.
+
+    Returns:
+      The operation that updates all metrics, or None if there are none; and a dictionary from names to values.
+    """
+    # Sorted, so that the same model always has the same graph.
     named = sorted(eval_metric_ops.items())
     updates = [distribution.group(value[1]) if distribution else value[1] for _, value in named]
     values = {name: value[0] for name, value in named}

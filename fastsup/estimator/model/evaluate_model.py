@@ -6,19 +6,31 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorflow.python.eager import context
-from tensorflow.python.framework import ops, random_seed
+from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_ops
 from tensorflow.python.training import evaluation, monitored_session, training_util
 
 from fastsup.core import timeline
 from fastsup.estimator.model import trained_model
-from fastsup.estimator.model.base import EstimatorBase, check_hooks, check_steps
-from fastsup.estimator.model.eval_metrics import split_updates, with_loss
+from fastsup.estimator.model.arguments import check_hooks, check_steps
+from fastsup.estimator.model.base import EstimatorBase
+from fastsup.estimator.model.eval_metrics import add_loss_metric, split_metrics
 from fastsup.estimator.model.evaluate_once import StopAfterNEvalsHook, evaluate_once
 from fastsup.estimator.model.model_fn import ModeKeys
 from fastsup.events import metric_summaries
 
 __all__ = ["Evaluation"]
+
+
+def _with_local_variables_initialised(scaffold: Any) -> Any:
+    """A scaffold whose `local_init_op` initialises the variables of the metrics and of the step count too."""
+    if not (scaffold and scaffold.local_init_op):
+        return scaffold  # TensorFlow's default operation initialises all local variables.
+    evaluation._get_or_create_eval_step()
+    default_op = monitored_session.Scaffold.default_local_init_op()
+    return monitored_session.Scaffold(
+        local_init_op=control_flow_ops.group(scaffold.local_init_op, default_op), copy_from_scaffold=scaffold
+    )
 
 
 class Evaluation(EstimatorBase):
@@ -37,18 +49,18 @@ class Evaluation(EstimatorBase):
 
         Args:
           input_fn: function that makes the input, as for `train`.
-          steps: batches to evaluate. Defaults to all, until the input ends.
+          steps: number of batches to evaluate. Defaults to all, until the input ends.
           hooks: `SessionRunHook` objects.
-          checkpoint_path: checkpoint to evaluate. Defaults to the newest; where there is none, the model is evaluated
-            as it is initialised.
-          name: name of the evaluation, where there are several. Its metrics are written to `eval_dir(name)`.
+          checkpoint_path: path of the checkpoint to evaluate. Defaults to the newest one. If there is none, the initial
+            model is evaluated.
+          name: name of the evaluation, if there are several. Its metrics are written to `eval_dir(name)`.
 
         Returns:
-          Dictionary from the names of the metrics to their values, the mean `loss` and the `global_step` among them.
+          Dictionary from names of metrics to values. It includes the mean `loss` and the `global_step`.
 
         Raises:
-          ValueError: `steps` isn't positive, or a metric has the name of one of the Estimator's own.
-          TypeError: a hook or a number of steps that is none.
+          ValueError: `steps` isn't positive, or a metric has the name `loss` or `global_step`.
+          TypeError: a hook or the number of steps is of the wrong type.
         """
         return self._actual_eval(
             input_fn,
@@ -68,7 +80,7 @@ class Evaluation(EstimatorBase):
         checkpoint_path: Any = None,
         name: str | None = None,
     ) -> Any:
-        """Evaluates, in the scope of a strategy if there is one."""
+        """Evaluates, in the scope of the strategy if there is one."""
         with context.graph_mode():
             all_hooks = check_hooks(hooks)
             all_hooks.extend(self._convert_eval_steps_to_hooks(steps))
@@ -94,7 +106,7 @@ class Evaluation(EstimatorBase):
                     return build_and_run()
 
     def _convert_eval_steps_to_hooks(self, steps: Any) -> list[Any]:
-        """The hook that ends the evaluation, if it has an end of its own."""
+        """The hook that ends the evaluation after a number of batches, if one is given."""
         check_steps("steps", steps, endless=False)
         return [] if steps is None else [StopAfterNEvalsHook(num_evals=steps)]
 
@@ -105,56 +117,50 @@ class Evaluation(EstimatorBase):
 
         Args:
           input_fn: function that makes the input.
-          hooks: the caller's hooks.
-          checkpoint_path: checkpoint that will be restored, or None.
+          hooks: hooks of the caller.
+          checkpoint_path: path of the checkpoint that will be restored, or None.
 
         Returns:
-          The scaffold, the operation that updates the metrics, the metrics' values by name, and all hooks.
+          The scaffold, the operation that updates the metrics, the values of the metrics by name, and all hooks.
         """
         graph = ops.get_default_graph()
-        random_seed.set_random_seed(self._config.tf_random_seed)
-        self._create_and_assert_global_step(graph)
+        self._seed_and_create_global_step(graph)
         call = self._call_model_fn_eval_distributed if self._eval_distribution else self._call_model_fn_eval
         scaffold, evaluation_hooks, input_hooks, update_op, eval_dict = call(input_fn, self.config)
-        global_step = training_util.get_global_step(graph)
-        # Once the model's variables are there.
+        # Needs the variables of the model.
         self._maybe_warm_start(checkpoint_path)
         if ops.GraphKeys.GLOBAL_STEP in eval_dict:
             raise ValueError(
                 "Metric with name `global_step` is not allowed, because Estimator already defines a default metric "
                 "with the same name."
             )
-        eval_dict[ops.GraphKeys.GLOBAL_STEP] = global_step
+        eval_dict[ops.GraphKeys.GLOBAL_STEP] = training_util.get_global_step(graph)
         all_hooks = [*input_hooks, *(hooks or []), *(evaluation_hooks or [])]
-        if scaffold and scaffold.local_init_op:
-            # The metrics' variables, and the count of the steps, are local ones that it knows nothing of.
-            evaluation._get_or_create_eval_step()
-            scaffold = monitored_session.Scaffold(
-                local_init_op=control_flow_ops.group(
-                    scaffold.local_init_op, monitored_session.Scaffold.default_local_init_op()
-                ),
-                copy_from_scaffold=scaffold,
-            )
-        return scaffold, update_op, eval_dict, all_hooks
+        return _with_local_variables_initialised(scaffold), update_op, eval_dict, all_hooks
 
     def _call_model_fn_eval(self, input_fn: Callable[..., Any], config: Any) -> tuple[Any, Any, Any, Any, Any]:
-        """Calls input_fn and model_fn. Scaffold, evaluation hooks, input hooks, update, values of the metrics."""
+        """Calls input_fn and model_fn.
+
+        Returns:
+          The scaffold, the hooks of the model, the hooks of the input, the operation that updates the metrics, and the
+          values of the metrics by name.
+        """
         features, labels, input_hooks = self._get_features_and_labels_from_input_fn(input_fn, ModeKeys.EVAL)
         spec = self._call_model_fn(features, labels, ModeKeys.EVAL, config)
-        update_op, eval_dict = split_updates(with_loss(spec.eval_metric_ops, spec.loss))
+        update_op, eval_dict = split_metrics(add_loss_metric(spec.eval_metric_ops, spec.loss))
         return spec.scaffold, spec.evaluation_hooks, input_hooks, update_op, eval_dict
 
     def _call_model_fn_eval_distributed(
         self, input_fn: Callable[..., Any], config: Any
     ) -> tuple[Any, Any, Any, Any, Any]:
-        """The same with a strategy."""
+        """As `_call_model_fn_eval`, with a strategy."""
         raise NotImplementedError
 
     def _evaluate_run(
         self, checkpoint_path: Any, scaffold: Any, update_op: Any, eval_dict: Any, all_hooks: Any, output_dir: str
     ) -> Any:
-        """Runs an evaluation of what `_evaluate_build_graph` has built, and writes its results."""
-        with trained_model.explaining_what_is_missing(checkpoint_path):
+        """Evaluates the graph that `_evaluate_build_graph` has built, writes the results and returns them."""
+        with trained_model.explaining_missing_variables(checkpoint_path):
             results = evaluate_once(
                 checkpoint_path=checkpoint_path,
                 master=self._config.evaluation_master,

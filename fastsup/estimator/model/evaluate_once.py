@@ -1,4 +1,4 @@
-"""One evaluation: the metrics' updates run over the input, then their values read."""
+"""Runs one evaluation: updates the metrics over the input, then reads their values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import evaluation
 
 from fastsup import train
-from fastsup.core.opened import opening
+from fastsup.core.session_origin import session_role
 from fastsup.train.hooks.progress import hooks_with_progress
 from fastsup.train.scheduler.scheduled_hook import ScheduledHook
 
@@ -19,32 +19,32 @@ __all__ = ["StopAfterNEvalsHook", "evaluate_once"]
 
 
 class StopAfterNEvalsHook(ScheduledHook, evaluation._StopAfterNEvalsHook):  # type: ignore[misc]
-    """Ends an evaluation after a number of batches, and logs how far it is.
+    """Ends an evaluation after a number of batches, and logs its progress.
 
     Args:
-      num_evals: batches to evaluate.
-      log_progress: whether to log.
+      num_evals: number of batches to evaluate.
+      log_progress: True to log the progress.
     """
 
     _num_evals: float
     _log_frequency: float
 
     def _schedule(self, run: int, step_read: Any) -> bool:
-        # The batches of a session are its runs: the count starts with the session.
+        # One run evaluates one batch, and the count of batches starts with the session.
         every = int(self._log_frequency)
-        # A fraction of a batch is a whole one.
+        # A fraction of a batch counts as a whole one.
         batches = math.ceil(min(self._num_evals, (run // every + 1) * every))
         self.due_at_run(max(run, batches - 1))
         return True
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         super().after_run(run_context, run_values)
-        # Setting it has the session ask for the schedule again.
+        # Assigning an attribute makes the session call _schedule again.
         self._seen = run_values.results["evals_completed"]
 
 
 def _with_eval_step(eval_ops: Any, hooks: list[Any]) -> Any:
-    """The operations of a step, with the count of the steps, which is given to the hooks that want it."""
+    """Adds the counter of evaluated batches to the operations of a step, and passes it to the hooks that read it."""
     eval_step = evaluation._get_or_create_eval_step()
     if eval_ops is None:
         return None
@@ -76,15 +76,15 @@ def evaluate_once(
     """Evaluates the model in the default graph once.
 
     Args:
-      checkpoint_path: checkpoint to restore, or None to initialise the model.
-      master: the execution engine.
-      scaffold: `Scaffold` with the operations that get the model ready.
-      eval_ops: what each step runs, or None for no steps.
-      final_ops: what is read at the end.
+      checkpoint_path: path of the checkpoint to restore, or None to initialise the model.
+      master: execution engine.
+      scaffold: `Scaffold` with the operations that initialise the model.
+      eval_ops: operations of a step, or None for no steps.
+      final_ops: tensors to read at the end.
       hooks: `SessionRunHook` objects.
       config: ConfigProto of the session.
       executor: executor mode, as for `fastsup.Session`.
-      progress: whether to show how many batches have been evaluated.
+      progress: True to show the number of evaluated batches.
 
     Returns:
       The values of `final_ops`.
@@ -100,7 +100,7 @@ def evaluate_once(
         executor=executor,
     )
     final_ops_hook = train.FinalOpsHook(final_ops)
-    with opening("evaluate"):
+    with session_role("evaluate"):
         session = train.MonitoredSession(creator, hooks_with_progress(progress, [*hooks, final_ops_hook]))
     with session:
         if eval_ops is not None:

@@ -13,18 +13,19 @@ from tensorflow.python.framework import errors, ops, random_seed
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.saved_model import builder_impl, model_utils
 from tensorflow.python.training import monitored_session, saver
-from tensorflow.python.util import compat, deprecation
+from tensorflow.python.util import deprecation
 
-from fastsup.checkpoint.restore import Recovery
+from fastsup.checkpoint.restore import CheckpointRestorer
 from fastsup.estimator.model import trained_model, warm_start
 from fastsup.estimator.model.base import EstimatorBase
-from fastsup.estimator.model.keras_names import keras_names_of
+from fastsup.estimator.model.export_assets import check_assets, copy_assets
+from fastsup.estimator.model.keras_names import graph_keras_names
 from fastsup.estimator.model.model_fn import ModeKeys
 from fastsup.runtime.session import Session
 
 __all__ = ["SavedModelExport"]
 
-# The first of them that is exported brings the variables: training knows all of them.
+# In this order. The first mode adds the variables to the SavedModel, and the graph of training has all of them.
 _MODES = (ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT)
 
 
@@ -35,22 +36,39 @@ def _saver_of(scaffold: Any) -> Any:
     return scaffold.saver or saver.Saver(sharded=True)
 
 
-def _check_assets(assets_extra: Any) -> None:
-    """Refuses assets that aren't there, before anything is written."""
-    if assets_extra and not isinstance(assets_extra, dict):
-        raise TypeError(f"assets_extra must be a dictionary from destinations to files, got {assets_extra!r}.")
-    for destination, source in (assets_extra or {}).items():
-        if not file_io.file_exists(source):
-            raise errors.NotFoundError(
-                None, None, f"{source}; No such file or directory. assets_extra wants it as {destination!r}."
-            )
+def _local_init_op_of(scaffold: Any) -> Any:
+    if scaffold.local_init_op is None:
+        return monitored_session.Scaffold.default_local_init_op()
+    return scaffold.local_init_op
 
 
-def _copy_assets(assets_extra: dict[Any, Any], export_dir: Any) -> None:
-    for relative, source in assets_extra.items():
-        destination = os.path.join(compat.as_bytes(export_dir), b"assets.extra", compat.as_bytes(relative))
-        file_io.recursive_create_dir(os.path.dirname(destination))
-        file_io.copy(source, destination)
+def _signatures(receiver: Any, spec: Any, mode: str) -> dict[str, Any]:
+    """The signatures of a model in a mode."""
+    outputs = model_utils.export_outputs_for_mode(
+        spec.mode, spec.export_outputs, spec.predictions, spec.loss, spec.eval_metric_ops
+    )
+    alternatives = getattr(receiver, "receiver_tensors_alternatives", None)
+    with deprecation.silence():  # TensorFlow's own function calls a deprecated one.
+        signatures: dict[str, Any] = model_utils.build_all_signature_defs(
+            receiver.receiver_tensors, outputs, alternatives, serving_only=mode == ModeKeys.PREDICT
+        )
+    return signatures
+
+
+def _restore(graph_saver: Any, session: Any, checkpoint_path: Any, mode: str) -> None:
+    """Restores a checkpoint. Refuses one that is damaged or lacks a variable."""
+    try:
+        # Reports a damaged checkpoint as such, not as OutOfRangeError, which means the end of input.
+        CheckpointRestorer(lambda path: graph_saver.restore(session, path), lambda: None).restore_checkpoint(
+            checkpoint_path
+        )
+    except errors.NotFoundError as error:
+        raise ValueError(
+            "Could not load all requested variables from checkpoint. Please make sure your model_fn does not expect "
+            "variables that were not saved in the checkpoint.\n\n"
+            f"Encountered error with mode `{mode}` while restoring checkpoint from: `{checkpoint_path}`. "
+            f"{trained_model.missing_variable_hint(error, checkpoint_path)}Full Traceback:\n\n{error}"
+        ) from error
 
 
 _renamed: Callable[[Callable[..., Any]], Callable[..., Any]] = deprecation.deprecated(
@@ -70,25 +88,25 @@ class SavedModelExport(EstimatorBase):
         checkpoint_path: Any = None,
         experimental_mode: str = ModeKeys.PREDICT,
     ) -> Any:
-        """Writes the model as a SavedModel, into a directory of its own under a directory.
+        """Writes the model as a SavedModel, to a new directory.
 
         Args:
-          export_dir_base: the directory; the new one is named after the time, in seconds.
+          export_dir_base: parent of the new directory, whose name is the time in seconds.
           serving_input_receiver_fn: function without arguments that returns an `export.ServingInputReceiver` or an
             `export.TensorServingInputReceiver`.
           assets_extra: dictionary from destinations under `assets.extra` to the files to copy there, or None.
-          as_text: whether to write the graph as text.
-          checkpoint_path: checkpoint to export. Defaults to the newest.
-          experimental_mode: the mode that the model is built in, one of `ModeKeys`.
+          as_text: True to write the graph as text.
+          checkpoint_path: path of the checkpoint to export. Defaults to the newest one.
+          experimental_mode: mode in which the model is built, one of `ModeKeys`.
 
         Returns:
           The path of the new directory, as bytes.
 
         Raises:
-          ValueError: there is no function, no checkpoint, or a variable that isn't in it.
+          ValueError: there is no function or no checkpoint, or the checkpoint lacks a variable.
           TypeError: `serving_input_receiver_fn` can't be called.
-          AttributeError: it returns no receiver.
-          NoIntactCheckpointError: the checkpoint is damaged. A ValueError too.
+          AttributeError: `serving_input_receiver_fn` returns no receiver.
+          NoIntactCheckpointError: the checkpoint is damaged. Also a ValueError.
         """
         if not serving_input_receiver_fn:
             raise ValueError("An input_receiver_fn must be defined.")
@@ -111,7 +129,7 @@ class SavedModelExport(EstimatorBase):
         checkpoint_path: Any = None,
         strip_default_attrs: bool = False,
     ) -> Any:
-        """The name of `export_saved_model` in TensorFlow 1: the same, for prediction.
+        """As `export_saved_model`, for prediction: the name in TensorFlow 1.
 
         Args:
           export_dir_base: as for `export_saved_model`.
@@ -119,13 +137,13 @@ class SavedModelExport(EstimatorBase):
           assets_extra: as for `export_saved_model`.
           as_text: as for `export_saved_model`.
           checkpoint_path: as for `export_saved_model`.
-          strip_default_attrs: whether attributes with their default values are left out of the graph.
+          strip_default_attrs: True to leave attributes with default values out of the graph.
 
         Returns:
           The path of the new directory, as bytes.
 
         Raises:
-          ValueError: there is no function, no checkpoint, or a variable that isn't in it.
+          ValueError: there is no function or no checkpoint, or the checkpoint lacks a variable.
         """
         if not serving_input_receiver_fn:
             raise ValueError("An input_receiver_fn must be defined.")
@@ -146,7 +164,7 @@ class SavedModelExport(EstimatorBase):
         as_text: bool = False,
         checkpoint_path: Any = None,
     ) -> Any:
-        """Writes the model in several modes as one SavedModel: a graph for each, the variables once.
+        """Writes the model in several modes as one SavedModel, with a graph per mode and one set of variables.
 
         Args:
           export_dir_base: as for `export_saved_model`.
@@ -159,7 +177,7 @@ class SavedModelExport(EstimatorBase):
           The path of the new directory, as bytes.
 
         Raises:
-          ValueError: no mode has a function, there is no checkpoint, or a variable isn't in it.
+          ValueError: no mode has a function, there is no checkpoint, or the checkpoint lacks a variable.
         """
         return self._export_all_saved_models(
             export_dir_base,
@@ -188,12 +206,12 @@ class SavedModelExport(EstimatorBase):
                 f"got {input_receiver_fn_map!r}."
             )
         with context.graph_mode():
-            checkpoint_path = trained_model.given_checkpoint(checkpoint_path) or self.latest_checkpoint()
+            checkpoint_path = trained_model.parse_checkpoint_path(checkpoint_path) or self.latest_checkpoint()
             if not checkpoint_path:
                 if not self._warm_start_settings:
                     raise ValueError(
                         f"Couldn't find trained model at {self._model_dir}. "
-                        f"{trained_model.contents_of(self._model_dir)}"
+                        f"{trained_model.describe_directory(self._model_dir)}"
                     )
                 checkpoint_path = warm_start.checkpoint_of(self._warm_start_settings)
             for mode, function in input_receiver_fn_map.items():
@@ -208,7 +226,7 @@ class SavedModelExport(EstimatorBase):
                     f"No valid modes for exporting found. Got {input_receiver_fn_map.keys()}. Give one of "
                     f"{', '.join(map(repr, _MODES))} a function that returns an input receiver."
                 )
-            _check_assets(assets_extra)
+            check_assets(assets_extra)
             export_dir = model_utils.get_timestamped_export_dir(export_dir_base)
             temporary_dir = model_utils.get_temp_export_dir(export_dir)
             builder = builder_impl.SavedModelBuilder(temporary_dir)
@@ -222,7 +240,7 @@ class SavedModelExport(EstimatorBase):
                     strip_default_attrs=strip_default_attrs,
                 )
             builder.save(as_text)
-            _copy_assets(assets_extra or {}, temporary_dir)
+            copy_assets(assets_extra or {}, temporary_dir)
             file_io.rename(temporary_dir, export_dir)
             return export_dir
 
@@ -237,83 +255,55 @@ class SavedModelExport(EstimatorBase):
         check_variables: bool = True,
         strip_default_attrs: bool = True,
     ) -> None:
-        """Builds the model in a mode, restores the checkpoint and adds both to a SavedModel.
+        """Builds the model in a mode, restores the checkpoint, and adds the graph to a SavedModel.
 
         Args:
           builder: the `SavedModelBuilder`.
           input_receiver_fn_map: as for `experimental_export_all_saved_models`.
-          checkpoint_path: the checkpoint.
-          save_variables: whether the variables are added too. For the first mode only.
+          checkpoint_path: path of the checkpoint.
+          save_variables: True to add the variables too. For the first mode only.
           mode: one of `ModeKeys`.
           export_tags: tags of the graph. Defaults to those of the mode.
-          check_variables: whether the checkpoint must hold all variables.
-          strip_default_attrs: whether attributes with their default values are left out.
+          check_variables: True to restore the checkpoint, which must then have all variables.
+          strip_default_attrs: True to leave attributes with default values out.
 
         Raises:
-          ValueError: variables are to be saved but not checked, or one of them isn't in the checkpoint.
+          ValueError: `save_variables` without `check_variables`, or the checkpoint lacks a variable.
         """
         if save_variables and not check_variables:
             raise ValueError("If `save_variables` is `True, `check_variables`must not be `False`.")
         with ops.Graph().as_default() as graph:
-            self._create_and_assert_global_step(graph)
-            random_seed.set_random_seed(self._config.tf_random_seed)
-            with keras_names_of(graph):
-                receiver = input_receiver_fn_map[mode]()
-            if not (hasattr(receiver, "features") and hasattr(receiver, "receiver_tensors")):
-                raise AttributeError(
-                    f"{type(receiver).__name__!r} object has no attribute 'features': the input receiver function of "
-                    f"mode {mode!r} must return a ServingInputReceiver, and returned {receiver!r}."
-                )
-            spec = self._call_model_fn(
-                features=receiver.features,
-                labels=getattr(receiver, "labels", None),
-                mode=mode,
-                config=self.config,
-            )
-            export_outputs = model_utils.export_outputs_for_mode(
-                mode=spec.mode,
-                serving_export_outputs=spec.export_outputs,
-                predictions=spec.predictions,
-                loss=spec.loss,
-                metrics=spec.eval_metric_ops,
-            )
-            with deprecation.silence():  # What is deprecated there is TensorFlow's own, and no matter of the caller's.
-                signatures = model_utils.build_all_signature_defs(
-                    receiver.receiver_tensors,
-                    export_outputs,
-                    getattr(receiver, "receiver_tensors_alternatives", None),
-                    serving_only=mode == ModeKeys.PREDICT,
-                )
+            receiver, spec = self._build_for_export(graph, mode, input_receiver_fn_map[mode])
+            signatures = _signatures(receiver, spec, mode)
             with Session(config=self._session_config, executor=self._config.executor) as session:
-                local_init_op = spec.scaffold.local_init_op
-                if local_init_op is None:
-                    local_init_op = monitored_session.Scaffold.default_local_init_op()
-                # It restores here, and goes into the SavedModel to restore there.
-                graph_saver = _saver_of(spec.scaffold)
-                if check_variables:
-                    try:
-                        # A damaged checkpoint is called that, and not the end of the input.
-                        Recovery(lambda path: graph_saver.restore(session, path), lambda: None).from_file(
-                            checkpoint_path
-                        )
-                    except errors.NotFoundError as error:
-                        raise ValueError(
-                            "Could not load all requested variables from checkpoint. Please make sure your model_fn "
-                            "does not expect variables that were not saved in the checkpoint.\n\n"
-                            f"Encountered error with mode `{mode}` while restoring checkpoint from: "
-                            f"`{checkpoint_path}`. {trained_model.hint_of(error, checkpoint_path)}Full Traceback:\n\n"
-                            f"{error}"
-                        ) from error
-                builder._add_train_op(spec.train_op)
-                arguments: dict[str, Any] = {
+                contents: dict[str, Any] = {
                     "tags": model_utils.EXPORT_TAG_MAP[mode] if export_tags is None else export_tags,
                     "signature_def_map": signatures,
                     "assets_collection": ops.get_collection(ops.GraphKeys.ASSET_FILEPATHS),
-                    "main_op": local_init_op,
-                    "saver": graph_saver,
+                    "main_op": _local_init_op_of(spec.scaffold),
+                    # Restores the checkpoint here, and the SavedModel's variables where it is loaded.
+                    "saver": _saver_of(spec.scaffold),
                     "strip_default_attrs": strip_default_attrs,
                 }
+                if check_variables:
+                    _restore(contents["saver"], session, checkpoint_path, mode)
+                builder._add_train_op(spec.train_op)
                 if save_variables:
-                    builder.add_meta_graph_and_variables(session, **arguments)
+                    builder.add_meta_graph_and_variables(session, **contents)
                 else:
-                    builder.add_meta_graph(**arguments)
+                    builder.add_meta_graph(**contents)
+
+    def _build_for_export(self, graph: Any, mode: str, input_receiver_fn: Callable[[], Any]) -> tuple[Any, Any]:
+        """Builds the model in the default graph. Returns the input receiver and the EstimatorSpec."""
+        self._create_and_assert_global_step(graph)
+        random_seed.set_random_seed(self._config.tf_random_seed)
+        with graph_keras_names(graph):
+            receiver = input_receiver_fn()
+        if not (hasattr(receiver, "features") and hasattr(receiver, "receiver_tensors")):
+            raise AttributeError(
+                f"{type(receiver).__name__!r} object has no attribute 'features': the input receiver function of "
+                f"mode {mode!r} must return a ServingInputReceiver, and returned {receiver!r}."
+            )
+        labels = getattr(receiver, "labels", None)
+        spec = self._call_model_fn(features=receiver.features, labels=labels, mode=mode, config=self.config)
+        return receiver, spec

@@ -1,4 +1,4 @@
-"""Keras 3 beside graphs: each graph gets layer names of its own, as Keras 2 gave them."""
+"""Makes Keras 3 number its layers per graph, as Keras 2 did."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 from tensorflow.python.distribute import distribute_lib
 
-__all__ = ["keras_names_of", "name_hint"]
+__all__ = ["graph_keras_names", "renumbered_layer_hint"]
 
 _STATE_MODULE = "keras.src.backend.common.global_state"
-# What Keras 3 keeps for each thread and must not be shared by graphs: the counters of the automatic names, and the
-# variable behind random numbers without a seed, which belongs to the graph that it was made in.
-_KEPT = ("object_name_uids", "global_seed_generator")
-# The attribute of a graph that holds them. The variable refers to the graph: a dictionary of weak references to graphs
-# would never let the graph go.
+# The parts of the thread's Keras state that graphs must not share: the counters of the automatic names, and the
+# variable of the unseeded random numbers, which belongs to the graph in which it was made.
+_STATE_KEYS = ("object_name_uids", "global_seed_generator")
+# The attribute of a graph for this state. The variable refers to the graph, so a dictionary with weak references to
+# graphs would keep all graphs alive.
 _ATTRIBUTE = "_fastsup_keras_state"
 
 _NOT_IN_KERAS_3 = re.compile(r"`\w+` is not available with Keras 3\.$")
@@ -29,7 +29,7 @@ _LEGACY_KERAS = (
 
 
 class _Entered(threading.local):
-    """The graphs whose names this thread uses at the moment."""
+    """The graphs whose state this thread uses, innermost last."""
 
     def __init__(self) -> None:
         self.graphs: list[Any] = []
@@ -39,30 +39,30 @@ _entered = _Entered()
 
 
 def _exchange(state: dict[str, Any]) -> dict[str, Any]:
-    """Puts a state in the place of this thread's, and returns the old one. Without Keras there is none."""
+    """Replaces the Keras state of this thread, and returns the old one, which is empty unless Keras is imported."""
     module = sys.modules.get(_STATE_MODULE)
-    # A call of clear_session() makes a new tracker: it is looked up each time.
+    # Looked up each time, because clear_session() makes a new tracker.
     tracker = getattr(module, "GLOBAL_STATE_TRACKER", None)
     if tracker is None:
         return {}
     current = vars(tracker)
-    old = {name: current.pop(name) for name in _KEPT if name in current}
+    old = {name: current.pop(name) for name in _STATE_KEYS if name in current}
     current.update(state)
     return old
 
 
 @contextmanager
-def keras_names_of(graph: Any) -> Iterator[None]:
-    """Lets Keras 3 count layer names in this graph: they start with the graph, not with the process.
+def graph_keras_names(graph: Any) -> Iterator[None]:
+    """A context in which Keras 3 numbers layers by the counters of a graph, in place of those of the thread.
 
-    The caller's own counters come back at the end. A replica of a strategy starts with a copy of the graph's counters,
-    so that all replicas have the same names. Keras is not imported for it.
+    The counters of the thread are restored at the end. A replica of a strategy uses a copy of the graph's counters, so
+    that all replicas have the same names. This function doesn't import Keras.
 
     Args:
       graph: the `tf.Graph` that the code inside builds.
 
     Raises:
-      AttributeError: the code inside uses a function of Keras 2 under Keras 3. The message says how to install Keras 2.
+      AttributeError: the code inside calls a function of Keras 2 under Keras 3. The message has the remedy.
     """
     if any(entered is graph for entered in _entered.graphs):
         yield
@@ -86,26 +86,26 @@ def keras_names_of(graph: Any) -> Iterator[None]:
         state.update(_exchange(callers))
 
 
-def _without_number(name: str) -> str:
-    """The name with the numbers of its layers left out: `dense_2/bias` and `dense/bias` have that in common."""
+def _without_numbers(name: str) -> str:
+    """A variable's name without the numbers of the layers: `dense_2/bias` and `dense/bias` give the same name."""
     return re.sub(r"_\d+(?=/|$)", "", name)
 
 
-def name_hint(message: str, names: Iterable[str]) -> str:
-    """What to do about a variable that a checkpoint has under another number.
+def renumbered_layer_hint(message: str, names: Iterable[str]) -> str:
+    """The remedy for a variable that a checkpoint has under another layer number.
 
     Args:
-      message: TensorFlow's message, which names the variable that is missing.
-      names: the variables of the checkpoint.
+      message: TensorFlow's error message, which has the name of the missing variable.
+      names: names of the checkpoint's variables.
 
     Returns:
-      Sentences, or an empty string where no variable of the checkpoint differs in numbers alone.
+      The remedy; "" if no name in the checkpoint differs in layer numbers alone.
     """
     missing = re.search(r"Key (\S+) not found in checkpoint", message)
     if missing is None:
         return ""
     wanted = missing[1]
-    similar = sorted(name for name in names if name != wanted and _without_number(name) == _without_number(wanted))
+    similar = sorted(name for name in names if name != wanted and _without_numbers(name) == _without_numbers(wanted))
     if not similar:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""EstimatorSpec: what a model_fn returns."""
+"""EstimatorSpec, which a model_fn returns, and the checks of a model_fn."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tensorflow.python.ops import array_ops, variables
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.saved_model import model_utils
 from tensorflow.python.saved_model.model_utils.mode_keys import EstimatorModeKeys
-from tensorflow.python.training import monitored_session, session_run_hook
+from tensorflow.python.training import monitored_session
 from tensorflow.python.types import core
 from tensorflow.python.util import function_utils
 
-from fastsup.core.hook_kinds import why_no_session_hook
-from fastsup.estimator.model.eval_metrics import OTHER_GRAPH, validated_metrics
+from fastsup.estimator.model.arguments import check_hooks
+from fastsup.estimator.model.eval_metrics import OTHER_GRAPH, check_metrics
 
-__all__ = ["EstimatorSpec", "ModeKeys", "call_logit_fn", "check_mode", "listed", "verify_model_fn_args"]
+__all__ = ["EstimatorSpec", "ModeKeys", "call_logit_fn", "check_mode", "verify_model_fn_args"]
 
 ModeKeys: Any = EstimatorModeKeys
 
@@ -79,24 +79,8 @@ def _checked_predictions(predictions: Any, mode: str) -> Any:
     return dict(predictions)
 
 
-def listed(name: str, kind: str, members: Any) -> list[Any]:
-    """What was given for an argument, as a list; an empty one for None.
-
-    Raises:
-      TypeError: it can't be iterated over.
-    """
-    try:
-        return list(members or [])
-    except TypeError as error:
-        raise TypeError(f"{error}: {name}={members!r} must be a list of {kind} objects.") from None
-
-
 def _checked_hooks(name: str, hooks: Any) -> tuple[Any, ...]:
-    checked = tuple(listed(name, "SessionRunHook", hooks))
-    for hook in checked:
-        if not isinstance(hook, session_run_hook.SessionRunHook):
-            raise TypeError(f"All hooks must be SessionRunHook instances, given: {hook}{why_no_session_hook(hook)}")
-    return checked
+    return tuple(check_hooks(hooks, name, "All hooks must be SessionRunHook instances, given: {value}{hint}"))
 
 
 def _checked_scaffold(scaffold: Any) -> Any:
@@ -116,27 +100,28 @@ _Fields = namedtuple(
 
 
 class EstimatorSpec(_Fields):
-    """What a model_fn returns: the operations of a model, and what belongs to them.
+    """The operations of a model in one mode, with their hooks and scaffold: the return value of a model_fn.
 
-    Training needs `loss` and `train_op`, evaluation `loss`, prediction `predictions`. What a mode doesn't need may be
-    given all the same.
+    Training needs `loss` and `train_op`, evaluation needs `loss`, prediction needs `predictions`. The other fields are
+    allowed in every mode.
 
     Args:
       mode: one of `ModeKeys`.
       predictions: tensor, or dictionary of tensors.
-      loss: tensor with one element.
-      train_op: operation that makes a training step.
+      loss: tensor with one element, the loss of a batch.
+      train_op: operation that runs one training step.
       eval_metric_ops: dictionary from names to metric objects or (value, update) pairs.
       export_outputs: dictionary from names of signatures to `export.ExportOutput`. Defaults to one
         `export.PredictOutput` of the predictions.
       training_chief_hooks: hooks of the chief, in training.
       training_hooks: hooks of every task that trains.
-      scaffold: `Scaffold` with the operations that get the model ready. Defaults to one from the graph.
+      scaffold: `Scaffold` with the operations that initialise the model. Defaults to one made from the graph.
       evaluation_hooks: hooks in evaluation.
       prediction_hooks: hooks in prediction.
 
     Raises:
-      ValueError: something is missing, or isn't of the default graph; the loss has several elements.
+      ValueError: a field that the mode needs is missing; a tensor isn't of the default graph; the loss has several
+        elements.
       TypeError: an argument is of the wrong type.
     """
 
@@ -172,12 +157,12 @@ class EstimatorSpec(_Fields):
             evaluation_hooks=_checked_hooks("evaluation_hooks", evaluation_hooks),
             prediction_hooks=_checked_hooks("prediction_hooks", prediction_hooks),
             training_chief_hooks=_checked_hooks("training_chief_hooks", training_chief_hooks),
-            eval_metric_ops=validated_metrics(eval_metric_ops),
+            eval_metric_ops=check_metrics(eval_metric_ops),
             scaffold=_checked_scaffold(scaffold),
         )
 
     def _replace(self, **kwds: Any) -> Any:
-        """A new EstimatorSpec with other values for some fields, which are checked again."""
+        """A copy with other values for some fields. All fields are checked again."""
         if "mode" in kwds and kwds["mode"] != self.mode:
             raise ValueError("mode of EstimatorSpec cannot be changed.")
         unknown = sorted(set(kwds) - set(self._fields))
@@ -186,8 +171,8 @@ class EstimatorSpec(_Fields):
         return EstimatorSpec(**{**self._asdict(), **kwds})
 
 
-# What each mode runs. An EstimatorSpec was made sure to have it, but for its own mode.
-_NEEDED = {
+# The fields that each mode needs. The constructor has checked those of the spec's own mode.
+_REQUIRED_FIELDS = {
     ModeKeys.TRAIN: ("loss", "train_op"),
     ModeKeys.EVAL: ("loss",),
     ModeKeys.PREDICT: ("predictions",),
@@ -195,18 +180,18 @@ _NEEDED = {
 
 
 def check_mode(spec: Any, mode: str) -> None:
-    """Refuses a spec of another mode than the model_fn was called in, where it lacks what that one needs.
+    """Refuses a spec that lacks a field that the mode of the call needs. The spec may be of another mode.
 
     Args:
       spec: the `EstimatorSpec`.
       mode: the mode that the model_fn was called in.
 
     Raises:
-      ValueError: it lacks something.
+      ValueError: a required field is missing.
     """
     if spec.mode == mode:
         return
-    for name in _NEEDED.get(mode, ()):
+    for name in _REQUIRED_FIELDS.get(mode, ()):
         value = getattr(spec, name)
         if value is None or (isinstance(value, dict) and not value):
             raise ValueError(
@@ -223,7 +208,8 @@ def verify_model_fn_args(model_fn: Callable[..., Any], params: Any) -> None:
       params: the hyperparameters that the Estimator was given, or None.
 
     Raises:
-      ValueError: it has no argument `features`, none for the params, or others than an Estimator gives.
+      ValueError: the function has no argument `features`; it has no argument `params`, and there are some; or it has an
+        argument that an Estimator doesn't pass.
     """
     args = set(function_utils.fn_args(model_fn))
     if "features" not in args:
@@ -252,10 +238,10 @@ def call_logit_fn(logit_fn: Callable[..., Any], features: Any, mode: str, params
       config: the `RunConfig`.
 
     Returns:
-      What it returns: a tensor, or a dictionary from strings to tensors.
+      The logits: a tensor, or a dictionary from strings to tensors.
 
     Raises:
-      ValueError: it returns something else.
+      ValueError: the function returns something else.
     """
     taken = function_utils.fn_args(logit_fn)
     optional = {"mode": mode, "params": params, "config": config}

@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 from tensorflow.python.eager import context
-from tensorflow.python.framework import ops, random_seed
+from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup import train
-from fastsup.core.opened import opening
-from fastsup.estimator.inputs.input_fn import parse_input_fn_result, warns_of_no_end
+from fastsup.core.session_origin import session_role
+from fastsup.estimator.inputs.input_fn import is_endless, parse_input_fn_result
 from fastsup.estimator.model import trained_model
-from fastsup.estimator.model.base import EstimatorBase, check_hooks
+from fastsup.estimator.model.arguments import check_hooks
+from fastsup.estimator.model.base import EstimatorBase
 from fastsup.estimator.model.model_fn import ModeKeys
 
 __all__ = ["Prediction"]
@@ -29,7 +30,7 @@ _NO_BATCH = (
 
 
 def _inside(graph: Any) -> ExitStack:
-    """The graph as the default one, without eager execution."""
+    """A context in which the graph is the default graph, without eager execution."""
     stack = ExitStack()
     stack.enter_context(context.graph_mode())
     stack.enter_context(graph.as_default())
@@ -47,71 +48,43 @@ class Prediction(EstimatorBase):
         checkpoint_path: Any = None,
         yield_single_examples: bool = True,
     ) -> Iterator[Any]:
-        """Yields predictions for the input, until it ends.
+        """Yields predictions for the input, until the input ends.
 
-        Nothing is done before the first prediction is asked for. Several of these generators can be used in turns.
+        The model is built when the first prediction is requested. Several predictors can be used in turns.
 
         Args:
-          input_fn: function that makes the features: a `tf.data.Dataset`, or tensors. Of a pair the first is taken.
-          predict_keys: names of the predictions that are wanted, where they are a dictionary. Defaults to all.
+          input_fn: function that makes the features: a `tf.data.Dataset`, or tensors. Of a pair, the first element is
+            used.
+          predict_keys: names of the predictions to yield, if the predictions are a dictionary. Defaults to all.
           hooks: `SessionRunHook` objects.
-          checkpoint_path: checkpoint to predict with. Defaults to the newest. Where there is none, the model predicts
-            as it is initialised, which a warning says if a model directory was given.
-          yield_single_examples: whether to yield the examples of a batch one by one; else batches.
+          checkpoint_path: path of the checkpoint to predict with. Defaults to the newest one. If there is none, the
+            model predicts with its initial values, with a warning if a model directory was given.
+          yield_single_examples: True to yield the examples of a batch one by one; False to yield batches.
 
         Yields:
           The values of the predictions: an array, or a dictionary of arrays.
 
         Raises:
-          ValueError: the batch sizes of the predictions differ, or `predict_keys` names none of them.
-          TypeError: a hook that is none, or a prediction without batch dimension.
-          IndexError: the same in a dictionary.
+          ValueError: the batch sizes of the predictions differ, or `predict_keys` has no name of a prediction.
+          TypeError: a hook is of the wrong type, or a prediction has no batch dimension.
+          IndexError: a prediction in a dictionary has no batch dimension.
         """
-        # The caller's code runs between two predictions: it must not find itself in our graph.
+        # The caller's code runs between two predictions, when this graph must not be the default one.
         graph = ops.Graph()
         with _inside(graph):
-            hooks = check_hooks(hooks)
-            checkpoint_path = self._checkpoint_or_initialize(checkpoint_path, "predict")
-            if not (checkpoint_path or self._has_temporary_dir or self._warm_start_settings):
-                # A directory was given: who predicts from it expects a trained model there.
-                logging.warning(
-                    "These are predictions of an untrained model, as it is initialised: there is no checkpoint in "
-                    "model_dir=%s. Train the model first, or name the directory of a trained one.",
-                    self._model_dir,
-                )
-            random_seed.set_random_seed(self._config.tf_random_seed)
-            self._create_and_assert_global_step(graph)
-            features, input_hooks = self._get_features_from_input_fn(input_fn, ModeKeys.PREDICT)
-            spec = self._call_model_fn(features, None, ModeKeys.PREDICT, self.config)
-            # Once the model's variables are there.
-            self._maybe_warm_start(checkpoint_path)
-            predictions = self._extract_keys(spec.predictions, predict_keys)
-            with trained_model.explaining_what_is_missing(checkpoint_path), opening("predict"):
-                session = train.MonitoredSession(
-                    session_creator=train.ChiefSessionCreator(
-                        checkpoint_filename_with_path=checkpoint_path,
-                        master=self._config.master,
-                        scaffold=spec.scaffold,
-                        config=self._session_config,
-                        executor=self._config.executor,
-                    ),
-                    hooks=[*input_hooks, *hooks, *(spec.prediction_hooks or [])],
-                )
+            session, predictions = self._build_predictor(
+                graph, input_fn, predict_keys, check_hooks(hooks), checkpoint_path
+            )
         try:
             while True:
                 with _inside(graph):
                     if session.should_stop():
                         break
                     values = session.run(predictions)
-                if not yield_single_examples:
-                    yield values
-                elif not isinstance(predictions, dict):
-                    if np.ndim(values) == 0:
-                        raise TypeError(_NO_BATCH.format("predictions", values))
-                    yield from values
+                if yield_single_examples:
+                    yield from self._examples_of(values)
                 else:
-                    for i in range(self._extract_batch_length(values)):
-                        yield {key: value[i] for key, value in values.items()}
+                    yield values
         except BaseException:
             with _inside(graph):
                 if not session.__exit__(*sys.exc_info()):
@@ -120,22 +93,63 @@ class Prediction(EstimatorBase):
             with _inside(graph):
                 session.close()
 
+    def _build_predictor(
+        self, graph: Any, input_fn: Callable[..., Any], predict_keys: Any, hooks: list[Any], checkpoint_path: Any
+    ) -> tuple[Any, Any]:
+        """Builds the model in the default graph. Returns a session with the model, and the predictions to run."""
+        checkpoint_path = self._checkpoint_or_initialize(checkpoint_path, "predict")
+        if not (checkpoint_path or self._has_temporary_dir or self._warm_start_settings):
+            # A caller that names a directory expects a trained model there.
+            logging.warning(
+                "These are predictions of an untrained model, as it is initialised: there is no checkpoint in "
+                "model_dir=%s. Train the model first, or name the directory of a trained one.",
+                self._model_dir,
+            )
+        self._seed_and_create_global_step(graph)
+        features, input_hooks = self._get_features_from_input_fn(input_fn, ModeKeys.PREDICT)
+        spec = self._call_model_fn(features, None, ModeKeys.PREDICT, self.config)
+        # Needs the variables of the model.
+        self._maybe_warm_start(checkpoint_path)
+        predictions = self._extract_keys(spec.predictions, predict_keys)
+        creator = train.ChiefSessionCreator(
+            scaffold=spec.scaffold,
+            checkpoint_filename_with_path=checkpoint_path,
+            master=self._config.master,
+            config=self._session_config,
+            executor=self._config.executor,
+        )
+        with trained_model.explaining_missing_variables(checkpoint_path), session_role("predict"):
+            session = train.MonitoredSession(
+                session_creator=creator, hooks=[*input_hooks, *hooks, *(spec.prediction_hooks or [])]
+            )
+        return session, predictions
+
+    def _examples_of(self, values: Any) -> Iterator[Any]:
+        """The predictions for the single examples of a batch."""
+        if isinstance(values, dict):
+            for row in range(self._extract_batch_length(values)):
+                yield {name: batch[row] for name, batch in values.items()}
+        elif np.ndim(values) == 0:
+            raise TypeError(_NO_BATCH.format("predictions", values))
+        else:
+            yield from values
+
     def _get_features_from_input_fn(self, input_fn: Callable[..., Any], mode: str) -> tuple[Any, list[Any]]:
-        """Features and hooks of an input_fn."""
+        """Calls an input_fn. Returns the features, and the hooks that initialise the input."""
         features, _, hooks = parse_input_fn_result(self._call_input_fn(input_fn, mode))
         self._validate_features_in_predict_input(features)
         return features, hooks
 
     def _validate_features_in_predict_input(self, result: Any) -> None:
-        """Warns of features without end."""
-        if warns_of_no_end(result):
+        """Warns about an input that never ends."""
+        if is_endless(result):
             logging.warning(
                 "Input graph does not use tf.data.Dataset or contain a QueueRunner. That means predict yields forever. "
                 "This is probably a mistake."
             )
 
     def _extract_batch_length(self, preds_evaluated: dict[str, Any]) -> int:
-        """The batch size that the predictions have in common."""
+        """The common batch size of the predictions."""
         length: int | None = None
         for key, value in preds_evaluated.items():
             if np.ndim(value) == 0:
@@ -150,7 +164,7 @@ class Prediction(EstimatorBase):
         return length or 0
 
     def _extract_keys(self, predictions: Any, predict_keys: Any) -> Any:
-        """The predictions that are wanted."""
+        """The predictions to yield."""
         if not predict_keys:
             return predictions
         if not isinstance(predictions, dict):

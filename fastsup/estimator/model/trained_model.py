@@ -1,4 +1,4 @@
-"""What a model directory holds: the newest checkpoint, its step, and a description for error messages."""
+"""Reads a model directory: the newest checkpoint, its global step, and descriptions for error messages."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from tensorflow.python.lib.io import file_io
 from tensorflow.python.training import py_checkpoint_reader
 
 from fastsup.checkpoint.directory import is_in, is_unfinished, list_checkpoints
-from fastsup.estimator.model.keras_names import name_hint
+from fastsup.estimator.model.keras_names import renumbered_layer_hint
 
 __all__ = [
-    "contents_of",
-    "explaining_what_is_missing",
-    "given_checkpoint",
+    "describe_directory",
+    "describe_variables",
+    "explaining_missing_variables",
     "global_step_of",
-    "hint_of",
+    "missing_variable_hint",
     "newest_checkpoint",
+    "parse_checkpoint_path",
     "require_checkpoint",
-    "variables_of",
 ]
 
 _LISTED = 20
 
 
 def newest_checkpoint(model_dir: Any) -> str | None:
-    """The checkpoint that an evaluation takes: what the state file names, else the newest that lies there.
+    """The checkpoint to evaluate: the one that the state file names, or else the newest one in the directory.
 
     Args:
       model_dir: path of the directory. It needn't exist.
 
     Returns:
-      The checkpoint's path, as `Saver.restore` takes it; None if there is none.
+      The path of the checkpoint, as `Saver.restore` expects it; None if there is none.
     """
     path = checkpoint_management.latest_checkpoint(model_dir)
     if path and is_in(path, os.fspath(model_dir)):
         return str(path)
-    # Training would go on from one that no state file names (any more), and from that of the same name here where it
-    # names one elsewhere: so does an evaluation.
+    # The state file is lost, or names a checkpoint of another directory. Training would continue from the newest
+    # checkpoint of this directory, so an evaluation takes that one too.
     for candidate in list_checkpoints(model_dir).paths:
         if file_io.file_exists(candidate + ".index") and not is_unfinished(candidate):
             return candidate
@@ -50,7 +50,7 @@ def newest_checkpoint(model_dir: Any) -> str | None:
 
 
 def global_step_of(model_dir: Any) -> int:
-    """The global step of the newest checkpoint; 0 if there is none, or none that can be read."""
+    """The global step of the newest checkpoint; 0 if there is none, or if it can't be read."""
     try:
         path = newest_checkpoint(model_dir)
         if path is None:
@@ -60,8 +60,8 @@ def global_step_of(model_dir: Any) -> int:
         return 0
 
 
-def contents_of(model_dir: Any) -> str:
-    """What is in a directory, in one sentence."""
+def describe_directory(model_dir: Any) -> str:
+    """The files of a directory, in one sentence."""
     path = os.fspath(model_dir)
     try:
         if not file_io.file_exists(path):
@@ -77,8 +77,8 @@ def contents_of(model_dir: Any) -> str:
     return f"{path} holds: {', '.join(names[:_LISTED])}{more}."
 
 
-def variables_of(checkpoint_path: Any) -> str:
-    """What a checkpoint holds, in one sentence: its first variables, by name, with their shapes."""
+def describe_variables(checkpoint_path: Any) -> str:
+    """The variables of a checkpoint with their shapes, the first 20 by name, in one sentence."""
     try:
         shapes = _shapes_of(checkpoint_path)
     except (errors.OpError, RuntimeError, ValueError) as error:
@@ -93,24 +93,24 @@ def _shapes_of(checkpoint_path: Any) -> dict[str, Any]:
     return shapes
 
 
-def hint_of(error: errors.NotFoundError, checkpoint_path: Any) -> str:
-    """What to do about a variable that a checkpoint lacks, ending in a blank; empty where that isn't known."""
+def missing_variable_hint(error: errors.NotFoundError, checkpoint_path: Any) -> str:
+    """The remedy for a variable that a checkpoint lacks, with a blank at the end; "" if none is known."""
     try:
-        hint = name_hint(error.message, _shapes_of(checkpoint_path))
+        hint = renumbered_layer_hint(error.message, _shapes_of(checkpoint_path))
     except (errors.OpError, RuntimeError, ValueError):
         return ""
     return hint and f"{hint} "
 
 
 @contextmanager
-def explaining_what_is_missing(checkpoint_path: Any) -> Iterator[None]:
-    """Adds to the error about a variable that a checkpoint lacks what the checkpoint has, and what to do.
+def explaining_missing_variables(checkpoint_path: Any) -> Iterator[None]:
+    """Adds the variables of the checkpoint, and a remedy, to an error about a variable that the checkpoint lacks.
 
     Args:
-      checkpoint_path: the checkpoint that is restored, a function that finds it, or None.
+      checkpoint_path: path of the checkpoint that is restored, a function that returns it, or None.
 
     Raises:
-      tf.errors.NotFoundError: what was raised, with more text.
+      tf.errors.NotFoundError: the error of the code inside, with a longer message.
     """
     try:
         yield
@@ -118,15 +118,15 @@ def explaining_what_is_missing(checkpoint_path: Any) -> Iterator[None]:
         path = checkpoint_path() if callable(checkpoint_path) else checkpoint_path
         if path is None or "not found in checkpoint" not in error.message:
             raise
-        message = f"{error.message}\n\n{hint_of(error, path)}{variables_of(path)}"
+        message = f"{error.message}\n\n{missing_variable_hint(error, path)}{describe_variables(path)}"
         raise errors.NotFoundError(error.node_def, error.op, message) from error
 
 
-def given_checkpoint(checkpoint_path: Any) -> str | None:
-    """The checkpoint that was passed as `checkpoint_path`; None if none was.
+def parse_checkpoint_path(checkpoint_path: Any) -> str | None:
+    """The argument `checkpoint_path` as a string; None if it wasn't given.
 
     Raises:
-      TypeError: it is no path.
+      TypeError: the argument is no path.
     """
     if not checkpoint_path:
         return None
@@ -138,15 +138,15 @@ def given_checkpoint(checkpoint_path: Any) -> str | None:
 
 
 def require_checkpoint(model_dir: Any) -> str:
-    """The newest checkpoint of a directory.
+    """The path of the newest checkpoint of a directory.
 
     Raises:
-      ValueError: there is none. The message says what there is.
+      ValueError: there is no checkpoint. The message lists the files of the directory.
     """
     path = newest_checkpoint(model_dir)
     if path is None:
         raise ValueError(
-            f"Could not find trained model in model_dir: {model_dir}. {contents_of(model_dir)} Train the model first, "
-            "or name the directory of a trained one."
+            f"Could not find trained model in model_dir: {model_dir}. {describe_directory(model_dir)} Train the model "
+            "first, or name the directory of a trained one."
         )
     return path

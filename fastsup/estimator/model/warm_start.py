@@ -1,4 +1,4 @@
-"""WarmStartSettings: which checkpoint a new model takes values from, and for which variables."""
+"""WarmStartSettings: the checkpoint and the variables that initialise a new model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tensorflow.python.training import warm_starting_util
 
 from fastsup.estimator.model import trained_model
 
-__all__ = ["VocabInfo", "WarmStartSettings", "checkpoint_of", "settings_from", "warm_start"]
+__all__ = ["VocabInfo", "WarmStartSettings", "checkpoint_of", "parse_warm_start_from", "warm_start"]
 
 VocabInfo: Any = warm_starting_util.VocabInfo
 
@@ -27,10 +27,10 @@ _Fields = namedtuple(
 
 
 class WarmStartSettings(_Fields):
-    """What an Estimator without a checkpoint of its own takes from another model's.
+    """The checkpoint and the variables that initialise a model without a checkpoint of its own.
 
     Args:
-      ckpt_to_initialize_from: path of the checkpoint, or of a directory whose newest one is taken.
+      ckpt_to_initialize_from: path of the checkpoint, or of a directory, whose newest checkpoint is used.
       vars_to_warm_start: a regular expression for names of trainable variables; a list of regular expressions for names
         of any variables; a list of variables; or None for those of `var_name_to_vocab_info` only. Defaults to all
         trainable variables.
@@ -38,8 +38,8 @@ class WarmStartSettings(_Fields):
       var_name_to_prev_var_name: dictionary from a variable's name to its name in the checkpoint.
 
     Raises:
-      ValueError: there is no `ckpt_to_initialize_from`.
-      TypeError: it is no path, or what should be a dictionary is none.
+      ValueError: `ckpt_to_initialize_from` is missing.
+      TypeError: `ckpt_to_initialize_from` is no path, or another argument is no dictionary.
     """
 
     __slots__ = ()
@@ -73,8 +73,8 @@ class WarmStartSettings(_Fields):
         )
 
 
-def settings_from(warm_start_from: Any) -> Any:
-    """The settings for what an Estimator was given as `warm_start_from`.
+def parse_warm_start_from(warm_start_from: Any) -> Any:
+    """Converts the argument `warm_start_from` of an Estimator to settings.
 
     Args:
       warm_start_from: path of a checkpoint, of a directory with checkpoints, or of a SavedModel; `WarmStartSettings`;
@@ -84,7 +84,7 @@ def settings_from(warm_start_from: Any) -> Any:
       `WarmStartSettings`, or None.
 
     Raises:
-      ValueError: it is something else.
+      ValueError: the argument is of another type.
     """
     if warm_start_from is None or isinstance(warm_start_from, WarmStartSettings):
         return warm_start_from
@@ -101,10 +101,13 @@ def settings_from(warm_start_from: Any) -> Any:
 
 
 def checkpoint_of(settings: WarmStartSettings) -> str:
-    """The checkpoint that a model is started from: of a directory, the one that an evaluation there would take.
+    """The path of the checkpoint that initialises a model.
+
+    Args:
+      settings: the settings. Of a directory, the checkpoint is the one that an evaluation there would use.
 
     Raises:
-      ValueError: the directory has none.
+      ValueError: the directory has no checkpoint.
       tf.errors.NotFoundError: there is no such checkpoint.
     """
     given = os.fsdecode(settings.ckpt_to_initialize_from)
@@ -119,15 +122,20 @@ def checkpoint_of(settings: WarmStartSettings) -> str:
         )
     found = trained_model.newest_checkpoint(given)
     if found is None:
-        raise ValueError(f"There is no checkpoint for warm_start_from={given!r}. {trained_model.contents_of(given)}")
+        raise ValueError(
+            f"There is no checkpoint for warm_start_from={given!r}. {trained_model.describe_directory(given)}"
+        )
     return found
 
 
 def warm_start(settings: WarmStartSettings) -> None:
-    """Makes the variables of the default graph start with values of another model.
+    """Initialises the variables of the default graph with values of another model.
+
+    Args:
+      settings: the settings.
 
     Raises:
-      ValueError: the other model's directory has no checkpoint, or a variable of it doesn't fit.
+      ValueError: the directory has no checkpoint, or the shape of a variable differs.
       tf.errors.NotFoundError: there is no such checkpoint.
     """
     logging.info("Warm-starting with WarmStartSettings: %s", str(settings))
@@ -136,6 +144,6 @@ def warm_start(settings: WarmStartSettings) -> None:
         logging.warning("Nothing is warm-started: vars_to_warm_start=%r matches no trainable variable.", wanted)
     path = checkpoint_of(settings)
     if path != checkpoint_management.latest_checkpoint(os.fsdecode(settings.ckpt_to_initialize_from)):
-        # Not the one that TensorFlow would find in the directory.
+        # TensorFlow would find another checkpoint in the directory, or none.
         settings = settings._replace(ckpt_to_initialize_from=path)
     warm_starting_util.warm_start(*settings)

@@ -1,8 +1,8 @@
-/* When each of many entries is next due, and the earliest of them.
+/* When an entry, such as a hook, is due; and the earliest of many.
  *
- * A loop compares its own position with the earliest due positions only, so a step on which nothing is due costs
- * the same whether there is one entry or a thousand. Positions are kept on three axes, because a training loop has
- * three: the runs it has made, the global step (which need not move by one a run), and time. */
+ * A loop compares its position with the earliest only, so a step on which nothing is due costs the same for one entry
+ * and for a thousand. A position has three axes: the number of runs, the global step (which need not grow by one in
+ * each run) and the time. An entry is due if it is due on any of them. */
 #ifndef FASTSUP_DUE_H
 #define FASTSUP_DUE_H
 

@@ -1,4 +1,4 @@
-/* The decision of SecondOrStepTimer, apart from the clock that feeds it. */
+/* The decision of SecondOrStepTimer, without its clock. */
 #ifndef FASTSUP_TIMER_H
 #define FASTSUP_TIMER_H
 
@@ -12,7 +12,7 @@ typedef struct {
     int triggered;       /* last_step and last_time hold a trigger */
 } fs_timer;
 
-/* What the step number alone decides. */
+/* The decision by the step alone. */
 typedef enum {
     FS_TIMER_NO = 0,
     FS_TIMER_YES = 1,

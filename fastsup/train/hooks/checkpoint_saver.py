@@ -1,4 +1,4 @@
-"""The hook that saves checkpoints, while the step waits or in the background."""
+"""CheckpointSaverHook: saves checkpoints, while the step waits or in the background."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 from tensorflow.python.training import training_util
 
-from fastsup.checkpoint.async_save import BackgroundSaver
-from fastsup.checkpoint.output_directory import directory_path
-from fastsup.checkpoint.unchanged_checkpoint import LEFT_AS_IT_IS, checkpoint_of_now
+from fastsup.checkpoint.directory import directory_argument
+from fastsup.checkpoint.writer import CheckpointWriter, call_after_save, call_before_save
 from fastsup.events.graph_writing import GraphWriting
-from fastsup.events.summary_buffer import hand_over
+from fastsup.events.summary_buffer import flush_summaries
 from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
-from fastsup.train.hooks.global_step_hook import GlobalStepHook, check_one_interval, own_timer
+from fastsup.train.hooks.global_step_hook import GlobalStepHook, check_one_interval, compiled_timer
 
 __all__ = ["CheckpointSaverHook", "TFCheckpointSaverHook"]
 
@@ -26,27 +25,28 @@ TFCheckpointSaverHook: Any = tf_hooks.CheckpointSaverHook
 
 
 class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type: ignore[misc]
-    """Saves a checkpoint when the session is made, every N seconds or steps, and at the end.
+    """Saves a checkpoint after the session is made, then every N seconds or steps, and at the end.
 
     Args:
-      checkpoint_dir: directory to save to.
+      checkpoint_dir: directory of the checkpoints.
       save_secs: seconds between two checkpoints; or
       save_steps: global steps between two checkpoints. Exactly one of the two.
       saver: `tf.compat.v1.train.Saver` to use; or
-      scaffold: `Scaffold` whose saver to use. With neither, the graph's one saver.
+      scaffold: `Scaffold` whose saver to use. With neither, the graph's only saver is used.
       checkpoint_basename: base name of the files.
-      listeners: `CheckpointSaverListener` objects, called around each save.
+      listeners: `CheckpointSaverListener` objects, called before and after each save.
       save_graph_def: whether to write the graph too (`graph.pbtxt`, and a `.meta` file for each checkpoint).
       async_save: whether training goes on while a checkpoint is written. The variables are copied between two steps,
-        a thread writes the copy. What that raises is raised at the next step; the listeners' `after_save` is called
-        there too. The last checkpoint is written before `end` returns. Needs memory for a copy of the variables.
+        and a thread writes the copy. The next step raises the errors of the write, and calls the listeners'
+        `after_save`. The last checkpoint is written before `end` returns. The copy of the variables needs memory.
 
     Raises:
-      ValueError: both or neither of save_secs and save_steps, or both saver and scaffold.
+      TypeError: an interval is no number, or `checkpoint_dir` is no path.
+      ValueError: both or neither of `save_secs` and `save_steps` were given, or both `saver` and `scaffold`.
     """
 
     _NAME = "CheckpointSaverHook"
-    # Whether its `end` comes after those of all other hooks.
+    # If True, a monitored session calls this hook's `end` after those of all other hooks.
     _ends_last = False
 
     def __init__(
@@ -62,21 +62,20 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         async_save: bool = False,
     ) -> None:
         check_one_interval(save_secs=save_secs, save_steps=save_steps)
-        checkpoint_dir = directory_path("checkpoint_dir", checkpoint_dir)
+        checkpoint_dir = directory_argument("checkpoint_dir", checkpoint_dir)
         super().__init__(
             checkpoint_dir, save_secs, save_steps, saver, checkpoint_basename, scaffold, listeners, save_graph_def
         )
-        self._timer: Any = own_timer(self._timer)
+        self._timer: Any = compiled_timer(self._timer)
         self._async_save = async_save
-        self._background: BackgroundSaver | None = None
-        # The step of the checkpoint that is being written, and whether it is written by now.
-        self._step_being_written: Any = None
+        self._writer = CheckpointWriter(when_written=self._set_written)
+        # True from the end of a background write until the loop's thread has called the listeners.
         self._written = False
 
     def begin(self) -> None:
         self._require_global_step()
         for listener in self._listeners:
-            listener.begin  # noqa: B018  (one without it fails here, as below)
+            listener.begin  # noqa: B018  (a listener without it fails here, before any listener has begun)
         super().begin()
 
     def after_create_session(self, session: Any, coord: Any) -> None:
@@ -84,116 +83,99 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         if not isinstance(session, Session):
             super().after_create_session(session, coord)
             return
+        step = _current_step(session, ops.get_default_graph(), self._global_step_tensor)
+        self._write_graph_and_save(session, step)
+        self._timer.update_last_triggered_step(step)
+
+    def _write_graph_and_save(self, session: Session, step: Any) -> None:
         graph = ops.get_default_graph()
-        step = _step_now(session, graph, self._global_step_tensor)
         with uninterrupted:
             graph_def = graph.as_graph_def(add_shapes=True)
-        # The text takes longer than all the rest.
+        # Writing the text takes longer than everything else here, so a thread does it.
         writing = GraphWriting(graph_def, self._checkpoint_dir, "graph.pbtxt") if self._save_graph_def else None
         try:
             saver = self._get_saver()
-            saver_def = saver.saver_def if saver else None
             with uninterrupted:
-                self._summary_writer.add_graph(graph)
-                self._summary_writer.add_meta_graph(
-                    meta_graph.create_meta_graph_def(graph_def=graph_def, saver_def=saver_def)
+                meta_graph_def = meta_graph.create_meta_graph_def(
+                    graph_def=graph_def, saver_def=saver.saver_def if saver else None
                 )
+                self._summary_writer.add_graph(graph)
+                self._summary_writer.add_meta_graph(meta_graph_def)
             if self._listeners and writing is not None:
-                writing.wait()  # A listener may look at it.
+                writing.wait()  # A listener may read the file.
             self._save(session, step)
         finally:
             if writing is not None:
                 writing.wait()
-        self._timer.update_last_triggered_step(step)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        if self._written and self._finish_write(run_context.session):
+        if self._written and self._finish_background_write(run_context.session):
             run_context.request_stop()
         super().after_run(run_context, run_values)
 
     def end(self, session: Any) -> None:
-        self._finish_write(session)
-        in_background, self._async_save = self._async_save, False
+        self._finish_background_write(session)
+        # A background write would have to be waited for here.
+        async_save, self._async_save = self._async_save, False
         try:
             super().end(session)
         finally:
-            self._async_save = in_background
+            self._async_save = async_save
 
     def _save(self, session: Any, step: Any) -> bool:
-        hand_over(self._summary_writer)
+        flush_summaries(self._summary_writer)
         if not isinstance(session, Session):
             return bool(super()._save(session, step))
-        should_stop = self._finish_write(session)
-        logging.info("Calling checkpoint listeners before saving checkpoint %d...", step)
-        for listener in self._listeners:
-            listener.before_save(session, step)
-        saver = self._get_saver()
-        with uninterrupted:
-            path = checkpoint_of_now(session, saver, self._save_path, step, self._save_graph_def)
-        if path is not None:
-            logging.info(LEFT_AS_IT_IS, step, path)
-            return self._tell_of_checkpoint(session, step) or should_stop
-        logging.info("Saving checkpoints for %d into %s.", step, self._save_path)
-        if self._async_save:
-            if self._background is None:
-                self._background = BackgroundSaver(saver)
-            self._background.save(session, self._save_path, step, self._save_graph_def, self._note_written)
-            self._step_being_written = step
+        should_stop = self._finish_background_write(session)
+        call_before_save(self._listeners, session, step)
+        path = self._writer.save(
+            session,
+            self._get_saver(),
+            self._save_path,
+            step,
+            log_start=lambda: logging.info("Saving checkpoints for %d into %s.", step, self._save_path),
+            write_meta_graph=self._save_graph_def,
+            in_background=self._async_save,
+        )
+        if path is None:
             return should_stop
-        with uninterrupted:
-            saver.save(session, self._save_path, global_step=step, write_meta_graph=self._save_graph_def)
-        return self._tell_of_checkpoint(session, step) or should_stop
+        return self._announce_checkpoint(session, step) or should_stop
 
-    def _note_written(self) -> None:
-        # Called in the thread that writes. Setting it makes a session ask for the schedule again.
+    def _set_written(self) -> None:
+        # Setting an attribute makes the session compute the schedule again. The writing thread calls this.
         self._written = True
 
-    def _finish_write(self, session: Any) -> bool:
-        """Waits for the checkpoint that is being written. Returns whether a listener wants to stop."""
-        step, self._step_being_written = self._step_being_written, None
-        if step is None or self._background is None:
-            return False
+    def _finish_background_write(self, session: Any) -> bool:
+        """Waits for the background write, if any. Returns True if a listener requests a stop."""
         try:
-            self._background.wait()
+            step = self._writer.finish()
         finally:
-            self._written = False
-        return self._tell_of_checkpoint(session, step)
+            if self._written:
+                self._written = False
+        return step is not None and self._announce_checkpoint(session, step)
 
-    def _tell_of_checkpoint(self, session: Any, step: Any) -> bool:
-        """Notes a checkpoint in the event file and tells the listeners. Returns whether one of them wants to stop."""
-        self._summary_writer.add_session_log(
-            SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=self._save_path), step
-        )
-        logging.info("Calling checkpoint listeners after saving checkpoint %d...", step)
-        should_stop = False
-        for listener in self._listeners:
-            if listener.after_save(session, step):
-                logging.info("A CheckpointSaverListener requested that training be stopped. listener: %s", listener)
-                should_stop = True
-        return should_stop
+    def _announce_checkpoint(self, session: Any, step: Any) -> bool:
+        """Writes the checkpoint's event and calls the listeners. Returns True if one of them requests a stop."""
+        checkpoint_saved = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=self._save_path)
+        self._summary_writer.add_session_log(checkpoint_saved, step)
+        return call_after_save(self._listeners, session, step)
 
     def _before_close(self) -> None:
-        """Has the last checkpoint written before the session is closed, also where training has failed."""
-        if self._background is None:
-            return
-        try:
-            self._background.wait()
-        except Exception as error:
-            logging.error("The checkpoint of step %s could not be written: %s", self._step_being_written, error)
-            self._step_being_written = None
+        # Training may have failed: the session is closed only after the last checkpoint is on the disk.
+        if self._writer.wait_and_log():
             self._written = False
 
     def _schedule(self, run: int, step_read: Any) -> bool:
         if self._written:
             self.due_every_run()
             return True
-        # TensorFlow's looks a million steps ahead, and then at the true step, unless it is told how many to look ahead.
+        # TensorFlow's hook decides on the step after the run: without a number of steps per run it assumes a million.
         self._decide_after_run(on_true_step=True)
         return self._counts(step_read) and self._due_with_timer(self._timer)
 
 
-def _step_now(session: Session, graph: ops.Graph, step_read: Any) -> Any:
-    """The global step. It has a value unless the model isn't ready; the guard against that is slow."""
+def _current_step(session: Session, graph: ops.Graph, step_read: Any) -> Any:
+    """Reads the global step: from the variable itself, or if that isn't initialised by the guarded and slower read."""
     variable = training_util.get_global_step(graph)
     if variable is None or step_read is not training_util._get_global_step_read(graph):
         return session.run(step_read)
@@ -202,5 +184,5 @@ def _step_now(session: Session, graph: ops.Graph, step_read: Any) -> Any:
     except errors.FailedPreconditionError:
         return session.run(step_read)
     if graph.finalized:
-        session._read_step_directly(variable)  # The other hooks ask for it too.
+        session._read_step_directly(variable)  # The other hooks read it too.
     return step

@@ -1,4 +1,4 @@
-"""What the standard hooks share: intervals, timers, and the global step that they count by."""
+"""Base classes of the standard hooks that count global steps, and their checks of intervals."""
 
 from __future__ import annotations
 
@@ -12,16 +12,22 @@ from fastsup.core import SecondOrStepTimer
 from fastsup.core.checks import check_number, doubt_about
 from fastsup.train.scheduler.scheduled_hook import ScheduledHook
 
-__all__ = ["GlobalStepHook", "NextStepHook", "check_one_interval", "own_timer"]
+__all__ = ["GlobalStepHook", "NextStepHook", "check_one_interval", "compiled_timer"]
 
 # TensorFlow's class, whatever a program binds under its name later.
 _TFSecondOrStepTimer = tf_hooks.SecondOrStepTimer
 
 
 def check_one_interval(**intervals: Any) -> None:
-    """Refuses an interval that is no number, before anything is made. Both or neither is for TensorFlow to refuse.
+    """Refuses an interval that is no number. Warns of one that is likely a mistake, and accepts it as TensorFlow does.
 
-    An interval that is likely a mistake is taken as TensorFlow takes it, and a warning says so.
+    TensorFlow's constructor refuses both intervals, or neither.
+
+    Args:
+      **intervals: the hook's intervals, in steps or seconds, by the names of the arguments.
+
+    Raises:
+      TypeError: the only interval that was given is no number.
     """
     given = {name: value for name, value in intervals.items() if value is not None}
     if len(given) == 1:
@@ -32,22 +38,22 @@ def check_one_interval(**intervals: Any) -> None:
             logging.warning(doubt)
 
 
-def own_timer(timer: Any) -> Any:
-    """Our timer in place of TensorFlow's, with the same interval."""
+def compiled_timer(timer: Any) -> Any:
+    """Returns a compiled timer with the interval of TensorFlow's timer. Returns any other timer as it is."""
     if type(timer) is _TFSecondOrStepTimer:
         return SecondOrStepTimer(timer._every_secs, timer._every_steps)
     return timer
 
 
 class GlobalStepHook(ScheduledHook):
-    """A hook whose schedule speaks of the graph's own global step."""
+    """Base of the hooks whose schedule depends on the graph's global step."""
 
     _global_step_tensor: Any
 
     _NAME: str
 
     def _require_global_step(self) -> None:
-        """Refuses a graph without global step before there is a file or a thread."""
+        """Raises RuntimeError if the graph has no global step, before any file or thread is made."""
         if training_util.get_global_step() is None:
             raise RuntimeError(f"Global step should be created to use {self._NAME}.")
 
@@ -55,23 +61,23 @@ class GlobalStepHook(ScheduledHook):
         """Finds the global step of the graph.
 
         Raises:
-          RuntimeError: the graph has none.
+          RuntimeError: the graph has no global step.
         """
         self._require_global_step()
         super().begin()  # type: ignore[misc]  # TensorFlow's hook of that name
 
     def _counts(self, step_read: Any) -> bool:
-        """False for a hook that was given another tensor to count by."""
+        """Returns False if a program has given the hook another tensor to count by."""
         return self._global_step_tensor is step_read
 
     def _step_after_run(self, session: Any) -> Any:
-        """The global step after the run whose `after_run` this is: as the session counts it, or else as it reads it."""
+        """Returns the global step after the run: the session's count if it has one, else the step that it reads."""
         step = self.counted_step
         return session.run(self._global_step_tensor) if step is None else step
 
 
 class NextStepHook(GlobalStepHook):
-    """A hook that decides before a run, on the step that it foresaw in the run before."""
+    """Base of the hooks that decide before a run, on the step that they predicted after the previous run."""
 
     _next_step: Any
     _timer: Any
@@ -83,7 +89,7 @@ class NextStepHook(GlobalStepHook):
         if not self._counts(step_read) or not self._due_with_timer(self._timer):
             return False
         if self.next_step is not None and self._next_step >= self.next_step:
-            # Having seen the true step after a run that added much to it, it knows now that it is due.
+            # The previous run added so much to the step that the hook is due now.
             self.due_every_run()
         return True
 

@@ -1,4 +1,4 @@
-"""The hook that holds training back until the global step has reached a step."""
+"""GlobalStepWaiterHook: delays training until the global step has reached a step."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from fastsup.train.scheduler.scheduled_hook import ScheduledHook
 
 __all__ = ["GlobalStepWaiterHook"]
 
-# Seconds between two reads of the global step, and steps between two lines in the log about it.
+# Seconds between two reads of the global step, and global steps between two log lines.
 _POLL_SECS = 0.5
 _LOG_STEPS = 1000
 
 
 class GlobalStepWaiterHook(ScheduledHook, tf_hooks.GlobalStepWaiterHook):  # type: ignore[misc]
-    """Holds the first run back until the global step has reached a step, or a signal ends the session.
+    """Delays the first run until the global step has reached a step, or until a signal ends the session.
 
     Args:
-      wait_until_step: the step to wait for.
+      wait_until_step: global step to wait for; 0 or less for no wait.
     """
 
     _global_step_tensor: Any
@@ -30,7 +30,7 @@ class GlobalStepWaiterHook(ScheduledHook, tf_hooks.GlobalStepWaiterHook):  # typ
     _worker_is_started: bool
 
     def before_run(self, run_context: Any) -> None:
-        """Waits, before the first run."""
+        """Waits before the first run."""
         if not self._worker_is_started and self._wait_until_step > 0:
             logging.info("Waiting for global step %d before starting training.", self._wait_until_step)
             self._wait(run_context)
@@ -40,8 +40,8 @@ class GlobalStepWaiterHook(ScheduledHook, tf_hooks.GlobalStepWaiterHook):  # typ
         logged_step = 0
         while True:
             step = run_context.session.run(self._global_step_tensor)
-            # A signal is raised at the end of the run, so let there be one.
-            if step >= self._wait_until_step or stop_signals.has_come() or not self._may_come(run_context, step):
+            # The session raises a signal at the end of a run.
+            if step >= self._wait_until_step or stop_signals.has_come() or not self._keeps_waiting(run_context, step):
                 return
             if step - logged_step > _LOG_STEPS:
                 logging.info(
@@ -52,8 +52,8 @@ class GlobalStepWaiterHook(ScheduledHook, tf_hooks.GlobalStepWaiterHook):  # typ
                 logged_step = step
             time.sleep(_POLL_SECS)
 
-    def _may_come(self, run_context: Any, step: Any) -> bool:
-        """Whether to wait on, training being at this step. Subclasses may know better."""
+    def _keeps_waiting(self, run_context: Any, step: Any) -> bool:
+        """Returns True to keep waiting although training is only at this step. Subclasses may end the wait."""
         return True
 
     def _schedule(self, run: int, step_read: Any) -> bool:

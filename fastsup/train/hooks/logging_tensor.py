@@ -1,4 +1,4 @@
-"""The hook that logs values of tensors."""
+"""LoggingTensorHook: logs the values of tensors."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ import numpy as np
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 
-from fastsup.train.hooks.global_step_hook import check_one_interval, own_timer
+from fastsup.train.hooks.global_step_hook import check_one_interval, compiled_timer
 from fastsup.train.hooks.info_log import info_is_read
 from fastsup.train.scheduler.scheduled_hook import ScheduledHook
 
 __all__ = ["LoggingTensorHook"]
 
-# Values whose text NumPy's print options don't change.
+# Types of values whose text doesn't depend on NumPy's print options.
 _NUMBERS = (np.number, np.bool_, bytes)
 
 
 class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ignore[misc]
-    """Logs tensors every N runs or seconds, or at the end.
+    """Logs the values of tensors every N runs or seconds, or at the end.
 
     Args:
       tensors: dictionary from tags to tensors or names, or an iterable of tensors or names.
-      every_n_iter: runs between two logs; or
-      every_n_secs: seconds between two logs. Exactly one of the two, unless only `at_end` is wanted.
+      every_n_iter: runs between two lines; or
+      every_n_secs: seconds between two lines. Exactly one of the two, or neither together with `at_end`.
       at_end: whether to log at the end of the session.
-      formatter: function from a dictionary of tags and values to the text to log.
+      formatter: function from a dictionary of tags and values to the line.
 
     Raises:
-      ValueError: the intervals are both given, or neither without `at_end`, or `every_n_iter` isn't positive.
+      TypeError: `every_n_secs` is no number.
+      ValueError: both intervals were given, or neither without `at_end`, or `every_n_iter` isn't positive.
     """
 
     _iter_count: int
@@ -45,7 +46,7 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
     ) -> None:
         check_one_interval(every_n_secs=every_n_secs)
         super().__init__(tensors, every_n_iter, every_n_secs, at_end, formatter)
-        self._timer: Any = own_timer(self._timer)
+        self._timer: Any = compiled_timer(self._timer)
 
     def _schedule(self, run: int, step_read: Any) -> bool:
         if isinstance(self._timer, tf_hooks.NeverTriggerTimer):
@@ -53,7 +54,7 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
         if not self._due_with_timer(self._timer):
             return False
         if self.next_step is not None:
-            # The timer counts runs, not global steps: of this session, and of those before it if it was recovered.
+            # The timer counts the runs of this session and, after a recovery, of the sessions before it.
             due_in = self.next_step - self._iter_count
             self.never_due()
             self.due_at_run(run + max(due_in, 0))
@@ -65,8 +66,7 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
         if self._formatter is not None or (is_read and not all_numbers):
             super()._log_tensors(tensor_values)
             return
-        # As TensorFlow's, but for NumPy's print options, which don't change the text of a number: setting them takes
-        # longer than making it.
+        # Without TensorFlow's change of NumPy's print options, which is slow and doesn't change the text of a number.
         elapsed_secs, _ = self._timer.update_last_triggered_step(self._iter_count)
         if not is_read:
             return

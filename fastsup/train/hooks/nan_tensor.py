@@ -1,4 +1,4 @@
-"""The hook that ends training when the loss is NaN."""
+"""NanTensorHook: ends training when the loss is NaN."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["NanTensorHook"]
 
 
 class NanTensorHook(ScheduledHook, tf_hooks.NanTensorHook):  # type: ignore[misc]
-    """Fails, or stops, when the loss is NaN.
+    """Raises an error, or requests a stop, when the loss is NaN.
 
     Args:
-      loss_tensor: the loss.
-      fail_on_nan_loss: whether to raise NanLossDuringTrainingError; else a stop is requested.
+      loss_tensor: the loss, a scalar tensor.
+      fail_on_nan_loss: whether to raise NanLossDuringTrainingError. False: request a stop.
     """
 
     _loss_tensor: Any
 
     def _schedule(self, run: int, step_read: Any) -> bool:
         if self._loss_tensor is None:
-            return False  # What becomes of that, TensorFlow's says in each run.
+            return False  # TensorFlow's hook fails in each run.
         self._watch(self._loss_tensor)
         return True

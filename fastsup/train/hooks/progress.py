@@ -1,4 +1,4 @@
-"""A hook that shows how far a session has come: a bar in a terminal, lines in any other stream."""
+"""ProgressHook: shows the progress of a session, as a bar in a terminal or as lines in any other stream."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fastsup.train.hooks.global_step_hook import GlobalStepHook
 
 __all__ = ["ProgressHook", "hooks_with_progress"]
 
-# Numbers that are older aren't shown beside the last step.
+# Seconds after which fetched numbers are too old to be shown with the last step.
 _FRESH_SECS = 1.0
 
 
-class _Shown:
-    """What is on the display. Not in the hook: setting an attribute of a hook computes its schedule again."""
+class _DisplayState:
+    """The display and the values on it. The hook itself doesn't hold them: its attributes invalidate its schedule."""
 
     def __init__(self) -> None:
         self.display: Display | None = None
@@ -32,16 +32,16 @@ class _Shown:
 
 
 class ProgressHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """Shows the global step, the rate of steps, tensors and the time that is left.
+    """Shows the global step, the rate of steps, tensors and the remaining time.
 
-    In a terminal that is a bar, if rich is installed; else a line every ten seconds. In an evaluation the hook counts
-    batches. The end comes from the session's `StopAtStepHook`, or from the number of batches of the evaluation; without
-    one of them, and in TensorFlow's sessions, the hook shows no end unless `total` gives it.
+    In a terminal the hook shows a bar, if rich is installed; elsewhere it writes a line every ten seconds. In an
+    evaluation it counts batches. The end is that of the session's `StopAtStepHook`, or the number of batches of the
+    evaluation. If the session has neither, and in TensorFlow's sessions, the hook shows no end unless `total` is given.
 
     Args:
       tensors: scalars to show, such as the loss: a dictionary from names to tensors, or an iterable of tensors; tensors
-        may be given by name. They are fetched in the runs in which the display is updated.
-      total: global step at which training ends (in an evaluation: number of batches). None: found as said above.
+        may be given by name. The runs that update the display fetch them.
+      total: global step at which training ends; in an evaluation the number of batches. None: the session's end.
       every_secs: seconds between two updates. None: 0.1 for a bar, 10 for lines.
       file: text stream to write to. None: `sys.stderr`.
 
@@ -66,10 +66,10 @@ class ProgressHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ig
         self._file = file
         self._ends: list[Any] = []
         self._next_time = -math.inf
-        self._shown = _Shown()
+        self._shown = _DisplayState()
 
     def know_hooks(self, hooks: list[Any]) -> None:
-        """Looks for the end of the session among its hooks. Called by the session, before it is created.
+        """Finds the hooks that end the session. The session calls this after the hooks' `begin`.
 
         Args:
           hooks: all hooks of the session.
@@ -83,7 +83,7 @@ class ProgressHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ig
         self._fetches = {
             name: graph.as_graph_element(tensor, allow_operation=False) for name, tensor in self._tensors.items()
         }
-        # Where a graph has it, the session is an evaluation's: the global step doesn't move.
+        # The global step doesn't move in an evaluation, which is known by this collection.
         self._evaluates = bool(graph.get_collection(ops.GraphKeys.EVAL_STEP))
         self._global_step_tensor = None if self._evaluates else training_util.get_global_step(graph)
         if self._global_step_tensor is not None:
@@ -91,18 +91,18 @@ class ProgressHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ig
         self._ends = []
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        """Takes the step that the session starts from."""
+        """Reads the step that the session starts from."""
         self._close_display()
-        self._shown = _Shown()
+        self._shown = _DisplayState()
         # Runs of this session.
         self._iter_count = 0
         if self._global_step_tensor is not None:
             self._shown.step = int(session.run(self._global_step_tensor))
-        # The display is opened by the first run: from then on the session tells its hooks of every end.
+        # The first run opens the display: the session calls `end` or `on_error` for every end after that.
         self._next_time = -math.inf
 
     def before_run(self, run_context: Any) -> Any:
-        """Asks for the tensors, if the display is due."""
+        """Requests the tensors, if the display is due."""
         self._should_trigger = now() >= self._next_time
         if not self._should_trigger:
             return None
@@ -116,7 +116,7 @@ class ProgressHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ig
         self._iter_count += 1
         if not self._should_trigger or self._shown.display is None:
             return
-        # The first run has opened the display: there is no rate yet.
+        # The first run has only opened the display: there is no rate yet.
         if self._next_time != -math.inf:
             if self._fetches:
                 self._shown.numbers = ", ".join(f"{name} {_text(value)}" for name, value in run_values.results.items())
@@ -124,9 +124,9 @@ class ProgressHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ig
         self._wait()
 
     def end(self, session: Any) -> None:
-        """Shows the last step."""
+        """Shows the last step and closes the display."""
         shown = self._shown
-        # Another process's session may be gone.
+        # A session in another process may be gone already.
         if shown.display is not None and not getattr(session, "sess_str", b""):
             step = self._iter_count if self._global_step_tensor is None else int(session.run(self._global_step_tensor))
             if step > shown.step:
@@ -136,7 +136,7 @@ class ProgressHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ig
         self._close_display()
 
     def on_error(self, run_context: Any, exception: BaseException) -> None:
-        """Leaves the terminal as it was found."""
+        """Closes the display, which restores the terminal."""
         self._close_display()
 
     def _before_close(self) -> None:
@@ -153,13 +153,13 @@ class ProgressHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ig
         self._iter_count += skipped_runs
 
     def _step(self, session: Any) -> int:
-        """Steps done: the global step after the run, or the runs of the session."""
+        """Returns the global step after the run; in an evaluation the number of runs."""
         if self._global_step_tensor is None:
             return int(self._iter_count)
         return int(self._step_after_run(session))
 
     def _end_step(self) -> int | None:
-        """The step at which the session ends, as far as is known now."""
+        """Returns the step at which the session ends; None if it is unknown."""
         if self._total is not None:
             return self._total
         ends = [getattr(hook, "_num_evals" if self._evaluates else "_last_step", None) for hook in self._ends]
@@ -175,7 +175,7 @@ class ProgressHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ig
         shown, time = self._shown, now()
         if shown.display is None:
             return
-        # A clock may be set back, and another process may set back the step.
+        # The clock may be set back, and another process may restore an earlier step.
         rate = max(step - shown.step, 0) / max(time - shown.time, 1e-9)
         shown.display.show(step, self._end_step(), rate, shown.numbers)
         shown.step, shown.time = step, time
@@ -183,7 +183,7 @@ class ProgressHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ig
     def _wait(self) -> None:
         if self._shown.display is not None:
             secs = self._shown.display.every_secs if self._every_secs is None else self._every_secs
-            # Setting the attribute has the session compute the schedule again.
+            # Setting the attribute makes the session compute the schedule again.
             self._next_time = now() + secs
 
     def _close_display(self) -> None:
@@ -193,7 +193,7 @@ class ProgressHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ig
 
 
 def _by_name(tensors: Any) -> dict[str, Any]:
-    """The tensors to show, by the names to show."""
+    """Returns a dictionary from the names to show to the tensors."""
     if tensors is None:
         return {}
     if isinstance(tensors, Mapping):
@@ -214,14 +214,14 @@ def _text(value: Any) -> str:
 
 
 def hooks_with_progress(progress: Any, hooks: Any) -> Any:
-    """The hooks of a session whose argument `progress` says whether it shows its progress.
+    """Adds a `ProgressHook` to a session's hooks.
 
     Args:
-      progress: whether to add a `ProgressHook`.
-      hooks: the hooks that were given.
+      progress: whether to add the hook.
+      hooks: the session's hooks.
 
     Returns:
-      The hooks as they are; or a list of them and a `ProgressHook`, if `progress` is True and there is none.
+      `hooks`; or a list of them and a `ProgressHook`, if `progress` is True and `hooks` has no such hook.
 
     Raises:
       TypeError: `progress` isn't a bool.

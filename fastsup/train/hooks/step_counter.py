@@ -1,4 +1,4 @@
-"""The hook that measures the rate of global steps."""
+"""StepCounterHook: measures the rate of global steps."""
 
 from __future__ import annotations
 
@@ -7,27 +7,29 @@ from typing import Any
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 
-from fastsup.events.summary_buffer import buffer_for, hand_over
-from fastsup.train.hooks.global_step_hook import GlobalStepHook, check_one_interval, own_timer
+from fastsup.events.summary_buffer import buffer_for, flush_summaries
+from fastsup.train.hooks.global_step_hook import GlobalStepHook, check_one_interval, compiled_timer
 from fastsup.train.hooks.info_log import info_is_read
 
 __all__ = ["StepCounterHook"]
 
 
 class StepCounterHook(GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignore[misc]
-    """Logs and writes the rate of global steps (tag `global_step/sec`).
+    """Measures the global steps per second, and writes them to the log and to an event file (tag `global_step/sec`).
 
     Args:
       every_n_steps: global steps between two measurements; or
       every_n_secs: seconds between two measurements. Exactly one of the two.
-      output_dir: directory for the event file; or
+      output_dir: directory of the event file; or
       summary_writer: `tf.compat.v1.summary.FileWriter` to use.
 
     Raises:
-      ValueError: both or neither of every_n_steps and every_n_secs.
+      TypeError: an interval is no number.
+      ValueError: both or neither of `every_n_steps` and `every_n_secs` were given.
     """
 
-    # TensorFlow says so five times in the life of a process.
+    _NAME = "StepCounterHook"
+    # TensorFlow warns of a stalled global step five times in a process.
     _STALL_REPORTS = 5
     _last_global_step: Any
     _steps_per_run: int
@@ -43,13 +45,13 @@ class StepCounterHook(GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignore
     ) -> None:
         check_one_interval(every_n_steps=every_n_steps, every_n_secs=every_n_secs)
         super().__init__(every_n_steps, every_n_secs, output_dir, summary_writer)
-        self._timer: Any = own_timer(self._timer)
+        self._timer: Any = compiled_timer(self._timer)
         self._stalls = 0
-        # Only a session that asks for the schedule also calls _leave().
-        self._may_collect = False
+        # Only a session that computes the schedule also calls `_before_end`, which flushes the buffer.
+        self._buffers_summaries = False
 
     def _log_and_record(self, elapsed_steps: Any, elapsed_time: Any, global_step: Any) -> None:
-        buffer = buffer_for(self._summary_writer) if self._may_collect else None
+        buffer = buffer_for(self._summary_writer) if self._buffers_summaries else None
         if buffer is None:
             super()._log_and_record(elapsed_steps, elapsed_time, global_step)
             return
@@ -58,25 +60,23 @@ class StepCounterHook(GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignore
         if info_is_read():
             logging.info("%s: %g", self._summary_tag, steps_per_sec)
 
-    def _leave(self) -> None:
-        hand_over(self._summary_writer)
+    def _before_end(self) -> None:
+        flush_summaries(self._summary_writer)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         if self._last_global_step is not None and run_values.results == self._last_global_step:
-            # The step was read while the run was incrementing it, so being equal proves nothing: look again.
+            # The run's fetch may have read the step before the increment, so only another read proves a stall.
             if run_context.session.run(self._global_step_tensor) == self._last_global_step:
                 self._stalls += 1
             else:
                 self._last_global_step = None
         super().after_run(run_context, run_values)
 
-    _NAME = "StepCounterHook"
-
     def _schedule(self, run: int, step_read: Any) -> bool:
-        self._may_collect = True
+        self._buffers_summaries = True
         if self._stalls < self._STALL_REPORTS:
             self._watch_stall()
-        # Told of several steps a run, it looks ahead as far as that.
+        # A program may have set several steps per run: the hook then needs the true step.
         self._decide_after_run(on_true_step=self._steps_per_run != 1)
         return self._counts(step_read) and self._due_with_timer(self._timer)
 

@@ -1,4 +1,4 @@
-"""The hook that stops training at a global step."""
+"""StopAtStepHook: stops training at a global step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastsup.train.hooks.global_step_hook import GlobalStepHook
 
 __all__ = ["StopAtStepHook"]
 
-# A step that no run gets to.
+# A global step that no training reaches.
 _NEVER = 2**63 - 1
 
 
@@ -19,11 +19,11 @@ class StopAtStepHook(GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[m
     """Requests a stop once the global step has reached a step.
 
     Args:
-      num_steps: steps to run after the session was made; or
+      num_steps: global steps to train after the session was made; or
       last_step: global step to stop at. Exactly one of the two.
 
     Raises:
-      ValueError: both were given, or neither.
+      ValueError: both or neither of `num_steps` and `last_step` were given.
     """
 
     _NAME = "StopAtStepHook"
@@ -35,7 +35,7 @@ class StopAtStepHook(GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[m
         try:
             last_step = math.ceil(self._last_step)
         except (OverflowError, ValueError):
-            # An infinite one, or NaN.
+            # Infinity or NaN.
             last_step = 0 if self._last_step < 0 else _NEVER
         except TypeError:
             return False

@@ -279,4 +279,4 @@ cdef class HookScheduler:
         for table in (self.hooks.in_run, self.hooks.after_run):
             for hook in table.entries:
                 self.hooks.sync(hook, self.runs, self.previous_step)
-                hook._leave()
+                hook._before_end()

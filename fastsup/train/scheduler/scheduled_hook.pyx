@@ -61,7 +61,7 @@ cdef class ScheduledHookBase(Scheduled):
           previous_step: the global step before the last of them.
         """
 
-    def _leave(self):
+    def _before_end(self):
         """Called when the loop has ended, on every way out, before any hook's `end`. Not in all sessions."""
 
     def _before_close(self):

@@ -1,4 +1,4 @@
-"""Telling hooks of an error: those that define `on_error(run_context, exception)`."""
+"""Reports errors to the hooks that define `on_error(run_context, exception)`."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from typing import Any
 from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 
-# How a loop ends that is done: no errors.
+# Exceptions that end a loop normally.
 _NORMAL_ENDS = (errors.OutOfRangeError, StopIteration)
-_MARK = "_fastsup_hooks_know"
+# Attribute of an error that was reported.
+_REPORTED = "_fastsup_reported"
 
 
 def report_error(hooks: Iterable[Any], run_context: Any, error: BaseException) -> None:
-    """Calls the hooks' `on_error`, once for each error. What one of them raises is logged, not raised.
+    """Calls the hooks' `on_error`, once for each error. An exception that a hook raises there is logged.
 
     Args:
       hooks: the hooks.
-      run_context: the `SessionRunContext` of the run that has failed; None outside a run, and where no hook was called.
-      error: the error. The end of the input (OutOfRangeError, StopIteration) is none.
+      run_context: the `SessionRunContext` of the failed run; None outside a run, or if no hook was called in the run.
+      error: the error. OutOfRangeError and StopIteration end a loop normally and aren't reported.
     """
-    if isinstance(error, _NORMAL_ENDS) or getattr(error, _MARK, False):
+    if isinstance(error, _NORMAL_ENDS) or getattr(error, _REPORTED, False):
         return
-    error.__dict__[_MARK] = True
+    error.__dict__[_REPORTED] = True
     for hook in list(hooks):
         on_error = getattr(hook, "on_error", None)
         if on_error is None:

@@ -69,7 +69,7 @@ cdef class Hooked(Wrapped):
 
     @property
     def _opened(self):
-        """The `Opened` that says who has opened the session, or None."""
+        """The `SessionOrigin` that says who has opened the session, or None."""
         return self.probe.opened
 
     @_opened.setter
@@ -238,7 +238,7 @@ cdef class Hooked(Wrapped):
             if plan is not None and plan.feeds:
                 if trace is not NULL:
                     runtime = runtime_stats(self.probe, self.scheduler, <object> call.fetches, view.source == FETCHED_STEP)
-                    fs_span_enter(trace, &runtime.of.feed_stats.c)
+                    fs_span_enter(trace, &runtime.session.feed_stats.c)
                 feeds = plan.convert_feeds(<object> call.feed_dict)
                 if trace is not NULL:
                     fs_span_leave(trace)

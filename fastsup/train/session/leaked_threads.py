@@ -1,4 +1,4 @@
-"""Threads that outlive the session they belong to: which they are, and where they stand."""
+"""Threads that outlive their session: their stacks, and the warning that lists them."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ from collections.abc import Iterable
 
 from tensorflow.python.platform import tf_logging as logging
 
-__all__ = ["describe", "stack_of", "warn_of_stray_threads"]
+__all__ = ["describe_thread", "thread_stack", "warn_of_leaked_threads"]
 
 
-def stack_of(thread: threading.Thread) -> list[str]:
-    """Where a thread stands: "file:line in function" of each of its frames, the outermost first.
+def thread_stack(thread: threading.Thread) -> list[str]:
+    """Returns the Python stack of a thread: "file:line in function" for each frame, the outermost first.
 
     Args:
-      thread: a thread of this process. One that has ended, or not begun, has no frames.
+      thread: a thread of this process. A thread that has ended, or hasn't started, has no frames.
     """
     frame = sys._current_frames().get(thread.ident) if thread.ident is not None else None
     if frame is None:
         return []
-    # The lines' text isn't needed: only their numbers, so no file is read.
+    # Without the text of the lines, so no file is read.
     stack = traceback.StackSummary.extract(traceback.walk_stack(frame), lookup_lines=False)
     return [f"{entry.filename}:{entry.lineno} in {entry.name}" for entry in reversed(stack)]
 
 
-def describe(thread: threading.Thread) -> str:
-    """A thread's name and where it stands, in a line for each frame.
+def describe_thread(thread: threading.Thread) -> str:
+    """Returns a thread's name and its stack, one line per frame.
 
     Args:
       thread: a thread of this process.
     """
     kind = "" if thread.daemon else " (not a daemon: the process waits for it)"
-    places = stack_of(thread) or ["somewhere outside Python"]
-    return "\n".join([f"  {thread.name}{kind}, standing at", *(f"    {place}" for place in places)])
+    places = thread_stack(thread) or ["(no Python frame)"]
+    return "\n".join([f"  {thread.name}{kind}, stack:", *(f"    {place}" for place in places)])
 
 
-def warn_of_stray_threads(threads: Iterable[threading.Thread], grace_secs: float) -> None:
-    """Logs one WARNING that names each thread that is still alive and where it stands. None alive: logs nothing.
+def warn_of_leaked_threads(threads: Iterable[threading.Thread], grace_secs: float) -> None:
+    """Logs one WARNING with the name and the stack of each thread that is still alive. Logs nothing if none is.
 
     Args:
       threads: the threads that should have ended.
-      grace_secs: seconds that they were given.
+      grace_secs: seconds that the threads had to end.
     """
-    stray = sorted((thread for thread in threads if thread.is_alive()), key=lambda thread: thread.name)
-    if stray:
+    alive = sorted((thread for thread in threads if thread.is_alive()), key=lambda thread: thread.name)
+    if alive:
         logging.warning(
             "%d thread(s) still running %g seconds after the stop was requested; the run ends without them.\n%s",
-            len(stray),
+            len(alive),
             grace_secs,
-            "\n".join(map(describe, stray)),
+            "\n".join(map(describe_thread, alive)),
         )

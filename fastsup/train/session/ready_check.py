@@ -1,54 +1,101 @@
-"""Whether a model's variables are initialised, asked for by their flags alone.
+"""A fast check that a model is ready: it fetches the initialisation flags of the variables, not the report of names.
 
-The report that TensorFlow makes of what isn't initialised picks names by a mask, in a dozen operations, which every new
-session compiles, twice: before the local variables are initialised and after. The mask's flags alone say as much where
-all is well, and those of the second report answer for the first.
+TensorFlow's report of uninitialised variables selects names by a mask, in a dozen operations. Every new session
+compiles two such reports: one for the variables that `local_init_op` needs, one for all. If every flag of the mask is
+true the report is empty. The flags of the second report include those of the first, so one small fetch answers both.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from tensorflow.python.framework import errors
+
+__all__ = ["Readiness", "ReadyCheck", "explains_result_of"]
 
 _REPORTS_BY_MASK = ("GatherV2", "Squeeze", "Where", "Reshape", "LogicalNot", "Pack")
 _FLAGS = frozenset({"VarIsInitializedOp", "IsVariableInitialized"})
 
 
-class InitialisedFlags:
-    """The flags behind two reports, as `tf.compat.v1.report_uninitialized_variables` and `Scaffold` make them.
+@contextlib.contextmanager
+def explains_result_of(argument: str, operation: Any) -> Iterator[None]:
+    """Explains an error about the result of a ready op: adds the op's argument and the result that it must have.
 
     Args:
-      ready_op: the report of all variables, or anything else that is used for one.
-      ready_for_local_init_op: the report of those that have to be initialised first, or anything else, or None.
+      argument: name of the argument, `ready_op` or `ready_for_local_init_op`.
+      operation: the op that was given for it.
+    """
+    try:
+        yield
+    except (AttributeError, TypeError) as error:
+        raise type(error)(
+            f"{error}. The result of {argument}={operation!r} must be an empty 1-D string tensor if the model is "
+            "ready, else the names of the missing variables."
+        ) from error
+
+
+class Readiness(NamedTuple):
+    """The state of a session's model.
+
+    Args:
+      local_init_done: whether the model was ready for `local_init_op`, which has then run.
+      model_ready: whether the model is ready.
+      missing_for_local_init: message about the variables that are missing for `local_init_op`, or None.
+      missing: message about the variables that are missing in the model, or None.
+    """
+
+    local_init_done: bool
+    model_ready: bool
+    missing_for_local_init: Any
+    missing: Any
+
+
+class ReadyCheck:
+    """Checks a model by the flags behind its two reports of uninitialised variables.
+
+    It knows the reports that `tf.compat.v1.report_uninitialized_variables` and `Scaffold` make. For any other op, or
+    None, each check returns False, and the caller has to run the op.
+
+    Args:
+      ready_op: the report of all variables.
+      ready_for_local_init_op: the report of the variables that `local_init_op` needs.
     """
 
     def __init__(self, ready_op: Any, ready_for_local_init_op: Any) -> None:
-        self._of_all = _packed_flags(ready_op)
-        self._of_first = _packed_flags(ready_for_local_init_op)
-        # Where among the flags of all those of the first ones are.
-        self._first_among_all: list[int] | None = None
-        if self._of_all is not None and self._of_first is not None:
-            place = {_asked_of(flag): i for i, flag in enumerate(_flags(self._of_all))}
-            places = [place.get(_asked_of(flag)) for flag in _flags(self._of_first)]
-            self._first_among_all = [i for i in places if i is not None]
-            if len(self._first_among_all) < len(places):
-                self._first_among_all = None
+        self._flags = _packed_flags(ready_op)
+        self._local_init_flags = _packed_flags(ready_for_local_init_op)
+        # The positions of the flags for local_init_op among all flags; None if some of them aren't among those.
+        self._local_init_positions: list[int] | None = None
+        if self._flags is not None and self._local_init_flags is not None:
+            position = {_flag_key(flag): i for i, flag in enumerate(_unpacked(self._flags))}
+            keys = [_flag_key(flag) for flag in _unpacked(self._local_init_flags)]
+            if all(key in position for key in keys):
+                self._local_init_positions = [position[key] for key in keys]
 
-    def all_set(self, session: Any) -> bool:
-        """Whether everything is known to be initialised. False also says that it isn't known."""
-        return _all_true(session, self._of_all)
+    def is_ready(self, session: Any) -> bool:
+        """Returns True if every variable is initialised. False if one isn't, or if the flags don't tell.
 
-    def first_set(self, session: Any) -> bool:
-        """Whether what has to be initialised first is known to be."""
-        if self._first_among_all is None:
-            return _all_true(session, self._of_first)
-        values = _values(session, self._of_all)
-        return values is not None and all(values[i] for i in self._first_among_all)
+        Args:
+          session: a session of the graph.
+        """
+        return _all_true(session, self._flags)
+
+    def is_ready_for_local_init(self, session: Any) -> bool:
+        """Returns True if every variable that `local_init_op` needs is initialised. False also if the flags don't tell.
+
+        Args:
+          session: a session of the graph.
+        """
+        if self._local_init_positions is None:
+            return _all_true(session, self._local_init_flags)
+        values = _values(session, self._flags)
+        return values is not None and all(values[i] for i in self._local_init_positions)
 
 
 def _packed_flags(report: Any) -> list[Any] | None:
-    """The vectors of flags that a report is empty for if all of them are true. None: it isn't such a report."""
+    """Returns the vectors of flags of a report, which is empty if all flags are true; None for another kind of op."""
     op = getattr(report, "op", None)
     if op is None:
         return None
@@ -66,22 +113,22 @@ def _packed_flags(report: Any) -> list[Any] | None:
 
 
 def _mask_of(part: Any) -> Any:
-    """The vector of flags whose false ones pick the names of a report; None if that isn't how it comes about."""
+    """Returns the vector of flags that selects the names of a report; None if the report is made in another way."""
     *above, last = _REPORTS_BY_MASK
     for op_type in above:
         if part.op.type != op_type:
             return None
-        # GatherV2 picks, from its first input, what its second one says.
+        # The second input of GatherV2 has the indices.
         part = part.op.inputs[1 if op_type == "GatherV2" else 0]
     return part if part.op.type == last else None
 
 
-def _flags(packed: list[Any]) -> list[Any]:
+def _unpacked(packed: list[Any]) -> list[Any]:
     return [flag for vector in packed for flag in vector.op.inputs]
 
 
-def _asked_of(flag: Any) -> Any:
-    """What a flag is about: equal for two flags of one variable."""
+def _flag_key(flag: Any) -> Any:
+    """Returns a key that is equal for two flags of the same variable."""
     return (flag.op.type, flag.op.inputs[0].name) if flag.op.type in _FLAGS else flag.name
 
 
@@ -91,7 +138,7 @@ def _values(session: Any, packed: list[Any] | None) -> list[bool] | None:
     try:
         return [bool(value) for vector in session.run(packed) for value in vector]
     except errors.FailedPreconditionError:
-        return None  # The report fails too, and says more.
+        return None  # The report fails too, with the better message.
 
 
 def _all_true(session: Any, packed: list[Any] | None) -> bool:

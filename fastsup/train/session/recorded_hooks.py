@@ -1,4 +1,4 @@
-"""What a profile wants to know of hooks beyond their two callbacks: what a save is, and what its listeners cost."""
+"""The profiler's view of hooks: the spans of saves, listeners and other callbacks, and the cost of fetched values."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _MEASURED_RUNS = 60
 
 
 class RecordedListener:
-    """A CheckpointSaverListener in whose callbacks the time is the listener's, not the save's.
+    """A CheckpointSaverListener whose callbacks are recorded as spans of the listener, not of the save.
 
     Args:
-      listener: the listener; everything else is its own.
+      listener: the listener. All other attributes are its own.
     """
 
     def __init__(self, listener: Any) -> None:
         self.listener = listener
 
     def before_save(self, session: Any, global_step_value: Any) -> Any:
-        """Calls the listener's."""
+        """Calls the listener's `before_save`."""
         with span_here("listener", type(self.listener).__name__), phase("listeners"):
             return self.listener.before_save(session, global_step_value)
 
     def after_save(self, session: Any, global_step_value: Any) -> Any:
-        """Calls the listener's."""
+        """Calls the listener's `after_save`."""
         with span_here("listener", type(self.listener).__name__), phase("listeners"):
             return self.listener.after_save(session, global_step_value)
 
@@ -52,7 +52,7 @@ class RecordedListener:
 
 
 class _RecordedMethod:
-    """A method of a hook that saves, put in its place on the instance for as long as a session is recorded."""
+    """Replaces a method of a hook that saves, on the instance, as long as a session is recorded."""
 
     def __init__(self, hook: Any, name: str) -> None:
         self._hook, self._name = hook, name
@@ -64,25 +64,29 @@ class _RecordedMethod:
         with span_here("save"), phase("save"):
             hook._listeners = [RecordedListener(listener) for listener in listeners]
             try:
-                # Looked up when it is called: a program may have replaced it on the class meanwhile.
+                # Looked up now, because a program may have replaced the method on the class.
                 return getattr(type(hook), self._name)(hook, *args, **kwargs)
             finally:
                 hook._listeners = listeners
 
-    def take_back(self) -> None:
-        """Puts things back as they were."""
+    def restore(self) -> None:
+        """Restores the hook's own method."""
         if vars(self._hook).get(self._name) is self:
             delattr(self._hook, self._name)
 
 
 def prepare(recorder: Recorder) -> None:
-    """Measures what a recorder has to know before it records a session. Runs a session of its own for that."""
+    """Measures the cost of a fetched value for a recorder, in a session of its own.
+
+    Args:
+      recorder: the recorder that is going to record a session.
+    """
     if not recorder.value_ns:
         recorder.value_ns = value_cost_ns()
 
 
 def watch(recorder: Recorder, hooks: Iterable[Any], caller: int) -> Callable[[], None]:
-    """Makes hooks known to a recorder, in their order.
+    """Registers hooks with a recorder, in their order.
 
     Args:
       recorder: the recorder.
@@ -90,24 +94,28 @@ def watch(recorder: Recorder, hooks: Iterable[Any], caller: int) -> Callable[[],
       caller: the recorder's number of the session.
 
     Returns:
-      A function that ends what was begun on the hooks.
+      A function without arguments that restores the hooks.
     """
     methods: list[_RecordedMethod] = []
     for hook in hooks:
         recorder.register(hook, caller)
-        # Where a program has put something of its own in the place already, it stays.
+        # A method that a program has set on the instance stays.
         if isinstance(hook, TFCheckpointSaverHook) and "_save" not in vars(hook):
             methods.append(_RecordedMethod(hook, "_save"))
 
     def unwatch() -> None:
         for method in methods:
-            method.take_back()
+            method.restore()
 
     return unwatch
 
 
 def count_values(fetches: Any) -> int:
-    """How many values a hook's fetches are."""
+    """Returns the number of values in a hook's fetches.
+
+    Args:
+      fetches: a tensor, or nested lists, tuples and dictionaries of tensors. Operations have no value.
+    """
     if isinstance(fetches, dict):
         return sum(map(count_values, fetches.values()))
     if isinstance(fetches, list | tuple):
@@ -115,16 +123,16 @@ def count_values(fetches: Any) -> int:
     return 0 if isinstance(fetches, tf.Operation) else 1
 
 
-# Measured once in a process.
+# The result of value_cost_ns, measured once per process.
 _value_cost_ns: list[float] = []
 
 
 def value_cost_ns() -> float:
-    """What fetching one small value more costs in a run, in nanoseconds: measured, on a graph of constants."""
+    """Measures the cost of one more small fetched value in a run, on a graph of constants, in nanoseconds."""
     if not _value_cost_ns:
         with uninterrupted, tf.Graph().as_default():
             values = [tf.constant(float(i)) for i in range(_MEASURED_VALUES)]
-            # In one thread: what is wanted is the making of the arrays, not the handing over of the work.
+            # In one thread, so that only the making of the arrays is measured.
             with Session(executor="single_threaded") as session:
                 all_of_them, one = (_best_ns(session, fetches) for fetches in (values, values[:1]))
         _value_cost_ns.append(max(0.0, (all_of_them - one) / (_MEASURED_VALUES - 1)))
@@ -141,12 +149,12 @@ def _best_ns(session: Session, fetches: list[Any]) -> int:
 
 
 def hook_span(recorder: Recorder | None, hook: Any, phase: str) -> AbstractContextManager[Any]:
-    """A context manager for what a hook does beside the steps.
+    """Returns a context manager that records a hook's callback outside the steps.
 
     Args:
-      recorder: the session's recorder; None for the one of the whole program, if there is one.
+      recorder: the session's recorder. None: the recorder of the whole program, if there is one.
       hook: the hook.
-      phase: the phase's name.
+      phase: name of the callback.
     """
     recorder = recorder or program_recorder_now()
     if recorder is None or recorder.steps_begun == 0:

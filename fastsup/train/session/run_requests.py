@@ -1,4 +1,4 @@
-"""What hooks ask of a run, merged into one run."""
+"""Merges the feeds and the RunOptions that hooks request for one run."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from typing import Any
 
 
 def merge_feeds(feeds: MutableMapping[Any, Any], more: Mapping[Any, Any], message: str) -> None:
-    """Adds feeds to others.
+    """Adds feeds to a dictionary of feeds.
+
+    Args:
+      feeds: the feeds so far, changed in place.
+      more: the feeds to add.
+      message: first sentence of the error.
 
     Raises:
-      RuntimeError: something is fed by both; says `message`.
+      RuntimeError: a tensor is in both.
     """
     conflicts = feeds.keys() & more.keys()
     if conflicts:
@@ -19,7 +24,12 @@ def merge_feeds(feeds: MutableMapping[Any, Any], more: Mapping[Any, Any], messag
 
 
 def merge_run_options(options: Any, more: Any) -> None:
-    """Merges RunOptions into others: of two numbers the larger, of two booleans either, of two lists both."""
+    """Merges RunOptions: takes the larger of two numbers, true of two booleans, and both lists.
+
+    Args:
+      options: the RunOptions so far, changed in place.
+      more: the RunOptions to merge.
+    """
     for name in ("trace_level", "timeout_in_ms", "inter_op_thread_pool"):
         setattr(options, name, max(getattr(options, name), getattr(more, name)))
     for name in ("output_partition_graphs", "report_tensor_allocations_upon_oom"):

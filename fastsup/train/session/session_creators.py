@@ -1,4 +1,4 @@
-"""Session creators: how a monitored session's session is made, for a chief and for a worker."""
+"""Session creators: make the session under a monitored session, for a chief and for a worker."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from tensorflow.python.training import monitored_session as tf_monitored_session
 
 from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.train.session import session_manager
+from fastsup.train.session.model_restore import check_restore
+from fastsup.train.session.session_wait import check_recovery_wait_secs, wait_for_servers
 
 __all__ = ["ChiefSessionCreator", "Scaffold", "SessionCreator", "WorkerSessionCreator"]
 
@@ -17,7 +19,7 @@ SessionCreator: Any = tf_monitored_session.SessionCreator
 
 
 class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
-    """What the two session creators share: a scaffold, and a SessionManager that is made when it is needed."""
+    """Base of both session creators: holds a scaffold, and makes a SessionManager when it is needed."""
 
     def __init__(
         self,
@@ -28,8 +30,8 @@ class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
         recovery_wait_secs: float,
         restore: str = "strict",
     ) -> None:
-        session_manager.check_recovery_wait_secs(recovery_wait_secs)
-        session_manager.check_restore(restore)
+        check_recovery_wait_secs(recovery_wait_secs)
+        check_restore(restore)
         if scaffold and not hasattr(scaffold, "finalize"):
             raise AttributeError(
                 f"{type(scaffold).__name__!r} object has no attribute 'finalize': scaffold={scaffold!r} must be a "
@@ -67,15 +69,20 @@ class ChiefSessionCreator(_GraphSessionCreator, tf_monitored_session.ChiefSessio
     """Makes the session of a chief, which initialises or restores the model.
 
     Args:
-      scaffold: `Scaffold` with the operations for that. Defaults to one that takes them from the graph.
+      scaffold: `Scaffold` with the operations that get the model ready. Defaults to one that takes them from the graph.
       master: the execution engine to connect to.
       config: ConfigProto of the session, or None.
-      checkpoint_dir: directory to restore the newest checkpoint from; or
-      checkpoint_filename_with_path: checkpoint to restore. At most one of the two.
+      checkpoint_dir: directory whose newest intact checkpoint is restored; or
+      checkpoint_filename_with_path: path of the checkpoint to restore. At most one of the two.
       executor: executor mode, as for `fastsup.Session`.
-      recovery_wait_secs: seconds between two looks at a checkpoint that is waited for.
-      restore: "strict" or "partial", as for `SessionManager`: whether the checkpoint must hold the whole model.
-      max_wait_secs: seconds to wait at most until every server that the session needs answers. None: without a limit.
+      recovery_wait_secs: seconds between two looks at a directory that has no checkpoint yet.
+      restore: "strict" or "partial", as for `SessionManager`.
+      max_wait_secs: seconds to wait at most until every server that the session needs answers. None: no limit.
+
+    Raises:
+      AttributeError: `scaffold` is no Scaffold.
+      TypeError: `recovery_wait_secs` is no number.
+      ValueError: `recovery_wait_secs` isn't finite, or `restore` is unknown.
     """
 
     def __init__(
@@ -96,10 +103,18 @@ class ChiefSessionCreator(_GraphSessionCreator, tf_monitored_session.ChiefSessio
         self._max_wait_secs = max_wait_secs
 
     def create_session(self) -> Any:
-        """Finalises the graph, and makes a session that is ready to run."""
+        """Finalises the graph and makes a session.
+
+        Returns:
+          The session, ready to run.
+
+        Raises:
+          tf.errors.DeadlineExceededError: a server didn't answer within `max_wait_secs`.
+          Exception: as `SessionManager.prepare_session`.
+        """
         manager = self._finalize_graph()
         if self._master and self._max_wait_secs is not None:
-            session_manager.wait_for_contact(self._master, self._config, self._max_wait_secs, self._recovery_wait_secs)
+            wait_for_servers(self._master, self._config, self._max_wait_secs, self._recovery_wait_secs)
         return manager.prepare_session(
             self._master,
             saver=self._scaffold.saver,
@@ -116,12 +131,17 @@ class WorkerSessionCreator(_GraphSessionCreator, tf_monitored_session.WorkerSess
     """Makes the session of a worker, which waits until the chief has got the model ready.
 
     Args:
-      scaffold: `Scaffold` with the operations to ask for that. Defaults to one that takes them from the graph.
+      scaffold: `Scaffold` with the operations that check the model. Defaults to one that takes them from the graph.
       master: the execution engine to connect to.
       config: ConfigProto of the session, or None.
-      max_wait_secs: seconds to wait at most.
+      max_wait_secs: seconds to wait for the model at most.
       executor: executor mode, as for `fastsup.Session`.
-      recovery_wait_secs: seconds between two looks at the chief's model.
+      recovery_wait_secs: seconds between two checks of the model.
+
+    Raises:
+      AttributeError: `scaffold` is no Scaffold.
+      TypeError: `recovery_wait_secs` is no number.
+      ValueError: `recovery_wait_secs` isn't finite.
     """
 
     def __init__(
@@ -137,7 +157,14 @@ class WorkerSessionCreator(_GraphSessionCreator, tf_monitored_session.WorkerSess
         self._max_wait_secs = max_wait_secs
 
     def create_session(self) -> Any:
-        """Finalises the graph, and returns a session once the model is ready."""
+        """Finalises the graph, waits for the model and makes a session.
+
+        Returns:
+          The session, ready to run.
+
+        Raises:
+          tf.errors.DeadlineExceededError: the model wasn't ready after `max_wait_secs`.
+        """
         return self._finalize_graph().wait_for_session(
             self._master, config=self._config, max_wait_secs=self._max_wait_secs
         )

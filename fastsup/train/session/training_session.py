@@ -1,4 +1,4 @@
-"""MonitoredTrainingSession: a MonitoredSession with the hooks that training wants."""
+"""MonitoredTrainingSession: a MonitoredSession with the standard hooks of training."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 from tensorflow.python.distribute import distribute_coordinator_context
 from tensorflow.python.training import monitored_session as tf_monitored_session
 
-from fastsup.core.opened import opening
+from fastsup.core.session_origin import session_role
 from fastsup.train.hooks.checkpoint_saver import CheckpointSaverHook
 from fastsup.train.hooks.progress import hooks_with_progress
 from fastsup.train.hooks.step_counter import StepCounterHook
 from fastsup.train.hooks.summary_saver import SummarySaverHook
-from fastsup.train.session.monitored_session import MonitoredSession, given_hooks
+from fastsup.train.session.hook_arguments import hooks_argument
+from fastsup.train.session.monitored_session import MonitoredSession
 from fastsup.train.session.session_creators import ChiefSessionCreator, Scaffold, WorkerSessionCreator
 
 __all__ = ["MonitoredTrainingSession"]
@@ -21,8 +22,8 @@ __all__ = ["MonitoredTrainingSession"]
 USE_DEFAULT = tf_monitored_session.USE_DEFAULT
 
 
-def _one_of(steps: Any, secs: Any, default_steps: Any, default_secs: Any) -> tuple[Any, Any]:
-    """An interval in steps and in seconds, where leaving both out means the defaults and giving one drops the other."""
+def _interval(steps: Any, secs: Any, default_steps: Any, default_secs: Any) -> tuple[Any, Any]:
+    """Returns an interval as (steps, seconds): the defaults if neither was given, else only the given ones."""
     if steps is USE_DEFAULT and secs is USE_DEFAULT:
         return default_steps, default_secs
     return None if steps is USE_DEFAULT else steps, None if secs is USE_DEFAULT else secs
@@ -61,44 +62,61 @@ def MonitoredTrainingSession(
     profiler: Any = None,
     progress: bool = False,
 ) -> MonitoredSession:
-    """A `MonitoredSession` with the hooks that training wants: checkpoints, summaries, and the rate of steps.
+    """Makes a `MonitoredSession` with the standard hooks of training: checkpoints, summaries, and the rate of steps.
+
+        with MonitoredTrainingSession(checkpoint_dir=logdir, hooks=[StopAtStepHook(last_step=10_000)]) as session:
+            while not session.should_stop():
+                session.run(train_op)
 
     Args:
       master: the execution engine to connect to.
-      is_chief: whether this process initialises, restores and saves the model; else it waits for the one that does.
-      checkpoint_dir: directory for checkpoints, to restore from and to save to.
-      scaffold: `Scaffold` with the operations that get the model ready. Defaults to one from the graph.
+      is_chief: whether this process initialises, restores and saves the model. False: it waits for the chief.
+      checkpoint_dir: directory to restore checkpoints from and to save them to. None: neither.
+      scaffold: `Scaffold` with the operations that get the model ready. Defaults to one that takes them from the graph.
       hooks: more hooks.
-      chief_only_hooks: more hooks, for the chief alone.
-      save_checkpoint_secs: seconds between two checkpoints. Defaults to 600. None or 0: none by time.
-      save_summaries_steps: global steps between two summaries. Defaults to 100. None or 0: none by steps.
+      chief_only_hooks: more hooks of the chief.
+      save_checkpoint_secs: seconds between two checkpoints. Defaults to 600, unless `save_checkpoint_steps` is given.
+        None or 0: none by time.
+      save_summaries_steps: global steps between two summaries. Defaults to 100, unless `save_summaries_secs` is given.
+        None or 0: none by steps.
       save_summaries_secs: seconds between two summaries. Defaults to none by time.
       config: ConfigProto of the session, or None.
-      stop_grace_period_secs: seconds that threads get to end in `close`.
+      stop_grace_period_secs: seconds that threads have to end in `close`.
       log_step_count_steps: global steps between two measurements of `global_step/sec`. None or 0: none.
-      max_wait_secs: seconds to wait at most, in a cluster: for a worker until the chief has got the model ready, for
-        the chief until every server that it needs answers.
+      max_wait_secs: seconds to wait at most, in a cluster: a worker waits until the chief has got the model ready, the
+        chief until every server that it needs answers.
       save_checkpoint_steps: global steps between two checkpoints. Defaults to none by steps.
-      summary_dir: directory for summaries. Defaults to `checkpoint_dir`.
-      save_graph_def: whether to write the graph too.
+      summary_dir: directory of the summaries. Defaults to `checkpoint_dir`.
+      save_graph_def: whether to write the graph with the checkpoints.
       executor: executor mode, as for `fastsup.Session`.
-      async_save: whether training goes on while a checkpoint is written. See `CheckpointSaverHook`.
-      recovery_wait_secs: seconds between two looks at the chief's model, for a worker.
-      restore: "strict" or "partial", as for `SessionManager`: whether the checkpoint must hold the whole model.
-      max_recoveries: preemptions in a row that are recovered from, as for `MonitoredSession`.
+      async_save: whether training goes on while a checkpoint is written, as for `CheckpointSaverHook`.
+      recovery_wait_secs: seconds between a worker's checks of the model.
+      restore: "strict" or "partial", as for `SessionManager`.
+      max_recoveries: number of preemptions in a row to recover from, as for `MonitoredSession`. None: no limit.
       handle_signals: whether SIGTERM and SIGINT end the session between two steps, with a checkpoint, as for
         `MonitoredSession`. Only with a `checkpoint_dir`.
       profiler: `fastsup.HookProfiler`, as for `MonitoredSession`.
-      progress: whether to show step, rate and time left on stderr: a `ProgressHook` more, if `hooks` has none.
+      progress: whether to show the step, the rate and the remaining time on stderr: adds a `ProgressHook`, unless
+        `hooks` has one.
+
+    Returns:
+      A `MonitoredSession`, ready to run.
+
+    Raises:
+      TypeError: hooks are no hooks, an interval is no number, or `progress` isn't a bool.
+      ValueError: `restore` is unknown, or an argument has no valid value.
+      RuntimeError: a hook needs a global step and the graph has none, or the model isn't ready after it is initialised.
+      NoIntactCheckpointError: `checkpoint_dir` has checkpoints, and each is damaged.
+      tf.errors.DeadlineExceededError: the chief, or a server, wasn't ready after `max_wait_secs`.
     """
-    hooks = hooks_with_progress(progress, given_hooks("hooks", hooks))
+    hooks = hooks_with_progress(progress, hooks_argument("hooks", hooks))
     handle_signals = handle_signals and bool(checkpoint_dir)
-    save_summaries_steps, save_summaries_secs = _one_of(save_summaries_steps, save_summaries_secs, 100, None)
-    save_checkpoint_steps, save_checkpoint_secs = _one_of(save_checkpoint_steps, save_checkpoint_secs, None, 600)
+    save_summaries_steps, save_summaries_secs = _interval(save_summaries_steps, save_summaries_secs, 100, None)
+    save_checkpoint_steps, save_checkpoint_secs = _interval(save_checkpoint_steps, save_checkpoint_secs, None, 600)
     scaffold = scaffold or Scaffold()
     worker_context = distribute_coordinator_context.get_current_worker_context()
     if worker_context:
-        # TensorFlow's distribute coordinator brings its own session creator: the session stays TensorFlow's too.
+        # TensorFlow's distribute coordinator has its own session creator, so the session is TensorFlow's too.
         return tf_monitored_session._create_monitored_session_with_worker_context(  # type: ignore[no-any-return]
             worker_context,
             scaffold,
@@ -116,12 +134,13 @@ def MonitoredTrainingSession(
             summary_dir=summary_dir,
             save_graph_def=save_graph_def,
         )
+    session_options = (stop_grace_period_secs, max_recoveries, handle_signals, profiler)
     if not is_chief:
         worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs, executor, recovery_wait_secs)
-        with opening("train"):
-            return MonitoredSession(worker, hooks, stop_grace_period_secs, max_recoveries, handle_signals, profiler)
+        with session_role("train"):
+            return MonitoredSession(worker, hooks, *session_options)
 
-    all_hooks: list[Any] = list(given_hooks("chief_only_hooks", chief_only_hooks))
+    chief_hooks = list(hooks_argument("chief_only_hooks", chief_only_hooks))
     chief = ChiefSessionCreator(
         scaffold,
         master,
@@ -132,31 +151,23 @@ def MonitoredTrainingSession(
         restore=restore,
         max_wait_secs=max_wait_secs,
     )
-    summary_dir = summary_dir or checkpoint_dir
-    if summary_dir and _is_on(log_step_count_steps=log_step_count_steps):
-        all_hooks.append(StepCounterHook(output_dir=summary_dir, every_n_steps=log_step_count_steps))
-    if summary_dir and _is_on(save_summaries_steps=save_summaries_steps, save_summaries_secs=save_summaries_secs):
-        all_hooks.append(
-            SummarySaverHook(
-                scaffold=scaffold,
-                save_steps=save_summaries_steps,
-                save_secs=save_summaries_secs,
-                output_dir=summary_dir,
-            )
-        )
+    events_dir = summary_dir or checkpoint_dir
+    if events_dir and _is_on(log_step_count_steps=log_step_count_steps):
+        chief_hooks.append(StepCounterHook(log_step_count_steps, output_dir=events_dir))
+    if events_dir and _is_on(save_summaries_steps=save_summaries_steps, save_summaries_secs=save_summaries_secs):
+        chief_hooks.append(SummarySaverHook(save_summaries_steps, save_summaries_secs, events_dir, scaffold=scaffold))
     if checkpoint_dir and _is_on(
         save_checkpoint_secs=save_checkpoint_secs, save_checkpoint_steps=save_checkpoint_steps
     ):
-        saver = CheckpointSaverHook(
+        saver_hook = CheckpointSaverHook(
             checkpoint_dir,
-            save_steps=save_checkpoint_steps,
-            save_secs=save_checkpoint_secs,
+            save_checkpoint_secs,
+            save_checkpoint_steps,
             scaffold=scaffold,
             save_graph_def=save_graph_def,
             async_save=async_save,
         )
-        saver._ends_last = True
-        all_hooks.append(saver)
-    all_hooks.extend(hooks)
-    with opening("train"):
-        return MonitoredSession(chief, all_hooks, stop_grace_period_secs, max_recoveries, handle_signals, profiler)
+        saver_hook._ends_last = True
+        chief_hooks.append(saver_hook)
+    with session_role("train"):
+        return MonitoredSession(chief, [*chief_hooks, *hooks], *session_options)

@@ -1,1 +1,1 @@
-"""Supervisor, its services, and the graph elements that it needs."""
+"""Supervisor: its graph elements, sessions, threads, services, events and checkpoints, one file each."""

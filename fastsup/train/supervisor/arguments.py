@@ -1,4 +1,4 @@
-"""What a Supervisor refuses when it is made: with TensorFlow's exception and text where it would fail later."""
+"""Checks of a Supervisor's arguments. They raise TensorFlow's exception if the argument would fail there later."""
 
 from __future__ import annotations
 
@@ -14,23 +14,36 @@ from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.core.checks import doubt_about
 
-__all__ = ["check_choice", "check_fetchable", "check_kinds", "check_saver", "check_seconds"]
+__all__ = ["check_choice", "check_fetchable", "check_saver", "check_seconds", "check_types"]
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
-    """Refuses what is none of some words."""
+    """Refuses a value that is none of the choices.
+
+    Args:
+      name: name of the argument.
+      value: the value that was given for it.
+      choices: the valid values.
+
+    Raises:
+      ValueError: `value` is none of them.
+    """
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
 
 
 def check_seconds(name: str, value: Any, remedy: str, endless: bool = False) -> None:
-    """Refuses what is no number of seconds. A negative one, and NaN, are taken as TensorFlow takes them: no wait.
+    """Refuses a value that is no number of seconds. Warns of a negative one and of NaN: both mean no wait.
 
     Args:
-      name: the argument.
-      value: what was given for it. None stands for no seconds, or it is for the caller to refuse.
-      remedy: what to pass instead.
-      endless: whether infinity is a number of seconds.
+      name: name of the argument.
+      value: the seconds. None is refused only if `endless`.
+      remedy: end of the message, a clause that says what to pass.
+      endless: whether infinity is valid.
+
+    Raises:
+      TypeError: `value` is no number.
+      ValueError: `value` is infinite, unless `endless`.
     """
     if value is None and not endless:
         return
@@ -38,19 +51,23 @@ def check_seconds(name: str, value: Any, remedy: str, endless: bool = False) -> 
         raise TypeError(f"{name} must be a number of seconds, got {value!r} of type {type(value).__name__}; {remedy}.")
     if value == math.inf and not endless:
         raise ValueError(f"{name} must be finite, got {value!r}; {remedy}.")
-    no_wait = "nothing is waited for" if endless else "it is done again and again, without a pause"
+    no_wait = "there is no wait" if endless else "there is no pause"
     doubt = doubt_about(name, value, no_wait, no_wait)
     if doubt is not None:
-        logging.warning("%s To mean something else, %s.", doubt, remedy)
+        logging.warning("%s %s.", doubt, remedy[0].upper() + remedy[1:])
 
 
-def check_kinds(graph: Any, saver: Any, init_fn: Any) -> None:
-    """Refuses what is no graph, no saver or no function. What is None or 0 stands for the default, or for none.
+def check_types(graph: Any, saver: Any, init_fn: Any) -> None:
+    """Refuses arguments of the wrong type. None and 0 (the default) are valid.
 
     Args:
-      graph: what was given for that argument.
-      saver: the same.
-      init_fn: the same.
+      graph: the argument `graph`.
+      saver: the argument `saver`.
+      init_fn: the argument `init_fn`.
+
+    Raises:
+      AttributeError: `graph` is no graph, or `saver` no saver.
+      TypeError: `init_fn` is no function.
     """
     if graph is not None and not hasattr(graph, "as_default"):
         raise AttributeError(
@@ -68,12 +85,15 @@ def check_kinds(graph: Any, saver: Any, init_fn: Any) -> None:
 
 
 def check_fetchable(graph: ops.Graph, name: str, element: Any) -> None:
-    """Refuses what a session of the graph couldn't run, with the exception with which it wouldn't.
+    """Refuses an element that a session of the graph can't fetch.
 
     Args:
       graph: the graph of the sessions.
-      name: the argument.
-      element: what was given for it.
+      name: name of the argument.
+      element: the operation or tensor that was given for it.
+
+    Raises:
+      TypeError, ValueError: as the session would raise it.
     """
     try:
         tf_session._FetchHandler(graph, element, {})
@@ -82,9 +102,16 @@ def check_fetchable(graph: ops.Graph, name: str, element: Any) -> None:
 
 
 def check_saver(graph: ops.Graph, saver: Any) -> None:
-    """Refuses a saver whose operations the graph hasn't got, as those of a saver made in another graph.
+    """Refuses a saver whose operations the graph doesn't have.
 
-    Its operations are known by name, so a saver that was imported with its graph, or made in a copy of it, is right.
+    A saver knows its operations by name, so one that was imported with the graph, or made in a copy of it, is valid.
+
+    Args:
+      graph: the graph of the sessions.
+      saver: the saver. Objects without a `SaverDef` aren't checked.
+
+    Raises:
+      TypeError: the graph lacks an operation of the saver.
     """
     saver_def = getattr(saver, "saver_def", None)
     if not isinstance(saver_def, saver_pb2.SaverDef) or not saver_def.filename_tensor_name:

@@ -1,4 +1,4 @@
-"""What of its graph a Supervisor uses: what it was given, else what the graph has collected, else what it makes."""
+"""The graph elements of a Supervisor: given as arguments, found in the graph's collections, or made."""
 
 from __future__ import annotations
 
@@ -15,105 +15,65 @@ from fastsup.train.supervisor.arguments import check_fetchable, check_saver
 
 __all__ = ["SupervisorElements"]
 
+# Stands for an argument that was left out. It is TensorFlow's value, so it can also be passed by position.
+USE_DEFAULT = 0
+
 
 class SupervisorElements:
-    """The operations, tensors and the saver of a Supervisor. Made in the default graph."""
+    """Base of Supervisor: its operations, tensors and saver."""
 
-    # For an argument whose default is to be used, also where it's passed by position.
-    USE_DEFAULT = 0
+    USE_DEFAULT = USE_DEFAULT
 
     _graph: ops.Graph
     _is_chief: bool
     _logdir: Any
 
-    @property
-    def init_op(self) -> Any:
-        """The operation that initialises the model, or None."""
-        return self._init_op
-
-    @property
-    def init_feed_dict(self) -> Any:
-        """The feeds for `init_op`, or None."""
-        return self._init_feed_dict
-
-    @property
-    def ready_op(self) -> Any:
-        """The tensor that tells whether the model is ready, or None."""
-        return self._ready_op
-
-    @property
-    def ready_for_local_init_op(self) -> Any:
-        """The tensor that tells whether `local_init_op` can be run, or None."""
-        return self._ready_for_local_init_op
-
-    @property
-    def summary_op(self) -> Any:
-        """The operation that gives the summary, or None."""
-        return self._summary_op
-
-    @property
-    def global_step(self) -> Any:
-        """The tensor or variable that counts the steps, or None."""
-        return self._global_step
-
-    @property
-    def saver(self) -> Any:
-        """The Saver of the checkpoints, or None."""
-        return self._saver
-
-    def _get_first_op_from_collection(self, key: str) -> Any:
-        elements = ops.get_collection(key)
-        if len(elements) > 1:
-            logging.info("Found %d %s operations. Returning the first one.", len(elements), key)
-        return elements[0] if elements else None
-
-    def _default_element(self, key: str, make: Callable[[], Any]) -> Any:
-        element = self._get_first_op_from_collection(key)
-        if element is None:
-            element = make()
-            if element is not None:
-                ops.add_to_collection(key, element)
-        return element
+    # Each `_init_` method sets one element. TensorFlow's names and arguments, which a subclass may override.
 
     def _init_ready_op(self, ready_op: Any = USE_DEFAULT, ready_for_local_init_op: Any = USE_DEFAULT) -> None:
-        if ready_op is SupervisorElements.USE_DEFAULT:
-            ready_op = self._default_element(ops.GraphKeys.READY_OP, variables.report_uninitialized_variables)
-        self._ready_op = ready_op
-        if ready_for_local_init_op is SupervisorElements.USE_DEFAULT:
-            ready_for_local_init_op = self._get_first_op_from_collection(ops.GraphKeys.READY_FOR_LOCAL_INIT_OP)
-        self._ready_for_local_init_op = ready_for_local_init_op
+        self._ready_op = self._resolve(ready_op, ops.GraphKeys.READY_OP, variables.report_uninitialized_variables)
+        self._ready_for_local_init_op = self._resolve(
+            ready_for_local_init_op, ops.GraphKeys.READY_FOR_LOCAL_INIT_OP, lambda: None
+        )
 
     def _init_init_op(self, init_op: Any = USE_DEFAULT, init_feed_dict: Any = None) -> None:
-        if init_op is SupervisorElements.USE_DEFAULT:
-            init_op = self._default_element(ops.GraphKeys.INIT_OP, variables.global_variables_initializer)
-        self._init_op = init_op
+        self._init_op = self._resolve(init_op, ops.GraphKeys.INIT_OP, variables.global_variables_initializer)
         self._init_feed_dict = init_feed_dict
 
     def _init_local_init_op(self, local_init_op: Any = USE_DEFAULT) -> None:
-        def initialize_variables_and_tables() -> Any:
-            return control_flow_ops.group(variables.local_variables_initializer(), lookup_ops.tables_initializer())
-
-        if local_init_op is SupervisorElements.USE_DEFAULT:
-            local_init_op = self._default_element(ops.GraphKeys.LOCAL_INIT_OP, initialize_variables_and_tables)
-        self._local_init_op = local_init_op
+        self._local_init_op = self._resolve(local_init_op, ops.GraphKeys.LOCAL_INIT_OP, _default_local_init_op)
 
     def _init_saver(self, saver: Any = USE_DEFAULT) -> None:
-        def save_all_variables() -> Any:
-            return saver_mod.Saver() if variables.global_variables() else None
-
-        if saver is SupervisorElements.USE_DEFAULT:
-            saver = self._default_element(ops.GraphKeys.SAVERS, save_all_variables)
-        self._saver = saver
+        self._saver = self._resolve(saver, ops.GraphKeys.SAVERS, _default_saver)
 
     def _init_summary_op(self, summary_op: Any = USE_DEFAULT) -> None:
-        if summary_op is SupervisorElements.USE_DEFAULT:
-            summary_op = self._default_element(ops.GraphKeys.SUMMARY_OP, summary.merge_all)
-        self._summary_op = summary_op
+        self._summary_op = self._resolve(summary_op, ops.GraphKeys.SUMMARY_OP, summary.merge_all)
 
     def _init_global_step(self, global_step: Any = USE_DEFAULT) -> None:
-        if global_step is SupervisorElements.USE_DEFAULT:
-            global_step = self._default_element(ops.GraphKeys.GLOBAL_STEP, self._default_global_step_tensor)
-        self._global_step = global_step
+        self._global_step = self._resolve(global_step, ops.GraphKeys.GLOBAL_STEP, self._default_global_step_tensor)
+
+    def _resolve(self, given: Any, collection: str, make: Callable[[], Any]) -> Any:
+        """Returns an element: the argument, else the first of a collection, else a new one, which joins the collection.
+
+        Args:
+          given: the argument, or USE_DEFAULT.
+          collection: key of the collection in the default graph.
+          make: function that makes the element, or returns None.
+        """
+        if given is not USE_DEFAULT:
+            return given
+        element = self._get_first_op_from_collection(collection)
+        if element is None:
+            element = make()
+            if element is not None:
+                ops.add_to_collection(collection, element)
+        return element
+
+    def _get_first_op_from_collection(self, key: str) -> Any:
+        collected = ops.get_collection(key)
+        if len(collected) > 1:
+            logging.info("Found %d %s operations. Returning the first one.", len(collected), key)
+        return next(iter(collected), None)
 
     def _default_global_step_tensor(self) -> Any:
         try:
@@ -126,18 +86,65 @@ class SupervisorElements:
         return None
 
     def _check_elements(self, own_manager: bool) -> None:
-        """Refuses what the sessions would refuse later, before there is a file or a thread."""
-        given = {}
+        """Refuses elements that the sessions would refuse later, before any file or thread is made.
+
+        Args:
+          own_manager: whether the Supervisor has made its SessionManager, which then runs the elements.
+        """
+        used = {}
         if own_manager:
-            given["ready_op"] = self._ready_op
-            given["ready_for_local_init_op"] = self._ready_for_local_init_op
-            given["local_init_op"] = self._local_init_op
+            used["ready_op"] = self._ready_op
+            used["ready_for_local_init_op"] = self._ready_for_local_init_op
+            used["local_init_op"] = self._local_init_op
             if self._is_chief:
-                given["init_op"] = self._init_op
+                used["init_op"] = self._init_op
         if self._logdir:
-            given["summary_op"] = self._summary_op
-            given["global_step"] = self._global_step
+            used["summary_op"] = self._summary_op
+            used["global_step"] = self._global_step
             check_saver(self._graph, self._saver)
-        for name, element in given.items():
+        for name, element in used.items():
             if element is not None:
                 check_fetchable(self._graph, name, element)
+
+    @property
+    def init_op(self) -> Any:
+        """The operation that initialises the model, or None."""
+        return self._init_op
+
+    @property
+    def init_feed_dict(self) -> Any:
+        """The feeds of `init_op`, or None."""
+        return self._init_feed_dict
+
+    @property
+    def ready_op(self) -> Any:
+        """The tensor that is empty if the model is ready, or None."""
+        return self._ready_op
+
+    @property
+    def ready_for_local_init_op(self) -> Any:
+        """The tensor that is empty if the model is ready for `local_init_op`, or None."""
+        return self._ready_for_local_init_op
+
+    @property
+    def summary_op(self) -> Any:
+        """The operation that computes the summary, or None."""
+        return self._summary_op
+
+    @property
+    def global_step(self) -> Any:
+        """The tensor or variable that counts steps, or None."""
+        return self._global_step
+
+    @property
+    def saver(self) -> Any:
+        """The Saver of the checkpoints, or None."""
+        return self._saver
+
+
+def _default_local_init_op() -> Any:
+    return control_flow_ops.group(variables.local_variables_initializer(), lookup_ops.tables_initializer())
+
+
+def _default_saver() -> Any:
+    return saver_mod.Saver() if variables.global_variables() else None

@@ -1,4 +1,4 @@
-"""`import tensorflow.compat.v1 as tf` without the behaviour of TensorFlow 2: sessions, placeholders, a hook of its own."""
+"""`import tensorflow.compat.v1 as tf` without the behaviour of TensorFlow 2: sessions, placeholders, a hook."""
 
 import json
 import sys

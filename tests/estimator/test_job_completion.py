@@ -14,97 +14,96 @@ import tensorflow as tf
 from tensorflow.python.training import server_lib
 
 from fastsup import estimator
-from fastsup.cluster import job_completion as job_end
-from fastsup.cluster import server
-from fastsup.cluster.job_completion import JobWatch, note_end, note_start
+from fastsup.cluster import job_completion, server
+from fastsup.cluster.job_completion import JobCompletionWatcher, mark_task_ended, mark_task_started
 
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The clock of the watches, in seconds."""
     clock = [100.0]
-    monkeypatch.setattr(job_end.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(job_completion.time, "monotonic", lambda: clock[0])
     return clock
 
 
 def test_a_chief_that_ends(tmp_path: Path) -> None:
-    watch = JobWatch(tmp_path)
-    assert not watch.chief_has_ended()
-    note_start(tmp_path, "chief", 0)
-    assert not watch.chief_has_ended()
-    note_end(str(tmp_path).encode(), "chief", 0)
-    assert watch.chief_has_ended()
-    note_start(tmp_path, "chief", 0)
-    assert not watch.chief_has_ended()
-    note_end(tmp_path, "master", 0)
-    assert watch.chief_has_ended()
+    watcher = JobCompletionWatcher(tmp_path)
+    assert not watcher.chief_has_ended()
+    mark_task_started(tmp_path, "chief", 0)
+    assert not watcher.chief_has_ended()
+    mark_task_ended(str(tmp_path).encode(), "chief", 0)
+    assert watcher.chief_has_ended()
+    mark_task_started(tmp_path, "chief", 0)
+    assert not watcher.chief_has_ended()
+    mark_task_ended(tmp_path, "master", 0)
+    assert watcher.chief_has_ended()
 
 
 def test_what_an_earlier_run_left_counts_when_it_stays(tmp_path: Path, now: list[float]) -> None:
-    note_end(tmp_path, "chief", 0)
-    watch = JobWatch(tmp_path)
-    assert not watch.chief_has_ended()
-    now[0] += job_end.STALE_SECS - 1
-    assert not watch.chief_has_ended()
+    mark_task_ended(tmp_path, "chief", 0)
+    watcher = JobCompletionWatcher(tmp_path)
+    assert not watcher.chief_has_ended()
+    now[0] += job_completion.STALE_SECS - 1
+    assert not watcher.chief_has_ended()
     now[0] += 1
-    assert watch.chief_has_ended()
+    assert watcher.chief_has_ended()
 
 
 def test_what_an_earlier_run_left_and_this_one_writes_anew_counts_at_once(tmp_path: Path, now: list[float]) -> None:
-    note_end(tmp_path, "chief", 0)
-    watch = JobWatch(tmp_path)
-    note_start(tmp_path, "chief", 0)
-    note_end(tmp_path, "chief", 0)
-    assert watch.chief_has_ended()
+    mark_task_ended(tmp_path, "chief", 0)
+    watcher = JobCompletionWatcher(tmp_path)
+    mark_task_started(tmp_path, "chief", 0)
+    mark_task_ended(tmp_path, "chief", 0)
+    assert watcher.chief_has_ended()
 
 
 def test_a_parameter_server_waits_for_the_workers(tmp_path: Path, now: list[float]) -> None:
-    watch = JobWatch(tmp_path)
-    note_end(tmp_path, "worker", 1)
-    assert not watch.job_has_ended(2)
-    note_end(tmp_path, "chief", 0)
-    assert not watch.job_has_ended(2)
-    note_end(tmp_path, "worker", 0)
-    assert watch.job_has_ended(2)
+    watcher = JobCompletionWatcher(tmp_path)
+    mark_task_ended(tmp_path, "worker", 1)
+    assert not watcher.job_has_ended(2)
+    mark_task_ended(tmp_path, "chief", 0)
+    assert not watcher.job_has_ended(2)
+    mark_task_ended(tmp_path, "worker", 0)
+    assert watcher.job_has_ended(2)
 
 
 def test_a_parameter_server_waits_for_the_workers_ten_minutes_at_most(tmp_path: Path, now: list[float]) -> None:
-    watch = JobWatch(tmp_path)
+    watcher = JobCompletionWatcher(tmp_path)
     now[0] += 5000
-    note_end(tmp_path, "chief", 0)
-    assert not watch.job_has_ended(1)
-    now[0] += job_end.WORKERS_SECS - 1
-    assert not watch.job_has_ended(1)
+    mark_task_ended(tmp_path, "chief", 0)
+    assert not watcher.job_has_ended(1)
+    now[0] += job_completion.WORKER_GRACE_SECS - 1
+    assert not watcher.job_has_ended(1)
     now[0] += 1
-    assert watch.job_has_ended(1)
+    assert watcher.job_has_ended(1)
 
 
 def test_a_chief_that_starts_again_starts_the_ten_minutes_anew(tmp_path: Path, now: list[float]) -> None:
-    watch = JobWatch(tmp_path)
-    note_end(tmp_path, "chief", 0)
-    assert not watch.job_has_ended(1)
-    now[0] += job_end.WORKERS_SECS
-    note_start(tmp_path, "chief", 0)
-    assert not watch.job_has_ended(1)
-    note_end(tmp_path, "chief", 0)
-    assert not watch.job_has_ended(1)
+    watcher = JobCompletionWatcher(tmp_path)
+    mark_task_ended(tmp_path, "chief", 0)
+    assert not watcher.job_has_ended(1)
+    now[0] += job_completion.WORKER_GRACE_SECS
+    mark_task_started(tmp_path, "chief", 0)
+    assert not watcher.job_has_ended(1)
+    mark_task_ended(tmp_path, "chief", 0)
+    assert not watcher.job_has_ended(1)
 
 
 @pytest.mark.parametrize("model_dir", [None, mock.Mock(), "/nowhere/at/all"])
 def test_a_model_dir_that_isn_t_there(model_dir: Any) -> None:
-    note_start(model_dir, "chief", 0)
-    note_end(model_dir, "chief", 0)
-    assert not JobWatch(model_dir).chief_has_ended()
+    mark_task_started(model_dir, "chief", 0)
+    mark_task_ended(model_dir, "chief", 0)
+    assert not JobCompletionWatcher(model_dir).chief_has_ended()
 
 
 def test_a_model_dir_that_can_t_be_written_to_is_reported(tmp_path: Path, tf_log: Any) -> None:
     (tmp_path / "ended_tasks").write_text("")
-    note_end(tmp_path, "chief", 0)
+    mark_task_ended(tmp_path, "chief", 0)
     assert any("Other tasks won't learn that this one has ended" in message for message in tf_log.messages)
 
 
 def test_a_parameter_server_ends_with_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tf_log: Any) -> None:
-    monkeypatch.setattr(server, "_LOOK_SECS", 0.02)
+    monkeypatch.setattr(server, "_POLL_SECS", 0.02)
     cluster = {"chief": ["localhost:1"], "ps": ["localhost:0"]}
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "ps", "index": 0}}))
     forever = threading.Event()
@@ -116,7 +115,7 @@ def test_a_parameter_server_ends_with_its_job(tmp_path: Path, monkeypatch: pytes
     ran.start()
     time.sleep(0.2)
     assert ran.is_alive()
-    note_end(tmp_path, "chief", 0)
+    mark_task_ended(tmp_path, "chief", 0)
     ran.join(10)
     assert not ran.is_alive()
     forever.set()
@@ -128,14 +127,14 @@ def test_a_task_that_fails_hasn_t_ended(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "chief", "index": 0}}))
     est = mock.Mock(spec=estimator.Estimator, config=estimator.RunConfig(), model_dir=str(tmp_path))
     est.train.side_effect = tf.errors.AbortedError(None, None, "gone")
-    watch = JobWatch(tmp_path)
+    watcher = JobCompletionWatcher(tmp_path)
     executor = estimator.TrainingExecutor(est, estimator.TrainSpec(lambda: None), None)
     with pytest.raises(tf.errors.AbortedError):
         executor.run()
-    assert not watch.chief_has_ended()
+    assert not watcher.chief_has_ended()
     est.train.side_effect = None
     executor.run()
-    assert watch.chief_has_ended()
+    assert watcher.chief_has_ended()
 
 
 def test_an_evaluator_ends_when_training_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tf_log: Any) -> None:
@@ -149,7 +148,7 @@ def test_an_evaluator_ends_when_training_has(tmp_path: Path, monkeypatch: pytest
         if path == "model.ckpt-25":
             return path
         if path == "model.ckpt-20":
-            note_end(tmp_path, "chief", 0)
+            mark_task_ended(tmp_path, "chief", 0)
         return path
 
     est.latest_checkpoint.side_effect = latest

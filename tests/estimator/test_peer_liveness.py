@@ -15,17 +15,16 @@ import tensorflow as tf
 from tensorflow.python.training import server_lib
 
 from fastsup import estimator as est
-from fastsup.cluster import peer_liveness as trainers
-from fastsup.cluster import server
-from fastsup.cluster.job_completion import JobWatch
-from fastsup.cluster.peer_liveness import Trainers, trainers_of
+from fastsup.cluster import peer_liveness, server
+from fastsup.cluster.job_completion import JobCompletionWatcher
+from fastsup.cluster.peer_liveness import PeerLiveness, peer_liveness_of
 
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The clock, in seconds."""
     clock = [1000.0]
-    monkeypatch.setattr(trainers.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(peer_liveness.time, "monotonic", lambda: clock[0])
     return clock
 
 
@@ -44,34 +43,34 @@ def closed() -> str:
 
 
 def test_silence_is_an_error_in_the_end(closed: str, now: list[float]) -> None:
-    watch = Trainers([closed], limit_secs=100)
-    watch.check()
+    liveness = PeerLiveness([closed], timeout_secs=100)
+    liveness.check()
     now[0] += 99
-    watch.check()
+    liveness.check()
     now[0] += 26
     with pytest.raises(tf.errors.DeadlineExceededError, match="No chief or worker has answered for 125 s") as caught:
-        watch.check()
+        liveness.check()
     assert closed in str(caught.value)
     assert "session_creation_timeout_secs=100" in str(caught.value)
 
 
 def test_one_that_answers_is_enough(closed: str, answering: socket.socket, now: list[float]) -> None:
-    watch = Trainers([closed, f"localhost:{answering.getsockname()[1]}"], limit_secs=100)
+    liveness = PeerLiveness([closed, f"localhost:{answering.getsockname()[1]}"], timeout_secs=100)
     for _ in range(5):
-        watch.check()
+        liveness.check()
         now[0] += 99
 
 
 def test_a_sign_of_life_starts_the_wait_anew(closed: str, now: list[float]) -> None:
-    watch = Trainers([closed], limit_secs=100)
-    watch.check()
+    liveness = PeerLiveness([closed], timeout_secs=100)
+    liveness.check()
     for _ in range(3):
         now[0] += 99
-        watch.are_there()
-        watch.check()
+        liveness.record_alive()
+        liveness.check()
     now[0] += 100
     with pytest.raises(tf.errors.DeadlineExceededError):
-        watch.check()
+        liveness.check()
 
 
 def test_nobody_is_looked_for_too_often(now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,10 +80,10 @@ def test_nobody_is_looked_for_too_often(now: list[float], monkeypatch: pytest.Mo
         looks.append(arguments)
         raise ConnectionRefusedError
 
-    monkeypatch.setattr(trainers.socket, "create_connection", refuse)
-    watch = Trainers(["[::1]:80"], limit_secs=7200)
+    monkeypatch.setattr(peer_liveness.socket, "create_connection", refuse)
+    liveness = PeerLiveness(["[::1]:80"], timeout_secs=7200)
     for _ in range(120):
-        watch.check()
+        liveness.check()
         now[0] += 1
     assert looks == [(("::1", 80), 1.0)] * 2
 
@@ -104,22 +103,22 @@ CLUSTER = {"chief": ["h0:1"], "worker": ["h1:1", "h2:1"], "ps": ["h3:1"]}
 )
 def test_where_they_are(set_tf_config: Callable[..., None], tf_config: Any, addresses: list[str]) -> None:
     set_tf_config(tf_config)
-    found = trainers_of(est.RunConfig(session_creation_timeout_secs=5))
-    assert ["".join(parts) for parts in found._addresses] == addresses
-    assert found._limit_secs == 5
+    found = peer_liveness_of(est.RunConfig(session_creation_timeout_secs=5))
+    assert found.addresses == addresses
+    assert found.timeout_secs == 5
 
 
 def test_a_parameter_server_of_a_lost_job_fails(
     tmp_path: Path, closed: str, monkeypatch: pytest.MonkeyPatch, set_tf_config: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr(server, "_LOOK_SECS", 0.02)
+    monkeypatch.setattr(server, "_POLL_SECS", 0.02)
     cluster = {"chief": [closed], "ps": ["localhost:0"]}
     set_tf_config(json.dumps({"cluster": cluster, "task": {"type": "ps", "index": 0}}))
     config = est.RunConfig(model_dir=str(tmp_path), session_creation_timeout_secs=0.1)
     forever = threading.Event()
     serving = mock.Mock(spec=server_lib.Server, join=forever.wait)
     with pytest.raises(tf.errors.DeadlineExceededError, match="No chief or worker has answered"):
-        server.serve_until_job_ends(serving, config, JobWatch(tmp_path))
+        server.serve_until_job_ends(serving, config, JobCompletionWatcher(tmp_path))
     forever.set()
 
 

@@ -1,4 +1,4 @@
-"""A hook that notices when training gets stuck: it says where every thread stands and, on request, ends the session."""
+"""WatchdogHook: notices that training is stuck, logs the stack of every thread, and can end the session."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from tensorflow.python.training import session_run_hook
 
 from fastsup.runtime.session import Session
 from fastsup.train.scheduler.scheduled_hook import ScheduledHook
-from fastsup.train.session.leaked_threads import describe
+from fastsup.train.session.leaked_threads import describe_thread
 
 __all__ = ["WatchdogHook"]
 
-# A stall is so many looks in a row that find no progress. Looks are counted, not seconds: a process that was suspended
-# for an hour has missed looks, but not stalled.
-_LOOKS = 4
+# Number of successive polls without progress that make a stall. Polls are counted, not seconds: a process that was
+# suspended for an hour has missed polls, but hasn't stalled.
+_STALL_POLLS = 4
 
 
 class WatchdogHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """Logs the stacks of all threads, as one ERROR, when no step has ended for a while. Once for each such stall.
+    """Logs the stacks of all threads, as one ERROR, when no step has ended for `timeout_secs`. Once for each stall.
 
-    Every run with hooks counts as a step. What passes between two steps counts too: the program's own code, hooks,
-    and what the first step does before it runs; so `timeout_secs` should be longer than the longest of these, an
-    evaluation or a checkpoint for example. A step costs nothing more for it: a thread looks at its progress four
-    times in `timeout_secs`, so a stall is noticed a quarter of that late at most.
+    Every run with hooks counts as a step. The time between two steps counts too: the program's own code, hooks, and the
+    preparation of the first step. So `timeout_secs` should be longer than the longest of these, for example an
+    evaluation or a checkpoint. The hook adds no cost to a step: a thread polls the progress four times in
+    `timeout_secs`, and notices a stall at most a quarter of `timeout_secs` late.
 
     Args:
-      timeout_secs: seconds without a step that ends.
-      stop: whether to end the session too. Its step is cancelled; that step and all later ones raise
+      timeout_secs: seconds without the end of a step.
+      stop: whether to end the session too. The step is cancelled; that step and all later ones raise
         `tf.errors.DeadlineExceededError`. Python code that a step calls can't be cancelled. Nothing is saved. In
-        TensorFlow's sessions the step raises what TensorFlow raises for a cancelled one, and closing the session
-        raises the DeadlineExceededError.
+        TensorFlow's sessions the step raises TensorFlow's error for a cancelled step, and closing the session raises
+        the DeadlineExceededError.
 
     Raises:
       TypeError: `timeout_secs` is no number, or `stop` isn't a bool.
@@ -52,32 +52,32 @@ class WatchdogHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ign
             raise TypeError(f"stop must be True or False, got {stop!r}.")
         self._timeout_secs = float(timeout_secs)
         self._stop = stop
-        # In a list, since setting an attribute would have the schedule asked for anew.
+        # In a list, because setting an attribute invalidates the schedule.
         self._calls = [0]
         self._watch_ended = threading.Event()
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        self._leave()
+        self._watch_ended.set()
         self._watch_ended = threading.Event()
         watch = _Watch(session, coord, self._timeout_secs, self._stop, self._calls, self._watch_ended)
         threading.Thread(target=watch.run, name="watchdog", daemon=True).start()
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        # Sessions that know schedules count themselves.
+        # Called in sessions that don't know schedules. Those that do count their runs themselves.
         self._calls[0] += 1
 
     def end(self, session: Any) -> None:
-        self._leave()
+        self._watch_ended.set()
 
     def _schedule(self, run: int, step_read: Any) -> bool:
         return True
 
-    def _leave(self) -> None:
+    def _before_end(self) -> None:
         self._watch_ended.set()
 
 
 class _Watch:
-    """What the thread does for one session."""
+    """The body of the thread that watches one session."""
 
     def __init__(
         self, session: Any, coord: Any, timeout_secs: float, stop: bool, calls: list[int], ended: threading.Event
@@ -93,15 +93,15 @@ class _Watch:
         return getattr(self._session, "runs_ended", 0), self._calls[0]
 
     def run(self) -> None:
-        """Returns when the session has ended, or was ended here."""
-        seen, looks = self._progress(), 0
-        while not self._ended.wait(self._timeout_secs / _LOOKS):
+        """Polls the progress until the session has ended."""
+        seen, stalled_polls = self._progress(), 0
+        while not self._ended.wait(self._timeout_secs / _STALL_POLLS):
             if getattr(self._session, "_closed", False):
-                return  # On a way out on which TensorFlow's sessions tell no hook.
+                return  # TensorFlow's sessions call no hook on some ways out.
             progress = self._progress()
-            looks = looks + 1 if progress == seen else 0
+            stalled_polls = stalled_polls + 1 if progress == seen else 0
             seen = progress
-            if looks == _LOOKS:
+            if stalled_polls == _STALL_POLLS:
                 self._report()
                 if self._stop:
                     self._end_session()
@@ -113,7 +113,7 @@ class _Watch:
             "WatchdogHook: no step has ended for %g seconds. %s\n%s",
             self._timeout_secs,
             "The session is ended." if self._stop else "Its stop argument would end the session.",
-            "\n".join(describe(thread) for thread in threads if thread is not threading.current_thread()),
+            "\n".join(describe_thread(thread) for thread in threads if thread is not threading.current_thread()),
         )
 
     def _end_session(self) -> None:
@@ -124,7 +124,7 @@ class _Watch:
             "The log shows where each thread stood.",
         )
         if self._coord is not None:
-            # For what the session can't tell: a loop that asks should_stop(), and sessions of other classes.
+            # For loops that call should_stop(), and for sessions of other classes.
             with self._coord.stop_on_exception():
                 raise error
         if isinstance(self._session, Session):

@@ -1,4 +1,4 @@
-"""The part of an Experiment that evaluates and exports, once or again and again."""
+"""The part of an Experiment that evaluates and exports, once or continuously."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 from tensorflow.python.util import compat
 
-from fastsup.cluster.peer_liveness import trainers_of
+from fastsup.cluster.peer_liveness import peer_liveness_of
 from fastsup.experiment.arguments import as_predicate, check_seconds
-from fastsup.experiment.continuous_eval import evaluate_continuously, wait
+from fastsup.experiment.continuous_eval import evaluate_continuously, log_and_sleep
 
-__all__ = ["Evaluating"]
+__all__ = ["Evaluation"]
 
 
-class Evaluating:
-    """Evaluates and exports an Estimator, by what an `Experiment` was given."""
+class Evaluation:
+    """The part of an `Experiment` that evaluates and exports."""
 
     _estimator: Any
     _is_core_estimator: bool
@@ -34,17 +34,19 @@ class Evaluating:
         """Evaluates once.
 
         Args:
-          delay_secs: seconds to wait before. None: eval_delay_secs.
+          delay_secs: seconds to wait first. None: eval_delay_secs.
           name: name of the evaluation. None: "one_pass".
 
         Returns:
-          The metrics.
+          Dictionary from names of metrics to values.
 
         Raises:
           ValueError: delay_secs is no number of seconds.
         """
         check_seconds(delay_secs=delay_secs)
-        wait("Waiting %d secs before starting eval.", self._eval_delay_secs if delay_secs is None else delay_secs)
+        log_and_sleep(
+            "Waiting %d secs before starting eval.", self._eval_delay_secs if delay_secs is None else delay_secs
+        )
         return self._call_evaluate(name=name or "one_pass")
 
     def continuous_eval(
@@ -55,21 +57,21 @@ class Evaluating:
         continuous_eval_predicate_fn: Any = None,
         name: str = "continuous",
     ) -> None:
-        """Evaluates and exports each new checkpoint until one of train_steps was evaluated.
+        """Evaluates and exports each new checkpoint, until a checkpoint of train_steps was evaluated.
 
         Args:
-          delay_secs: seconds to wait before. None: eval_delay_secs.
-          throttle_delay_secs: seconds at least from the start of one evaluation to the start of the next. None:
+          delay_secs: seconds to wait first. None: eval_delay_secs.
+          throttle_delay_secs: minimum seconds from the start of one evaluation to the start of the next. None:
             continuous_eval_throttle_secs.
-          evaluate_checkpoint_only_once: whether a checkpoint is evaluated only once.
-          continuous_eval_predicate_fn: function of `eval_results`, or of that and an argument of the name
-            `checkpoint_path`, that says whether to go on. It is asked before each look: first with None, with {} where
-            there was nothing to evaluate.
+          evaluate_checkpoint_only_once: True to evaluate a checkpoint only once.
+          continuous_eval_predicate_fn: function of `eval_results`, or of that and an argument named `checkpoint_path`,
+            that returns False to stop. Called before each attempt: first with None, then with the last metrics, or with
+            {} if there was nothing to evaluate.
           name: name of the evaluation.
 
         Raises:
           ValueError: the predicate isn't callable, or a delay is no number of seconds.
-          tf.errors.DeadlineExceededError: there is nobody left who trains.
+          tf.errors.DeadlineExceededError: no task that trains is alive.
         """
         self._continuous_eval(
             self._eval_input_fn,
@@ -87,7 +89,18 @@ class Evaluating:
         continuous_eval_predicate_fn: Any = None,
         name: str = "continuous_on_train_data",
     ) -> None:
-        """As `continuous_eval`, on the training data and without exports."""
+        """Evaluates each new checkpoint on the training data, without exports. See `continuous_eval`.
+
+        Args:
+          delay_secs: as for `continuous_eval`.
+          throttle_delay_secs: as for `continuous_eval`.
+          continuous_eval_predicate_fn: as for `continuous_eval`.
+          name: name of the evaluation.
+
+        Raises:
+          ValueError: the predicate isn't callable, or a delay is no number of seconds.
+          tf.errors.DeadlineExceededError: no task that trains is alive.
+        """
         self._continuous_eval(
             self._train_input_fn,
             name=name,
@@ -116,18 +129,18 @@ class Evaluating:
             delay_secs=self._eval_delay_secs if delay_secs is None else delay_secs,
             throttle_secs=self._continuous_eval_throttle_secs if throttle_delay_secs is None else throttle_delay_secs,
             only_once=evaluate_checkpoint_only_once,
-            trainers=trainers_of(self._estimator.config),
+            liveness=peer_liveness_of(self._estimator.config),
         )
 
     def _evaluate_and_export(self, input_fn: Any, name: str, export: bool, path: Any) -> Any:
-        # Never None: that is what the predicate gets before the first evaluation.
+        # Never None, with which the predicate is called before the first evaluation.
         eval_result = self._call_evaluate(input_fn=input_fn, name=name, checkpoint_path=path) or {}
         if export:
             self._export(eval_result, checkpoint_path=path)
         return eval_result
 
-    def _check_evaluates(self) -> None:
-        """Refuses, before it trains, what could not evaluate after it."""
+    def _require_eval_input_fn(self) -> None:
+        """Raises before training, rather than in the evaluation that follows, if there is no eval_input_fn."""
         if self._eval_input_fn is None:
             raise ValueError("`eval_input_fn` is None. Give the Experiment a function that returns the data.")
 

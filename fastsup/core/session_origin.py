@@ -1,4 +1,4 @@
-"""Who opens a session: the call and the line of the program, by which a profile tells sessions apart."""
+"""The origin of a session: the call that opens it, and the line of the program. Profiles tell sessions apart by it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FrameType
 
-__all__ = ["NOBODY", "Opened", "opened_here", "opening"]
+__all__ = ["NO_ORIGIN", "SessionOrigin", "current_origin", "session_role"]
 
-# Frames of these packages aren't the program's own.
+# Packages whose frames aren't the program's own.
 _LIBRARIES = frozenset({"fastsup", "tensorflow", "contextlib", "functools"})
 # How many lines of the program, from the opening call outwards, tell two sessions apart.
 _LINES = 6
@@ -21,15 +21,15 @@ _role: ContextVar[str] = ContextVar("fastsup session role", default="")
 
 
 @dataclass(frozen=True)
-class Opened:
-    """Who has opened a session.
+class SessionOrigin:
+    """Where a session comes from. Sessions of equal origins share their rows in a profile.
 
     Args:
-      kind: the call that has opened it: "MonitoredTrainingSession", "Estimator.train".
-      role: "train", "evaluate" or "predict"; "run" where nothing says what the session is for.
-      place: the file's name and the line of the call: "train.py:31".
+      kind: name of the call that opens it: "MonitoredTrainingSession", "Estimator.train".
+      role: "train", "evaluate" or "predict"; "run" if the purpose of the session isn't known.
+      place: file name and line of the call: "train.py:31".
       library: the package that the call belongs to: "fastsup" or "tensorflow".
-      lines: the lines of the program that were under way, from the call outwards.
+      lines: (path, line) of the program's frames, from the call outwards.
     """
 
     kind: str
@@ -39,15 +39,15 @@ class Opened:
     lines: tuple[tuple[str, int], ...] = ()
 
 
-NOBODY = Opened("")
+NO_ORIGIN = SessionOrigin("")
 
 
 @contextmanager
-def opening(role: str) -> Iterator[None]:
-    """Says what the sessions are for that are opened in a block.
+def session_role(role: str) -> Iterator[None]:
+    """Sets the role of the sessions that are opened in a block.
 
     Args:
-      role: "train", "evaluate" or "predict".
+      role: "train", "evaluate" or "predict"; "" for the role that the code which opens the session gives it.
     """
     token = _role.set(role)
     try:
@@ -56,19 +56,22 @@ def opening(role: str) -> Iterator[None]:
         _role.reset(token)
 
 
-def opened_here(role: str = "run", kind: str = "") -> Opened:
-    """Who opens a session now: the outermost call of a library, and the line of the program that makes it.
+def current_origin(role: str = "run", kind: str = "") -> SessionOrigin:
+    """Finds the origin of a session that is being opened: the outermost call of a library, and the line that makes it.
 
     Args:
-      role: what the session is for, unless `opening` says something else.
-      kind: the name of a compiled call, which is in no frame of Python's.
+      role: the session's role, unless `session_role` has set another one.
+      kind: name of a compiled call, which has no frame in Python.
+
+    Returns:
+      The origin.
     """
     call: FrameType | None = None
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _package(frame) in _LIBRARIES:
-        # A wrapper of TensorFlow's around its own function has no name that says anything.
-        package, wraps = _package(frame), "/util/" in frame.f_code.co_filename
-        if package == "fastsup" or (package == "tensorflow" and not wraps):
+        # A wrapper of TensorFlow's around its own functions has a name without meaning to the user.
+        package, is_wrapper = _package(frame), "/util/" in frame.f_code.co_filename
+        if package == "fastsup" or (package == "tensorflow" and not is_wrapper):
             call = frame
         frame = frame.f_back
     lines: list[tuple[str, int]] = []
@@ -77,7 +80,7 @@ def opened_here(role: str = "run", kind: str = "") -> Opened:
         frame = frame.f_back
     place = f"{os.path.basename(lines[0][0])}:{lines[0][1]}" if lines else ""
     library = "fastsup" if call is None else _package(call)
-    return Opened(kind if call is None else _name(call), _role.get() or role, place, library, tuple(lines))
+    return SessionOrigin(kind if call is None else _name(call), _role.get() or role, place, library, tuple(lines))
 
 
 def _package(frame: FrameType) -> str:
@@ -85,7 +88,7 @@ def _package(frame: FrameType) -> str:
 
 
 def _name(frame: FrameType) -> str:
-    """The name of a call: that of the class for a constructor, with its class for another method."""
+    """The name of a call: the class for a constructor, class and method for another method, else the function."""
     function, owner = frame.f_code.co_name, frame.f_locals.get("self")
     if owner is None:
         return function

@@ -1,0 +1,26 @@
+# What an engineer runs while working on fastsup. docs/development.md explains it.
+PYTHON ?= python
+
+.PHONY: compile test lint bench debug testinstalled
+
+compile:
+	$(PYTHON) -m pip install --quiet -e ".[dev]"
+
+test:
+	$(PYTHON) -m pytest
+	FASTSUP_TEST_WORLD=v1 $(PYTHON) -m pytest tests/runtime tests/train tests/profile
+
+lint:
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+
+bench:
+	$(PYTHON) -m benchmarks
+
+# The debug build lies in a folder of its own, and leaves the compiled files of this one as they are.
+debug:
+	PYTHON=$(PYTHON) bash .ci/debug tests/core tests/runtime tests/train
+
+testinstalled:
+	bash .ci/run

@@ -1,0 +1,287 @@
+"""Derives the role and the settings of this process in its cluster from TF_CONFIG."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from typing import Any, NamedTuple
+
+from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.training import server_lib
+
+from fastsup.cluster.cluster_members import parse_cluster_spec
+from fastsup.cluster.known_keys import warn_about_unknown_keys
+from fastsup.cluster.tf_config import ClusterConfigTypeError, summarize_tf_config
+
+__all__ = ["TaskSettings", "TaskType", "check_job_layout", "parse_task_settings"]
+
+
+class TaskType:
+    """The roles of the tasks of a cluster."""
+
+    MASTER = "master"
+    PS = "ps"
+    WORKER = "worker"
+    CHIEF = "chief"
+    EVALUATOR = "evaluator"
+
+
+class TaskSettings(NamedTuple):
+    """Role and settings of this process in its cluster.
+
+    Args:
+      service: the "service" dictionary of TF_CONFIG, or None.
+      cluster_spec: `tf.train.ClusterSpec`, which is empty for a single process and for an evaluator.
+      task_type: role: one of `TaskType`, or a name that the cluster defines.
+      task_id: index among the tasks of this role.
+      global_id_in_cluster: index among all tasks: the chief first, the parameter servers last; None for an evaluator.
+      master: execution engine to train on.
+      evaluation_master: execution engine to evaluate on.
+      is_chief: True if this process initialises and saves the model.
+      num_ps_replicas: number of parameter servers.
+      num_worker_replicas: number of tasks that train, including the chief.
+    """
+
+    service: dict[str, Any] | None
+    cluster_spec: Any
+    task_type: str
+    task_id: int
+    global_id_in_cluster: int | None
+    master: str
+    evaluation_master: str
+    is_chief: bool
+    num_ps_replicas: int
+    num_worker_replicas: int
+
+
+def _task_section(tf_config: dict[str, Any]) -> dict[str, Any]:
+    """TF_CONFIG["task"], which is empty if it is missing."""
+    task = tf_config.get("task")
+    if task is None:
+        task = {}
+    if not isinstance(task, dict):
+        raise ClusterConfigTypeError(
+            f'TF_CONFIG["task"] must be a JSON object such as {{"type": "worker", "index": 0}}; got {task!r}.'
+        )
+    if "type" in task and task["type"] is not None and not isinstance(task["type"], str):
+        raise ClusterConfigTypeError(
+            f'TF_CONFIG["task"]["type"] must be a string, one of the roles; got {task["type"]!r}.'
+        )
+    return task
+
+
+def _parse_index(index: Any) -> int:
+    """The task index as an integer. TF_CONFIG may have it as a string."""
+    with contextlib.suppress(ValueError):
+        if isinstance(index, str):
+            return int(index)
+    if isinstance(index, bool) or not isinstance(index, int | float) or not math.isfinite(index):
+        raise ClusterConfigTypeError(f'TF_CONFIG["task"]["index"] must be an integer, got {json.dumps(index)}.')
+    if not float(index).is_integer():
+        logging.warning('TF_CONFIG["task"]["index"]=%r is no integer: it is taken for %d.', index, int(index))
+    return int(index)
+
+
+def _master(tf_config: dict[str, Any], key: str) -> str:
+    """The execution engine under a key of TF_CONFIG, by default that of this process."""
+    value = tf_config.get(key, "")
+    if not isinstance(value, str):
+        raise ClusterConfigTypeError(f'TF_CONFIG["{key}"] must be a string such as "grpc://host0:2222", got {value!r}.')
+    return value
+
+
+def _task_in_cluster(tf_config: dict[str, Any], cluster_spec: Any, chief: str) -> tuple[str, int]:
+    """Role and index of the task, checked against the cluster."""
+    if chief not in cluster_spec.jobs:
+        raise ValueError(
+            f'If "cluster" is set in TF_CONFIG, it must have one "{chief}" node. '
+            f'Add "{chief}": ["host:port"] to TF_CONFIG["cluster"].'
+        )
+    if cluster_spec.num_tasks(chief) > 1:
+        raise ValueError(
+            f'The "cluster" in TF_CONFIG must have only one "{chief}" node. Make the others "worker" nodes.'
+        )
+    if cluster_spec.task_indices(chief) != [0]:
+        raise ValueError(f'The index of the "{chief}" node must be 0. TF_CONFIG["cluster"]["{chief}"] has another one.')
+    task = _task_section(tf_config)
+    task_type, task_id = task.get("type"), task.get("index")
+    roles = [*cluster_spec.jobs, TaskType.EVALUATOR]
+    if not task_type:
+        raise ValueError(
+            f'If "cluster" is set in TF_CONFIG, task type must be set. Set TF_CONFIG["task"]["type"] to one of {roles}.'
+        )
+    if task_id is None:
+        raise ValueError(
+            'If "cluster" is set in TF_CONFIG, task index must be set. '
+            'Set TF_CONFIG["task"]["index"] to the task\'s place, counted from 0, among those of its role.'
+        )
+    task_id = _parse_index(task_id)
+    if task_id < 0:
+        raise ValueError(f'Task index must be non-negative number. TF_CONFIG["task"]["index"] is {task_id}.')
+    if task_type == TaskType.EVALUATOR:
+        return task_type, task_id
+    if task_type not in cluster_spec.jobs:
+        raise ValueError(
+            f"{task_type} is not a valid task_type in the cluster_spec:\n{cluster_spec}\n\n"
+            "Note that these values may be coming from the TF_CONFIG environment variable.\n"
+            f'TF_CONFIG["task"]["type"] should be one of {roles}.'
+        )
+    indices = cluster_spec.task_indices(task_type)
+    if task_id not in indices:
+        raise ValueError(
+            f"{task_id} is not a valid task_id for task_type {task_type} in the cluster_spec:\n{cluster_spec}\n\n"
+            "Note that these values may be coming from the TF_CONFIG environment variable.\n"
+            f'TF_CONFIG["task"]["index"] should be one of {indices}.'
+        )
+    return task_type, task_id
+
+
+def _global_id(cluster_spec: Any, task_type: str, task_id: int, chief: str) -> int:
+    """Index among all tasks of the cluster: the chief first, the parameter servers last."""
+    others = [job for job in sorted(cluster_spec.jobs) if job not in (chief, TaskType.PS)]
+    before = 0
+    for job in (chief, *others, TaskType.PS):
+        if job == task_type:
+            break
+        before += cluster_spec.num_tasks(job)
+    return before + task_id
+
+
+def _is_single_node(cluster_spec: Any) -> bool:
+    jobs = cluster_spec.jobs
+    return len(jobs) == 1 and cluster_spec.num_tasks(jobs[0]) == 1
+
+
+def _num_tasks(cluster_spec: Any, *jobs: str) -> int:
+    """Number of tasks with any of these roles."""
+    return sum(cluster_spec.num_tasks(job) for job in jobs if job in cluster_spec.jobs)
+
+
+def _single_process_settings(tf_config: dict[str, Any], service: Any) -> TaskSettings:
+    task = _task_section(tf_config)
+    task_type = task.get("type", TaskType.WORKER)
+    task_id = _parse_index(task.get("index", 0))
+    if task_type != TaskType.WORKER:
+        raise ValueError(
+            'If "cluster" is not set in TF_CONFIG, task type must be WORKER. '
+            'Add the addresses of the tasks as TF_CONFIG["cluster"], or leave "task" out to run in this process alone.'
+        )
+    if task_id != 0:
+        raise ValueError(
+            'If "cluster" is not set in TF_CONFIG, task index must be 0. '
+            'Add the addresses of the tasks as TF_CONFIG["cluster"].'
+        )
+    return TaskSettings(
+        service=service,
+        cluster_spec=server_lib.ClusterSpec({}),
+        task_type=task_type,
+        task_id=task_id,
+        global_id_in_cluster=0,
+        master=_master(tf_config, "session_master"),
+        evaluation_master=_master(tf_config, "eval_session_master"),
+        is_chief=True,
+        num_ps_replicas=0,
+        num_worker_replicas=1,
+    )
+
+
+def parse_task_settings(tf_config: dict[str, Any]) -> TaskSettings:
+    """Derives the settings of this process from TF_CONFIG.
+
+    Args:
+      tf_config: TF_CONFIG as a dictionary.
+
+    Returns:
+      The settings of the task, or those of a single process if there is no cluster.
+
+    Raises:
+      ValueError: the cluster is invalid, or the task doesn't belong to it. The message shows the roles and the task.
+      ClusterConfigTypeError: a part is of the wrong type.
+    """
+    warn_about_unknown_keys(tf_config)
+    try:
+        return _parse(tf_config)
+    except ValueError as error:
+        raise type(error)(f"{error} {summarize_tf_config(tf_config)}") from None
+
+
+def _parse(tf_config: dict[str, Any]) -> TaskSettings:
+    service = tf_config.get("service")
+    if service is not None and not isinstance(service, dict):
+        raise ClusterConfigTypeError(
+            f'If "service" is set in TF_CONFIG, it must be a dict. Given {type(service)}: {service!r}.'
+        )
+    cluster_spec = parse_cluster_spec(tf_config)
+    if not cluster_spec:
+        return _single_process_settings(tf_config, service)
+    chief = TaskType.CHIEF
+    if TaskType.MASTER in cluster_spec.jobs:
+        chief = TaskType.MASTER
+        if TaskType.CHIEF in cluster_spec.jobs:
+            raise ValueError(
+                "If `master` node exists in `cluster`, job `chief` is not supported. "
+                'Leave one of the two out of TF_CONFIG["cluster"].'
+            )
+    task_type, task_id = _task_in_cluster(tf_config, cluster_spec, chief)
+    if task_type == TaskType.EVALUATOR:
+        if chief == TaskType.MASTER:
+            raise ValueError(
+                "If `master` node exists in `cluster`, task_type `evaluator` is not supported. "
+                "The master evaluates; with an evaluator, name it `chief`."
+            )
+        # The evaluator isn't part of the cluster that trains.
+        return TaskSettings(
+            service=service,
+            cluster_spec=server_lib.ClusterSpec({}),
+            task_type=task_type,
+            task_id=task_id,
+            global_id_in_cluster=None,
+            master="",
+            evaluation_master=_master(tf_config, "eval_session_master"),
+            is_chief=False,
+            num_ps_replicas=0,
+            num_worker_replicas=0,
+        )
+    if "session_master" in tf_config:
+        master = _master(tf_config, "session_master")
+    elif _is_single_node(cluster_spec):
+        master = ""
+    else:
+        master = "grpc://" + cluster_spec.task_address(task_type, task_id)
+    return TaskSettings(
+        service=service,
+        cluster_spec=cluster_spec,
+        task_type=task_type,
+        task_id=task_id,
+        global_id_in_cluster=_global_id(cluster_spec, task_type, task_id, chief),
+        master=master,
+        evaluation_master="",
+        is_chief=task_type == chief,
+        num_ps_replicas=_num_tasks(cluster_spec, TaskType.PS),
+        num_worker_replicas=_num_tasks(cluster_spec, TaskType.WORKER, chief),
+    )
+
+
+def check_job_layout(config: Any) -> None:
+    """Refuses a job whose tasks would overwrite each other's files or wait for each other without limit.
+
+    Args:
+      config: configuration of the task.
+
+    Raises:
+      ValueError: the task is a second evaluator, or the cluster has workers and no parameter server.
+    """
+    if config.task_type == TaskType.EVALUATOR and config.task_id > 0:
+        raise ValueError(
+            "For distributed training, there can only be one `evaluator` task (with task id 0).  Given task id "
+            f'{config.task_id}. TF_CONFIG["task"]["index"] of the evaluator should be 0. {summarize_tf_config()}'
+        )
+    jobs = config.cluster_spec.jobs if config.cluster_spec else []
+    # A program with its own device function may place the variables elsewhere.
+    if TaskType.WORKER in jobs and TaskType.PS not in jobs and getattr(config, "device_fn", None) is None:
+        raise ValueError(
+            'TF_CONFIG["cluster"] has workers and no "ps": there is no task that holds the variables they share. Add '
+            '"ps": ["host:port"] to it, or leave "worker" out to train in one process. The cluster is '
+            f"{config.cluster_spec.as_dict()}. {summarize_tf_config()}"
+        )

@@ -1,0 +1,38 @@
+"""StopAtSecsHook: stops after a time."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tensorflow.python.training import session_run_hook
+
+from fastsup.core.checks import is_number
+
+__all__ = ["StopAtSecsHook"]
+
+
+class StopAtSecsHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
+    """Requests a stop some time after the begin of the session.
+
+    Args:
+      stop_after_secs: seconds from the begin to the stop. The stop comes after the first run that ends later.
+
+    Raises:
+      TypeError: `stop_after_secs` is no number.
+    """
+
+    def __init__(self, stop_after_secs: float) -> None:
+        if not is_number(stop_after_secs):
+            raise TypeError(f"stop_after_secs must be a number of seconds, got {stop_after_secs!r}.")
+        self._stop_after_secs = stop_after_secs
+        self._start_time: Any = None
+
+    def begin(self) -> None:
+        """Starts the clock."""
+        self._start_time = time.time()
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Requests a stop if the time is over."""
+        if time.time() - self._start_time >= self._stop_after_secs:
+            run_context.request_stop()

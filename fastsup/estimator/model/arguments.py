@@ -1,0 +1,111 @@
+"""Checks of the arguments that several methods of an Estimator have: hooks, listeners, numbers of steps."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.training import basic_session_run_hooks, session_run_hook
+
+from fastsup.core.checks import check_number
+from fastsup.core.hook_kinds import check_members
+
+__all__ = ["check_hooks", "check_listeners", "check_steps", "is_hook", "is_listener"]
+
+_NO_LIST = "{cause}: {name}={value!r} must be a list of %s objects."
+
+
+def is_hook(value: Any) -> bool:
+    """True for a `SessionRunHook`, of TensorFlow's class or a subclass."""
+    return isinstance(value, session_run_hook.SessionRunHook)
+
+
+def is_listener(value: Any) -> bool:
+    """True for a `CheckpointSaverListener`, of TensorFlow's class or a subclass."""
+    return isinstance(value, basic_session_run_hooks.CheckpointSaverListener)
+
+
+def check_hooks(
+    hooks: Any, name: str = "hooks", no_member: str = "Hooks must be a SessionRunHook, given: {value}{hint}"
+) -> list[Any]:
+    """Lists the hooks that were given for an argument.
+
+    Args:
+      hooks: iterable of `SessionRunHook` objects, or None.
+      name: name of the argument.
+      no_member: message for a member that is no hook, as for `check_members`.
+
+    Raises:
+      TypeError: the value isn't iterable, or a member is no `SessionRunHook`.
+    """
+    return check_members(name, hooks, is_hook, _NO_LIST % "SessionRunHook", no_member)
+
+
+def check_listeners(saving_listeners: Any) -> list[Any]:
+    """Lists the listeners that were given as `saving_listeners`.
+
+    Args:
+      saving_listeners: iterable of `CheckpointSaverListener` objects, or None.
+
+    Raises:
+      TypeError: the value isn't iterable, or a member is no `CheckpointSaverListener`.
+    """
+    return check_members(
+        "saving_listeners",
+        saving_listeners,
+        is_listener,
+        _NO_LIST % "CheckpointSaverListener",
+        "saving_listeners must be a list of CheckpointSaverListener, given: {value}{hint}",
+    )
+
+
+def _is_whole_number(value: Any) -> bool:
+    """True for an integer, and for a float such as 1e5 that equals one."""
+    return hasattr(value, "__index__") or (hasattr(value, "is_integer") and value.is_integer())
+
+
+def check_steps(name: str, steps: Any, endless: bool = True) -> None:
+    """Refuses a number of steps that isn't positive. Warns about a fraction of a step.
+
+    Args:
+      name: name of the argument.
+      steps: number of steps; None for no limit.
+      endless: True if infinity and NaN are accepted too, for no limit.
+
+    Raises:
+      TypeError: `steps` is no number; or infinite or NaN, unless `endless`.
+      ValueError: `steps` isn't positive.
+    """
+    if steps is None:
+        return
+    no_integer = f"{name} must be an integer or None, given: {steps!r}"
+    try:
+        check_number(name, steps)
+    except TypeError:
+        raise TypeError(no_integer) from None
+    if steps <= 0:
+        raise ValueError(f"Must specify {name} > 0, given: {steps}")
+    if _is_whole_number(steps):
+        return
+    if float(steps) < math.inf:
+        logging.warning("%s=%r is no integer: the last step is the first at which that number is reached.", name, steps)
+    elif not endless:
+        raise TypeError(no_integer)
+
+
+def check_type(name: str, value: Any, kind: type, optional: bool = False) -> None:
+    """Refuses a value that isn't of one of the classes of `tf.estimator`.
+
+    Args:
+      name: name of the argument.
+      value: value of the argument.
+      kind: the class, which has the name that it has in `tf.estimator`.
+      optional: True if the message says that the argument may also be None.
+
+    Raises:
+      TypeError: the value is of another type.
+    """
+    if not isinstance(value, kind):
+        be_none = "be either `None` or " if optional else ""
+        raise TypeError(f"`{name}` must {be_none}have type `tf.estimator.{kind.__name__}`. Got: {type(value)}")

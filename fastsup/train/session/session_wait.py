@@ -1,0 +1,123 @@
+"""Waits of a session: the log of a wait, its limit, and the wait for the servers of a cluster."""
+
+from __future__ import annotations
+
+import math
+import time
+from numbers import Real
+from typing import Any
+
+from tensorflow.python.framework import errors
+from tensorflow.python.platform import tf_logging as logging
+
+from fastsup.cluster.server_probe import ServerProbe
+from fastsup.core.checks import doubt_about
+
+__all__ = [
+    "WAITING_FOR_MODEL",
+    "WaitLog",
+    "check_recovery_wait_secs",
+    "deadline_exceeded",
+    "limit_text",
+    "wait_for_servers",
+]
+
+# TensorFlow's line, then the process that is waited for, the seconds of the wait and its limit.
+WAITING_FOR_MODEL = (
+    "Waiting for model to be ready.  Ready_for_local_init_op:  %s, ready: %s. Waiting for %s; %d s so far, %s."
+)
+# The longest time in seconds between two log lines of a wait.
+_LONGEST_SILENCE_SECS = 600.0
+
+
+def check_recovery_wait_secs(value: Any) -> None:
+    """Refuses seconds between two polls that aren't finite. Warns of a negative number, which is taken for no pause.
+
+    Args:
+      value: the argument `recovery_wait_secs`.
+
+    Raises:
+      TypeError: `value` is no number.
+      ValueError: `value` is infinite or NaN.
+    """
+    if not isinstance(value, Real):
+        raise TypeError(f"recovery_wait_secs must be a number of seconds, got {value!r}.")
+    if not float(value) < math.inf:
+        raise ValueError(f"recovery_wait_secs must be finite, got {value!r}. TensorFlow's default is 30.")
+    doubt = doubt_about("recovery_wait_secs", value, "", "there is no pause between two checks")
+    if doubt is not None:
+        logging.warning(doubt)
+
+
+class WaitLog:
+    """Logs a wait: at once, then at intervals that double.
+
+    Args:
+      interval: seconds of the first interval. 0 or less is taken as 1, even if the program polls without a pause.
+    """
+
+    def __init__(self, interval: float) -> None:
+        self._started = time.time()
+        self._interval = interval if interval > 0 else 1.0
+        self._due = self._started
+
+    def waited(self) -> float:
+        """Returns the seconds since the wait began."""
+        return time.time() - self._started
+
+    def info(self, text: str, *args: Any) -> None:
+        """Logs a line at INFO, if a line is due.
+
+        Args:
+          text: format of the line.
+          *args: arguments of the format.
+        """
+        now = time.time()
+        if now < self._due:
+            return
+        logging.info(text, *args)
+        self._due = now + self._interval
+        self._interval = min(2 * self._interval, max(_LONGEST_SILENCE_SECS, self._interval))
+
+
+def limit_text(seconds: float | None) -> str:
+    """Describes the limit of a wait.
+
+    Args:
+      seconds: the limit; None or infinity for no limit.
+    """
+    return "without a limit" if seconds is None or seconds == math.inf else f"{seconds} s at most"
+
+
+def deadline_exceeded(limit: float, awaited: str) -> errors.DeadlineExceededError:
+    """Makes the error of a wait that has reached its limit.
+
+    Args:
+      limit: the limit, in seconds.
+      awaited: description of the process or the servers that were waited for.
+    """
+    text = f"Session was not ready after waiting {int(limit)} secs. Waited for {awaited}"
+    return errors.DeadlineExceededError(None, None, text)
+
+
+def wait_for_servers(master: str, config: Any, limit: float, log_interval: float, log: WaitLog | None = None) -> None:
+    """Waits until all tasks of a cluster answer. A session's first run would block for ever without them.
+
+    Args:
+      master: the execution engine to connect to.
+      config: ConfigProto of the session, or None. Its device filters say which tasks are needed.
+      limit: seconds to wait at most.
+      log_interval: seconds between the first two log lines.
+      log: log of the wait that begins with this one; None for a log of its own.
+
+    Raises:
+      tf.errors.DeadlineExceededError: a task didn't answer within the limit.
+    """
+    probe = ServerProbe(master, config)
+    log = log or WaitLog(log_interval)
+    awaited = f"an answer from every task of the cluster of {master}, one of which isn't up or can't be reached"
+    poll_secs = log_interval if log_interval > 0 else 1.0
+    while not probe.has_answered(max(0.0, min(poll_secs, limit - log.waited()))):
+        if log.waited() >= limit:
+            raise deadline_exceeded(limit, awaited)
+        log.info(WAITING_FOR_MODEL, None, None, awaited, log.waited(), limit_text(limit))
