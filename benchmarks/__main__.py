@@ -1,11 +1,11 @@
-"""Measures the cases and prints one table. To be run in the root of the repository.
+"""Measures the cases and prints one table. Run it in the root of the repository.
 
     python -m benchmarks                          # all cases: four minutes
     python -m benchmarks --case sgd --rounds 20   # one case, thoroughly
     python -m benchmarks --memory                 # whether memory grows: ten minutes
     python -m benchmarks --programs               # whole programs, a process each: five minutes
 
-What disturbs the machine meanwhile, disturbs all contenders; still, let it idle.
+Contenders take turns, so a disturbance of the machine hits all of them. Still, let the machine be idle.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROUNDS, QUICK_ROUNDS = 7, 3
 
 
 def positive(text: str) -> int:
-    """An argparse type."""
+    """Parses a positive integer, for argparse."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
@@ -33,7 +33,7 @@ def positive(text: str) -> int:
 
 
 def parse_options(arguments: list[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line; None for `sys.argv`."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -63,7 +63,15 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def measure(options: argparse.Namespace, console: Console) -> tuple[list[report.Line], report.Samples, dict[str, str]]:
-    """Runs the cases. One that fails is reported, and doesn't take the others with it."""
+    """Runs the cases. A case that fails is reported, and the others go on.
+
+    Args:
+      options: the parsed command line.
+      console: where progress and errors are printed.
+
+    Returns:
+      The lines of the table, the samples in seconds per step, and the error messages by case.
+    """
     chosen: list[Case] = [case for case in CASES if not options.case or case.name in options.case]
     slice_secs = QUICK_SLICE_SECS if options.quick else SLICE_SECS
     lines: list[report.Line] = []
@@ -86,7 +94,7 @@ def measure(options: argparse.Namespace, console: Console) -> tuple[list[report.
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit code: 1 when a case failed, or when a target was missed that was to be checked."""
+    """Runs the command. Returns the exit code: 1 if a case failed or, with `--check`, if a target was missed."""
     options = parse_options(arguments)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 130)
     lines: list[report.Line] = []

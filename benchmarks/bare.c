@@ -1,4 +1,4 @@
-/* What fastsup's loop is held against: loops that call a step and do nothing else. And a step and a hook for both. */
+/* The floor of StepLoop: loops that call a step and do nothing else. And a step and a hook for both. */
 #include <fastsup.h>
 
 int bench_step(fs_loop *loop, void *context) {

@@ -1,4 +1,4 @@
-"""What is measured, who takes part, and what it must show."""
+"""The cases: the contenders of each, and the targets."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class Row:
     """A line of the table.
 
     Args:
-      title: what is measured, in a few words.
-      ours: our contender.
-      peer: TensorFlow's same-named class, or None.
-      floors: the bare callables it is held against; the fastest of them counts.
+      title: a few words for the table.
+      ours: fastsup's contender.
+      peer: the contender with TensorFlow's class of the same name, or None.
+      floors: contenders without any layer. The fastest of them is the floor.
       at_most: the target against the floor, as a multiple of its time, or None.
       at_least: the target against the peer, as a multiple of its speed, or None.
       extra_ns: the target against the floor, as nanoseconds on top of its time, or None.
@@ -64,15 +64,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Case:
-    """Contenders that do the same work, and the rows that come of it.
+    """Contenders that do the same work, and the rows of the table that compare them.
 
     Args:
-      name: what `--case` takes.
-      contenders: what makes each contender, by name.
-      rows: the lines of the table.
-      patience: how many times as many rounds it gets: more where a slice holds few steps.
-      measured: for what is no number of steps in a slice: function that measures all contenders in so many rounds,
-        and gives the seconds of each, by name.
+      name: the value for `--case`.
+      contenders: function that makes each contender, by name.
+      rows: the rows of the table.
+      patience: factor for the number of rounds: above 1 for a case with few steps in a slice.
+      measured: for a case that isn't measured in steps: function that takes the number of rounds, and returns the
+        seconds of each contender, by name.
     """
 
     name: str
@@ -86,7 +86,7 @@ Build = Callable[[], programs.Step]
 
 
 def session_case(name: str, build: Build, *rows: Row, remote: bool = False, patience: int = 1) -> Case:
-    """A case whose contenders are sessions: those that its rows name, and TensorFlow's Session.run."""
+    """Makes a case whose contenders are sessions: those that its rows name, and TensorFlow's Session.run."""
     names = {TF_SESSION, *(name for row in rows for name in (row.ours, row.peer, *row.floors) if name)}
     program = Program(build, remote)
     return Case(name, {n: partial(make, program) for n, make in CLASSES.items() if n in names}, rows, patience)
@@ -95,24 +95,24 @@ def session_case(name: str, build: Build, *rows: Row, remote: bool = False, pati
 def monitored(
     title: str, at_most: float | None = None, at_least: float | None = None, floors: tuple[str, ...] = FLOORS
 ) -> Row:
-    """MonitoredTrainingSession's run, against TensorFlow's."""
+    """Makes a row: the run of MonitoredTrainingSession against TensorFlow's."""
     return Row(title, MONITORED, TF_MONITORED, floors, at_most, at_least)
 
 
 def run_loop(
     title: str, at_most: float | None = None, at_least: float | None = None, floors: tuple[str, ...] = FLOORS
 ) -> Row:
-    """MonitoredTrainingSession's own loop, against TensorFlow's session in a Python loop."""
+    """Makes a row: the run_loop of MonitoredTrainingSession against TensorFlow's session in a Python loop."""
     return Row(title, RUN_LOOP, TF_MONITORED, floors, at_most, at_least)
 
 
 def session(title: str, at_most: float | None = None, at_least: float | None = None) -> Row:
-    """A plain session's graph may grow, so the single-threaded executor is no floor for it."""
+    """Makes a row for a plain Session. Its graph may grow, so the single-threaded executor isn't a floor for it."""
     return Row(title, SESSION, TF_SESSION, (POOL, INLINE), at_most, at_least)
 
 
 def unharmed(name: str, build: Build, title: str, floors: tuple[str, ...] = (POOL, INLINE), patience: int = 1) -> Case:
-    """A graph on which there is little to win, and nothing may be lost."""
+    """Makes a case for a graph on which little can be won, and nothing may be lost."""
     return session_case(
         name,
         build,
@@ -124,7 +124,7 @@ def unharmed(name: str, build: Build, title: str, floors: tuple[str, ...] = (POO
 
 
 def results(kilobytes: int) -> tuple[Case, Case]:
-    """What a program gets that fetches a large value: one that the step computes, and one that a variable holds."""
+    """Makes the cases of a program that fetches a large value: one that the step computes, and one of a variable."""
     size = f"{kilobytes} KB" if kilobytes < 1024 else f"{kilobytes // 1024} MB"
     return (
         session_case(
@@ -188,7 +188,7 @@ CASES: tuple[Case, ...] = (
     Case(
         "dispatch",
         {ONE_HOOK: partial(contenders.IdleHooks, 1), MANY_HOOKS: partial(contenders.IdleHooks, 1024)},
-        (Row("dispatch: 1,024 idle native hooks against 1", MANY_HOOKS, None, (ONE_HOOK,), 1.05),),
+        (Row("dispatch: 1,024 idle hooks against 1", MANY_HOOKS, None, (ONE_HOOK,), 1.05),),
         patience=3,
     ),
     Case(
@@ -234,7 +234,7 @@ CASES: tuple[Case, ...] = (
             Row(
                 f"longest pause, saving {pauses.MEGABYTES} MB in the background (floor: waiting for it)",
                 pauses.BACKGROUND,
-                None,  # Its steps are no part of the mean.
+                None,  # A pause is no step: it must not count in the mean.
                 (pauses.WAITING,),
                 0.25,
             ),

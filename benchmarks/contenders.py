@@ -1,4 +1,4 @@
-"""The ways to run a step, one class a peer, all with the same methods: `steps(n)` and `close()`.
+"""The contenders: one class for each way to run a step, all with the methods `steps(n)` and `close()`.
 
 Each has its own graph, built by the same function, its own session and, where the program is remote, its own server.
 """
@@ -24,11 +24,11 @@ tf1 = tf.compat.v1
 
 @dataclass(frozen=True)
 class Program:
-    """A step, and the world it runs in.
+    """A step, and the kind of session for it.
 
     Args:
-      build: builds the graph.
-      remote: whether it runs on a gRPC server in this process.
+      build: function that builds the step in the default graph.
+      remote: whether the step runs on a gRPC server in this process.
     """
 
     build: Callable[[], Step]
@@ -36,7 +36,7 @@ class Program:
 
 
 def caller(function: Callable[..., Any], *arguments: Any) -> Callable[[int], None]:
-    """A loop around a call, the same for everybody: nothing but the call."""
+    """Returns a loop around a call, the same for all contenders."""
     if not arguments:
 
         def steps(n: int) -> None:
@@ -59,7 +59,7 @@ def caller(function: Callable[..., Any], *arguments: Any) -> Callable[[int], Non
 
 
 class InGraph:
-    """What all share: a graph with the program's step in it."""
+    """Base class: a graph with the program's step in it."""
 
     _run_steps: Callable[[int], None]
 
@@ -80,7 +80,7 @@ class InGraph:
 
 
 class Monitored(InGraph):
-    """A MonitoredTrainingSession with its default hooks and those of the program, in a temporary directory."""
+    """A MonitoredTrainingSession with its default hooks and the program's, in a temporary directory."""
 
     library: Any
 
@@ -116,7 +116,7 @@ class FastsupMonitored(Monitored):
 
 
 class FastsupRunLoop(FastsupMonitored):
-    """The same session, its own loop."""
+    """The same session, with run_loop."""
 
     def _make_steps(self) -> Callable[[int], None]:
         run_loop, fetches, feed_dict = self._session.run_loop, self._step.fetches, self._step.feed_dict
@@ -128,7 +128,7 @@ class FastsupRunLoop(FastsupMonitored):
 class Supervised(InGraph):
     """The classic loop around a Supervisor's session.
 
-    Without the services, which act every few minutes: under TF 2 behaviour TensorFlow's fail, and stop the loop.
+    Its services, which act every few minutes, aren't started: under TF 2 behaviour TensorFlow's fail and stop the loop.
     """
 
     library: Any
@@ -165,7 +165,7 @@ class FastsupSupervised(Supervised):
 
 
 class Bare(InGraph):
-    """A session by itself."""
+    """A session without hooks."""
 
     executor_type = ""
 
@@ -200,14 +200,14 @@ class TensorFlowSession(Bare):
 
 
 class FastsupSession(Bare):
-    """Ours."""
+    """fastsup's Session.run."""
 
     def _make_session(self) -> Any:
         return fastsup.Session(self._target)
 
 
 class PoolCallable(Bare):
-    """The runtime's callable: no monitored step can cost less. The operations run on the thread pool."""
+    """The callable of the runtime, without any layer. The operations run on the thread pool."""
 
     thread_pool = 0
 
@@ -223,13 +223,13 @@ class PoolCallable(Bare):
 
 
 class InlineCallable(PoolCallable):
-    """The same in the calling thread."""
+    """The callable of the runtime, in the calling thread."""
 
     thread_pool = -1
 
 
 class SingleThreadedCallable(PoolCallable):
-    """The same in a session with the single-threaded executor."""
+    """The callable of the runtime, in a session with the single-threaded executor."""
 
     executor_type = "SINGLE_THREADED_EXECUTOR"
 

@@ -33,15 +33,15 @@ SLICE_SECS = 1.5
 
 @dataclass(frozen=True)
 class Case:
-    """A row: what is measured, and how many times as fast it has to be.
+    """A row of the table.
 
     Args:
-      name: the worker's method.
-      title: what it is, in a few words.
-      at_least: the target.
-      unit: what one step is.
-      fixed_steps: how many steps a measurement takes, the sides taking turns after each; None: as many at once as fill
-        a slice.
+      name: name of the worker's method.
+      title: a few words for the table.
+      at_least: the target, as a multiple of the reference's speed.
+      unit: name of one step.
+      fixed_steps: number of steps in a measurement, with the sides in turns after each step; None for as many steps at
+        once as fill a slice.
     """
 
     name: str

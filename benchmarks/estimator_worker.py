@@ -152,7 +152,7 @@ class Worker:
 
 
 def main():
-    """Answers orders until there are none."""
+    """Measures the cases that arrive on the standard input, until it ends."""
     name, digits = sys.argv[1:]
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     if name == "fastsup":
@@ -160,7 +160,7 @@ def main():
     else:
         estimator = tf1.estimator
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # What anybody else prints is no answer.
+    os.dup2(2, 1)  # The output of libraries must not be taken for an answer.
     worker = Worker(estimator, np.load(digits))
     print(json.dumps({"tensorflow": tf.__version__, "python": sys.version.split()[0]}), file=answers, flush=True)
     for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""Loops around a step function, without TensorFlow: ours, and the least that a loop in C can be."""
+"""Loops around a step function, without TensorFlow: StepLoop, and a bare loop in C."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ STEP_NAME, HOOK_NAME, COUNT_NAME = STEP_SIGNATURE.encode(), HOOK_SIGNATURE.encod
 
 @cache
 def library() -> Any:
-    """bare.c, compiled."""
+    """Compiles and loads bare.c."""
     includes = [f"-I{fastsup.get_include()}", f"-I{sysconfig.get_path('include')}"]
     with tempfile.TemporaryDirectory(prefix="fastsup-benchmark-") as folder:
         output = f"{folder}/bare.so"
         source = str(Path(__file__).with_name("bare.c"))
         subprocess.run(["cc", "-std=c11", "-O3", "-shared", "-fPIC", *includes, "-o", output, source], check=True)
-        # Called with the GIL, as one of its functions needs it.
+        # PyDLL, which keeps the GIL: one of the functions needs it.
         loaded = ctypes.PyDLL(output)
     loaded.bare_c.argtypes = [ctypes.c_void_p, ctypes.c_int64]
     loaded.bare_python.argtypes = [ctypes.py_object, ctypes.c_int64]
@@ -35,7 +35,7 @@ def library() -> Any:
 
 
 def address(name: str) -> int:
-    """Of a function of the library."""
+    """Returns the address of a function of the library."""
     return ctypes.cast(getattr(library(), name), ctypes.c_void_p).value or 0
 
 

@@ -1,4 +1,4 @@
-"""The clock: contenders run in turn, a short slice each, so that what disturbs the machine disturbs them all."""
+"""Measures contenders in turns, in short slices, so that a disturbance of the machine hits all of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Protocol
 
-# A step that no run gets to.
+# A step that no run reaches.
 NEVER = 10**15
 
 SLICE_SECS = 0.15
@@ -21,11 +21,11 @@ class Contender(Protocol):
         """Runs n steps."""
 
     def close(self) -> None:
-        """Frees what it holds."""
+        """Closes its session, if it has one."""
 
 
 def time_slice(contender: Contender, steps: int) -> float:
-    """Seconds that so many steps take, without the garbage collector."""
+    """Returns the seconds that a number of steps take, with the garbage collector off."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -38,13 +38,18 @@ def time_slice(contender: Contender, steps: int) -> float:
 
 
 def steps_per_slice(contender: Contender, slice_secs: float) -> int:
-    """How many steps fill a slice. Finding out warms the contender up."""
-    contender.steps(5)  # Builds what is built once.
+    """Returns the number of steps that fill a slice. This also warms the contender up.
+
+    Args:
+      contender: the contender.
+      slice_secs: length of a slice in seconds.
+    """
+    contender.steps(5)  # The first step makes plans.
     steps = 1
     while (seconds := time_slice(contender, steps)) < slice_secs / 2:
         steps *= 2
     steps = max(1, round(steps * slice_secs / seconds))
-    # What chooses between executors has chosen by now, at the latest after this.
+    # `executor="auto"` has chosen after this, at the latest.
     seconds = time_slice(contender, steps)
     return max(1, round(steps * slice_secs / seconds))
 
@@ -54,15 +59,15 @@ def alternate(
     rounds: int,
     slice_secs: float = SLICE_SECS,
 ) -> dict[str, list[float]]:
-    """Measures contenders in turn.
+    """Measures contenders in turns.
 
     Args:
-      contenders: what makes each contender, by name.
-      rounds: how often each gets a slice.
-      slice_secs: how long a slice is, about; one step at least.
+      contenders: function that makes each contender, by name.
+      rounds: number of slices for each.
+      slice_secs: approximate length of a slice in seconds. A slice has at least one step.
 
     Returns:
-      For each contender the seconds per step of each of its slices.
+      For each contender, the seconds per step of each of its slices.
     """
     opened: dict[str, Contender] = {}
     samples: dict[str, list[float]] = {name: [] for name in contenders}
@@ -75,7 +80,7 @@ def alternate(
             gc.collect()
             for name in order:
                 samples[name].append(time_slice(opened[name], steps[name]) / steps[name])
-            order.append(order.pop(0))  # Nobody always runs after the same neighbour at the start of a round.
+            order.append(order.pop(0))  # A different contender begins each round.
     finally:
         for contender in opened.values():
             contender.close()

@@ -1,4 +1,4 @@
-"""Whether memory grows: over many steps of one session, and over many sessions."""
+"""Measures whether memory grows, over many steps of one session and over many sessions."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ class Growth:
 
 
 def resident() -> int:
-    """Bytes of resident memory, once all that is free has been given back."""
+    """Returns the bytes of resident memory, after free memory was returned to the system."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
 
 
 def over_steps(steps: int = STEPS) -> Growth:
-    """A session's memory over many steps of its loop, hooks included."""
+    """Measures the memory of a session over many steps of its run_loop, with hooks."""
     contender = FastsupRunLoop(Program(sgd_with_hooks))
     try:
         contender.steps(min(WARM_UP_STEPS, steps))
@@ -72,14 +72,14 @@ def over_steps(steps: int = STEPS) -> Growth:
 def over_sessions(
     make: Callable[[Program], Contender], name: str, at_most: int | None, count: int = SESSIONS
 ) -> Growth:
-    """Memory over sessions that are opened, run and closed."""
+    """Measures the memory over sessions that are opened, run and closed."""
 
     def open_and_close(n: int) -> None:
         for _ in range(n):
             contender = make(Program(sgd))
             contender.steps(2)
             contender.close()
-            # It keeps every event file's writer, by folder, and these folders are all different.
+            # The cache keeps the writer of each folder, and each session here has another one.
             tf.compat.v1.summary.FileWriterCache.clear()
 
     open_and_close(min(WARM_UP_SESSIONS, count))
@@ -89,7 +89,7 @@ def over_sessions(
 
 
 def measurements() -> Iterator[Growth]:
-    """All of them; TensorFlow's own classes for comparison."""
+    """Measures all, with TensorFlow's own classes for comparison."""
     yield over_steps()
     yield over_sessions(TensorFlowSession, "tf.compat.v1.Session", None)
     yield over_sessions(FastsupSession, "fastsup.Session", 1_000_000)

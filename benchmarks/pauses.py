@@ -1,4 +1,4 @@
-"""How long training stands still for a checkpoint: the longest pause between two steps."""
+"""The longest pause of training for a checkpoint, between the ends of two steps."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ ARGUMENTS: Mapping[str, tuple[Any, dict[str, Any]]] = {
 
 
 def longest_pause(train: Any, arguments: dict[str, Any], megabytes: int = MEGABYTES) -> float:
-    """Trains, with some saves, and measures.
+    """Trains with some saves, and measures the pauses.
 
     Args:
-      train: where `MonitoredTrainingSession` is.
+      train: module with `MonitoredTrainingSession`.
       arguments: more arguments for it.
-      megabytes: size of the variables, 10^6 bytes each.
+      megabytes: size of all variables, in 10^6 bytes.
 
     Returns:
       The longest time from the end of a step to the end of the next one, in seconds.
@@ -59,7 +59,14 @@ def longest_pause(train: Any, arguments: dict[str, Any], megabytes: int = MEGABY
 
 
 def alternate_pauses(rounds: int) -> dict[str, list[float]]:
-    """Measures all of them in turn: the seconds of each run, by contender. A run takes ten seconds or so."""
+    """Measures all contenders in turns. A run takes about ten seconds.
+
+    Args:
+      rounds: 7 for each run of each contender.
+
+    Returns:
+      The longest pause of each run in seconds, by contender.
+    """
     samples: dict[str, list[float]] = {name: [] for name in ARGUMENTS}
     for _ in range(max(1, rounds // 7)):
         for name, (train, arguments) in ARGUMENTS.items():

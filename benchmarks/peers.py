@@ -1,10 +1,10 @@
-"""The loop for any step against those of pytorch-ignite and Lightning: what a step costs on top of itself.
+"""StepLoop against the loops of pytorch-ignite and Lightning: their cost on top of the step.
 
     pip install torch pytorch-ignite lightning "jax[cpu]"
     python -m benchmarks.peers
 
-Each loop drives the same step, with six hooks that have something to do every thousand steps. The overhead is the time
-of a step in the loop, less that in a bare loop in C around the same step.
+Each loop runs the same step, with six hooks that act every thousand steps. The overhead is the time of a step in the
+loop, less that in a bare loop in C around the same step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from benchmarks.measure import alternate
 from fastsup.loop import PeriodicHook, StepLoop
 
 HOOKS, EVERY = 6, 1000
-# Long enough that what happens once in a run doesn't count.
+# Long enough that the begin and end of a run don't count.
 SLICE_SECS = 1.0
 
 Step = Callable[[], Any]

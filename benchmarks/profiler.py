@@ -1,9 +1,8 @@
-"""What the profiler costs, and how right it is: `python -m benchmarks.profiler`, in about a minute.
+"""The cost of the profiler, and its accuracy: `python -m benchmarks.profiler`, in about a minute.
 
-The first part runs a step with six hooks in one session, in turn without and with a profiler that is on for the
-program: a slice of one and a slice of the other make a pair. (Two sessions differ by more than what is measured, by
-where their memory happens to lie.) The second has hooks that wait for a time in a loop, and says what the profile
-makes of it.
+The first part runs a step with six hooks in one session, in turns without and with a profiler that is on for the
+program. A slice of each makes a pair. (Two sessions would differ by more than the cost, by the addresses of their
+memory.) The second part has hooks that wait for a known time, and compares the profile with it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ v1 = tf.compat.v1
 
 ROUNDS = 50
 SLICE_SECS = 0.1
-# A step of so many numbers is as short as one gets.
+# The number of weights of the shortest step.
 SMALLEST = 10
 LONGER_STEP_SECS = 20e-6
 BUSY_NS = (50_000, 5_000, 500)
@@ -35,8 +34,8 @@ class Training:
     """A training session with six hooks.
 
     Args:
-      size: how many numbers are trained.
-      loops: whether `run_loop` runs the steps, in place of `run`.
+      size: number of weights.
+      loops: True for `run_loop`, False for `run`.
     """
 
     def __init__(self, size: int, loops: bool) -> None:
@@ -73,11 +72,11 @@ class Training:
             self._session.close()
 
 
-class Recording:
-    """The same session, recorded while it runs its slice.
+class RecordedTraining:
+    """A training session, recorded while it runs its slice.
 
     Args:
-      training: the session, which somebody else closes.
+      training: the session, which the caller closes.
     """
 
     def __init__(self, training: Training) -> None:
@@ -97,13 +96,13 @@ def _same(contender: Contender) -> Contender:
 
 
 def size_of_step(seconds: float) -> int:
-    """How many numbers it takes, on this machine, to make a step of about so long.
+    """Returns the number of weights for a step of about that length on this machine.
 
     Args:
-      seconds: the length.
+      seconds: length of the step.
     """
     size = 40_000
-    for _ in range(3):  # The length doesn't grow quite by the size.
+    for _ in range(3):  # The length isn't proportional to the size.
         training = Training(size, loops=False)
         steps = steps_per_slice(training, SLICE_SECS)
         step_secs = median(time_slice(training, steps) / steps for _ in range(5))
@@ -113,13 +112,21 @@ def size_of_step(seconds: float) -> int:
 
 
 def cost(rounds: int = ROUNDS, slice_secs: float = SLICE_SECS) -> dict[str, list[float]]:
-    """What recording makes of a step, as a ratio: for each case those of all pairs."""
+    """Measures and prints the cost of recording.
+
+    Args:
+      rounds: number of pairs of slices.
+      slice_secs: length of a slice in seconds.
+
+    Returns:
+      For each case the ratios of all pairs: the time of a recorded step to that of one that isn't.
+    """
     ratios = {}
     sizes = {"3 µs step": SMALLEST, "20 µs step": size_of_step(LONGER_STEP_SECS)}
     for name, size in sizes.items():
         for loops in (False, True):
             training = Training(size, loops)
-            recorded = Recording(training)
+            recorded = RecordedTraining(training)
             samples = alternate({"off": partial(_same, training), "on": partial(_same, recorded)}, rounds, slice_secs)
             case = f"{name}, six hooks, {'run_loop' if loops else 'run'}"
             ratios[case] = [on / off for off, on in zip(samples["off"], samples["on"], strict=True)]
@@ -146,7 +153,14 @@ class Busy(train.SessionRunHook):  # type: ignore[misc]
 
 
 def accuracy(steps: int = BUSY_STEPS) -> dict[int, float]:
-    """What the profile says of hooks whose cost is known, as a part of that: by the nanoseconds that they wait."""
+    """Measures and prints the accuracy, with hooks whose cost is known.
+
+    Args:
+      steps: number of steps.
+
+    Returns:
+      The reported cost as a part of the true one, by the nanoseconds that the hook waits.
+    """
     profiler = fastsup.HookProfiler(skip_steps=100)
     hooks = [Busy(ns) for ns in BUSY_NS]
     with tf.Graph().as_default():
@@ -154,9 +168,9 @@ def accuracy(steps: int = BUSY_STEPS) -> dict[int, float]:
         with train.SingularMonitoredSession(hooks=hooks, profiler=profiler) as session:
             for _ in range(100 + steps):
                 session.run(op)
-    said = [row for name in ("Busy", "Busy #2", "Busy #3") for row in profiler.report().rows if row.owner == name]
+    rows = [row for name in ("Busy", "Busy #2", "Busy #3") for row in profiler.report().rows if row.owner == name]
     found = {}
-    for hook, row in zip(hooks, [row for row in said if row.phase == "after_run"], strict=True):
+    for hook, row in zip(hooks, [row for row in rows if row.phase == "after_run"], strict=True):
         alone = []
         for _ in range(steps):
             started = time.perf_counter_ns()
@@ -164,8 +178,8 @@ def accuracy(steps: int = BUSY_STEPS) -> dict[int, float]:
             alone.append(time.perf_counter_ns() - started)
         truth, reported = median(alone), row.times.p50_ns or 0.0
         found[hook.ns] = reported / truth
-        said_of_it = f"{reported:8.0f} ns: {found[hook.ns] - 1:+.1%}"
-        print(f"a hook of {truth:8.0f} ns, timed by itself, is reported as {said_of_it}")
+        comparison = f"{reported:8.0f} ns: {found[hook.ns] - 1:+.1%}"
+        print(f"a hook of {truth:8.0f} ns, timed by itself, is reported as {comparison}")
     return found
 
 

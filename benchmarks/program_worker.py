@@ -160,12 +160,12 @@ class Clock(tf1.train.SessionRunHook):
         self.first = self.first or time.monotonic()
 
     def end(self, session):
-        """The last step is over; what is done at the end, such as the last checkpoint, comes later."""
+        """The last step is over. The last checkpoint comes later."""
         self.last = time.monotonic()
 
 
 def wide_and_deep(side, folder, steps):
-    """Trains it: with an Estimator, or with what an Estimator does in a session of TensorFlow's.
+    """Trains the model: with an Estimator or, in a session of TensorFlow's, with the hooks of an Estimator.
 
     Returns:
       The readings of the clock.

@@ -1,4 +1,4 @@
-"""The graphs that are measured. Each function builds one in the default graph and says what a step of it is."""
+"""The steps that are measured. Each function builds a graph in the default graph and returns its step."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ tf1 = tf.compat.v1
 
 @dataclass(frozen=True)
 class Step:
-    """What one step fetches and feeds, and the hooks that go with it.
+    """A step, and its hooks.
 
-    `hooks` makes them from a module with the names of `tf.compat.v1.train`, so that each library brings its own.
+    Args:
+      fetches: the fetches of a step.
+      feed_dict: its feeds.
+      hooks: function that takes a module with the names of `tf.compat.v1.train`, and returns hooks of that library.
     """
 
     fetches: Any
@@ -32,7 +35,7 @@ def descend(loss: Any) -> Any:
 
 
 def distance() -> Any:
-    """A loss of ten weights. They end next to values other than 0: numbers too close to 0 are slow."""
+    """A loss of ten weights. It pulls them away from 0: denormal numbers are slow."""
     weights = tf1.get_variable("weights", initializer=np.linspace(1, 2, 10, dtype=np.float32))
     return tf.reduce_sum(tf.square(weights - tf.constant(3.0)))
 
@@ -72,7 +75,7 @@ def sgd_with_summary() -> Step:
 
 
 class GlobalStepHook(tf1.train.SessionRunHook):
-    """A hook such as programs write: it asks for the global step on every step."""
+    """A hook such as programs have: it requests the global step in every step."""
 
     def begin(self) -> None:
         self._global_step = tf1.train.get_global_step()
@@ -123,14 +126,14 @@ def computed(kilobytes: int) -> Step:
 
 
 def variable(kilobytes: int) -> Step:
-    """Fetches what a variable holds."""
+    """Fetches the value of a variable."""
     return Step(tf1.get_variable("values", initializer=tf.ones([kilobytes * 256])))
 
 
 def counted(*matrices: Any) -> Any:
     """An operation that computes the matrices and counts the step.
 
-    It keeps a number of each matrix: TensorFlow leaves out what nobody reads.
+    It reads a number of each matrix: TensorFlow would remove operations whose results aren't read.
     """
     kept = tf1.get_variable("kept", initializer=tf.zeros([len(matrices)]))
     return tf.group(

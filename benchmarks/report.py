@@ -1,4 +1,4 @@
-"""What was measured, as a table for people and as JSON for programs."""
+"""The results, as a table for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Line:
 
     @property
     def missed(self) -> bool:
-        """Whether a target was missed, as far as the table shows it: by two decimals."""
+        """True if a target was missed by the two decimals that the table shows."""
         row, faster = self.row, self.against_peer
         too_slow = row.at_most is not None and round(self.against_floor, 2) > row.at_most
         too_slow |= row.extra_ns is not None and round(self.extra_ns, 1) > row.extra_ns
@@ -62,7 +62,7 @@ class Line:
 
 
 def lines_of(case: Case, samples: dict[str, list[float]]) -> list[Line]:
-    """The rows of a case, each by the best round of its contenders."""
+    """Returns the lines of a case, from the best slice of each contender."""
     best = {name: min(values) for name, values in samples.items()}
     lines = []
     for row in case.rows:
@@ -78,7 +78,7 @@ def micros(seconds: float) -> str:
 
 
 def ratio(value: float | None, sign: str, target: float | None) -> str:
-    """A ratio; where it has a target, that too, and whether it is met."""
+    """Returns a ratio as text, with its target, if there is one, and whether the target is met."""
     if value is None or target is None:
         return "" if value is None else f"{value:.2f} x"
     met = round(value, 2) <= target if sign == "≤" else round(value, 2) >= target
@@ -86,7 +86,7 @@ def ratio(value: float | None, sign: str, target: float | None) -> str:
 
 
 def over_floor(line: Line) -> str:
-    """Against the floor, in the kind of number that the target has."""
+    """Returns the comparison with the floor as text: a ratio, or nanoseconds if the target is in nanoseconds."""
     target = line.row.extra_ns
     if target is None:
         return ratio(line.against_floor, "≤", line.row.at_most)
@@ -95,11 +95,11 @@ def over_floor(line: Line) -> str:
 
 
 def results_table(lines: Iterable[Line]) -> Table:
-    """Ours, the floor and TensorFlow's same-named class."""
+    """Returns the table of fastsup, the floor and TensorFlow's class of the same name."""
     table = Table(title="µs per step, best round", title_justify="left")
     table.caption = "floor: the bare callable on the thread pool (p), in the calling thread (c), or single-threaded (s)"
     table.add_column("case", no_wrap=True)
-    table.add_column("what")
+    table.add_column("step")
     for heading in ("fastsup", "floor", "vs. floor", "TF", "vs. TF"):
         table.add_column(heading, justify="right", no_wrap=True)
     for case, group in groupby(lines, key=attrgetter("case")):
@@ -119,7 +119,7 @@ def results_table(lines: Iterable[Line]) -> Table:
 
 
 def contenders_table(samples: Samples) -> Table:
-    """Every contender of every case."""
+    """Returns the table of all contenders of all cases."""
     table = Table("case", "contender", title="µs per step", title_justify="left")
     for heading in ("best", "median", "worst"):
         table.add_column(heading, justify="right")
@@ -131,8 +131,8 @@ def contenders_table(samples: Samples) -> Table:
 
 
 def memory_table(growths: Iterable[Growth]) -> Table:
-    """Resident memory before and after."""
-    table = Table("what", title="resident memory, MB", title_justify="left")
+    """Returns the table of the resident memory before and after."""
+    table = Table("run", title="resident memory, MB", title_justify="left")
     for heading in ("after the warm-up", "at the end", "grown", "at most"):
         table.add_column(heading, justify="right")
     for growth in growths:
@@ -143,13 +143,13 @@ def memory_table(growths: Iterable[Growth]) -> Table:
 
 
 def geometric_mean(lines: Iterable[Line]) -> float | None:
-    """Of the times faster than TensorFlow."""
+    """Returns the geometric mean of the ratios to TensorFlow, or None without any."""
     logs = [math.log(line.against_peer) for line in lines if line.against_peer]
     return math.exp(sum(logs) / len(logs)) if logs else None
 
 
 def processor() -> str:
-    """The processor's name, where the system tells."""
+    """Returns the name of the processor, or "" if the system doesn't tell it."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -158,7 +158,7 @@ def processor() -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Where and with what it was measured."""
+    """Returns the date, the machine and the versions."""
     affinity = getattr(os, "sched_getaffinity", None)
     return {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),

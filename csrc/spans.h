@@ -113,7 +113,7 @@ typedef struct {
  * A second span, a nested step or a reader turns IN_RECORD into IN_STEP (fs_trace_expand). */
 enum fs_trace_state { FS_TRACE_IDLE, FS_TRACE_READY, FS_TRACE_IN_RECORD, FS_TRACE_IN_STEP };
 
-/* What one thread is doing. */
+/* The state of one thread. */
 typedef struct fs_thread_trace {
     struct fs_thread_trace *next; /* of the same log */
     fs_span_log *log;

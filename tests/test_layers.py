@@ -71,7 +71,8 @@ def imported_by(module: str) -> set[str]:
             for name in re.findall(r"(\w+)(?: as \w+)?", names) if package else []:
                 submodule = f"{package}.{name}"
                 found.add(submodule if submodule in SOURCES else package)
-            if plain:
+            # `import fastsup` alone is for the version and the folder: each import of a module runs that one first.
+            if plain and plain != "fastsup":
                 found.add(plain)
     return found - {module}
 

@@ -107,7 +107,7 @@ cdef class Loop:
 
     def __init__(self, step, hooks=(), max_steps=None, initial_step=0, profiler=None):
         if self.running:
-            raise RuntimeError("The loop is running: it can't be made anew.")
+            raise RuntimeError("The loop is running: it can't be initialised again.")
         if not PyCapsule_CheckExact(step) and not callable(step):
             raise TypeError(f"step must be callable, got {step!r}")
         max_steps = step_number("max_steps", INT64_MAX if max_steps is None else max_steps)

@@ -238,7 +238,7 @@ cdef class Recorder(SpanRegistry):
         changes()[0] += 1
 
     def stop(self):
-        """Ends what `start` has begun. Does nothing for a recorder that isn't on."""
+        """Ends the recording of the program. Does nothing for a recorder that isn't on."""
         global program_recorder, program_recorder_held
         cdef Recorder later = program_recorder_held
         if program_recorder is <PyObject*> self:

@@ -61,9 +61,9 @@ cdef class Recording:
     cdef dict past_estimates
     # By key of a hook: how many values it fetches in a run in which it fetches any.
     cdef dict values_fetched
-    # What fetching one small value costs, in nanoseconds.
+    # The cost of fetching one small value, in nanoseconds.
     cdef public double value_ns
-    # What recording a span, or a step, costs in nanoseconds, beyond what the span or step itself measures.
+    # The cost of recording a span, or a step, that the span or step doesn't measure itself, in nanoseconds.
     cdef double cost_outside_span
     cdef double cost_outside_step
 

@@ -1,7 +1,7 @@
-"""What a recorder has recorded, as numbers: quantiles of histograms, spans as dictionaries, estimates for fetches.
+"""The data of a recorder, read as numbers: quantiles of histograms, spans as dictionaries, estimates for fetches.
 
 A hook's fetches run in the same call of the runtime as the step, so their time can't be measured. It is estimated by
-comparing runs with and without them. What was measured is in `SpanStats`, one for each phase of each hook and session.
+comparing runs with and without them. All other times are measured, in a `SpanStats` for each phase.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -21,7 +21,7 @@ cdef class SpanStats:
 
 
 cdef class SessionStats:
-    """What is recorded of the sessions of one origin."""
+    """The statistics of the sessions of one origin."""
 
 
 cdef class Caller:
@@ -50,7 +50,7 @@ cdef dict times_of(const fs_histogram* times):
 
 
 cdef class Recording:
-    """What a recorder has recorded. It can be read while it records."""
+    """The data of a recorder. They can be read while it records."""
 
     def __cinit__(self, *args, **kwargs):
         self.log = <fs_span_log*> calloc(1, sizeof(fs_span_log))
@@ -110,8 +110,8 @@ cdef class Recording:
           Dictionary. `steps`, `skipped_steps` and `threads` are counts; `wall_ns`, `profiler_ns` and `unaccounted_ns`
           are nanoseconds; `step_time` and `between_steps` are times: dictionaries with calls, total_ns, mean_ns,
           p50_ns, p95_ns, p99_ns, max_ns, max_step. `spans` is a list of dictionaries with session, owner, phase,
-          detail, and times. `fetches` is what `fetch_estimates` returns, `sessions` what `described_sessions` returns; `session` in
-          the others is an index into it.
+          detail, and times. `fetches` is what `fetch_estimates` returns, `sessions` what `described_sessions` returns;
+          `session` in the others is an index into it.
         """
         cdef fs_span_log* log = self.log
         cdef SpanStats stats, runtime
@@ -194,7 +194,7 @@ cdef class Recording:
         return 0
 
     def fetch_estimates(self):
-        """Returns what the hooks' fetches cost: a list of dictionaries, one for each hook that fetches.
+        """Returns the estimated cost of the hooks' fetches: a list of dictionaries, one for each hook that fetches.
 
         Their keys: session, owner, calls, total_ns, basis, and `of`: the nanoseconds by the runtime's row that contains
         them. `basis` is "compared" where the runtime's median with the fetches is compared with the median without, and
@@ -245,11 +245,11 @@ cdef class Recording:
         return 0
 
     cdef double counted_cost(self, object hook) except? -1.0:
-        """What a hook's fetches cost in a run, by the number of their values: nanoseconds."""
+        """The cost of a hook's fetches in a run, by the number of their values, in nanoseconds."""
         return self.values_fetched.get(hook, 1) * self.value_ns
 
     cdef double compared_cost(self, dict medians, object fetches, tuple hooks, object hook) except? -1.0:
-        """What a hook's fetches cost in a run with these hooks, compared with one without this hook: nanoseconds."""
+        """The cost of a hook's fetches: a run with these hooks compared with one without this hook, in nanoseconds."""
         cdef tuple others = tuple([other for other in hooks if other != hook])
         if (fetches, hooks) in medians and (fetches, others) in medians:
             return max(0.0, medians[fetches, hooks][0] - medians[fetches, others][0])

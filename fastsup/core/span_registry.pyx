@@ -23,7 +23,7 @@ cdef Py_ssize_t MAX_KEPT_FETCHES = 32
 # The description of fetches is cut at about this many characters.
 cdef Py_ssize_t DESCRIPTION_LENGTH = 48
 
-# The types of fetches that have no parts. Looked up for what callers and hooks fetch, in each recorded run.
+# The types of fetches that have no parts, remembered because the key is made in each recorded run.
 cdef set leaf_types = set()
 
 # Entered while the names of fetches are read.

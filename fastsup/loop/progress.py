@@ -6,9 +6,9 @@ import math
 from typing import Any, TextIO
 
 from fastsup.core.clock import now
-from fastsup.core.progress_display import check_display_arguments, open_display
 from fastsup.loop.numbers import Values, check_values, named_numbers
 from fastsup.loop.periodic import PeriodicHook
+from fastsup.loop.progress_display import check_display_arguments, open_display
 
 
 class ProgressHook(PeriodicHook):

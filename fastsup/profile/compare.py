@@ -72,7 +72,7 @@ def compare(before: dict[str, Any], now: dict[str, Any]) -> list[Line]:
     header = "".join(name.rjust(width) for name, width in zip(_NUMBERS, _WIDTHS, strict=True))
     first = WIDTH - sum(_WIDTHS)
     lines += [("", ""), ("time per step".ljust(first) + header, "dim")]
-    lines.append(_compared("whole step, with what is between", *whole))
+    lines.append(_compared("whole step, with the time between steps", *whole))
     per_step = [_per_step(profile, old_schema) for profile in (before, now)]
     sessions: dict[str, list[tuple[float, Line]]] = defaultdict(list)
     same = 0
@@ -120,8 +120,8 @@ def _per_step(profile: dict[str, Any], merged: bool) -> dict[_Key, float]:
 
 def _name(key: _Key) -> str:
     _, owner, phase, detail = key
-    what = f"{phase} {detail}".rstrip()
-    return what if owner == SESSION else f"{owner}: {what}"
+    name = f"{phase} {detail}".rstrip()
+    return name if owner == SESSION else f"{owner}: {name}"
 
 
 def _compared(name: str, old: float, new: float) -> Line:

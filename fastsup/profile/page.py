@@ -77,7 +77,7 @@ def as_html(report: Report, recorder: Recorder) -> str:
 {_histogram(report)}
 {_timeline_of_program(report)}
 <h2>The slowest steps</h2>
-<p>Each on its own scale. What no colour covers is the session layer itself.</p>
+<p>Each on its own scale. The parts without a colour are the session layer itself.</p>
 {_timelines(recorder)}
 <h2>Numbers</h2>
 <pre>{escape(as_text(report))}</pre>

@@ -141,7 +141,7 @@ class HookProfiler(Recorder):
 
 def _write(path: Path, text: str) -> None:
     if "://" in os.fspath(path):
-        from fastsup.runtime import remote_files
+        from fastsup.cluster import remote_files
 
         remote_files.write_whole(path, text)
     else:

@@ -128,9 +128,9 @@ def _recorded(report: Report) -> list[Line]:
     lines.append((_line("wall", "", duration(report.wall_ns), percent(1.0)), "bold"))
     bases = {row.basis for row in report.rows}
     if "compared" in bases or "counted" in bases:
-        lines.append(("~ is an estimate: what a run with these fetches takes more than one without", "dim"))
+        lines.append(("~ is an estimate: how much longer a run with these fetches takes than one without", "dim"))
     if "counted" in bases:
-        lines.append(("  (where all runs have them: what so many values take, not what computes them)", "dim"))
+        lines.append(("  (if all runs have them: the time to fetch the values, but not to compute them)", "dim"))
     lines += [("", ""), ("how long steps take (height: how many, in powers of ten)", "bold")]
     return lines + [(line, "") for line in as_lines(report.step_buckets, WIDTH)]
 

@@ -45,8 +45,12 @@ def one_line_for(sessions: Iterable[SessionOrigin]) -> list[str]:
             f"The program opens a {kind} of TensorFlow's{where}. One line changes it: `import fastsup.train as train`, "
             f"and `with train.{kind}(...)` in place of tf.compat.v1.train.{kind}."
         ]
-    owner = "fastsup's" if first.library == "fastsup" else "TensorFlow's"
+    if first.library != "fastsup":
+        return [
+            f"The program opens a plain {kind or 'Session'} of TensorFlow's{where}. One line changes it: "
+            "`with fastsup.Session() as session:` in its place."
+        ]
     return [
-        f"The program opens a plain {kind or 'Session'} of {owner}{where}, which has no hooks. One line changes it: "
-        "`with fastsup.train.SingularMonitoredSession() as session:` in its place."
+        f"The program opens a plain {kind or 'Session'} of fastsup's{where}, which has no hooks. A session with "
+        "hooks is `with fastsup.train.SingularMonitoredSession() as session:`, made when the graph is complete."
     ]

@@ -1,14 +1,45 @@
 """The link from a session to the profile that records it. A session without a profile pays one test a step for it."""
 
+import weakref
+
 from cpython.object cimport PyObject
 
 from fastsup.core.recorder cimport Recorder, begin_scope, program_wide
 from fastsup.core.recorder import recorder_of
 from fastsup.core.spans cimport fs_scope, fs_scope_end
-from fastsup.runtime.session_facts import facts_of
+from fastsup.runtime.interpreter_end import uninterrupted
 
 # The recorder of sessions that aren't to be recorded.
 cdef void* no_recorder = NULL
+
+
+def session_info_of(session):
+    """A function that describes a session to a recorder, and doesn't keep the session alive.
+
+    Args:
+      session: a session of any class.
+
+    Returns:
+      A function without arguments. It returns a dictionary: `asked`, the session's executor mode; `plans`, a list of
+      dictionaries with fetches, feeds, executor, on_trial and seconds; `operations`, the number of operations in the
+      graph. The dictionary is empty for a session that is gone, or isn't a `fastsup.Session`.
+    """
+    from fastsup.runtime.runner import SessionRunner  # which has a probe
+
+    if not isinstance(session, SessionRunner):
+        return dict
+    reference = weakref.ref(session)
+
+    def session_info():
+        session = reference()
+        if session is None:
+            return {}
+        plans = [plan._asdict() for plan in session.executor_info()]
+        with uninterrupted:
+            operations = session.graph.version
+        return {"asked": session.executor, "plans": plans, "operations": operations}
+
+    return session_info
 
 
 cdef class SessionProbe:
@@ -61,7 +92,7 @@ cdef class SessionProbe:
         """Makes the session known to a recorder."""
         self.forget_now()
         self.known_to = recorder
-        self.caller = recorder.new_caller(self.opened, facts_of(session))
+        self.caller = recorder.new_caller(self.opened, session_info_of(session))
         return 0
 
     cdef int forget_now(self) except -1:

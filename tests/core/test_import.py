@@ -1,4 +1,4 @@
-"""What importing the package loads, in a process of its own."""
+"""The modules that importing the package loads, in a process of its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_says_what_to_install_where_there_is_no_tensorflow(tmp_path: Path) -> No
     script = (
         "import sys; sys.modules['tensorflow'] = None\ntry: import fastsup.train\nexcept ImportError as e: print(e)"
     )
-    # Not from the source folder, which would be imported instead of what is installed.
+    # Not in the source folder, whose package would be imported in place of the installed one.
     result = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
     )
@@ -34,7 +34,7 @@ def test_says_what_to_install_where_there_is_no_tensorflow(tmp_path: Path) -> No
     "program", ["import fastsup.core", "import fastsup; fastsup.Session", "import fastsup.runtime"]
 )
 def test_sources_that_are_not_compiled_say_so(tmp_path: Path, program: str) -> None:
-    """As whoever starts Python in the folder of the sources sees it."""
+    """The error of a Python that was started in the folder of the sources."""
     shutil.copytree(
         Path(fastsup.__file__).parent, tmp_path / "fastsup", ignore=shutil.ignore_patterns("*.so", "__pycache__")
     )

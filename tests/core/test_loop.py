@@ -13,7 +13,7 @@ from fastsup.core import Hook, StepLoop
 
 
 class Every(Hook):
-    """Due every few steps; notes when it was called, and with what."""
+    """Due every few steps; notes the steps at which it was called, and the values."""
 
     def __init__(self, steps: int) -> None:
         self.steps = steps
@@ -274,7 +274,7 @@ def test_a_loop_does_not_run_itself() -> None:
     with pytest.raises(RuntimeError, match="running already"):
         loop.run()
     loop = StepLoop(lambda: loop.__init__(int))  # type: ignore[misc]
-    with pytest.raises(RuntimeError, match="can't be made anew"):
+    with pytest.raises(RuntimeError, match="can't be initialised again"):
         loop.run()
 
 

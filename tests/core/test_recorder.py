@@ -288,7 +288,7 @@ def test_memory_does_not_grow_with_steps(recorder: Recorder, clock: ManualClock)
     assert recorder.__sizeof__() == size
     trace = recorder.trace()
     assert len(trace) <= recorder.trace_capacity
-    # What is kept is spread over all of the run, evenly.
+    # The steps in the trace are spread evenly over the whole run.
     sampled = [span["step"] for span in trace if span["phase"] == "step"]
     assert recorder.sampled_every > 1
     assert {after - before for before, after in pairwise(sampled)} == {recorder.sampled_every}
@@ -501,7 +501,7 @@ def test_a_scope_that_is_never_left_ends_with_its_object(recorder: Recorder, clo
 
 
 def test_a_loop_is_recorded_in_the_child_of_a_fork() -> None:
-    """Other threads, and what they were in the middle of, are gone there."""
+    """The other threads, and their steps, are gone there."""
     recorder = Recorder()
     begun, ended = threading.Event(), threading.Event()
 
@@ -536,7 +536,7 @@ def test_a_loop_is_recorded_in_the_child_of_a_fork() -> None:
 
 
 def test_the_loops_own_hooks() -> None:
-    """Those of fastsup.loop, by their callback and by what they do at the end."""
+    """The hooks of fastsup.loop have rows for their callback and their end."""
     saved: list[int] = []
     hooks = [
         loop_hooks.CheckpointHook(saved.append, every_steps=4),

@@ -1,4 +1,4 @@
-"""The phases of a program: they add up to the time that passed, whatever is nested in what."""
+"""The phases of a program add up to the time that passed, however they are nested."""
 
 from __future__ import annotations
 

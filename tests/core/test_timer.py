@@ -1,4 +1,4 @@
-"""What our timer refuses, and what its TensorFlow-named attributes are: the rest is tested beside TensorFlow's."""
+"""The arguments that the timer refuses, and its attributes. Differential tests compare the rest with TensorFlow's."""
 
 from __future__ import annotations
 

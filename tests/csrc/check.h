@@ -1,4 +1,4 @@
-/* What the programs here check with: each counts what failed, and says where. */
+/* CHECK, which counts the failed checks of a program and prints where they are. */
 #ifndef FASTSUP_CHECK_H
 #define FASTSUP_CHECK_H
 

@@ -129,7 +129,7 @@ static void check_schedules(void) {
     CHECK(fs_drive_run(drive) == FS_ENDED && calls == 3 * 70 && drive->n_always == 3);
     close_drive(drive, dues);
 
-    /* Far beyond what a step can be: never, without an overflow. */
+    /* An interval beyond the largest step: never due, and no overflow. */
     calls = 0;
     drive = with_hooks(1, count, &calls, (fs_schedule){INT64_MAX, 0.0}, &dues);
     drive->loop.global_step = 10;
@@ -156,7 +156,7 @@ static void check_hooks_that_need_python(void) {
     dues[1].run = FS_DUE_NEVER;
     dues[1].global_step = 4;
     fs_drive_reload(drive);
-    /* Nothing is called on the step on which one of them is due: the order is somebody else's business then. */
+    /* If a hook in Python is due too, no hook is called: Python then calls all of them, in order. */
     CHECK(fs_drive_run(drive) == FS_HOOKS_DUE && drive->loop.steps == 4 && calls == 3);
     dues[1].global_step = FS_DUE_NEVER;
     fs_drive_reload(drive);

@@ -1,4 +1,4 @@
-"""What is in csrc/, compiled by itself with every warning an error, and run under ASan and UBSan."""
+"""The code of csrc/, compiled by itself with warnings as errors, and run under ASan and UBSan."""
 
 from __future__ import annotations
 

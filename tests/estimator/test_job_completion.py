@@ -1,4 +1,4 @@
-"""How tasks learn that their job has ended: whom they believe, when, and for how long they wait."""
+"""The files by which tasks learn that their job has ended: which ones count, when, and how long tasks wait."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fastsup.cluster.job_completion import JobCompletionWatcher, mark_task_ended
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The clock of the watches, in seconds."""
+    """The clock of the watchers, in seconds."""
     clock = [100.0]
     monkeypatch.setattr(job_completion.time, "monotonic", lambda: clock[0])
     return clock
@@ -39,7 +39,7 @@ def test_a_chief_that_ends(tmp_path: Path) -> None:
     assert watcher.chief_has_ended()
 
 
-def test_what_an_earlier_run_left_counts_when_it_stays(tmp_path: Path, now: list[float]) -> None:
+def test_a_file_of_an_earlier_run_counts_once_it_is_stale(tmp_path: Path, now: list[float]) -> None:
     mark_task_ended(tmp_path, "chief", 0)
     watcher = JobCompletionWatcher(tmp_path)
     assert not watcher.chief_has_ended()
@@ -49,7 +49,7 @@ def test_what_an_earlier_run_left_counts_when_it_stays(tmp_path: Path, now: list
     assert watcher.chief_has_ended()
 
 
-def test_what_an_earlier_run_left_and_this_one_writes_anew_counts_at_once(tmp_path: Path, now: list[float]) -> None:
+def test_a_file_of_an_earlier_run_that_this_run_rewrites_counts_at_once(tmp_path: Path, now: list[float]) -> None:
     mark_task_ended(tmp_path, "chief", 0)
     watcher = JobCompletionWatcher(tmp_path)
     mark_task_started(tmp_path, "chief", 0)
@@ -78,7 +78,7 @@ def test_a_parameter_server_waits_for_the_workers_ten_minutes_at_most(tmp_path: 
     assert watcher.job_has_ended(1)
 
 
-def test_a_chief_that_starts_again_starts_the_ten_minutes_anew(tmp_path: Path, now: list[float]) -> None:
+def test_a_chief_that_restarts_restarts_the_ten_minutes(tmp_path: Path, now: list[float]) -> None:
     watcher = JobCompletionWatcher(tmp_path)
     mark_task_ended(tmp_path, "chief", 0)
     assert not watcher.job_has_ended(1)

@@ -1,4 +1,4 @@
-"""Who waits for the tasks that train, for how long, and when that is an error."""
+"""The liveness of the tasks that train: how it is checked, and when their silence is an error."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def answering() -> Iterator[socket.socket]:
 
 @pytest.fixture
 def closed() -> str:
-    """An address that nobody listens at: bound, so that nobody else can."""
+    """An address without a listener: bound, so that no other process can listen there."""
     with socket.socket() as bound:
         bound.bind(("localhost", 0))
         yield f"localhost:{bound.getsockname()[1]}"
 
 
-def test_silence_is_an_error_in_the_end(closed: str, now: list[float]) -> None:
+def test_silence_for_the_timeout_is_an_error(closed: str, now: list[float]) -> None:
     liveness = PeerLiveness([closed], timeout_secs=100)
     liveness.check()
     now[0] += 99
@@ -61,7 +61,7 @@ def test_one_that_answers_is_enough(closed: str, answering: socket.socket, now: 
         now[0] += 99
 
 
-def test_a_sign_of_life_starts_the_wait_anew(closed: str, now: list[float]) -> None:
+def test_recorded_life_restarts_the_timeout(closed: str, now: list[float]) -> None:
     liveness = PeerLiveness([closed], timeout_secs=100)
     liveness.check()
     for _ in range(3):
@@ -73,7 +73,7 @@ def test_a_sign_of_life_starts_the_wait_anew(closed: str, now: list[float]) -> N
         liveness.check()
 
 
-def test_nobody_is_looked_for_too_often(now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_peers_are_checked_once_a_minute(now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[Any] = []
 
     def refuse(*arguments: Any) -> Any:
@@ -101,7 +101,7 @@ CLUSTER = {"chief": ["h0:1"], "worker": ["h1:1", "h2:1"], "ps": ["h3:1"]}
         ({}, []),
     ],
 )
-def test_where_they_are(set_tf_config: Callable[..., None], tf_config: Any, addresses: list[str]) -> None:
+def test_addresses_of_the_peers(set_tf_config: Callable[..., None], tf_config: Any, addresses: list[str]) -> None:
     set_tf_config(tf_config)
     found = peer_liveness_of(est.RunConfig(session_creation_timeout_secs=5))
     assert found.addresses == addresses

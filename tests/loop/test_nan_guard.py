@@ -1,4 +1,4 @@
-"""What ends a run that has diverged."""
+"""NanGuardHook ends a loop that has diverged."""
 
 from __future__ import annotations
 

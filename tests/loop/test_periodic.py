@@ -1,4 +1,4 @@
-"""Intervals, which all hooks of a loop have in common, and what they refuse."""
+"""The intervals that all hooks of a loop share, and the values that they refuse."""
 
 from __future__ import annotations
 

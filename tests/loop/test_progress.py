@@ -1,4 +1,4 @@
-"""What is seen of a loop: lines in a file, a bar in a terminal."""
+"""The display of a loop's progress: lines in a file, a bar in a terminal."""
 
 from __future__ import annotations
 

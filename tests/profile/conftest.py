@@ -1,4 +1,4 @@
-"""What the tests of fastsup.profile share: a training program with hooks of every kind, and a report made by hand."""
+"""Fixtures of the tests of fastsup.profile: a small training program, and a profile by a manual clock."""
 
 from __future__ import annotations
 

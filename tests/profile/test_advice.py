@@ -1,4 +1,4 @@
-"""What the advice speaks of: the largest thing that the program can change."""
+"""The advice names the largest cost that the program can change."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_many_small_hooks_together() -> None:
 
 
 def test_plans_that_are_made_all_the_time() -> None:
-    """Each run fetches something else: it says how many plans there are, and what to do."""
+    """Each run has other fetches: the advice tells the number of plans, and the remedy."""
     profiler = HookProfiler()
     with tf.Graph().as_default():
         numbers = [tf.constant(float(i)) for i in range(30)]
@@ -155,8 +155,13 @@ def test_a_program_that_only_has_tensorflows_sessions() -> None:
         "TensorFlow's, in a.py:9. One line changes it: `import fastsup.train as train`, and `with "
         "train.MonitoredTrainingSession(...)` in place of tf.compat.v1.train.MonitoredTrainingSession."
     )
+    assert report_of(HookProfiler(), unrecorded_sessions=sessions[:1]).advice() == (
+        "No step of a fastsup session or loop was recorded. The program opens a plain Session of TensorFlow's, in "
+        "a.py:3. One line changes it: `with fastsup.Session() as session:` in its place."
+    )
+    plain = [SessionOrigin("Session", place="a.py:3", library="fastsup")]
     assert "with fastsup.train.SingularMonitoredSession() as session:" in (
-        report_of(HookProfiler(), unrecorded_sessions=sessions[:1]).advice()
+        report_of(HookProfiler(), unrecorded_sessions=plain).advice()
     )
 
 

@@ -103,7 +103,7 @@ def test_a_hook_that_fails(script: Path) -> None:
 
 
 def test_a_script_that_fails(script: Path) -> None:
-    """Its own error, as without the profiler, and the table of what ran."""
+    """Its own error, as without the profiler, and the table of the steps that ran."""
     script.write_text(SCRIPT + "\n\ndef fail():\n    raise ValueError(len(sys.argv))\n\n\nfail()\n")
     alone = subprocess.run(
         [sys.executable, str(script)], capture_output=True, encoding="utf-8", timeout=60, check=False
@@ -420,7 +420,7 @@ def test_a_script_that_changes_the_folder(script: Path) -> None:
 
 
 def test_a_child_that_ends_as_the_script_does(script: Path, tmp_path: Path) -> None:
-    """What it would write is the parent's to write."""
+    """Only the parent writes the profile."""
     script.write_text(
         "import os, sys, fastsup.core\n"
         "child = os.fork()\n"
@@ -485,7 +485,7 @@ def test_the_head_is_of_the_script(script: Path) -> None:
 
 
 def test_the_whole_program_adds_up(script: Path, tmp_path: Path) -> None:
-    """Imports that are made in a function, too; and what the program does before and after its loop."""
+    """Imports within a function, and the program's code before and after its loop."""
     (script.parent / "slow_module.py").write_text("import time\ntime.sleep(0.2)\n")
     script.write_text(
         "import time\nbegan = time.perf_counter()\n"
@@ -529,8 +529,8 @@ def test_compared_with_a_profile_before(script: Path, tmp_path: Path) -> None:
     result = run("profile", "--compare", before, script)
     assert result.returncode == 0, result.stderr
     assert "compared with train.py, 2" in result.stdout
-    assert "whole step, with what is between" in result.stdout
-    # What was asked for, and not the table.
+    assert "whole step, with the time between steps" in result.stdout
+    # The comparison alone, without the table.
     assert "50 steps in" not in result.stdout
     assert "50 steps in" in run("profile", "--table", "--compare", before, script).stdout
 

@@ -46,7 +46,7 @@ def test_what_is_seen(recorded: HookProfiler, tmp_path: Path) -> None:
     recorded.write_html(page)
     browse(page, f"--screenshot={picture}")
     seen = pixels(picture)
-    # The bars of what took the most, at the least; in the costs, the timelines and the legend.
+    # At least the bars of the largest costs, in the costs, the timelines and the legend.
     for phase, at_least in (("save", 20_000), ("runtime", 1_000), ("before_run", 100)):
         assert (seen == rgb(_COLOURS[phase])).all(axis=1).sum() > at_least, phase
 

@@ -201,7 +201,7 @@ def test_trace(recorded: HookProfiler) -> None:
     step = next(event for event in events if event["name"] == "step 42")
     inside = [event for event in events if event["args"]["step"] == 42 and event is not step]
     assert {event["name"] for event in inside} >= {"session: runtime", "NamedHook #2: save"}
-    # In microseconds, and each within what it is nested in.
+    # In microseconds, and each within the span around it.
     assert step["dur"] == pytest.approx(5000)
     for event in inside:
         assert event["ts"] >= step["ts"] - 1e-6
@@ -209,7 +209,7 @@ def test_trace(recorded: HookProfiler) -> None:
 
 
 class Page(HTMLParser):
-    """What a page consists of: that it is well-formed, and what it would load."""
+    """Checks that a page is well-formed, and collects the addresses that it would load."""
 
     VOID = frozenset({"meta", "br"})
 

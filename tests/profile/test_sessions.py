@@ -111,7 +111,7 @@ def test_hooks_of_either_kind_appear(impl: Any, program: Any, tmp_path: Path) ->
     assert calls(profiler, "session", "between steps") >= 29
     if impl.name == "fastsup":
         assert calls(profiler, "StepCounterHook", "summary") == 2
-        # What has nothing to do isn't called.
+        # A hook that has nothing to do isn't called.
         assert calls(profiler, "LoggingTensorHook", "before_run") == 3
     assert calls(profiler, "Busy", "before_run") == 30
     assert_adds_up(profiler)
@@ -231,14 +231,14 @@ def test_a_watched_loss_is_a_fetch_of_its_hook(program: Any) -> None:
     assert profiler.report().steps == 51
     assert calls(profiler, "session", "runtime") == 51
     assert calls(profiler, "NanTensorHook", "fetches") == 51
-    # What the caller gets is made where the loop ends.
+    # The caller's result is made at the end of a loop.
     assert calls(profiler, "session", "fetch conversion") == 2
     assert calls(profiler, "NanTensorHook", "after_run") == 0
     assert_adds_up(profiler)
 
 
 def test_a_save_in_the_background(program: Any, tmp_path: Path) -> None:
-    """What the step waits for is the save; what the thread does is none of the steps'."""
+    """The save is the part that the step waits for. The work of the thread belongs to no step."""
     model = program()
     profiler = HookProfiler()
     saver = fastsup.train.CheckpointSaverHook(str(tmp_path), save_steps=5, async_save=True, listeners=[Listener()])
@@ -255,7 +255,7 @@ def test_a_save_in_the_background(program: Any, tmp_path: Path) -> None:
 def test_fetches_are_compared_with_runs_without_them(program: Any) -> None:
     model = program()
     profiler = HookProfiler(skip_steps=10)
-    # Large enough to be more than what measuring it is off by.
+    # Large enough that the error of the measurement is small.
     large = tf.fill([200_000], tf.cast(model.loss, tf.float32))
     hook = Fetching({"large": large, "sum": tf.reduce_sum(tf.sort(large))}, every=2)
     with fastsup.train.SingularMonitoredSession(hooks=[hook], profiler=profiler) as session:
@@ -285,7 +285,7 @@ def test_fetches_are_known_again_in_a_structure_made_anew(program: Any, make: An
 
 
 def test_fetches_of_many_sessions(program: Any) -> None:
-    """What is known of a session that is gone is kept, and takes no room."""
+    """The estimates of a session that is gone are kept, and take no room."""
     with HookProfiler() as profiler:
         sizes = []
         for _ in range(80):
@@ -606,7 +606,7 @@ def test_what_comes_between_two_steps_of_a_loop_is_in_no_row(program: Any) -> No
 
 
 def test_a_fetch_in_every_step_is_not_called_cheap(program: Any) -> None:
-    """What computing it takes isn't known: the advice says so."""
+    """The time to compute it isn't known, and the advice says so."""
     model = program()
     with tf.device("/cpu:0"):
         big = tf.reduce_sum(tf.matmul(tf.ones([200, 200]), tf.fill([200, 200], tf.stop_gradient(model.loss))))

@@ -180,3 +180,9 @@ def test_a_limit_without_a_pause_is_a_limit(graph: Any, tmp_path: Path, value: f
     )
     session.close()
     assert not restored
+
+
+@pytest.mark.parametrize("value", ["10", [3]])
+def test_an_interval_of_logged_runs_that_is_no_number(value: Any) -> None:
+    with pytest.raises(TypeError, match=r"every_n_iter must be a number, got .* of type "):
+        train.LoggingTensorHook([], every_n_iter=value)

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 import fastsup
 from fastsup import train
-from fastsup.train.session.leaked_threads import thread_stack, warn_of_leaked_threads
+from fastsup.runtime.leaked_threads import thread_stack, warn_of_leaked_threads
 
 v1 = tf.compat.v1
 TEXT = "1 thread(s) still running 0.1 seconds after the stop was requested; the run ends without them."

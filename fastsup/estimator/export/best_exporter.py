@@ -14,6 +14,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.summary import summary_iterator
 from tensorflow.python.util import deprecation, function_utils
 
+from fastsup.cluster.remote_files import write_whole
 from fastsup.estimator.export.exporters import (
     SavedModelExporter,
     check_exports_to_keep,
@@ -21,7 +22,6 @@ from fastsup.estimator.export.exporters import (
     list_exports,
     path_text,
 )
-from fastsup.runtime.remote_files import write_whole
 
 __all__ = ["BestExporter"]
 

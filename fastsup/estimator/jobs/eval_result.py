@@ -30,6 +30,18 @@ class _EvalResult(NamedTuple):
     checkpoint_path: Any
 
 
+def _check_metrics(metrics: Any) -> None:
+    """Refuses metrics that `Estimator.evaluate` can't have returned."""
+    if metrics and not isinstance(metrics, dict):
+        raise TypeError(f"`Estimator.evaluate` should return dict. Given {type(metrics)}.")
+    if not metrics:
+        raise ValueError("Internal error: `Estimator.evaluate` should never return empty metrics.")
+    if ops.GraphKeys.GLOBAL_STEP not in metrics:
+        raise ValueError(
+            f"Internal error: `Estimator.evaluate` result should have `global_step` in result. Given {metrics}"
+        )
+
+
 class EvalResult(_EvalResult):
     """The outcome of an attempt to evaluate a checkpoint.
 
@@ -46,21 +58,18 @@ class EvalResult(_EvalResult):
     __slots__ = ()
 
     def __new__(cls, status: str, metrics: Any = None, checkpoint_path: Any = None) -> EvalResult:
-        if status != EvalStatus.EVALUATED:
-            only_if = f"must be `None` if status is not {EvalStatus.EVALUATED}; got status {status},"
-            if metrics:
-                raise ValueError(f"metrics {only_if} metrics {metrics}")
-            if checkpoint_path:
-                raise ValueError(f"checkpoint {only_if} checkpoint_path {checkpoint_path}")
-            return super().__new__(cls, status, metrics, checkpoint_path)
-        if not metrics:
-            raise ValueError("Internal error: `Estimator.evaluate` should never return empty metrics.")
-        if not isinstance(metrics, dict):
-            raise TypeError(f"`Estimator.evaluate` should return dict. Given {type(metrics)}.")
-        if ops.GraphKeys.GLOBAL_STEP not in metrics:
-            raise ValueError(
-                f"Internal error: `Estimator.evaluate` result should have `global_step` in result. Given {metrics}"
-            )
-        if not checkpoint_path:
-            raise ValueError("Internal error: `checkpoint_path` should never be empty.")
+        if status == EvalStatus.EVALUATED:
+            _check_metrics(metrics)
+            if not checkpoint_path:
+                raise ValueError("Internal error: `checkpoint_path` should never be empty.")
+        else:
+            for name, label, value in (
+                ("metrics", "metrics", metrics),
+                ("checkpoint", "checkpoint_path", checkpoint_path),
+            ):
+                if value:
+                    raise ValueError(
+                        f"{name} must be `None` if status is not {EvalStatus.EVALUATED}; got status {status}, {label} "
+                        f"{value}"
+                    )
         return super().__new__(cls, status, metrics, checkpoint_path)

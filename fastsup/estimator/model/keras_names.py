@@ -87,8 +87,8 @@ def graph_keras_names(graph: Any) -> Iterator[None]:
 
 
 def _without_numbers(name: str) -> str:
-    """A variable's name without the numbers of the layers: `dense_2/bias` and `dense/bias` give the same name."""
-    return re.sub(r"_\d+(?=/|$)", "", name)
+    """A variable's name without the numbers of the layers: `dense_1_1/bias` and `dense/bias` give the same name."""
+    return re.sub(r"(_\d+)+(?=/|$)", "", name)
 
 
 def renumbered_layer_hint(message: str, names: Iterable[str]) -> str:

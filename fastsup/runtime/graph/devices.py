@@ -10,7 +10,7 @@ from tensorflow.python.framework import errors, kernels, ops
 
 from fastsup.runtime.graph.operations import FUNCTION_CALLS
 
-_REMEDY = 'Pass executor="auto" or executor="thread_pool" in place of executor="single_threaded".'
+_REMEDY = 'Pass executor="auto", "inline" or "thread_pool" in place of executor="single_threaded".'
 _REMEDY_FOR_CONFIG = 'Leave experimental.executor_type="SINGLE_THREADED_EXECUTOR" out of the config.'
 # The placer puts these where the tensor is that they describe.
 _OF_METADATA = frozenset({"Shape", "Size", "Rank"})

@@ -68,7 +68,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         )
         self._timer: Any = compiled_timer(self._timer)
         self._async_save = async_save
-        self._writer = CheckpointWriter(when_written=self._set_written)
+        self._checkpoint_writer = CheckpointWriter(when_written=self._set_written)
         # True from the end of a background write until the loop's thread has called the listeners.
         self._written = False
 
@@ -128,7 +128,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
             return bool(super()._save(session, step))
         should_stop = self._finish_background_write(session)
         call_before_save(self._listeners, session, step)
-        path = self._writer.save(
+        path = self._checkpoint_writer.save(
             session,
             self._get_saver(),
             self._save_path,
@@ -148,7 +148,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
     def _finish_background_write(self, session: Any) -> bool:
         """Waits for the background write, if any. Returns True if a listener requests a stop."""
         try:
-            step = self._writer.finish()
+            step = self._checkpoint_writer.finish()
         finally:
             if self._written:
                 self._written = False
@@ -162,7 +162,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
 
     def _before_close(self) -> None:
         # Training may have failed: the session is closed only after the last checkpoint is on the disk.
-        if self._writer.wait_and_log():
+        if self._checkpoint_writer.wait_and_log():
             self._written = False
 
     def _schedule(self, run: int, step_read: Any) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 
+from fastsup.core.checks import check_number
 from fastsup.train.hooks.global_step_hook import check_one_interval, compiled_timer
 from fastsup.train.hooks.info_log import info_is_read
 from fastsup.train.scheduler.scheduled_hook import ScheduledHook
@@ -30,6 +31,7 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
 
     Raises:
       TypeError: `every_n_secs` is no number.
+      TypeError: an interval is no number.
       ValueError: both intervals were given, or neither without `at_end`, or `every_n_iter` isn't positive.
     """
 
@@ -45,6 +47,8 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
         formatter: Any = None,
     ) -> None:
         check_one_interval(every_n_secs=every_n_secs)
+        if every_n_iter is not None and every_n_secs is None:
+            check_number("every_n_iter", every_n_iter)
         super().__init__(tensors, every_n_iter, every_n_secs, at_end, formatter)
         self._timer: Any = compiled_timer(self._timer)
 

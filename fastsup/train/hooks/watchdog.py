@@ -10,9 +10,9 @@ from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import session_run_hook
 
+from fastsup.runtime.leaked_threads import describe_thread
 from fastsup.runtime.session import Session
 from fastsup.train.scheduler.scheduled_hook import ScheduledHook
-from fastsup.train.session.leaked_threads import describe_thread
 
 __all__ = ["WatchdogHook"]
 

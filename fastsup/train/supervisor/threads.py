@@ -13,7 +13,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import coordinator
 
 from fastsup.core import timeline
-from fastsup.train.session.leaked_threads import warn_of_leaked_threads
+from fastsup.runtime.leaked_threads import warn_of_leaked_threads
 from fastsup.train.supervisor.arguments import check_seconds
 from fastsup.train.supervisor.event_writing import SupervisorEvents
 from fastsup.train.supervisor.saving import SupervisorSaves
