@@ -108,7 +108,12 @@ class ImportHook(MetaPathFinder):
             return self._find(fullname, path, target)
         if fullname in _OVER_TENSORFLOW and "tensorflow" not in sys.modules:
             # Before the module is begun: the installation that follows needs all of it.
-            importlib.import_module("tensorflow")
+            try:
+                importlib.import_module("tensorflow")
+            except ModuleNotFoundError as error:
+                if error.name != "tensorflow":
+                    raise
+                return None  # fastsup.runtime raises the error that says what to install.
             if fullname in sys.modules:
                 existing = sys.modules[fullname]
                 return spec_from_loader(fullname, _Existing(lambda: existing), is_package=True)

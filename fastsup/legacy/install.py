@@ -239,7 +239,10 @@ def _warn_of_what_stays(kinds: Iterator[Any]) -> None:
     is_open = [
         session
         for session in gc.get_objects()
-        if isinstance(session, tf_session.BaseSession) and not isinstance(session, Session) and not session._closed
+        # By the type: an object may pretend to be of another class, and do something when it is asked for it.
+        if issubclass(type(session), tf_session.BaseSession)
+        and not isinstance(session, Session)
+        and not session._closed
     ]
     if is_open:
         logging.warning(

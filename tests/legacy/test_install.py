@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 
@@ -206,7 +207,17 @@ def test_tensorflow_out_of_range(children: Any) -> None:
 
 
 def test_no_tensorflow(children: Any) -> None:
-    done = children.run("-c", "import sys; sys.modules['tensorflow'] = None; import fastsup; fastsup.install()")
+    blocked = """
+        import sys
+        class Absent:
+            def find_spec(self, name, path, target=None):
+                if name == "tensorflow":
+                    raise ModuleNotFoundError("No module named 'tensorflow'", name=name)
+        sys.meta_path.insert(0, Absent())
+        import fastsup
+        fastsup.install()
+        """
+    done = children.run("-c", textwrap.dedent(blocked))
     assert done.returncode == 1
     assert "ModuleNotFoundError" in done.stderr
     assert "fastsup[cpu]" in done.stderr
