@@ -68,6 +68,9 @@ _API_MODULES: dict[str, str] = {
 # Modules under `tensorflow_estimator.python.estimator`.
 _PYTHON_MODULES: dict[str, str] = {
     "": "",
+    "canned.metric_keys": "MetricKeys=fastsup.legacy.canned_names.MetricKeys",
+    "canned.optimizers": "get_optimizer_instance=fastsup.legacy.canned_names.get_optimizer_instance",
+    "canned.prediction_keys": "PredictionKeys=fastsup.legacy.canned_names.PredictionKeys",
     "early_stopping": f"{_STOPPING} read_eval_metrics "
     "_CheckForStoppingHook=fastsup.estimator.hooks.early_stopping._CheckForStoppingHook "
     "_StopOnPredicateHook=fastsup.estimator.hooks.early_stopping._StopOnPredicateHook",
@@ -153,13 +156,12 @@ _KERAS = (
 )
 _TPU_ONLY = "TPUs aren't supported. TPUEstimator trains on CPU and GPU with use_tpu=False."
 
-# Modules that have nothing yet: the sentence for each of their names.
+# Modules whose other names aren't there yet: the sentence for each of their names.
 _EMPTY: dict[str, str] = {
     **dict.fromkeys(
         (
             "canned", "canned.baseline", "canned.boosted_trees", "canned.dnn", "canned.dnn_linear_combined",
-            "canned.kmeans", "canned.linear", "canned.metric_keys", "canned.optimizers", "canned.parsing_utils",
-            "canned.prediction_keys", "canned.rnn",
+            "canned.kmeans", "canned.linear", "canned.optimizers", "canned.parsing_utils", "canned.rnn",
         ),
         _CANNED,
     ),

@@ -158,6 +158,22 @@ def test_paths_of_a_directory(tmp_path: Path) -> None:
     assert {path.export_version for path in gc._get_paths(str(tmp_path), parser=parser)} == {9, 10}
 
 
+def test_optimizers_by_name() -> None:
+    import tensorflow as tf
+    from tensorflow_estimator.python.estimator.canned import metric_keys, optimizers, prediction_keys
+
+    v1 = tf.compat.v1.train
+    assert type(optimizers.get_optimizer_instance("Adam", 0.1)) is v1.AdamOptimizer
+    given = v1.FtrlOptimizer(0.1)
+    assert optimizers.get_optimizer_instance(given) is given
+    assert optimizers.get_optimizer_instance(lambda: given) is given
+    for wrong, text in ((("Adam",), "learning_rate must be"), (("Sgd", 0.1), "Supported names"), ((5,), "Given: 5")):
+        with pytest.raises(ValueError, match=text):
+            optimizers.get_optimizer_instance(*wrong)
+    assert metric_keys.MetricKeys.AUC_AT_CLASS % 3 == "auc/class3"
+    assert prediction_keys.PredictionKeys.CLASS_IDS == "class_ids"
+
+
 def test_the_guide_names_what_is_replaced_and_what_is_not_there() -> None:
     from fastsup.legacy.replaced_names import COUNTERPARTS
 
