@@ -59,10 +59,10 @@ class _AfterExecution(Loader):
 
 
 class _Existing(Loader):
-    """Gives an import a module that exists.
+    """A loader whose result is a module that exists.
 
     Args:
-      find: function that returns it.
+      find: function that returns the module.
     """
 
     def __init__(self, find: Callable[[], ModuleType]) -> None:
@@ -90,10 +90,10 @@ class _Made(Loader):
 
 
 class ImportHook(MetaPathFinder):
-    """Finds the modules of tensorflow_estimator, and tells when a copy of TensorFlow's interface was imported.
+    """Finds the modules of tensorflow_estimator, and reports each new copy of TensorFlow's interface.
 
     Args:
-      imported: function of the name of such a copy.
+      imported: function that is called with the name of the copy.
     """
 
     def __init__(self, imported: Callable[[str], None]) -> None:
@@ -102,12 +102,12 @@ class ImportHook(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The module's specification. None: this isn't a module of this hook's."""
+        """The specification of a module; None for a module that other finders find."""
         library = fullname.partition(".")[0]
         if library in ("tensorflow", "tensorflow_estimator"):
             return self._find(fullname, path, target)
         if fullname in _OVER_TENSORFLOW and "tensorflow" not in sys.modules:
-            # Before the module is begun: the installation that follows needs all of it.
+            # Before the module is executed: the installation imports the whole module.
             try:
                 importlib.import_module("tensorflow")
             except ModuleNotFoundError as error:
@@ -139,7 +139,7 @@ class ImportHook(MetaPathFinder):
         return spec_from_loader(fullname, _Existing(lambda: importlib.import_module(name)), is_package=package)
 
     def _own(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
-        """TensorFlow's own specification, of which the end of the import is told."""
+        """TensorFlow's own specification, with a loader that reports the end of the import."""
         for finder in sys.meta_path:
             find_spec = getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = None if finder is self or find_spec is None else find_spec(fullname, path, target)

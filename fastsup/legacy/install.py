@@ -1,4 +1,4 @@
-"""Puts fastsup where programs look for TensorFlow's session layer and for `tf.estimator`, and takes it away again."""
+"""install() and uninstall(): the classes of fastsup under the names of TensorFlow, and of `tf.estimator`."""
 
 from __future__ import annotations
 
@@ -48,10 +48,13 @@ def install() -> None:
 
 
 def install_at_import(tf1: bool = False) -> None:
-    """The same, when the program imports TensorFlow: what it sets up for that import is in force then.
+    """Installs fastsup when the program imports TensorFlow, so that environment variables set before take effect.
 
     Args:
-      tf1: whether `tensorflow` is `tf.compat.v1` then, with the behaviour of TensorFlow 1.
+      tf1: whether the module `tensorflow` gets the names of `tf.compat.v1`, and the behaviour of TensorFlow 1.
+
+    Raises:
+      ImportError: TensorFlow was imported before, and is too old or too new.
     """
     installation = _begin()
     installation.tf1 = tf1
@@ -60,9 +63,10 @@ def install_at_import(tf1: bool = False) -> None:
 
 
 def uninstall() -> None:
-    """Undoes `install`: every name of TensorFlow has the value that it had before.
+    """Gives every name of TensorFlow the value that it had before `install`.
 
-    A name that the program has given another value since keeps it. Without an installation nothing is done.
+    A name that the program has replaced since keeps the program's value, and a warning says so. Without an installation
+    the call does nothing.
     """
     global _current
     if _current is not None:
@@ -79,7 +83,7 @@ def _begin() -> Installation:
 
 
 class Installation:
-    """What was done, to be undone."""
+    """The changes that `install` has made, and how to revert them."""
 
     def __init__(self) -> None:
         self.hook = ImportHook(self._imported)
@@ -96,13 +100,13 @@ class Installation:
             self._equip(sys.modules[name])
 
     def complete_in(self, tensorflow: Any) -> None:
-        """Does what there is to do, once TensorFlow is imported.
+        """Makes the changes, once TensorFlow is imported. A second call does nothing.
 
         Args:
           tensorflow: the module.
 
         Raises:
-          ImportError: it is too old or too new.
+          ImportError: TensorFlow is too old or too new.
         """
         if self.complete:
             return
@@ -127,7 +131,7 @@ class Installation:
         _log(self._exchange, str(tensorflow.__version__))
 
     def _equip(self, module: ModuleType) -> None:
-        """Gives a copy of the interface what it lacks."""
+        """Puts `estimator` and our sessions into a copy of TensorFlow's interface."""
         import importlib
 
         from fastsup.legacy.estimator_modules import API
@@ -139,7 +143,7 @@ class Installation:
         self._exchange.put_ours_in(module, {"Session": Session, "InteractiveSession": InteractiveSession})
 
     def remove(self) -> None:
-        """Undoes it."""
+        """Reverts the changes."""
         from fastsup.legacy.absent_module import HelpfulModule
 
         if self.hook in sys.meta_path:
@@ -158,7 +162,7 @@ class Installation:
             elif isinstance(module, HelpfulModule):
                 del sys.modules[name]
                 parent, _, child = name.rpartition(".")
-                # An import has made it an attribute of its package.
+                # The import of a submodule has set an attribute of its package.
                 with contextlib.suppress(AttributeError, KeyError):
                     if vars(sys.modules[parent])[child] is module:
                         delattr(sys.modules[parent], child)
@@ -215,7 +219,7 @@ def _subclasses(kind: Any) -> Iterator[Any]:
 
 
 def _warn_of_what_stays(kinds: Iterator[Any]) -> None:
-    """Names the classes and the sessions of the program that are TensorFlow's own, and stay that."""
+    """Warns of the classes and sessions of the program that stay TensorFlow's own."""
     from tensorflow.python.client import session as tf_session
     from tensorflow.python.platform import tf_logging as logging
 
@@ -239,7 +243,7 @@ def _warn_of_what_stays(kinds: Iterator[Any]) -> None:
     is_open = [
         session
         for session in gc.get_objects()
-        # By the type: an object may pretend to be of another class, and do something when it is asked for it.
+        # By the type: `__class__` of a proxy may run code of the program.
         if issubclass(type(session), tf_session.BaseSession)
         and not isinstance(session, Session)
         and not session._closed

@@ -41,16 +41,16 @@ def _with_globals(function: FunctionType, own: dict[str, Any]) -> FunctionType:
 
 
 class OwnGlobals:
-    """Functions of TensorFlow's classes that were made to find their own class, and its bases, by name."""
+    """Methods of TensorFlow's classes that look up their own class and its bases by name, and always find them."""
 
     def __init__(self) -> None:
         self._changed: list[tuple[type, str, Any]] = []
 
     def give(self, kinds: Iterable[Any]) -> None:
-        """Exchanges the methods that name their own class, or a base of it.
+        """Replaces the methods that name their own class, or a base of the class, by copies with globals of their own.
 
         Args:
-          kinds: TensorFlow's classes; what is no class is left alone.
+          kinds: TensorFlow's classes. Functions among them are skipped.
         """
         for kind in kinds:
             if not isinstance(kind, type):
@@ -62,7 +62,7 @@ class OwnGlobals:
                     setattr(kind, name, _with_globals(method, family))
 
     def take_back(self) -> None:
-        """Undoes it."""
+        """Puts the methods of TensorFlow back."""
         for kind, name, method in self._changed:
             setattr(kind, name, method)
         self._changed.clear()

@@ -1,4 +1,4 @@
-"""Which of TensorFlow's classes and functions have a counterpart here, and the exchange of the one for the other."""
+"""The classes and functions of TensorFlow that have a counterpart in fastsup, and the exchange of their names."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _RENAMED: tuple[tuple[ModuleType, str, Any], ...] = (
     (tf_session, "InteractiveSession", InteractiveSession),
 )
 
-# TensorFlow's object, and the one that takes its place. Read when this module is imported: before any exchange.
+# Pairs of TensorFlow's object and ours. Read when this module is imported, before any exchange.
 COUNTERPARTS: tuple[tuple[Any, Any], ...] = (
     *((getattr(module, name), getattr(ours, name)) for module, names, ours in _TABLE for name in names),
     *((getattr(module, name), ours) for module, name, ours in _RENAMED),
@@ -92,7 +92,7 @@ def _modules(library: str | None = None) -> Iterator[tuple[str, ModuleType]]:
 
 
 class NameExchange:
-    """The names that were given another value, in every module that has them."""
+    """The names of modules that were exchanged, with their values before."""
 
     def __init__(self) -> None:
         self._exchanged: list[_Exchanged] = []
@@ -111,7 +111,7 @@ class NameExchange:
         return sorted({entry.module.__name__ for entry in self._exchanged})
 
     def put_ours(self) -> None:
-        """Puts our classes and functions in the place of TensorFlow's, in every module but fastsup's."""
+        """Replaces TensorFlow's classes and functions by ours in every module, except those of fastsup."""
         ours = {id(theirs): our for theirs, our in COUNTERPARTS}
         for _, module in _modules():
             for name, value in list(vars(module).items()):
@@ -120,7 +120,7 @@ class NameExchange:
                     setattr(module, name, ours[id(value)])
 
     def put_ours_in(self, module: ModuleType, ours: dict[str, Any]) -> None:
-        """Puts our classes into a module that was imported since, and has taken TensorFlow's from where they are left.
+        """Replaces TensorFlow's classes by ours in a module that has imported them from `tensorflow.python.client`.
 
         Args:
           module: the module.
@@ -133,10 +133,10 @@ class NameExchange:
                 setattr(module, name, our)
 
     def put_back(self) -> list[str]:
-        """Undoes it.
+        """Gives each name the value that it had before.
 
         Returns:
-          The names, with their modules, that a program has given another value since: they keep it.
+          The names, with their modules, that the program has replaced since. They keep the program's value.
         """
         kept = []
         for module, name, before, now in reversed(self._exchanged):
@@ -145,7 +145,7 @@ class NameExchange:
             else:
                 kept.append(f"{module.__name__}.{name}")
         self._exchanged.clear()
-        # Modules of TensorFlow that were imported since have taken the names from the others.
+        # Modules of TensorFlow that were imported since have imported our classes.
         theirs = {id(our): their for their, our in COUNTERPARTS}
         for _, module in _modules("tensorflow"):
             for name, value in list(vars(module).items()):
