@@ -2,8 +2,9 @@
 
 `fastsup.train` has the session-layer names of `tf.compat.v1.train`, `fastsup.Session` is a `tf.compat.v1.Session`,
 `fastsup.estimator` has the names of `tf.estimator`. `fastsup.core` is the compiled step loop by itself, and
-`fastsup.loop` has hooks for it. `fastsup.HookProfiler` measures what each hook costs. TensorFlow is imported when a
-name that needs it is first used.
+`fastsup.loop` has hooks for it. `fastsup.HookProfiler` measures what each hook costs. `fastsup.install()` puts the
+classes of fastsup where programs look for those of TensorFlow. TensorFlow is imported when a name that needs it is
+first used.
 """
 
 from __future__ import annotations
@@ -13,7 +14,19 @@ import os
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["HookProfiler", "Session", "core", "estimator", "experiment", "get_include", "loop", "profile", "train"]
+__all__ = [
+    "HookProfiler",
+    "Session",
+    "core",
+    "estimator",
+    "experiment",
+    "get_include",
+    "install",
+    "loop",
+    "profile",
+    "train",
+    "uninstall",
+]
 
 if TYPE_CHECKING:
     from fastsup import core as core
@@ -22,6 +35,8 @@ if TYPE_CHECKING:
     from fastsup import loop as loop
     from fastsup import profile as profile
     from fastsup import train as train
+    from fastsup.legacy.install import install as install
+    from fastsup.legacy.install import uninstall as uninstall
     from fastsup.profile.profiler import HookProfiler as HookProfiler
     from fastsup.runtime.session import Session as Session
 
@@ -34,6 +49,8 @@ def get_include() -> str:
 def __getattr__(name: str) -> Any:
     if name in ("core", "estimator", "experiment", "loop", "profile", "train"):
         return importlib.import_module(f"fastsup.{name}")
+    if name in ("install", "uninstall"):
+        return getattr(importlib.import_module("fastsup.legacy.install"), name)
     if name == "HookProfiler":
         from fastsup.profile.profiler import HookProfiler
 

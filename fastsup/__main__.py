@@ -1,4 +1,4 @@
-"""The command line: `python -m fastsup profile`, `python -m fastsup doctor` and `python -m fastsup --version`."""
+"""The command line: `python -m fastsup run`, `profile`, `doctor` and `--version`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import fastsup
+from fastsup.legacy import run
 from fastsup.profile import command, doctor
 from fastsup.profile.head import tensorflow_version
 
@@ -33,13 +34,14 @@ def main(arguments: list[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="python -m fastsup",
-        description="Finds out what the hooks of a training program cost, and what a step can.",
+        description="Runs old training programs, and finds out what their hooks cost, and what a step can.",
         allow_abbrev=False,
     )
     parser.add_argument(
         "--version", action=_Version, nargs=0, help="print the versions of fastsup, TensorFlow and Python, and exit"
     )
     commands = parser.add_subparsers(metavar="command", required=True)
+    run.add_parser(commands)
     command.add_parser(commands)
     doctor.add_parser(commands)
     chosen, unknown = parser.parse_known_args(arguments)

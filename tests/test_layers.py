@@ -29,6 +29,8 @@ LAYERS = (
     ("fastsup.estimator.hooks", "fastsup.estimator.jobs"),
     ("fastsup.estimator",),
     ("fastsup.experiment",),
+    ("fastsup.legacy.tpu",),
+    ("fastsup.legacy",),
     ("fastsup.profile",),
     ("fastsup",),
 )

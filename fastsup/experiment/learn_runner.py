@@ -1,4 +1,4 @@
-"""learn_runner.run: builds an Experiment and runs the part of this task."""
+"""learn_runner: builds an Experiment and runs the part of this task, or one trial after another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastsup.cluster.task_settings import TaskType, check_job_layout
 from fastsup.cluster.tf_config import summarize_tf_config
 from fastsup.experiment.experiment import Experiment
 
-__all__ = ["run"]
+__all__ = ["run", "tune"]
 
 _SCHEDULES = {
     TaskType.MASTER: "train_and_evaluate",
@@ -75,6 +75,13 @@ def _method_of(experiment: Experiment, schedule: Any) -> Callable[[], Any]:
     raise TypeError(f"Schedule references non-callable member {schedule}")
 
 
+def _build(experiment_fn: Callable[..., Any], arguments: dict[str, Any]) -> Experiment:
+    experiment = experiment_fn(**arguments)
+    if not isinstance(experiment, Experiment):
+        raise TypeError(f'Experiment builder "{experiment_fn}" did not return an Experiment, but {experiment!r}.')
+    return experiment
+
+
 def run(
     experiment_fn: Callable[..., Any],
     output_dir: str | None = None,
@@ -108,10 +115,34 @@ def run(
         raise ValueError("Cannot provide both `output_dir` and `run_config`")
     if not callable(experiment_fn):
         raise TypeError(f'Experiment builder "{experiment_fn}" is not callable.')
-    experiment = experiment_fn(**_builder_arguments(output_dir, run_config, hparams))
-    if not isinstance(experiment, Experiment):
-        raise TypeError(f'Experiment builder "{experiment_fn}" did not return an Experiment, but {experiment!r}.')
+    experiment = _build(experiment_fn, _builder_arguments(output_dir, run_config, hparams))
     return _method_of(experiment, schedule or _default_schedule(experiment.estimator.config))()
+
+
+def tune(experiment_fn: Callable[..., Any], tuner: Any) -> None:
+    """Runs the trials of a tuner, each with an Experiment and hyperparameters of its own.
+
+    Args:
+      experiment_fn: function that returns the `Experiment`. Called as experiment_fn(run_config=…, hparams=…).
+      tuner: object with two methods. `next_trial()` returns whether there is another trial. `run_experiment(function)`
+        runs it: it calls function(run_config, hparams), which returns the `Experiment`.
+
+    Raises:
+      ValueError: the tuner passes no run_config with a model_dir, or no hparams.
+      TypeError: experiment_fn can't be called or returns something else.
+    """
+    if not callable(experiment_fn):
+        raise TypeError(f'Experiment builder "{experiment_fn}" is not callable.')
+
+    def build(run_config: Any, hparams: Any) -> Experiment:
+        if run_config is None:
+            raise ValueError("Must set value for `run_config`")
+        if hparams is None:
+            raise ValueError("`hparams` cannot be `None`. The tuner passes the hyperparameters of the trial.")
+        return _build(experiment_fn, _builder_arguments(None, run_config, hparams))
+
+    while tuner.next_trial():
+        tuner.run_experiment(build)
 
 
 def __dir__() -> list[str]:

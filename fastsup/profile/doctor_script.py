@@ -7,7 +7,8 @@ import os
 import textwrap
 
 from fastsup.core.plan_executor import PlanExecutor
-from fastsup.profile.command import ScriptFile, ScriptModule, print_at_the_end, run_profiled
+from fastsup.legacy.script import ScriptFile, ScriptModule
+from fastsup.profile.command import print_at_the_end, run_profiled
 from fastsup.profile.profiler import HookProfiler
 from fastsup.profile.quantities import duration, percent
 from fastsup.profile.report import Report

@@ -56,6 +56,7 @@ SIGNATURES = [
     (ExportStrategy, "name export_fn strip_default_attrs=None"),
     (ExportStrategy.export, "self estimator export_path checkpoint_path=None eval_result=None"),
     (learn_runner.run, "experiment_fn output_dir=None schedule=None run_config=None hparams=None"),
+    (learn_runner.tune, "experiment_fn tuner"),
 ]
 # fmt: on
 

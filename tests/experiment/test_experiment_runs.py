@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import tensorflow as tf
 
 from fastsup import estimator
@@ -110,3 +111,50 @@ def test_one_step_each(tmp_path: Path) -> None:
 def test_learn_runner(tmp_path: Path) -> None:
     metrics, _ = learn_runner.run(lambda output_dir: make(Path(output_dir)), str(tmp_path))
     assert metrics["global_step"] == 35
+
+
+class Rates:
+    """A tuner: one trial for each rate, in a directory of its own."""
+
+    def __init__(self, place: Path, rates: list[float]) -> None:
+        self.place, self.rates, self.steps = place, rates, {}
+
+    def next_trial(self) -> bool:
+        return bool(self.rates)
+
+    def run_experiment(self, experiment_fn: Any) -> None:
+        rate = self.rates.pop(0)
+        config = estimator.RunConfig(model_dir=str(self.place / str(rate)))
+        experiment = experiment_fn(config, {"rate": rate})
+        self.steps[rate] = experiment.train_and_evaluate()[0]["global_step"]
+
+
+def test_tune(tmp_path: Path) -> None:
+    def experiment_fn(run_config: Any, hparams: Any) -> Experiment:
+        return make(Path(run_config.model_dir), train_steps=round(10 * hparams["rate"]))
+
+    tuner = Rates(tmp_path, [0.5, 2.0])
+    assert learn_runner.tune(experiment_fn, tuner) is None
+    assert tuner.steps == {0.5: 5, 2.0: 20}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((None, {}), "`run_config`"),
+        ((estimator.RunConfig(), {}), "model directory"),
+        ((estimator.RunConfig(model_dir="m"), None), "`hparams` cannot be `None`"),
+    ],
+)
+def test_tune_refuses_a_trial_without_configuration(arguments: Any, text: str) -> None:
+    class Tuner:
+        def next_trial(self) -> bool:
+            return True
+
+        def run_experiment(self, experiment_fn: Any) -> None:
+            experiment_fn(*arguments)
+
+    with pytest.raises(ValueError, match=text):
+        learn_runner.tune(lambda **_: None, Tuner())
+    with pytest.raises(TypeError, match="is not callable"):
+        learn_runner.tune(None, Tuner())  # type: ignore[arg-type]

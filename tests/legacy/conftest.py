@@ -1,0 +1,24 @@
+"""The helpers of this folder, which is no package."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def _children() -> Any:
+    spec = importlib.util.spec_from_file_location("legacy_children", Path(__file__).with_name("children.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def children() -> Any:
+    """Child processes: see children.py."""
+    return _children()

@@ -1,0 +1,90 @@
+"""`python -m fastsup run` ends as `python` does: exit codes, tracebacks, arguments, scripts that aren't there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPTS = {
+    "exit_code": "import sys; sys.exit(7)",
+    "exit_text": "import sys; sys.exit('that is all')",
+    "exit_nothing": "raise SystemExit",
+    "error": "def inner():\n    raise ValueError('no value')\n\nprint('started')\ninner()\n",
+    "chained": "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise RuntimeError('then') from error\n",
+    "syntax": "x = = 1\n",
+    "interrupt": "raise KeyboardInterrupt",
+    "arguments": "import sys, neighbour\nprint(sys.argv[1:], sys.path[0], __name__, __file__, neighbour.X)",
+    "group": "raise NameError('x') if '--no' in __import__('sys').argv else SystemExit(3)",
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_as_python_does(children: Any, tmp_path: Path, name: str) -> None:
+    script = tmp_path / f"{name}.py"
+    script.write_text(SCRIPTS[name])
+    (tmp_path / "neighbour.py").write_text("X = 5")
+    arguments = (script, "a", "--tf1", "-m", "--", "b")
+    ours, pythons = children.run("-m", "fastsup", "run", *arguments), children.run(*arguments)
+    assert (ours.returncode, ours.stdout, ours.stderr) == (pythons.returncode, pythons.stdout, pythons.stderr)
+
+
+def test_a_module(children: Any, tmp_path: Path) -> None:
+    package = tmp_path / "jobs"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "train.py").write_text("import sys; from . import data; print(sys.argv[1:], __package__, data.X)")
+    (package / "data.py").write_text("X = 1")
+    arguments = ("-m", "jobs.train", "--steps", "5")
+    ours = children.run("-m", "fastsup", "run", *arguments, folder=tmp_path)
+    pythons = children.run(*arguments, folder=tmp_path)
+    assert (ours.returncode, ours.stdout, ours.stderr) == (pythons.returncode, pythons.stdout, pythons.stderr)
+    assert ours.stdout == "['--steps', '5'] jobs 1\n"
+
+
+@pytest.mark.parametrize("arguments", [("missing.py",), ("-m", "missing_module"), ("-m", "missing.module")])
+def test_what_is_not_there(children: Any, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    ours = children.run("-m", "fastsup", "run", *arguments, folder=tmp_path)
+    pythons = children.run(*arguments, folder=tmp_path)
+    assert (ours.returncode, ours.stdout, ours.stderr) == (pythons.returncode, pythons.stdout, pythons.stderr)
+
+
+@pytest.mark.parametrize(("arguments", "text"), [((), "required: script"), (("--quick", "x.py"), "--quick")])
+def test_wrong_arguments(children: Any, arguments: tuple[str, ...], text: str) -> None:
+    done = children.run("-m", "fastsup", "run", *arguments)
+    assert done.returncode == 2
+    assert text in done.stderr
+    assert "usage: python -m fastsup run [--tf1] [-m] script" in done.stderr
+
+
+def test_a_script_without_tensorflow_imports_none(children: Any, tmp_path: Path) -> None:
+    script = tmp_path / "light.py"
+    script.write_text("import sys; print('tensorflow' in sys.modules)")
+    done = children.run("-m", "fastsup", "run", "--tf1", script)
+    assert done.stdout == "False\n"
+
+
+def test_what_a_script_sets_before_it_imports_tensorflow_counts(children: Any, tmp_path: Path) -> None:
+    script = tmp_path / "early.py"
+    # Read when TensorFlow is imported; and a room of fastsup that imports it first.
+    script.write_text(
+        "import os\nos.environ['TF_USE_LEGACY_KERAS'] = '1'\nimport fastsup.train as train\nimport tensorflow as tf\n"
+        "print(tf._tf_uses_legacy_keras, tf.compat.v1.train.Supervisor is train.Supervisor, tf.estimator.RunConfig)"
+    )
+    done = children.run("-m", "fastsup", "run", script)
+    assert done.stdout.startswith("True True <class 'fastsup."), done.stderr
+
+
+def test_the_log_has_one_line_about_it(children: Any, tmp_path: Path) -> None:
+    script = tmp_path / "verbose.py"
+    script.write_text(
+        "import logging\nlogging.getLogger('tensorflow').setLevel(logging.INFO)\n"
+        "import tensorflow as tf\nfrom tensorflow.compat.v1 import estimator\nimport tensorflow_estimator"
+    )
+    done = children.run("-m", "fastsup", "run", script)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stderr.splitlines() if "fastsup" in line]
+    assert len(lines) == 1
+    assert re.search(r"fastsup \S+ is installed in TensorFlow \S+: \d+ names in \d+ modules are fastsup's", lines[0])
