@@ -6,6 +6,7 @@ from typing_extensions import Self
 from fastsup.core.recording import SESSION as SESSION
 from fastsup.core.session_origin import NO_ORIGIN as NO_ORIGIN
 from fastsup.core.span_context import EmptyContext, Span, StepScope
+from fastsup.core.span_context import empty_context as empty_context
 from fastsup.core.span_registry import SpanRegistry
 
 class ManualClock:

@@ -112,8 +112,8 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
 
     # A session may be deleted when the names of this module are gone.
     _uninterrupted = uninterrupted
-    _process = staticmethod(os.getpid)
-    _python_ends = staticmethod(sys.is_finalizing)
+    _process: Callable[[], int] = staticmethod(os.getpid)
+    _python_ends: Callable[[], bool] = staticmethod(sys.is_finalizing)
 
     def __init__(
         self,

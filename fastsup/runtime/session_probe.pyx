@@ -54,9 +54,11 @@ cdef class SessionProbe:
         Args:
           profiler: a `HookProfiler`; or None, for the one that is on for the whole program, whenever one is.
         """
+        replaced = self.recorder  # Held until the pointers to it are replaced.
         self.recorder = recorder_of(profiler)
         self.own_recorder = <PyObject*> self.recorder
         self.recorded_by = program_wide() if profiler is None else &self.own_recorder
+        del replaced
 
     def forget(self):
         """Lets the recorder forget the session: now, or after the steps under way."""

@@ -96,6 +96,11 @@ def raise_if_come():
 
 def on_signal(number, frame):
     global pending
+    if watching == 0:
+        # The last session was closed in a thread that can't restore the handler.
+        restore_handlers()
+        signal.raise_signal(number)
+        return
     pending = number
     try:
         logging.warning(
@@ -121,7 +126,7 @@ def watch():
     watching += 1
     if watching == 1:
         for number, default in defaults.items():
-            if signal.getsignal(number) is default:
+            if signal.getsignal(number) in (default, on_signal):
                 replaced[number] = default
                 signal.signal(number, on_signal)
                 # The kernel puts the default back with the first one: a second one needs no help of a thread that may
@@ -138,7 +143,8 @@ def unwatch():
     if watching == 0:
         return  # In a child of the process that watches.
     watching -= 1
-    if watching == 0:
+    # Python lets the main thread alone change handlers. The handler restores itself where another thread ends the watch.
+    if watching == 0 and in_main_thread():
         restore_handlers()
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+
+from fastsup.train.scheduler.scheduled_hook import ScheduledHook
 
 v1 = tf.compat.v1
 
@@ -188,3 +191,75 @@ def test_a_schedule_that_another_hook_changes_in_the_run(impl: Any, step_tensor:
         while not session.should_stop():
             session.run(step_tensor)
     assert ends.runs == 3
+
+
+def session_around(impl: Any, hooked_session: Any, hooks: list[Any]) -> Any:
+    """A session that calls these hooks, of which no list is made: the test changes them."""
+    session = impl.Session()
+    session.run(v1.global_variables_initializer())
+    return hooked_session(session, hooks)
+
+
+@pytest.mark.parametrize("kind", [list, type("Hooks", (list,), {})])
+def test_a_hook_that_leaves_the_list_and_comes_back(impl: Any, graph: Any, wrapped: Any, kind: type[list[Any]]) -> None:
+    """It counts the runs that it was in the list for."""
+    step = v1.train.get_or_create_global_step()
+    hook = impl.train.LoggingTensorHook({"step": step}, every_n_iter=5)
+    hook.begin()
+    hooks = kind([hook])
+    session = session_around(impl, wrapped.HookedSession, hooks)
+    for _ in range(2):
+        session.run(step)
+    hooks.clear()
+    for _ in range(10):
+        session.run(step)
+    hooks.append(hook)
+    session.run(step)
+    if impl.name == "fastsup":
+        session._sync_hooks()
+    assert hook._iter_count == 3
+
+
+def test_an_after_run_hook_in_a_graph_whose_step_nobody_reads(graph: Any, both: Any) -> None:
+    class ByRun(ScheduledHook, v1.train.SessionRunHook):  # type: ignore[misc]
+        def after_run(self, run_context: Any, run_values: Any) -> None:
+            results.append(run_values.results)
+
+        def _schedule(self, run: int, step_read: Any) -> bool:
+            self._decide_after_run()
+            self.due_at_run(1)
+            return True
+
+    results: list[Any] = []
+    hook = ByRun()
+    session = session_around(both.fastsup, both.fastsup.train.HookedSession, [hook])
+    constant = tf.constant(1)
+    for _ in range(3):
+        session.run(constant)
+    assert results == [None, None]
+
+
+def test_hooks_that_another_thread_changes_while_a_plan_is_made(graph: Any, both: Any) -> None:
+    losses = [tf.constant(1.0), tf.constant(2.0)]
+    hooks = [both.fastsup.train.NanTensorHook(loss) for loss in losses]
+    for hook in hooks:
+        hook.begin()
+    listed = hooks[:1]
+    session = session_around(both.fastsup, both.fastsup.train.HookedSession, listed)
+    inner = session.raw_session()
+    first, second = tf.constant(3.0), tf.constant(4.0)
+    make_plan = inner._make_plan
+
+    def make_plan_slowly(fetches: Any, *arguments: Any) -> Any:
+        plan = make_plan(fetches, *arguments)
+        if isinstance(fetches, list) and len(listed) == 1:
+            listed.append(hooks[1])
+            thread = threading.Thread(target=session.run, args=(first,))
+            thread.start()
+            thread.join()
+        return plan
+
+    session.run(first)
+    inner._make_plan = make_plan_slowly
+    assert session.run(second) == 4.0
+    assert len(listed) == 2

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 import fastsup
 from fastsup import train
+from fastsup.train.scheduler.scheduled_hook import ScheduledHook
 
 v1 = tf.compat.v1
 
@@ -524,3 +525,63 @@ def test_it_raises_what_run_raises(open_session: Any, graph: Any) -> None:
             session.run_without_hooks(x)
         with pytest.raises(TypeError, match="None has invalid type"):
             session.run_without_hooks([None])
+
+
+# What follows a run belongs to its step.
+
+
+@pytest.mark.parametrize("failing_save", [4, 8])
+def test_a_step_whose_hook_is_preempted_is_run_again(
+    graph: Any, counting_step: Any, loop: Callable[..., Any], tmp_path: Any, failing_save: int
+) -> None:
+    """Also where that is the last step of the loop."""
+    step = counting_step()
+    failed = []
+
+    class Fails(v1.train.CheckpointSaverListener):  # type: ignore[misc]
+        def before_save(self, session: Any, global_step_value: int) -> None:
+            if global_step_value == failing_save and not failed:
+                failed.append(global_step_value)
+                raise tf.errors.UnavailableError(None, None, "gone")
+
+    saver = train.CheckpointSaverHook(str(tmp_path), save_steps=4, listeners=[Fails()])
+    with train.MonitoredTrainingSession(
+        checkpoint_dir=str(tmp_path),
+        save_checkpoint_secs=None,
+        save_summaries_steps=None,
+        log_step_count_steps=None,
+        chief_only_hooks=[saver],
+    ) as session:
+        loop(session, step.op, steps=8)
+        reached = session.run_without_hooks(step.global_step)
+    assert failed == [failing_save]
+    # The new session begins at the checkpoint before. The step that failed is run again in it.
+    assert reached == 5
+
+
+@pytest.mark.parametrize("kind", ["after-run", "every-run"])
+def test_the_last_result_is_that_of_the_last_step_that_ended(graph: Any, counting_step: Any, kind: str) -> None:
+    step = counting_step()
+
+    class AfterRun(ScheduledHook, train.SessionRunHook):  # type: ignore[misc]
+        def after_run(self, run_context: Any, run_values: Any) -> None:
+            raise ValueError("hook")
+
+        def _schedule(self, run: int, step_read: Any) -> bool:
+            self._decide_after_run()
+            self.due_at_run(3)
+            return True
+
+    class EveryRun(train.SessionRunHook):  # type: ignore[misc]
+        calls = 0
+
+        def after_run(self, run_context: Any, run_values: Any) -> None:
+            self.calls += 1
+            if self.calls == 4:
+                raise ValueError("hook")
+
+    step_after = v1.assign_add(step.global_step, 1)
+    session = train.MonitoredSession(hooks=[AfterRun() if kind == "after-run" else EveryRun()])
+    with pytest.raises(ValueError, match="hook"):
+        session.run_loop(step_after, steps=10)
+    assert session.last_result == 3

@@ -363,3 +363,26 @@ def test_a_forked_child_dies_of_the_signal(graph: Any, tmp_path: Any, in_a_step:
         assert os.WIFSIGNALED(status)
         assert os.WTERMSIG(status) == signal.SIGTERM
         assert handlers() != [signal.SIG_DFL, signal.default_int_handler]
+
+
+def test_a_session_that_is_closed_in_another_thread(graph: Any, before: list[Any]) -> None:
+    """Only the main thread can change handlers: the next session there does, or the signal itself."""
+    step = v1.train.get_or_create_global_step()
+    session = train.MonitoredSession(handle_signals=True)
+    session.run(step)
+    closing = threading.Thread(target=session.close)
+    closing.start()
+    closing.join()
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    assert handlers() == before
+
+
+def test_a_session_after_one_that_was_closed_in_another_thread(graph: Any) -> None:
+    step = v1.train.get_or_create_global_step()
+    session = train.MonitoredSession(handle_signals=True)
+    closing = threading.Thread(target=session.close)
+    closing.start()
+    closing.join()
+    with train.MonitoredSession(handle_signals=True) as session:
+        session.run(step)

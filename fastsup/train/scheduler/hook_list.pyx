@@ -62,7 +62,7 @@ cdef class HookList:
     cdef bint hooks_changed(self) noexcept:
         """Whether the list holds other hooks, or the same in another order."""
         cdef Py_ssize_t n = len(self.hooks_seen)
-        if type(self.hooks) is not list:
+        if not isinstance(self.hooks, list):
             return False
         return len(<list> self.hooks) != n or memcmp(
             PySequence_Fast_ITEMS(self.hooks), PySequence_Fast_ITEMS(self.hooks_seen), n * sizeof(PyObject*)
@@ -106,6 +106,12 @@ cdef class HookList:
             [type(candidate) for candidate in hooks] + [type(getattr(candidate, "_timer", None)) for candidate in hooks]
         )
         counts = Counter(map(id, hooks))
+        for candidate in self.hooks_seen or ():
+            # A hook that has left the list. If it comes back, it is told nothing of the runs meanwhile.
+            if id(candidate) not in counts and isinstance(candidate, ScheduledHookBase):
+                if (<ScheduledHookBase> candidate).is_scheduled:
+                    self.sync(<ScheduledHookBase> candidate, run, previous_step)
+                self.synced_to.pop(id(candidate), None)
         for candidate in hooks:
             if counts[id(candidate)] == 1 and self.has_schedule(candidate, run, previous_step, True):
                 (after_run if (<ScheduledHookBase> candidate).is_after_run else in_run).append(candidate)

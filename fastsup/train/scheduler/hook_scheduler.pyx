@@ -20,7 +20,7 @@ from libc.stdint cimport int64_t
 from tensorflow.python.training import training_util
 
 from fastsup.core.clock cimport reached
-from fastsup.core.schedule cimport FS_DUE_NEVER
+from fastsup.core.schedule cimport FS_DUE_NEVER, ScheduleTable
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.runtime.step_count cimport StepCount
@@ -164,11 +164,13 @@ cdef class HookScheduler:
         cdef list called = []
         cdef Py_ssize_t i = 0
         cdef HookList hooks = self.hooks
-        cdef object entries = hooks.in_run.entries
+        # Held: a clock in Python may let another thread replace the table.
+        cdef ScheduleTable table = hooks.in_run
+        cdef object entries = table.entries
         for hook in hooks.hooks:
             if i < len(entries) and hook is entries[i]:
                 # The value that a hook watches is fetched by its call.
-                if (<ScheduledHookBase> hook).watched_fetch is not None or due_in_run(view, &hooks.in_run.dues[i]):
+                if (<ScheduledHookBase> hook).watched_fetch is not None or due_in_run(view, &table.dues[i]):
                     called.append(hook)
                 i += 1
             elif id(hook) in hooks.every_run_ids:
@@ -261,10 +263,12 @@ cdef class HookScheduler:
         return self.count.read()
 
     cdef object step_before(self, StepView* view):
-        """The global step before a run that has ended, of its NumPy type."""
+        """The global step before a run that has ended, of its NumPy type; None in a graph without its read."""
+        if self.step_read is None:
+            return None
         if view.before != NO_STEP:
             return self.count.as_fetched(view.before)
-        # A hook that waits for a time doesn't have every run look at the step.
+        # Nobody needed the step before this run, so it is read now.
         return self.count.session.run(self.step_read) - self.count.as_fetched(max(view.delta, 0))
 
     cdef int tell_step_after(self, StepView* view, ScheduledHookBase hook) except -1:

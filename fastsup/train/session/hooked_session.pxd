@@ -27,7 +27,8 @@ cdef class Hooked(Wrapped):
         self, StepView* view, fs_thread_trace* trace, Plan plan, int64_t steps, Call* call
     )
     cdef object run_plan(
-        self, StepView* view, fs_thread_trace* trace, Plan plan, tuple feeds, list extra, int64_t steps, Call* call
+        self, StepView* view, fs_thread_trace* trace, Plan plan, tuple feeds, list watching, list extra,
+        int64_t steps, Call* call
     )
     cdef Plan augmented_plan(self, Plan plan, object fetches, list extra, object feed_dict)
     cdef int call_after_run(self, StepView* view, fs_thread_trace* trace, Call* call, list rejected) except -1

@@ -223,6 +223,8 @@ cdef class Hooked(Wrapped):
           steps: how many runs; 1 outside a loop.
           call: the arguments of the runs.
         """
+        # Taken together, before another thread can change the hooks: the plan is for both lists.
+        cdef list watching = self.scheduler.hooks.watching
         cdef list extra = self.scheduler.hooks.watched_fetches
         cdef tuple feeds = None
         # In a loop a signal may come between two steps. A single step has Python code between its run and its end.
@@ -243,14 +245,15 @@ cdef class Hooked(Wrapped):
                 if trace is not NULL:
                     fs_span_leave(trace)
             if plan is not None and (feeds is not None or not plan.feeds):
-                return self.run_plan(view, trace, plan, feeds, extra, steps, call)
+                return self.run_plan(view, trace, plan, feeds, watching, extra, steps, call)
             # No plan can express the run, or its feeds.
             return self.run_with_hooks(view, trace, self.scheduler.hooks_in_run(view), call)
         finally:
             release_signals(held)
 
     cdef object run_plan(
-        self, StepView* view, fs_thread_trace* trace, Plan plan, tuple feeds, list extra, int64_t steps, Call* call
+        self, StepView* view, fs_thread_trace* trace, Plan plan, tuple feeds, list watching, list extra,
+        int64_t steps, Call* call
     ):
         """Runs a plan so many times, or fewer if something unforeseen comes between two runs.
 
@@ -264,9 +267,9 @@ cdef class Hooked(Wrapped):
           call: the call; `last_result` is kept for a loop that raises.
         """
         cdef HookScheduler scheduler = self.scheduler
-        cdef list watching = scheduler.hooks.watching
         cdef bint fetches_step = view.source == FETCHED_STEP
         cdef list values = None
+        cdef list ended = None
         cdef list rejected = None
         cdef object step = None
         cdef SpanStats runtime = None
@@ -279,8 +282,6 @@ cdef class Hooked(Wrapped):
                 values = self.runner.execute(plan, feeds)
                 if trace is not NULL:
                     fs_span_leave_last(trace)
-                if call.steps_left is not NULL:
-                    call.steps_left[0] -= 1
                 steps -= 1
                 if extra:
                     # The plan is of a list. Of the caller's values, only the last ones are made.
@@ -292,9 +293,12 @@ cdef class Hooked(Wrapped):
                 if due:
                     self.call_after_run(view, trace, call, rejected)
                 self.runner.runs_ended += 1
+                ended = values
+                if call.steps_left is not NULL:
+                    call.steps_left[0] -= 1
                 if due or call.steps_left is NULL:
                     break
-                # Right after the run: a signal handler may move the step.
+                # Before signal handlers run, which may move the step: the next run then finds that.
                 scheduler.next_step(view)
                 # A loop in C otherwise never lets a signal handler run.
                 PyErr_CheckSignals()
@@ -305,8 +309,8 @@ cdef class Hooked(Wrapped):
                 if trace is not NULL:
                     fs_step_next(trace, &runtime.c)
         except BaseException:
-            if values is not None and call.steps_left is not NULL:
-                last = plan.structure.build(values)
+            if ended is not None and call.steps_left is not NULL:
+                last = plan.structure.build(ended)
                 keep_last_result(call, last[0] if extra else last)
             raise
         last = self.runner.build(trace, runtime, plan, values)

@@ -375,10 +375,12 @@ cdef class Recoverable(Wrapped):
     cdef bint is_stopped(self) except -1:
         if self._sess is None:
             return True
-        if self.compiled_inner() is None:
+        # Held: a thread that recovers replaces the attribute.
+        cdef Wrapped inner = self.compiled_inner()
+        if inner is None:
             return self.should_stop()
         try:
-            return self.inner.is_stopped()
+            return inner.is_stopped()
         except preemption_errors() as error:
             self._recreate_after_check(error)
             return False
