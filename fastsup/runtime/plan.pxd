@@ -69,7 +69,7 @@ cdef class Plan:
     cdef object session_run
     cdef bint watches_results
     cdef int64_t look_distance
-    # What the run does to variables: 0 reads, 1 writes, 2 saves them.
+    # How the run uses variables: see graph/variable_access.py.
     cdef readonly int access
     # What a run adds to the global step: 0 nothing, below 0 unknown. Filled in when somebody asks.
     cdef int64_t step_delta

@@ -243,7 +243,7 @@ cdef class SessionRunner:
             fs_span_leave(trace)
         fs_span_enter(trace, &runtime.c)
         if plan is None or (feeds is None and plan.feeds):
-            # In a step of the profile already, so as what it is without one.
+            # This thread is in a recorded step, so `run` doesn't begin another.
             result = self.run(fetches, feed_dict)
             fs_span_leave(trace)
             return result
@@ -342,7 +342,7 @@ cdef class SessionRunner:
         return True
 
     cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1:
-        """Keeps a plan at hand. All that there is to know it by belongs to the plan: threads change it all at once."""
+        """Keeps a plan for the next run. Its fetches and feeds are kept in the plan: threads replace both together."""
         if plan.known_by is None:
             if type(fetches) is list and all([type(fetch) in element_types for fetch in fetches]):
                 fetches = list(fetches)

@@ -146,8 +146,8 @@ cdef class ScheduledHookBase(Scheduled):
 class ScheduledHook(ScheduledHookBase):
     """Base of the standard hooks.
 
-    A class that defines `_schedule` vouches for the callbacks that it has then. A subclass that overrides a callback, and
-    defines no schedule, is called in every run.
+    A class that defines `_schedule` says that the schedule is right for the callbacks that the class has when it is
+    defined. A subclass that overrides a callback, and defines no schedule, is called in every run.
     """
 
     def __init_subclass__(cls, **kwargs):
