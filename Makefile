@@ -20,7 +20,7 @@ bench:
 
 # The debug build lies in a folder of its own, and leaves the compiled files of this one as they are.
 debug:
-	PYTHON=$(PYTHON) bash .ci/debug tests/core tests/runtime tests/train
+	bash .ci/debug tests/core tests/runtime tests/train
 
 testinstalled:
 	bash .ci/run
