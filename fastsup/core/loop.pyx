@@ -74,6 +74,19 @@ cdef int64_t step_number(str name, object value) except? -1:
     return value
 
 
+cdef int64_t initial_step_number(str name, object value) except? -1:
+    """Checks a global step that a loop goes on from.
+
+    Raises:
+      TypeError: `value` is no integer.
+      ValueError: `value` doesn't lie between 0 and 2**62.
+    """
+    cdef int64_t step = step_number(name, value)
+    if not 0 <= step <= LAST_INITIAL_STEP:
+        raise ValueError(f"{name} must lie between 0 and 2**62, got {step!r}: steps are 64 bits.")
+    return step
+
+
 cdef class Loop:
     """Loop(step, hooks=(), max_steps=None, initial_step=0, profiler=None)\n--\n
     Calls a step function again and again, and hooks after the steps on which they are due.
@@ -113,9 +126,7 @@ cdef class Loop:
         max_steps = step_number("max_steps", INT64_MAX if max_steps is None else max_steps)
         if max_steps < 0:
             raise ValueError(f"max_steps must not be negative, got {max_steps!r}. Pass None for a loop without limit.")
-        initial_step = step_number("initial_step", initial_step)
-        if not 0 <= initial_step <= LAST_INITIAL_STEP:
-            raise ValueError(f"initial_step must lie between 0 and 2**62, got {initial_step!r}: steps are 64 bits.")
+        initial_step = initial_step_number("initial_step", initial_step)
         self.recorder = recorder_of(profiler)
         if not hasattr(hooks, "__iter__"):
             raise TypeError(f"hooks must be an iterable of fastsup.core.Hook objects, got {hooks!r}. Pass [] for none.")
@@ -177,6 +188,28 @@ cdef class Loop:
     def should_stop(self):
         """Returns True once a stop was requested or `max_steps` are done."""
         return fs_drive_is_done(drive_of(self))
+
+    def _recover(self, error):
+        """Lets a subclass recover from an error of a step in Python: the step is then called again.
+
+        Args:
+          error: the exception.
+
+        Raises:
+          Exception: the error itself, if nothing recovers from it.
+        """
+        raise error
+
+    def _set_global_step(self, global_step):
+        """Sets the global step, of which the next step is one more.
+
+        Args:
+          global_step: integer between 0 and 2**62.
+
+        Raises:
+          ValueError: it doesn't lie between 0 and 2**62.
+        """
+        drive_of(self).loop.global_step = initial_step_number("global_step", global_step)
 
     def run(self):
         """Runs the loop until its end.
@@ -275,6 +308,9 @@ cdef class Loop:
                 self.last_result = step()
             except StopIteration:
                 break
+            except Exception as error:
+                self._recover(error)
+                continue
             if hooks_in_c:
                 drive.loop.result = PyFloat_AS_DOUBLE(self.last_result) if PyFloat_Check(self.last_result) else NAN
             if drive.earliest.time != HUGE_VAL:
@@ -361,10 +397,16 @@ cdef class Loop:
         cdef fs_drive* drive = drive_of(self)
         cdef int code
         if drive.step is NULL:
-            try:
-                self.last_result = self.step_function()
-            except StopIteration:
-                return False
+            while True:
+                try:
+                    self.last_result = self.step_function()
+                    break
+                except StopIteration:
+                    return False
+                except Exception as error:
+                    self._recover(error)
+                    if fs_drive_is_done(drive):
+                        return False
             drive.loop.result = PyFloat_AS_DOUBLE(self.last_result) if PyFloat_Check(self.last_result) else NAN
             return True
         with nogil:

@@ -4,11 +4,12 @@ None of them needs TensorFlow. A loop calls its hooks in the order of its list. 
 `CheckpointHook`, no checkpoint contains NaN.
 """
 
-from fastsup.core import Hook, NativeHook, StepLoop
+from fastsup.core import Hook, NativeHook
 from fastsup.loop.checkpoint import CheckpointHook
 from fastsup.loop.nan_guard import NanGuardHook, NanResultError
 from fastsup.loop.periodic import PeriodicHook
 from fastsup.loop.progress import ProgressHook
+from fastsup.loop.step_loop import StepLoop
 from fastsup.loop.stop import StopAtStepHook, StopWhenHook, TimeLimitHook
 from fastsup.loop.summary import SummaryHook
 

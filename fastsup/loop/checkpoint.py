@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -16,16 +17,22 @@ class CheckpointHook(PeriodicHook):
 
     Args:
       save: function of the global step; or a `tf.train.CheckpointManager`, or another object with a method
-        `save(checkpoint_number=...)`.
+        `save(checkpoint_number=...)`; or, with `directory`, a `tf.train.Checkpoint`.
       every_steps: a checkpoint is saved at the global steps that are multiples of this number, or None.
       every_secs: seconds between two checkpoints, or None. With both intervals, the one that passes first counts.
       save_at_end: whether to save after the last step, if no checkpoint of that step exists.
+      directory: folder for the checkpoints of a `tf.train.Checkpoint`.
+      max_to_keep: number of checkpoints that stay in `directory`. None: all.
+      async_save: whether TensorFlow copies the values and writes them in a thread while training goes on. The loop
+        waits for the last write when it ends. For a `tf.train.Checkpoint` or `CheckpointManager`.
 
     Attributes:
       last_saved_step: global step of the last checkpoint of this run, or None.
+      manager: the `tf.train.CheckpointManager`, or None if `save` is a function.
 
     Raises:
-      TypeError: `save` can't be called and has no such method, or an interval isn't a number.
+      TypeError: `save` can't be called and has no such method, `directory` is given for something else than a
+        `tf.train.Checkpoint`, `async_save` for something that isn't TensorFlow's, or an interval isn't a number.
       ValueError: an interval isn't positive, or neither is given.
     """
 
@@ -35,14 +42,26 @@ class CheckpointHook(PeriodicHook):
         every_steps: int | None = None,
         every_secs: float | None = None,
         save_at_end: bool = True,
+        *,
+        directory: str | os.PathLike[str] | None = None,
+        max_to_keep: int | None = 5,
+        async_save: bool = False,
     ) -> None:
         super().__init__(every_steps, every_secs)
-        self._save = save if callable(save) else _saver_of(save)
+        if directory is not None:
+            save = _manager_in(directory, save, max_to_keep)
+        self.manager: Any = None if callable(save) else save
+        if async_save and not hasattr(getattr(self.manager, "checkpoint", None), "sync"):
+            raise TypeError(
+                f"async_save needs a tf.train.CheckpointManager, or a tf.train.Checkpoint and directory, got {save!r}."
+            )
+        self._save = save if callable(save) else _saver_of(save, async_save)
         self._save_at_end = save_at_end
+        self._writes_in_thread = async_save
         self.last_saved_step: int | None = None
 
     def begin(self, loop: Any) -> None:
-        self.last_saved_step = None
+        self.last_saved_step = getattr(loop, "restored_step", None)
         super().begin(loop)
 
     def act(self, loop: Any) -> None:
@@ -52,21 +71,42 @@ class CheckpointHook(PeriodicHook):
     def end(self, loop: Any) -> None:
         if self._save_at_end and loop.global_step != self.last_saved_step:
             self.act(loop)
+        self._wait_for_the_last_write()
+
+    def on_error(self, loop: Any, error: BaseException) -> None:
+        self._wait_for_the_last_write()
+
+    def _wait_for_the_last_write(self) -> None:
+        if self._writes_in_thread:
+            self.manager.checkpoint.sync()
 
 
-def _saver_of(manager: Any) -> Callable[[int], Any]:
+def _manager_in(directory: str | os.PathLike[str], checkpoint: Any, max_to_keep: int | None) -> Any:
+    """A `tf.train.CheckpointManager` for a `tf.train.Checkpoint`."""
+    import tensorflow as tf
+
+    if not isinstance(checkpoint, tf.train.Checkpoint):
+        raise TypeError(f"directory is for the checkpoints of a tf.train.Checkpoint, got {checkpoint!r} to save.")
+    return tf.train.CheckpointManager(checkpoint, os.fspath(directory), max_to_keep)
+
+
+def _saver_of(manager: Any, async_save: bool) -> Callable[[int], Any]:
     save = getattr(manager, "save", None)
     if not callable(save):
         raise TypeError(f"save must be a callable or have a method save(checkpoint_number=...), got {manager!r}")
     if not _takes_checkpoint_number(save):
         raise TypeError(
             f"save must be a callable or have a method save(checkpoint_number=...), got {manager!r}, whose save "
-            "doesn't take checkpoint_number. For a tf.train.Checkpoint pass tf.train.CheckpointManager(checkpoint, "
-            "directory, max_to_keep=5); for any other object pass a function of the global step that saves it."
+            "doesn't take checkpoint_number. For a tf.train.Checkpoint pass directory=..., or a "
+            "tf.train.CheckpointManager; for any other object pass a function of the global step that saves it."
         )
     # A CheckpointManager with an interval of its own would skip checkpoints that are due here.
     checks_interval = getattr(manager, "checkpoint_interval", None) is not None
-    options = {"check_interval": False} if checks_interval else {}
+    options: dict[str, Any] = {"check_interval": False} if checks_interval else {}
+    if async_save:
+        import tensorflow as tf
+
+        options["options"] = tf.train.CheckpointOptions(experimental_enable_async_checkpoint=True)
     return lambda step: manager.save(checkpoint_number=step, **options)
 
 

@@ -15,12 +15,16 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.framework import ops
 from tensorflow.python.training import training_util
 
-from fastsup.runtime.graph.operations import function_defs, operations_behind
+from fastsup.runtime.graph.nested_conditionals import threads_held
+from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, function_defs, operations_behind
 from fastsup.runtime.graph.step_cost import StepCost
 
 EXECUTORS = ("auto", "thread_pool", "inline", "single_threaded")
 SINGLE_THREADED = "SINGLE_THREADED_EXECUTOR"
 CALLING_THREAD = -1
+# What errors of the single-threaded executor advise.
+REMEDY = 'Pass executor="auto", "inline" or "thread_pool" in place of executor="single_threaded".'
+REMEDY_FOR_CONFIG = 'Leave experimental.executor_type="SINGLE_THREADED_EXECUTOR" out of the config.'
 
 # Kernels that block their thread until another operation, perhaps of the same step, has done its part. In one
 # thread that other operation would never run.
@@ -35,7 +39,6 @@ _BLOCKING_PREFIXES = ("Collective", "Nccl", "_Host", "_Send", "_Recv", "Send", "
 _WAITING_PREFIXES = ("QueueDequeue", "QueueEnqueue", "Barrier", "ConditionalAccumulator", "AccumulatorTake",
                      "SparseAccumulatorTake", "ResourceAccumulatorTake", "Stage", "MapStage", "OrderedMapStage",
                      "ReaderRead")  # fmt: skip
-_FUNCTIONAL_CONTROL_FLOW = frozenset({"If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile", "For"})
 # Low-level control flow, which the single-threaded executor refuses.
 _LOW_LEVEL_CONTROL_FLOW = frozenset(
     f"{prefix}{name}" for prefix in ("", "Ref") for name in ("Switch", "Merge", "Enter", "Exit", "NextIteration")
@@ -115,12 +118,15 @@ def _suits_single_thread(graph: ops.Graph, config: Any) -> bool:
         return False
     # Conditionals and loops run as function calls there, which costs more than the hand-over saved. The one that every
     # graph with a global step has is seldom run.
-    if not types.isdisjoint(_FUNCTIONAL_CONTROL_FLOW):
+    if not types.isdisjoint(FUNCTIONAL_CONTROL_FLOW):
         guarded_read = training_util._get_global_step_read(graph)
         beside_steps = set() if guarded_read is None else operations_behind([guarded_read])
-        if any(op.type in _FUNCTIONAL_CONTROL_FLOW and op not in beside_steps for op in operations):
+        if any(op.type in FUNCTIONAL_CONTROL_FLOW and op not in beside_steps for op in operations):
             return False
     if any(output.dtype._is_ref_dtype for op in operations for output in op.outputs):
+        return False
+    # Steps of several threads that hold two threads of the pool each could wait for each other's.
+    if any(held > 1 for held in threads_held(operations).values()):
         return False
     # Parallelism can't save more than all there is to do: where that is little, nobody need ask what a step is.
     cost = StepCost(graph)

@@ -9,10 +9,12 @@ compiled step is no such call. Those that are, are made within `uninterrupted`.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import threading
 import time
 
+from tensorflow.python.eager import context
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.core.span_registry import guard_describing
@@ -94,3 +96,16 @@ atexit.register(uninterrupted.end)
 # A profile reads the names of what is fetched from the graph.
 guard_describing(uninterrupted)
 os.register_at_fork(after_in_child=uninterrupted.forget_other_threads)
+
+
+def _keep_eager_context() -> None:
+    """Keeps a child process from deleting its parent's eager context when it ends.
+
+    The context's destructor joins the threads of its pool, which aren't in the child: that can crash.
+    """
+    handle = getattr(context._context, "_context_handle", None)
+    if handle is not None:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
+
+
+os.register_at_fork(after_in_child=_keep_eager_context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -20,12 +20,15 @@ from fastsup.core.plan_executor import PlanExecutor
 from fastsup.runtime.errors import with_operation, with_remedy
 from fastsup.runtime.executor import (
     CALLING_THREAD,
+    REMEDY,
+    REMEDY_FOR_CONFIG,
     SINGLE_THREADED,
     check_executor,
     config_for,
     may_run_inline,
 )
 from fastsup.runtime.graph.devices import check_one_device
+from fastsup.runtime.graph.nested_conditionals import check_threads
 from fastsup.runtime.graph.operations import calls_functions, operations_behind
 from fastsup.runtime.graph.variable_access import SAVES, SAVES_COPIES, access_of
 from fastsup.runtime.graph_elements import structure_of
@@ -221,7 +224,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         function: Callable[..., Any] = super().make_callable(fetches, feed_list, accept_options)
         if feed_list is None and self.executor == "single_threaded":
             handler = tf_session._FetchHandler(self._graph, fetches, {})
-            self._check_devices(operations_behind([*handler.fetches(), *handler.targets()]), ())
+            self._check_single_threaded(operations_behind([*handler.fetches(), *handler.targets()]), ())
         if feed_list is not None or accept_options or not self._has_plan_key(fetches):
             return function
         self._release_unused()
@@ -298,7 +301,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         if executor == INLINE:
             options.run_options.inter_op_thread_pool = CALLING_THREAD
         operations = operations_behind(elements, feeds)
-        self._check_devices(operations, feeds)
+        self._check_single_threaded(operations, feeds)
         # Kernels that run functions know them by the address of the callable's function library, for as long as the
         # session lives. A callable that was released would leave the address to the next one, and its functions.
         kept = self._kept_callables if calls_functions(operations) else None
@@ -343,11 +346,14 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             self._device_names = [device.name for device in self.list_devices()]
         return self._device_names
 
-    def _check_devices(self, operations: Iterable[ops.Operation], feeds: Sequence[Any]) -> None:
-        """Refuses a step on several devices where its executor would wait without an end."""
-        if self.executor != "single_threaded" or self._target or self._closed or self._has_one_device():
+    def _check_single_threaded(self, operations: set[ops.Operation], feeds: Sequence[Any]) -> None:
+        """Refuses a step that the single-threaded executor would run without an end."""
+        if self.executor != "single_threaded" or self._target or self._closed:
             return
-        check_one_device(operations, feeds, self._devices(), by_config=self._executor != "single_threaded")
+        remedy = REMEDY_FOR_CONFIG if self._executor != "single_threaded" else REMEDY
+        if not self._has_one_device():
+            check_one_device(operations, feeds, self._devices(), remedy)
+        check_threads(operations, self._config, remedy)
 
     def _read_step_directly(self, variable: Any) -> None:
         """Fetches the global step from its variable, wherever TensorFlow's guarded read of it is asked for.
@@ -429,7 +435,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         if self.executor == "single_threaded":
             feeds = {key.deref(): value for key, value in feed_dict.items()}
             elements = [*fetch_list, *target_list]
-            self._check_devices(operations_behind(elements, feeds), list(feeds))
+            self._check_single_threaded(operations_behind(elements, feeds), list(feeds))
             try:
                 return super()._do_run(handle, target_list, fetch_list, feed_dict, options, run_metadata)
             except errors.OpError as error:
@@ -465,7 +471,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             named = [*callable_options.fetch, *callable_options.target]
             feeds = [self._graph.as_graph_element(name) for name in callable_options.feed]
             elements = [self._graph.as_graph_element(name) for name in named]
-            self._check_devices(operations_behind(elements, feeds), feeds)
+            self._check_single_threaded(operations_behind(elements, feeds), feeds)
         self._extend_graph()
         function = _Callable(self, callable_options)
 

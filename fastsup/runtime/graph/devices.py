@@ -8,16 +8,14 @@ from typing import Any
 from tensorflow.python.framework import device as device_lib
 from tensorflow.python.framework import errors, kernels, ops
 
-from fastsup.runtime.graph.operations import FUNCTION_CALLS
+from fastsup.runtime.graph.operations import FUNCTION_CALLS, called_functions
 
-_REMEDY = 'Pass executor="auto", "inline" or "thread_pool" in place of executor="single_threaded".'
-_REMEDY_FOR_CONFIG = 'Leave experimental.executor_type="SINGLE_THREADED_EXECUTOR" out of the config.'
 # The placer puts these where the tensor is that they describe.
 _OF_METADATA = frozenset({"Shape", "Size", "Rank"})
 
 
 def check_one_device(
-    operations: Iterable[ops.Operation], feeds: Sequence[Any], devices: Sequence[str], by_config: bool
+    operations: Iterable[ops.Operation], feeds: Sequence[Any], devices: Sequence[str], remedy: str
 ) -> None:
     """Refuses a step of the single-threaded executor that has operations on several devices.
 
@@ -28,7 +26,7 @@ def check_one_device(
       operations: the operations of the step.
       feeds: the tensors that are fed. Their values come from the first CPU device.
       devices: the names of the session's devices.
-      by_config: whether the session's ConfigProto has asked for the executor, not the argument `executor`.
+      remedy: the sentence that says what to pass in place of the executor.
 
     Raises:
       tf.errors.UnimplementedError: the step has operations on several devices.
@@ -46,7 +44,7 @@ def check_one_device(
             None,
             None,
             f"The single-threaded executor can't run a step on several devices: {places}. "
-            + (_REMEDY_FOR_CONFIG if by_config else _REMEDY)
+            + remedy
             + " Or place all operations of the step on one device.",
         )
 
@@ -117,14 +115,11 @@ def _makes_values(op: ops.Operation) -> bool:
 
 def nodes_of_functions(op: ops.Operation) -> Iterable[Any]:
     """The nodes of all functions that an operation calls, and that those call."""
-    functions = op.graph._functions
-    waiting, seen = [op.node_def], set()
+    waiting, seen = [op.node_def], set[str]()
     while waiting:
         node = waiting.pop()
-        for value in node.attr.values():
-            for name in (value.func.name, *(function.name for function in value.list.func)):
-                if name and name not in seen and name in functions:
-                    seen.add(name)
-                    nodes = functions[name].cached_definition.node_def
-                    yield from nodes
-                    waiting.extend(node for node in nodes if node.op in FUNCTION_CALLS)
+        for name in called_functions(op.graph, node) - seen:
+            seen.add(name)
+            nodes = op.graph._functions[name].cached_definition.node_def
+            yield from nodes
+            waiting.extend(node for node in nodes if node.op in FUNCTION_CALLS)

@@ -7,16 +7,23 @@ from typing import Any
 
 from tensorflow.python.framework import ops
 
+CONDITIONALS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+FUNCTIONAL_CONTROL_FLOW = CONDITIONALS | {"While", "StatelessWhile", "For"}
+PLAIN_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 # Operations that run functions of the graph.
-FUNCTION_CALLS = frozenset(
-    {"If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile", "For", "PartitionedCall",
-     "StatefulPartitionedCall", "RemoteCall", "SymbolicGradient"}
-)  # fmt: skip
+FUNCTION_CALLS = FUNCTIONAL_CONTROL_FLOW | PLAIN_CALLS | {"RemoteCall", "SymbolicGradient"}
 
 
 def function_defs(graph: ops.Graph) -> list[Any]:
     """The functions of a graph, as FunctionDefs, from its list of them: serialising the graph costs by its size."""
     return [function.cached_definition for function in graph._functions.values()]
+
+
+def called_functions(graph: ops.Graph, node: Any) -> set[str]:
+    """The names of the graph's functions that a NodeDef names."""
+    named = (value.func.name for value in node.attr.values())
+    listed = (function.name for value in node.attr.values() for function in value.list.func)
+    return {name for name in (*named, *listed) if name in graph._functions}
 
 
 def operations_behind(elements: Iterable[Any], feeds: Iterable[Any] = ()) -> set[ops.Operation]:

@@ -1,19 +1,20 @@
-"""SIGTERM and SIGINT end a session between two steps, so that its last state is saved.
+"""SIGTERM and SIGINT end a session or a loop between two steps, so that its last state is saved.
 
 While a session watches, the first signal raises SystemExit(128 + number), or KeyboardInterrupt, in the main thread: at
 once where that is between two steps, else where the step has ended. It leaves the session's `with` block, which
-saves a checkpoint. A second signal of the kind ends the process at once, as without this module.
+saves a checkpoint. A loop is asked to stop, and raises the same after its hooks have ended. A second signal of the kind
+ends the process at once, as without this module.
 
-Signals that somebody else handles are left to them.
+Signals with a handler of the program's own are left to that handler.
 """
 
 from libc.signal cimport SIGINT
 
+import logging
 import os
 import signal
+import sys
 import threading
-
-from tensorflow.python.platform import tf_logging as logging
 
 cdef extern from "Python.h":
     unsigned long PyThread_get_thread_ident() noexcept
@@ -34,6 +35,8 @@ cdef dict replaced = {}
 # The signal that has come; how many scopes of the main thread it must not interrupt.
 cdef int pending = 0
 cdef int held = 0
+# What is called when a signal has come: a loop's `request_stop`.
+cdef list stop_requests = []
 
 
 cdef int pending_signal() noexcept:
@@ -94,6 +97,30 @@ def raise_if_come():
         raise SystemExit(128 + pending)
 
 
+cdef object log():
+    """TensorFlow's log, if the program has imported TensorFlow."""
+    return sys.modules.get("tensorflow.python.platform.tf_logging") or logging.getLogger("fastsup")
+
+
+def add_stop_request(request_stop):
+    """Lets a function be called, in the main thread, when a signal comes.
+
+    Args:
+      request_stop: function without arguments that raises nothing.
+    """
+    stop_requests.append(request_stop)
+
+
+def remove_stop_request(request_stop):
+    """Ends what `add_stop_request` has begun.
+
+    Args:
+      request_stop: the function.
+    """
+    if request_stop in stop_requests:  # A child of the process has forgotten it.
+        stop_requests.remove(request_stop)
+
+
 def on_signal(number, frame):
     global pending
     if watching == 0:
@@ -102,8 +129,10 @@ def on_signal(number, frame):
         signal.raise_signal(number)
         return
     pending = number
+    for request_stop in stop_requests:
+        request_stop()
     try:
-        logging.warning(
+        log().warning(
             "%s: ending after this step, with a checkpoint. A second one ends at once.", signal.Signals(number).name
         )
     except RuntimeError:
@@ -163,6 +192,7 @@ def end_in_child():
     global watching, held
     watching = 0
     held = 0
+    stop_requests.clear()
     restore_handlers()
 
 

@@ -1,0 +1,306 @@
+/* The bridge to TensorFlow's runtime: a session over the devices of the eager context.
+
+   This is C++, the only file of it, because what it needs of TensorFlow has no C interface: the constructor of a
+   session over given devices, and a call of a session whose tensors are neither copied nor made into NumPy arrays. It
+   includes no header of TensorFlow: those differ from version to version, and most installations can't compile
+   them. It looks the symbols up by name in the libraries that are loaded, and assumes what is written at each
+   declaration below. `fastsup/eager/bridge.py` opens it for versions of TensorFlow that were tried, after a self-test
+   in a process of its own.
+
+   The state, which is the addresses, the context and the factory, is this library's: it is linked into one extension. */
+#include "eager_session.h"
+
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+/* absl::Status: one word, returned in memory because its destructor isn't trivial. Here the word is only carried. */
+struct Status {
+  uintptr_t word;
+  explicit Status(uintptr_t word) : word(word) {}
+  Status(const Status &other) : word(other.word) {}
+  ~Status() {}
+};
+
+/* std::unique_ptr of an object of TensorFlow's, whose destructor isn't known here. */
+struct Owned {
+  void *object;
+  Owned(const Owned &other) : object(other.object) {}
+  ~Owned() {}
+};
+
+/* tensorflow::Tensor: 32 bytes (the shape and a pointer to the buffer), which may be read where they lie in memory. */
+struct Tensor {
+  uint64_t words[4];
+};
+
+/* The start of tensorflow::SessionOptions. */
+struct SessionOptions {
+  void *env;
+  std::string target;
+};
+
+using Devices = std::vector<void *>;
+
+/* TensorFlow's SessionFactory: four virtual functions in this order. */
+class SessionFactory {
+ public:
+  virtual Status NewSession(const SessionOptions &options, void **session) = 0;
+  virtual bool AcceptsOptions(const SessionOptions &options) = 0;
+  virtual Status Reset(const SessionOptions &options, const std::vector<std::string> &containers) = 0;
+  virtual ~SessionFactory() {}
+};
+
+/* Room for a DynamicDeviceMgr (about 300 bytes) and a DirectSession (about 1,500). */
+constexpr size_t kDeviceManagerRoom = 4096, kSessionRoom = 16384;
+/* More functions than the class of the device manager has; the first two are its destructors. */
+constexpr size_t kVirtualFunctions = 64;
+
+Devices (*list_local_devices)(void *context);
+Owned (*new_renamed_device)(const std::string &name, void *device, bool owns, bool isolates, void *pool);
+void (*make_device_manager)(void *room, Devices &&devices);
+void (*make_session)(void *room, const SessionOptions &options, const void *manager, void *factory);
+void (*register_factory)(const std::string &name, SessionFactory *factory);
+Status (*run_callable)(void *session, int64_t callable, const std::vector<Tensor> &feeds, std::vector<Tensor> *fetched,
+                       void *metadata);
+Status (*tensor_of_handle)(const void *handle, const Tensor **tensor);
+void *(*make_local_handle)(Tensor &&tensor, void *device, void *op_device, void *context);
+void (*destroy_tensor)(Tensor *tensor);
+void *handle_vtable;
+
+void *(*new_status)();
+int (*status_code)(const void *status);
+const char *(*status_message)(const void *status);
+void (*delete_status)(void *status);
+void (*delete_handle)(void *handle);
+int (*handle_dtype)(void *handle);
+int (*handle_rank)(void *handle, void *status);
+int64_t (*handle_dimension)(void *handle, int index, void *status);
+
+void *(*executor_of_thread)(void *context);
+bool (*is_async)(void *executor);
+void (*delete_executor)(void *executor);
+
+bool (*is_eager_tensor)(const void *object);
+void *(*handle_of_object)(const void *object);
+void *(*object_of_handle)(void *handle, bool is_packed);
+void *(*records_nothing)();
+const fastsup_eager_settings *(*settings_of_context)(void *context);
+
+void *eager_context;
+void *host_device;
+uintptr_t ok_word;
+std::mutex opening;
+bool is_open;
+thread_local void *last_session;
+
+struct Symbol {
+  void *address;  // of the pointer above
+  const char *name;
+};
+
+const Symbol kSymbols[] = {
+    {&list_local_devices, "_ZN10tensorflow12EagerContext18ListLocalTfDevicesEv"},
+    {&new_renamed_device,
+     "_ZN10tensorflow13RenamedDevice16NewRenamedDeviceERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPNS_"
+     "6DeviceEbbPN3tsl6thread19ThreadPoolInterfaceE"},
+    {&make_device_manager,
+     "_ZN10tensorflow16DynamicDeviceMgrC1EOSt6vectorISt10unique_ptrINS_6DeviceESt14default_deleteIS3_EESaIS6_EE"},
+    {&make_session,
+     "_ZN10tensorflow13DirectSessionC1ERKNS_14SessionOptionsEPKNS_9DeviceMgrEPNS_20DirectSessionFactoryE"},
+    {&register_factory,
+     "_ZN10tensorflow14SessionFactory8RegisterERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPS0_"},
+    {&run_callable,
+     "_ZN10tensorflow13DirectSession11RunCallableElRKSt6vectorINS_6TensorESaIS2_EEPS4_PNS_11RunMetadataE"},
+    {&tensor_of_handle, "_ZNK10tensorflow12TensorHandle6TensorEPPKNS_6TensorE"},
+    {&make_local_handle,
+     "_ZN10tensorflow12TensorHandle17CreateLocalHandleEONS_6TensorEPNS_6DeviceES4_PNS_12EagerContextE"},
+    {&destroy_tensor, "_ZN10tensorflow6TensorD1Ev"},
+    {&handle_vtable, "_ZTVN10tensorflow12TensorHandleE"},
+    {&new_status, "TF_NewStatus"},
+    {&status_code, "TF_GetCode"},
+    {&status_message, "TF_Message"},
+    {&delete_status, "TF_DeleteStatus"},
+    {&delete_handle, "TFE_DeleteTensorHandle"},
+    {&handle_dtype, "TFE_TensorHandleDataType"},
+    {&handle_rank, "TFE_TensorHandleNumDims"},
+    {&handle_dimension, "TFE_TensorHandleDim"},
+    {&executor_of_thread, "TFE_ContextGetExecutorForThread"},
+    {&is_async, "TFE_ExecutorIsAsync"},
+    {&delete_executor, "TFE_DeleteExecutor"},
+    {&is_eager_tensor, "_Z22EagerTensor_CheckExactPK7_object"},
+    {&handle_of_object, "_Z18EagerTensor_HandlePK7_object"},
+    {&object_of_handle, "_Z21EagerTensorFromHandleP16TFE_TensorHandleb"},
+    {&records_nothing, "_Z21TFE_Py_TapeSetIsEmptyv"},
+    {&settings_of_context, "_ZN10tensorflow30GetEagerContextThreadLocalDataEP7_object"},
+};
+
+void stays(void *) {}
+
+/* The device manager of all sessions over one eager context, which is never deleted.
+
+   A session deletes its manager, and with it the devices. But an iterator of tf.data keeps the device of the session that
+   has first asked it for an element, for its threads. So the manager's destructors are replaced by one that does nothing. */
+void *device_manager() {
+  static void *manager, *made_for;
+  if (made_for == eager_context) return manager;
+  const std::string name = "/job:localhost/replica:0/task:0";
+  Devices devices;
+  for (void *device : list_local_devices(eager_context))
+    devices.push_back(new_renamed_device(name, device, false, false, nullptr).object);
+  manager = ::operator new(kDeviceManagerRoom);
+  make_device_manager(manager, std::move(devices));
+  // The two words in front of the functions tell where the object begins, and its type.
+  void **functions = new void *[kVirtualFunctions + 2] + 2;
+  std::memcpy(functions - 2, *static_cast<void ***>(manager) - 2, (kVirtualFunctions + 2) * sizeof(void *));
+  functions[0] = functions[1] = reinterpret_cast<void *>(&stays);
+  *static_cast<void ***>(manager) = functions;
+  made_for = eager_context;
+  return manager;
+}
+
+class EagerSessionFactory : public SessionFactory {
+  Status NewSession(const SessionOptions &options, void **session) override {
+    std::lock_guard<std::mutex> lock(opening);
+    *session = ::operator new(kSessionRoom);
+    make_session(*session, options, device_manager(), nullptr);
+    last_session = *session;
+    return Status(ok_word);
+  }
+
+  bool AcceptsOptions(const SessionOptions &options) override { return options.target == FASTSUP_EAGER_TARGET; }
+
+  Status Reset(const SessionOptions &, const std::vector<std::string> &) override { return Status(ok_word); }
+};
+
+/* The word of a status as TF_Status has it: a TF_Status holds the status alone. */
+uintptr_t &word_of(void *status) { return *static_cast<uintptr_t *>(status); }
+
+/* A thread's status for calls that can't fail. */
+struct ScratchStatus {
+  void *status = new_status();
+  ~ScratchStatus() { delete_status(status); }
+};
+
+void *scratch_status() {
+  thread_local ScratchStatus scratch;
+  return scratch.status;
+}
+
+}  // namespace
+
+const char *fastsup_eager_open(const char *const *libraries) {
+  std::lock_guard<std::mutex> lock(opening);
+  if (is_open) return nullptr;
+  std::vector<void *> loaded;
+  for (; *libraries; ++libraries)
+    if (void *library = dlopen(*libraries, RTLD_NOLOAD | RTLD_NOW)) loaded.push_back(library);
+  for (const Symbol &symbol : kSymbols) {
+    void *found = dlsym(RTLD_DEFAULT, symbol.name);
+    for (size_t i = 0; !found && i < loaded.size(); ++i) found = dlsym(loaded[i], symbol.name);
+    if (!found) return symbol.name;
+    *static_cast<void **>(symbol.address) = found;
+  }
+  void *status = new_status();
+  ok_word = word_of(status);
+  delete_status(status);
+  // The registry keeps the factory for as long as the process lives.
+  register_factory("FASTSUP_EAGER_SESSION", new EagerSessionFactory());
+  is_open = true;
+  return nullptr;
+}
+
+int fastsup_eager_set_context(void *context) {
+  Devices devices = list_local_devices(context);
+  eager_context = context;
+  host_device = devices.empty() ? nullptr : devices[0];
+  return static_cast<int>(devices.size());
+}
+
+void *fastsup_eager_take_session(void) {
+  void *session = last_session;
+  last_session = nullptr;
+  return session;
+}
+
+void *fastsup_eager_object_handle(void *object) {
+  if (!is_eager_tensor(object)) return nullptr;
+  void *handle = handle_of_object(object);
+  // The first word of an object with virtual functions points behind the first two words of its class's table.
+  if (!handle || *static_cast<void **>(handle) != static_cast<void **>(handle_vtable) + 2) return nullptr;
+  return handle;
+}
+
+void *fastsup_eager_object_from_handle(void *handle) { return object_of_handle(handle, false); }
+
+void *fastsup_eager_object_records_nothing(void) { return records_nothing(); }
+
+const fastsup_eager_settings *fastsup_eager_object_settings(void *context) { return settings_of_context(context); }
+
+int fastsup_eager_is_async(void) {
+  void *executor = executor_of_thread(eager_context);
+  const bool answer = is_async(executor);
+  delete_executor(executor);
+  return answer;
+}
+
+void fastsup_eager_delete_handle(void *handle) { delete_handle(handle); }
+
+int fastsup_eager_dtype(void *handle) { return handle_dtype(handle); }
+
+int fastsup_eager_has_shape(void *handle, const int64_t *dimensions, int rank) {
+  void *status = scratch_status();
+  if (handle_rank(handle, status) != rank) return 0;
+  for (int i = 0; i < rank; ++i)
+    if (handle_dimension(handle, i, status) != dimensions[i]) return 0;
+  return 1;
+}
+
+int fastsup_eager_shape(void *handle, int64_t *dimensions) {
+  void *status = scratch_status();
+  const int rank = handle_rank(handle, status);
+  if (rank > FASTSUP_MOST_DIMENSIONS) return -1;
+  for (int i = 0; i < rank; ++i) dimensions[i] = handle_dimension(handle, i, status);
+  return rank;
+}
+
+void *fastsup_eager_run(void *session, int64_t callable, void *const *inputs, int input_count, void **outputs,
+                        int output_count) {
+  uintptr_t word = ok_word;
+  {
+    std::vector<Tensor> feeds, fetched;
+    feeds.reserve(input_count);
+    for (int i = 0; i < input_count && word == ok_word; ++i) {
+      const Tensor *tensor = nullptr;
+      word = tensor_of_handle(inputs[i], &tensor).word;
+      // The words of the tensor, without a reference of their own to its buffer: the handle outlives the run.
+      if (word == ok_word) feeds.push_back(*tensor);
+    }
+    if (word == ok_word) word = run_callable(session, callable, feeds, &fetched, nullptr).word;
+    // If a tensor isn't as large as declared above: the self-test finds that out, in a process of its own.
+    if (word == ok_word && fetched.size() != static_cast<size_t>(output_count)) std::abort();
+    for (size_t i = 0; i < fetched.size(); ++i) {
+      if (word == ok_word) outputs[i] = make_local_handle(std::move(fetched[i]), host_device, host_device, eager_context);
+      destroy_tensor(&fetched[i]);
+    }
+  }
+  if (word == ok_word) return nullptr;
+  void *status = new_status();
+  word_of(status) = word;
+  return status;
+}
+
+int fastsup_eager_status_code(void *status) { return status_code(status); }
+
+const char *fastsup_eager_status_message(void *status) { return status_message(status); }
+
+void fastsup_eager_delete_status(void *status) { delete_status(status); }

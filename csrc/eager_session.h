@@ -1,0 +1,85 @@
+/* A session over the devices of TensorFlow's eager context, and calls of it with eager tensors.
+
+   See eager_session.cc. All functions may be called by any thread; none of them needs Python's lock but those with
+   "object" in the name. Pointers that belong to TensorFlow are `void *`. */
+#ifndef FASTSUP_EAGER_SESSION_H
+#define FASTSUP_EAGER_SESSION_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The target of the sessions: `tf.compat.v1.Session(target="fastsup-eager")`. */
+#define FASTSUP_EAGER_TARGET "fastsup-eager"
+
+/* The highest rank of a tensor whose shape is looked at. TensorFlow's own limit is 254. */
+#define FASTSUP_MOST_DIMENSIONS 32
+
+/* Looks up the symbols of TensorFlow in libraries that are loaded, and registers the factory of the sessions.
+
+   libraries: paths of the libraries, ended by a null pointer.
+   Returns null, or the name of the symbol that none of them has. */
+const char *fastsup_eager_open(const char *const *libraries);
+
+/* Names the eager context whose devices the sessions opened from now on share. Returns the number of its devices. */
+int fastsup_eager_set_context(void *context);
+
+/* The session that this thread has opened last; null if there is none. */
+void *fastsup_eager_take_session(void);
+
+/* The TFE_TensorHandle of a Python object that is an EagerTensor. Null if the object is none, or is a tensor of a
+   custom device. */
+void *fastsup_eager_object_handle(void *object);
+
+/* A new EagerTensor that takes over a handle. Null, with a Python error set, if that failed. */
+void *fastsup_eager_object_from_handle(void *handle);
+
+/* Python's True if the thread has neither a gradient tape nor a forward accumulator, else False: a new reference. */
+void *fastsup_eager_object_records_nothing(void);
+
+/* The calling thread's settings of an eager context: the start of TensorFlow's EagerContextThreadLocalData. */
+struct fastsup_eager_settings {
+  unsigned char is_eager, invokes_callbacks;
+  void *device_name;
+};
+
+/* The settings under a Python object that is an eager context. They belong to TensorFlow. */
+const struct fastsup_eager_settings *fastsup_eager_object_settings(void *context);
+
+/* Whether eager operations of this thread run later: 1 or 0. */
+int fastsup_eager_is_async(void);
+
+/* Deletes a handle. */
+void fastsup_eager_delete_handle(void *handle);
+
+/* The data type of a handle's tensor, as a number of TensorFlow's DataType. */
+int fastsup_eager_dtype(void *handle);
+
+/* Whether a handle's tensor has this shape: 1 or 0. */
+int fastsup_eager_has_shape(void *handle, const int64_t *dimensions, int rank);
+
+/* The shape of a handle's tensor. Returns its rank, or -1 if the rank is above FASTSUP_MOST_DIMENSIONS. */
+int fastsup_eager_shape(void *handle, int64_t *dimensions);
+
+/* Runs a callable of a session.
+
+   session: what fastsup_eager_take_session gave.
+   callable: its number, which TF_SessionMakeCallable gave.
+   inputs: handles of the feeds. Their tensors must stay alive until the function returns.
+   outputs: room for the handles of the fetches, which belong to the caller afterwards.
+   Returns null, or a TF_Status with the error, which the caller deletes with fastsup_eager_delete_status. */
+void *fastsup_eager_run(void *session, int64_t callable, void *const *inputs, int input_count, void **outputs,
+                        int output_count);
+
+/* The code of an error, and its text, which belongs to the status. */
+int fastsup_eager_status_code(void *status);
+const char *fastsup_eager_status_message(void *status);
+void fastsup_eager_delete_status(void *status);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,1 @@
+"""TensorFlow functions run in a session that shares the eager context's devices: `fastsup.function`."""

@@ -1,0 +1,247 @@
+"""A session over the eager context's devices, called with EagerTensors. See csrc/eager_session.h."""
+
+from cpython.object cimport PyObject
+from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
+from cython cimport final
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free, malloc
+
+from tensorflow.python.framework import errors_impl
+
+
+cdef extern from "eager_session.h" nogil:
+    const char* TARGET "FASTSUP_EAGER_TARGET"
+    const char* fastsup_eager_open(const char** libraries)
+    int fastsup_eager_set_context(void* context)
+    void* fastsup_eager_take_session()
+    void fastsup_eager_delete_handle(void* handle)
+    int fastsup_eager_is_async()
+    int fastsup_eager_dtype(void* handle)
+    int fastsup_eager_has_shape(void* handle, const int64_t* dimensions, int rank)
+    int fastsup_eager_shape(void* handle, int64_t* dimensions)
+    void* fastsup_eager_run(void* session, int64_t callable, void** inputs, int input_count, void** outputs,
+                            int output_count)
+    int fastsup_eager_status_code(void* status)
+    const char* fastsup_eager_status_message(void* status)
+    void fastsup_eager_delete_status(void* status)
+
+
+cdef extern from "eager_session.h":
+    void* fastsup_eager_object_handle(void* object)
+    object fastsup_eager_object_from_handle(void* handle)
+    object fastsup_eager_object_records_nothing()
+
+    cdef struct fastsup_eager_settings:
+        unsigned char is_eager
+        PyObject* device_name
+
+    const fastsup_eager_settings* fastsup_eager_object_settings(void* context)
+
+
+cdef enum:
+    # Fetches whose handles stay on the stack.
+    FEW_OUTPUTS = 64
+
+
+SESSION_TARGET = TARGET.decode()
+
+
+def open_bridge(libraries):
+    """Looks TensorFlow's symbols up. The process can't be trusted afterwards if the version isn't one that was tried.
+
+    Args:
+      libraries: list of the paths of the libraries to look in, which are loaded already.
+
+    Raises:
+      ImportError: a symbol is missing; the message names it.
+    """
+    paths = [path.encode() for path in libraries]
+    cdef const char** array = <const char**>malloc((len(paths) + 1) * sizeof(char*))
+    if array is NULL:
+        raise MemoryError
+    cdef Py_ssize_t i
+    cdef const char* missing
+    try:
+        for i in range(len(paths)):
+            array[i] = paths[i]
+        array[len(paths)] = NULL
+        missing = fastsup_eager_open(array)
+    finally:
+        free(array)
+    if missing is not NULL:
+        raise ImportError(f"TensorFlow's libraries have no symbol {missing.decode()}.")
+
+
+def share_context(capsule):
+    """Names the eager context whose devices new sessions share.
+
+    Args:
+      capsule: the capsule of the context, `context.context()._handle`.
+
+    Returns:
+      The number of its local devices.
+    """
+    return fastsup_eager_set_context(PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule)))
+
+
+cdef void* handle_of(object value) noexcept:
+    """The handle of an EagerTensor, or null if the value isn't one."""
+    return fastsup_eager_object_handle(<void*>value)
+
+
+cdef bint records_gradients() except -1:
+    """Whether this thread has a gradient tape or a forward accumulator."""
+    return fastsup_eager_object_records_nothing() is not True
+
+
+cdef bint is_async() noexcept:
+    return fastsup_eager_is_async()
+
+
+cdef bint is_plain_thread(object context) except -1:
+    """Whether this thread executes eagerly, at once, and on the default device."""
+    cdef const fastsup_eager_settings* settings = fastsup_eager_object_settings(<void*>context)
+    return settings is not NULL and settings.is_eager and not <object>settings.device_name and not is_async()
+
+
+def settings(context):
+    """Reads the calling thread's settings of an eager context from TensorFlow's memory.
+
+    Args:
+      context: the eager context.
+
+    Returns:
+      Whether it executes eagerly, the device's name, and whether operations run later.
+    """
+    cdef const fastsup_eager_settings* found = fastsup_eager_object_settings(<void*>context)
+    return bool(found.is_eager), <object>found.device_name, is_async()
+
+
+cdef int dtype_of(void* handle) noexcept:
+    return fastsup_eager_dtype(handle)
+
+
+cdef bint has_shape(void* handle, const int64_t* dimensions, int rank) noexcept:
+    return fastsup_eager_has_shape(handle, dimensions, rank)
+
+
+cdef int shape_of(void* handle, int64_t* dimensions) noexcept:
+    return fastsup_eager_shape(handle, dimensions)
+
+
+@final
+cdef class EagerSession:
+    """Opens a session, and makes its callables.
+
+    Args:
+      open_session: function without arguments that opens a `tf.compat.v1.Session` with the target SESSION_TARGET.
+
+    Raises:
+      RuntimeError: `open_session` has opened no such session.
+    """
+
+    cdef readonly object session
+    cdef void* pointer
+
+    def __init__(self, open_session):
+        fastsup_eager_take_session()
+        self.session = open_session()
+        self.pointer = fastsup_eager_take_session()
+        if self.pointer is NULL:
+            raise RuntimeError(f"the session {self.session!r} isn't one over the eager context's devices.")
+
+    def callable(self, owner, int64_t number, int input_count, int output_count):
+        """Makes a callable that takes and gives EagerTensors.
+
+        Args:
+          owner: the session's own callable, which frees it when it goes.
+          number: the handle of the session's own callable.
+          input_count: number of its feeds.
+          output_count: number of its fetches.
+
+        Returns:
+          An EagerCallable.
+        """
+        cdef EagerCallable made = EagerCallable.__new__(EagerCallable)
+        made.owner = owner
+        made.session = self.session
+        made.pointer = self.pointer
+        made.number = number
+        made.input_count = input_count
+        made.output_count = output_count
+        return made
+
+
+@final
+cdef class EagerCallable:
+    """A compiled step of an EagerSession."""
+
+    def __call__(self, *tensors):
+        """Runs the step.
+
+        Args:
+          *tensors: an EagerTensor for each feed.
+
+        Returns:
+          A list of EagerTensors, one for each fetch.
+
+        Raises:
+          TypeError: the arguments aren't as many EagerTensors as there are feeds.
+          tf.errors.OpError: the step has failed.
+        """
+        if len(tensors) != self.input_count:
+            raise TypeError(f"the step has {self.input_count} feeds, got {len(tensors)} tensors.")
+        cdef void** inputs = <void**>malloc(max(1, self.input_count) * sizeof(void*))
+        if inputs is NULL:
+            raise MemoryError
+        cdef int i
+        try:
+            for i in range(self.input_count):
+                inputs[i] = handle_of(tensors[i])
+                if inputs[i] is NULL:
+                    raise TypeError(f"feed {i} must be an EagerTensor, got {tensors[i]!r}.")
+            return self.run(inputs)
+        finally:
+            free(inputs)
+
+    cdef list run(self, void** inputs):
+        """Runs the step with handles whose tensors the caller keeps alive."""
+        cdef void* few[FEW_OUTPUTS]
+        cdef void** outputs = few
+        cdef int i = 0, count = self.output_count
+        cdef void* status
+        cdef list tensors
+        if count > FEW_OUTPUTS:
+            outputs = <void**>malloc(count * sizeof(void*))
+            if outputs is NULL:
+                raise MemoryError
+        try:
+            with nogil:
+                status = fastsup_eager_run(
+                    self.pointer, self.number, inputs, self.input_count, outputs, count
+                )
+            if status is not NULL:
+                raise_status(status)
+            tensors = []
+            try:
+                while i < count:
+                    i += 1
+                    tensors.append(fastsup_eager_object_from_handle(outputs[i - 1]))
+            finally:
+                while i < count:
+                    fastsup_eager_delete_handle(outputs[i])
+                    i += 1
+            return tensors
+        finally:
+            if outputs is not few:
+                free(outputs)
+
+
+cdef int raise_status(void* status) except -1:
+    """Raises the error of a status, and deletes the status."""
+    try:
+        code = fastsup_eager_status_code(status)
+        message = fastsup_eager_status_message(status).decode(errors="replace")
+    finally:
+        fastsup_eager_delete_status(status)
+    raise errors_impl.exception_type_from_error_code(code)(None, None, message)

@@ -1,0 +1,290 @@
+"""`fastsup.function`: a `tf.function` whose calls cost what the runtime costs."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from tensorflow.python.eager import def_function
+from tensorflow.python.eager.polymorphic_function import concrete_function, polymorphic_function
+from tensorflow.python.framework import dtypes, errors_impl
+from tensorflow.python.platform import tf_logging as logging
+
+from fastsup.eager import bridge
+from fastsup.eager.call_pattern import CallPattern
+from fastsup.eager.choice import choose
+from fastsup.eager.lift import LiftedGraph, NotLiftable
+from fastsup.eager.lifted_calls import LiftedCalls, Route
+from fastsup.eager.lifted_step import LiftedStep
+from fastsup.eager.tracing import ConcreteTracer, FunctionTracer, is_identified
+from fastsup.runtime.executor import check_executor
+from fastsup.runtime.interpreter_end import uninterrupted
+
+__all__ = ["FALLBACKS", "Function", "function"]
+
+FALLBACKS = ("warn", "raise", "silent")
+_OPAQUE = (dtypes.resource, dtypes.variant)
+# ConcreteFunctions of one function that are lifted at a time. Each has a session.
+_MOST_STEPS = 64
+# A function whose arguments no pattern describes isn't asked for ever.
+_MOST_FAILED_PATTERNS = 8
+
+
+class _Entry:
+    """What is known of a ConcreteFunction: its lifted step, or None if TensorFlow runs it."""
+
+    def __init__(self, concrete: Any, step: LiftedStep | None) -> None:
+        self.concrete = concrete
+        self.step = step
+
+
+class Function(LiftedCalls):
+    """A callable like the `tf.function` or ConcreteFunction in it. `fastsup.function` makes it.
+
+    Args:
+      original: a `tf.function` or a ConcreteFunction.
+      executor: the executor mode.
+      fallback: what is done if it can't be lifted: "warn", "raise" or "silent".
+    """
+
+    def __init__(self, original: Any, executor: str = "auto", fallback: str = "warn") -> None:
+        super().__init__(original)
+        self._executor = executor
+        self._fallback = fallback
+        is_concrete = isinstance(original, concrete_function.ConcreteFunction)
+        self._tracer = ConcreteTracer(original) if is_concrete else FunctionTracer(original)
+        self._lock = threading.RLock()
+        self._entries: dict[int, _Entry] = {}
+        self._why_not = ""
+        self._failed_patterns = 0
+        self._bound: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
+        python_function = getattr(original, "python_function", None)
+        if python_function is not None:
+            functools.update_wrapper(self, python_function, updated=())
+        else:
+            self.__name__ = original.name
+
+    def __repr__(self) -> str:
+        return f"<fastsup.function of {self.original!r}>"
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """Makes methods of functions that are defined in a class."""
+        get = getattr(self.original, "__get__", None)
+        if instance is None or get is None:
+            return self
+        bound = get(instance, owner)
+        if bound is self.original:
+            return self
+        if isinstance(bound, types.MethodType):
+            return types.MethodType(self, instance)
+        with self._lock:
+            method = self._bound.get(instance)
+            if method is None or method.original is not bound:
+                method = self._bound[instance] = Function(bound, self._executor, self._fallback)
+            return method
+
+    @property
+    def lifted(self) -> bool:
+        """Whether all ConcreteFunctions that were called so far are lifted, and there is one."""
+        entries = list(self._entries.values())
+        return bool(entries) and all(entry.step is not None for entry in entries)
+
+    @property
+    def why_not(self) -> str:
+        """Why the function, or the ConcreteFunction that was called last among those not lifted, isn't lifted.
+
+        An empty string if there is none.
+        """
+        return self._why_not
+
+    @property
+    def executor(self) -> str:
+        """The executor of the ConcreteFunction that was lifted last; before that, the one asked for."""
+        step = self._last_step()
+        return self._executor if step is None else _executor_of(step)
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds that a call takes in that executor, as "auto" has measured them. None if it has measured none."""
+        step = self._last_step()
+        return None if step is None or step.trial is None else step.trial.seconds
+
+    @property
+    def python_function(self) -> Any:
+        """The Python function. AttributeError for a ConcreteFunction."""
+        return self.original.python_function
+
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
+        """TensorFlow's ConcreteFunction for arguments.
+
+        Args:
+          *args: arguments, or their `tf.TensorSpec`s.
+          **kwargs: keyword arguments, or their `tf.TensorSpec`s.
+
+        Returns:
+          The ConcreteFunction, which isn't lifted.
+        """
+        if isinstance(self.original, concrete_function.ConcreteFunction):
+            return self.original
+        return self.original.get_concrete_function(*args, **kwargs)
+
+    def _last_step(self) -> LiftedStep | None:
+        steps = [entry.step for entry in list(self._entries.values()) if entry.step is not None]
+        return steps[-1] if steps else None
+
+    def _call_elsewhere(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call where no lifted graph may run: TensorFlow's own."""
+        if self._entries and bridge.why_foreign():
+            raise RuntimeError(f"{self.__name__} can't be called: {bridge.why_foreign()}.")
+        if not bridge.why_closed() and not self._entries and not self._why_not:
+            from fastsup.eager.lifted_calls import why_not_now
+
+            if not why_not_now():  # The bridge has been opened just now.
+                return self(*args, **kwargs)
+        elif bridge.why_closed():
+            self._say(bridge.why_closed())
+        return self.original(*args, **kwargs)
+
+    def _call_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call of a pattern that isn't known yet."""
+        has_run, result = self._tracer.first_call(args, kwargs)
+        if has_run:
+            return result
+        concrete = self._tracer.concrete(args, kwargs)
+        try:
+            inputs = self._tracer.inputs(concrete, args, kwargs)
+        except (TypeError, ValueError):
+            return self.original(*args, **kwargs)  # TensorFlow's error, or its flat signature.
+        entry = self._entry(concrete)
+        step = entry.step
+        if step is None:
+            return concrete._call_flat(inputs, concrete.captured_inputs)
+        arguments = concrete.graph.inputs[: len(inputs)]
+        if not all(
+            inside.shape.is_compatible_with(value.shape) for inside, value in zip(arguments, inputs, strict=True)
+        ):
+            return self.original(*args, **kwargs)
+        boxed = tuple((box.box, inputs[place]) for place, box in step.graph.opaque_inputs)
+        self._make_route(concrete, step, boxed, args, kwargs)
+        return self._run(step, [value for value in inputs if value.dtype not in _OPAQUE], boxed, args, kwargs)
+
+    def _make_route(
+        self, concrete: Any, step: LiftedStep, boxed: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        if self._failed_patterns >= _MOST_FAILED_PATTERNS:
+            return
+
+        def feeds(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+            values = self._tracer.inputs(concrete, args, kwargs)
+            return [value for value in values if value.dtype not in _OPAQUE]
+
+        try:
+            pattern = CallPattern(args, kwargs, feeds, is_identified)
+        except (TypeError, ValueError):
+            self._failed_patterns += 1
+        else:
+            self._add_route(Route(pattern, step, boxed))
+
+    def _entry(self, concrete: Any) -> _Entry:
+        entry = self._entries.get(id(concrete))
+        if entry is not None:
+            return entry
+        with self._lock:
+            entry = self._entries.get(id(concrete))
+            if entry is None:
+                entry = _Entry(concrete, self._lift(concrete))
+                while len(self._entries) >= _MOST_STEPS:
+                    oldest = self._entries.pop(next(iter(self._entries)))
+                    self._drop_routes(oldest.step)
+                self._entries[id(concrete)] = entry
+            return entry
+
+    def _lift(self, concrete: Any) -> LiftedStep | None:
+        try:
+            with uninterrupted:
+                graph = LiftedGraph(concrete)
+                chosen, trial = choose(graph, self._executor, lambda trial: None)
+        except NotLiftable as reason:
+            self._say(str(reason))
+            return None
+        except errors_impl.UnimplementedError as error:
+            if self._executor != "auto":
+                raise
+            self._say(error.message)
+            return None
+        except Exception as error:
+            # Whatever it is, TensorFlow's own function is right.
+            self._say(f"{type(error).__name__}: {error}")
+            return None
+        step = LiftedStep(graph, chosen, trial, concrete.function_type.pack_output)
+        bridge.keep_track(step)
+        return step
+
+    def _say(self, reason: str) -> None:
+        is_new = not self._why_not
+        self._why_not = reason
+        text = f"{self.__name__} isn't lifted: {reason}."
+        if self._fallback == "raise":
+            raise RuntimeError(f'{text} fallback="warn" lets TensorFlow run it.')
+        if self._fallback == "warn" and is_new:
+            logging.warning("%s TensorFlow runs it.", text)
+
+
+def _executor_of(step: LiftedStep) -> str:
+    if step.trial is not None:
+        return str(step.trial.executor)
+    return str(step.graph.executor)
+
+
+def function(
+    func: Callable[..., Any] | None = None,
+    *,
+    input_signature: Any = None,
+    executor: str = "auto",
+    fallback: str = "warn",
+) -> Any:
+    """Makes a function that TensorFlow traces, and that is run without TensorFlow's cost of a call.
+
+    It is called as a `tf.function` is: the same arguments, the same results, the same variables, the same rules of
+    when it is traced again. Each ConcreteFunction is lifted when it is first called: its graph goes into a session
+    that shares the devices of eager code, variables and all. A call under a gradient tape, in another graph, in a
+    `tf.device` or strategy scope is TensorFlow's own call.
+
+    Args:
+      func: a Python function, a `tf.function`, or a ConcreteFunction. None: returns a decorator.
+      input_signature: as that of `tf.function`, for a Python function.
+      executor: "auto", "thread_pool" (TensorFlow's), "inline" (in the calling thread) or "single_threaded"
+        (TensorFlow's SINGLE_THREADED_EXECUTOR). "auto" takes the fastest of those that are right, by measurement.
+      fallback: what is done where a ConcreteFunction can't be lifted, and TensorFlow has to run it: "warn" says so
+        once, with the reason; "raise" raises a RuntimeError; "silent" says nothing. `why_not` has the reason.
+
+    Returns:
+      A `Function`, or a decorator that makes one.
+
+    Raises:
+      TypeError: `func` is no function, or `executor` no string.
+      ValueError: `executor` or `fallback` is none of the names above, or `input_signature` is given for a function that
+        has been traced or has its own.
+    """
+    check_executor(executor)
+    if fallback not in FALLBACKS:
+        names = ", ".join(repr(name) for name in FALLBACKS)
+        raise ValueError(f"fallback must be one of {names}; got {fallback!r}.")
+    if func is None:
+        return functools.partial(function, input_signature=input_signature, executor=executor, fallback=fallback)
+    if isinstance(func, Function):
+        func = func.original
+    if isinstance(func, concrete_function.ConcreteFunction | polymorphic_function.Function):
+        if input_signature is not None:
+            raise ValueError(
+                f"input_signature must be None for {func!r}, which is TensorFlow's function already; got "
+                f"{input_signature!r}. Give it to tf.function."
+            )
+        return Function(func, executor, fallback)
+    if not callable(func):
+        raise TypeError(f"func must be a function, got {func!r} of type {type(func).__name__}.")
+    return Function(def_function.function(func, input_signature=input_signature), executor, fallback)

@@ -1,0 +1,269 @@
+"""Lifting: the graph of a ConcreteFunction becomes the graph of a session that shares the eager context's devices.
+
+The function's operations become operations of the graph itself. Its variables are the eager ones, found by the names
+of their handles. Other captured tensors come out of boxes. Its arguments are placeholders, or boxes where they are
+resources or variants, which a session can't be fed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+
+from tensorflow.core.framework import attr_value_pb2
+from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
+from tensorflow.python.client import session as tf_session
+from tensorflow.python.eager import context
+from tensorflow.python.framework import dtypes, importer, ops
+from tensorflow.python.ops import array_ops, gen_functional_ops, gen_resource_variable_ops, resource_variable_ops
+
+from fastsup.eager.boxes import BoxVariable
+from fastsup.eager.eager_session import SESSION_TARGET, EagerCallable, EagerSession
+from fastsup.runtime.executor import CALLING_THREAD, SINGLE_THREADED
+from fastsup.runtime.interpreter_end import uninterrupted
+
+__all__ = ["LiftedGraph", "NotLiftable", "SharedSession"]
+
+_HANDLE = re.compile(r'<ResourceHandle\(name="(.*)", device="([^"]*)", container="([^"]*)", type=', re.DOTALL)
+_OPAQUE = (dtypes.resource, dtypes.variant)
+# Operations that belong to several devices or processes.
+_SEVERAL_DEVICES = ("Collective", "Nccl", "_Send", "_Recv", "Send", "Recv", "TPU", "_TPU", "Remote")
+
+
+class NotLiftable(Exception):
+    """The reason why a function can't be lifted."""
+
+
+class _Callable(tf_session.BaseSession._Callable):  # type: ignore[misc]
+    _uninterrupted = uninterrupted
+
+    def __del__(self) -> None:
+        if self._session._usable():
+            with self._uninterrupted:
+                super().__del__()
+
+
+class SharedSession(tf_session.Session):  # type: ignore[misc]
+    """A session over the eager context's devices.
+
+    Args:
+      graph: its graph.
+      config: its ConfigProto.
+    """
+
+    # A session may be deleted when the names of this module are gone.
+    _uninterrupted = uninterrupted
+    _process: Callable[[], int] = staticmethod(os.getpid)
+    _context_names = vars(context)
+    left_open = False
+
+    def __init__(self, graph: ops.Graph, config: Any) -> None:
+        self._session = None
+        self._made_in = os.getpid()
+        self._made_for = context.context()
+        super().__init__(SESSION_TARGET, graph, config)
+
+    def _usable(self) -> bool:
+        """Whether the runtime that the session belongs to is there: not in a child process, nor after its context."""
+        return (
+            not self.left_open
+            and self._process() == self._made_in
+            and self._context_names.get("_context") is self._made_for
+            and not self._uninterrupted.is_over_for_this_thread()
+        )
+
+    def __del__(self) -> None:
+        if self._usable():
+            with self._uninterrupted:
+                super().__del__()
+
+
+class LiftedGraph:
+    """The graph of a ConcreteFunction, ready to be run in sessions.
+
+    Args:
+      concrete: the ConcreteFunction.
+
+    Attributes:
+      graph: the graph. It is finalized.
+      executor: the executor that it was last compiled for.
+      opaque_inputs: list of pairs of the position of an argument among the function's flat inputs and the BoxVariable
+        that the graph reads it from.
+      is_compiled_by_xla: whether XLA compiles the function, or a part of it.
+
+    Raises:
+      NotLiftable: the function can't be lifted; the message says why.
+    """
+
+    def __init__(self, concrete: Any) -> None:
+        self._concrete = concrete
+        self.executor = ""
+        self._sessions: dict[bool, EagerSession] = {}
+        self._config = context.context().config
+        inner = concrete.graph
+        _check(concrete)
+        self.is_compiled_by_xla = _is_compiled(concrete.function_def) or any(
+            _is_compiled(function.cached_definition) for function in inner._functions.values()
+        )
+        self.opaque_inputs: list[tuple[int, BoxVariable]] = []
+        self.captured: list[BoxVariable] = []
+        self.graph = ops.Graph()
+        with self.graph.as_default():
+            argument_count = len(inner.inputs) - len(inner.captures)
+            self._feeds: list[Any] = []
+            outer = [self._argument(place, tensor) for place, tensor in enumerate(inner.inputs[:argument_count])]
+            variables = {id(variable.handle): variable for variable in inner.variables}
+            outer += [self._capture(external, variables.get(id(external))) for external, _ in inner.captures]
+            if _is_compiled(concrete.function_def):
+                outputs, self._targets = self._call(outer)
+            else:
+                outputs, self._targets = self._import(inner, outer)
+            self._fetches = self._distinct(outputs, outer)
+        self.graph.finalize()
+
+    @property
+    def feed_count(self) -> int:
+        """The number of tensors that the graph is fed."""
+        return len(self._feeds)
+
+    def _argument(self, place: int, inside: Any) -> Any:
+        if inside.dtype in _OPAQUE:
+            box = BoxVariable(None, inside.dtype, inside.shape)
+            self.opaque_inputs.append((place, box))
+            return box.read()
+        feed = array_ops.placeholder(inside.dtype, inside.shape, name=f"fastsup_argument_{place}")
+        self._feeds.append(feed)
+        return feed
+
+    def _capture(self, external: Any, variable: Any) -> Any:
+        if variable is not None:
+            handle = _HANDLE.search(str(external))
+            if handle is None:
+                raise NotLiftable(f"the handle of the variable {variable.name} is unknown: {external!r}")
+            return gen_resource_variable_ops.var_handle_op(
+                dtype=variable.dtype, shape=variable.shape, shared_name=handle[1], container=handle[3]
+            )
+        box = BoxVariable(external, external.dtype, external.shape)
+        self.captured.append(box)
+        return box.read()
+
+    def _import(self, inner: Any, outer: list[Any]) -> tuple[list[Any], list[Any]]:
+        names = {tensor.name: outside for tensor, outside in zip(inner.inputs, outer, strict=True)}
+        wanted = [tensor.name for tensor in inner.outputs if tensor.name not in names]
+        operations = [operation.name for operation in inner.control_outputs]
+        imported = importer.import_graph_def(
+            inner.as_graph_def(), input_map=names, return_elements=wanted + operations, name=""
+        )
+        found = dict(zip(wanted, imported[: len(wanted)], strict=True))
+        outputs = [names.get(tensor.name, found.get(tensor.name)) for tensor in inner.outputs]
+        return outputs, list(imported[len(wanted) :])
+
+    def _call(self, outer: list[Any]) -> tuple[list[Any], list[Any]]:
+        """One operation that calls the function, for XLA to compile it as a whole."""
+        self._concrete.add_to_graph(self.graph)
+        name = attr_value_pb2.NameAttrList(name=self._concrete.name)
+        types = [tensor.dtype for tensor in self._concrete.graph.outputs]
+        outputs = gen_functional_ops.stateful_partitioned_call(args=outer, Tout=types, f=name)
+        operation = outputs[0].op if types else outputs
+        operation._set_attr("_XlaMustCompile", attr_value_pb2.AttrValue(b=True))
+        return (list(outputs) if types else []), [operation]
+
+    def _distinct(self, outputs: list[Any], outer: list[Any]) -> list[Any]:
+        """The outputs, each another tensor, and none that is fed: a session refuses both."""
+        taken = {id(tensor) for tensor in outer}
+        distinct = []
+        for tensor in outputs:
+            fetch = array_ops.identity(tensor) if id(tensor) in taken else tensor
+            taken.add(id(tensor))
+            distinct.append(fetch)
+        return distinct
+
+    def session_config(self, single_threaded: bool) -> Any:
+        """The ConfigProto of a session for the graph.
+
+        Args:
+          single_threaded: whether the session has the single-threaded executor.
+
+        Returns:
+          A ConfigProto under which the graph is optimized as TensorFlow optimizes the function.
+        """
+        config = config_pb2.ConfigProto()
+        config.CopyFrom(self._config)
+        rewrites = config.graph_options.rewrite_options
+        # Arguments have the types and shapes of the placeholders, as those of a function have.
+        rewrites.arithmetic_optimization = (
+            rewrites.arithmetic_optimization or rewriter_config_pb2.RewriterConfig.AGGRESSIVE
+        )
+        rewrites.remapping = rewrites.remapping or rewriter_config_pb2.RewriterConfig.AGGRESSIVE
+        if self.is_compiled_by_xla:
+            rewrites.disable_meta_optimizer = True
+        if single_threaded:
+            config.experimental.executor_type = SINGLE_THREADED
+        return config
+
+    def compile(self, executor: str) -> EagerCallable:
+        """Makes a callable of the graph. The first one for an executor compiles nothing yet.
+
+        Args:
+          executor: "thread_pool", "inline" or "single_threaded".
+
+        Returns:
+          An EagerCallable whose inputs are the function's flat arguments, without resources and variants.
+
+        Raises:
+          tf.errors.OpError: the runtime refuses the graph.
+        """
+        single = executor == "single_threaded"
+        self.executor = executor
+        with uninterrupted:
+            session = self._sessions.get(single)
+            if session is None:
+                config = self.session_config(single)
+                session = self._sessions[single] = EagerSession(lambda: SharedSession(self.graph, config))
+            options = config_pb2.CallableOptions()
+            options.feed.extend(tensor.name for tensor in self._feeds)
+            options.fetch.extend(tensor.name for tensor in self._fetches)
+            options.target.extend(operation.name for operation in self._targets)
+            if executor == "inline":
+                options.run_options.inter_op_thread_pool = CALLING_THREAD
+            session.session._extend_graph()
+            owner = _Callable(session.session, options)
+            return session.callable(owner, owner._handle, len(self._feeds), len(self._fetches))
+
+    def leave_open(self) -> None:
+        """Lets the sessions live as long as the process."""
+        for session in self._sessions.values():
+            session.session.left_open = True
+
+    def empty_boxes(self) -> None:
+        """Lets the tensors in the boxes go. The graph can't be run any more."""
+        for box in self.captured + [box for _, box in self.opaque_inputs]:
+            box.empty()
+
+
+def _is_compiled(definition: Any) -> bool:
+    return bool(definition.attr["_XlaMustCompile"].b) if "_XlaMustCompile" in definition.attr else False
+
+
+def _check(concrete: Any) -> None:
+    """Raises NotLiftable where lifting would change what the function does."""
+    inner = concrete.graph
+    if getattr(inner, "deferred_external_captures", ()) or any(callable(value) for value in concrete._captured_inputs):
+        raise NotLiftable("it captures values that are computed anew in each call")
+    external = [tensor for tensor, _ in inner.captures]
+    captured = concrete.captured_inputs
+    if len(captured) != len(external) or any(a is not b for a, b in zip(captured, external, strict=True)):
+        raise NotLiftable("its captured tensors were replaced")
+    for tensor in external:
+        if not isinstance(tensor, ops.EagerTensor):
+            raise NotLiftable(f"it captures {tensor!r}, which isn't an eager tensor")
+    for variable in inner.variables:
+        if not isinstance(variable, resource_variable_ops.BaseResourceVariable):
+            raise NotLiftable(f"{variable.name} is a {type(variable).__name__}: it belongs to several devices")
+    types = {operation.type for operation in inner.get_operations()}
+    types |= {node.op for function in inner._functions.values() for node in function.cached_definition.node_def}
+    for kind in sorted(types):
+        if kind.startswith(_SEVERAL_DEVICES):
+            raise NotLiftable(f"the operation {kind} belongs to several devices or processes")

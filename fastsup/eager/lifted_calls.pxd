@@ -1,0 +1,24 @@
+from fastsup.eager.call_pattern cimport CallPattern
+from fastsup.eager.lifted_step cimport LiftedStep
+
+
+cdef class Box:
+    # The tensor that the box holds now.
+    cdef readonly object tensor
+    cdef object write
+
+
+cdef class Route:
+    cdef CallPattern pattern
+    # None: calls of this pattern are TensorFlow's.
+    cdef readonly LiftedStep step
+    # Pairs of a box and the tensor that it must hold.
+    cdef tuple boxed
+
+
+cdef class LiftedCalls:
+    cdef public object original
+    cdef Route latest
+    cdef list routes
+
+    cdef object call_on(self, Route route, void** inputs, tuple args, dict kwargs)

@@ -1,0 +1,201 @@
+"""The calls of one function: each is run by the lifted graph of its pattern, or goes to TensorFlow."""
+
+from cpython.dict cimport PyDict_GetItem
+from cpython.object cimport PyObject
+
+from fastsup.eager.call_pattern cimport CallPattern, CallTensors
+from fastsup.eager.eager_session cimport is_plain_thread, records_gradients
+from fastsup.eager.lifted_step cimport LiftedStep
+
+from fastsup.eager.eager_session import settings
+
+from tensorflow.python.eager import context
+from tensorflow.python.eager.polymorphic_function import eager_function_run
+from tensorflow.python.framework import ops
+
+cdef enum:
+    # Patterns that a function keeps. The one that has been used the longest time ago goes first.
+    MOST_ROUTES = 128
+
+cdef dict context_names = vars(context)
+cdef dict run_eagerly_names = vars(eager_function_run)
+cdef object graph_stack = ops._default_graph_stack
+# The eager context that the sessions share. None while nothing may be lifted.
+cdef object shared_context = None
+
+
+def share(eager_context):
+    """Lets lifted graphs run under an eager context.
+
+    Args:
+      eager_context: the context; None if nothing may run any more.
+    """
+    global shared_context
+    shared_context = eager_context
+
+
+cdef bint may_run() except -1:
+    """Whether a lifted graph may run here and now: where it would do the same as TensorFlow's call."""
+    if shared_context is None or <object>PyDict_GetItem(context_names, "_context") is not shared_context:
+        return False
+    if not is_plain_thread(shared_context):
+        return False
+    if <object>PyDict_GetItem(run_eagerly_names, "RUN_FUNCTIONS_EAGERLY") is not False:
+        return False
+    if records_gradients():
+        return False
+    graph = graph_stack._global_default_graph
+    return graph is None or not graph._distribution_strategy_stack
+
+
+def why_not_now():
+    """Why no lifted graph may run in the calling thread now.
+
+    Returns:
+      The reason; an empty string if one may.
+    """
+    if may_run():
+        return ""
+    if shared_context is None or context._context is not shared_context:
+        return "the eager context isn't the one that the sessions share"
+    is_eager, device, is_async = settings(shared_context)
+    if not is_eager:
+        return "TensorFlow doesn't execute eagerly here"
+    if device:
+        return f"a tf.device scope, {device}, is open"
+    if is_async:
+        return "operations run asynchronously here"
+    if eager_function_run.RUN_FUNCTIONS_EAGERLY is not False:
+        return "tf.config.run_functions_eagerly is on"
+    if records_gradients():
+        return "a gradient tape records"
+    return "a tf.distribute strategy's scope is open"
+
+
+cdef class Box:
+    """A place outside the graph for a tensor that a session can't be fed: a resource, a variant.
+
+    Args:
+      tensor: what it holds first; None if nothing.
+      write: function that is called with the tensor that the box is to hold.
+    """
+
+    def __init__(self, tensor, write):
+        self.tensor = tensor
+        self.write = write
+
+    def put(self, tensor):
+        """Puts a tensor into the box, if the box doesn't hold it.
+
+        Args:
+          tensor: the tensor.
+        """
+        if self.tensor is not tensor:
+            self.tensor = None
+            self.write(tensor)
+            self.tensor = tensor
+
+
+cdef class Route:
+    """Where the calls of one pattern go.
+
+    Args:
+      pattern: the CallPattern.
+      step: the LiftedStep; None if TensorFlow runs these calls.
+      boxed: tuple of pairs of a Box and the tensor that it holds in these calls.
+    """
+
+    def __init__(self, CallPattern pattern, LiftedStep step, tuple boxed):
+        self.pattern = pattern
+        self.step = step
+        self.boxed = boxed
+
+
+cdef class LiftedCalls:
+    """A callable that knows the lifted graphs of one function by the patterns of their calls.
+
+    A subclass defines `_call_new(args, kwargs)`, for calls of no known pattern.
+
+    Args:
+      original: TensorFlow's function, for calls that can't be lifted.
+    """
+
+    def __init__(self, original):
+        self.original = original
+        self.routes = []
+
+    def __call__(self, *args, **kwargs):
+        cdef CallTensors tensors
+        cdef list kept = []
+        cdef Route route = self.latest
+        cdef Py_ssize_t i
+        if not may_run():
+            return self._call_elsewhere(args, kwargs)
+        if route is not None and route.pattern.fits(args, kwargs, &tensors, kept):
+            return self.call_on(route, tensors.handles, args, kwargs)
+        for i in range(len(self.routes) - 1, -1, -1):
+            if i >= len(self.routes):
+                continue  # Another thread, or a comparison of two values, has changed the routes.
+            route = <Route>self.routes[i]
+            if route.pattern.fits(args, kwargs, &tensors, kept):
+                self.latest = route
+                return self.call_on(route, tensors.handles, args, kwargs)
+        return self._call_new(args, kwargs)
+
+    cdef object call_on(self, Route route, void** inputs, tuple args, dict kwargs):
+        cdef LiftedStep step = route.step
+        if step is None:
+            return self.original(*args, **kwargs)
+        if route.boxed and not put_all(step, route.boxed):
+            return self.original(*args, **kwargs)
+        return step.run(inputs)
+
+    def _call_elsewhere(self, args, kwargs):
+        return self.original(*args, **kwargs)
+
+    def _call_new(self, args, kwargs):
+        raise NotImplementedError
+
+    def _run(self, LiftedStep step, list tensors, tuple boxed, args, kwargs):
+        """Runs a lifted graph whose inputs are known.
+
+        Args:
+          step: the LiftedStep.
+          tensors: list of its feeds.
+          boxed: tuple of pairs of a Box and the tensor that it must hold.
+          args: the positional arguments of the call.
+          kwargs: its keyword arguments.
+
+        Returns:
+          What the function returns.
+        """
+        if not put_all(step, boxed):
+            return self.original(*args, **kwargs)
+        return step(tensors)
+
+    def _add_route(self, Route route):
+        """Lets calls of a new pattern take a route."""
+        if len(self.routes) >= MOST_ROUTES:
+            del self.routes[0]
+        self.routes.append(route)
+        self.latest = route
+
+    def _drop_routes(self, step=None):
+        """Forgets the routes to a step; all routes if there is no step."""
+        self.latest = None
+        self.routes = [] if step is None else [route for route in self.routes if (<Route>route).step is not step]
+
+
+cdef bint put_all(LiftedStep step, tuple boxed) except -1:
+    """Puts tensors into a step's boxes. False if another thread's call needs what is in them now."""
+    cdef Box box
+    for box, tensor in boxed:
+        if box.tensor is not tensor:
+            if step.running:
+                return False
+            step.running += 1
+            try:
+                box.put(tensor)
+            finally:
+                step.running -= 1
+    return True

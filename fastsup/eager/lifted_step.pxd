@@ -1,0 +1,21 @@
+from fastsup.eager.eager_session cimport EagerCallable
+
+
+cdef class LiftedStep:
+    cdef readonly object graph
+    cdef readonly object trial
+    # Calls under way, in all threads.
+    cdef object __weakref__
+    cdef readonly Py_ssize_t running
+    # What runs the step, once that is decided, and the calls until the trial looks again; -1 if it never does.
+    cdef EagerCallable chosen
+    cdef Py_ssize_t calls_until_look
+    # How flat results become what the function returns: see _template. `pack` does it where there is no template.
+    cdef object pack
+    cdef object template
+    cdef bint is_packed_by_template
+    cdef bint is_known
+
+    cdef object run(self, void** inputs)
+    cdef list run_on_trial(self, void** inputs)
+    cdef object packed(self, list flat)

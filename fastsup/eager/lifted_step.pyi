@@ -1,0 +1,19 @@
+from collections.abc import Callable
+from typing import Any, final
+
+from fastsup.eager.eager_session import EagerCallable
+
+@final
+class NamedTemplate: ...
+
+class LiftedStep:
+    @property
+    def graph(self) -> Any: ...
+    @property
+    def trial(self) -> Any: ...
+    @property
+    def running(self) -> int: ...
+    def __init__(
+        self, graph: Any, chosen: EagerCallable | None, trial: Any, pack: Callable[[list[Any]], Any]
+    ) -> None: ...
+    def __call__(self, tensors: list[Any]) -> Any: ...

@@ -1,0 +1,149 @@
+"""One lifted graph: run in the executor that suits it, its results in the structure that the function returns."""
+
+from time import perf_counter
+
+from cython cimport final
+from libc.stdlib cimport free, malloc
+
+from fastsup.eager.eager_session cimport EagerCallable, handle_of
+
+
+@final
+cdef class NamedTemplate:
+    """A namedtuple among the results."""
+
+    cdef object kind
+    cdef tuple items
+
+
+cdef class LiftedStep:
+    """A ConcreteFunction's graph in a session that shares the eager context's devices.
+
+    Args:
+      graph: the LiftedGraph, whose `feeds` are the step's inputs and whose boxes hold the others.
+      chosen: the EagerCallable that runs it; None if a trial decides.
+      trial: the trial of two executors, or None.
+      pack: function from the flat list of results to what the function returns.
+    """
+
+    def __init__(self, graph, EagerCallable chosen, trial, pack):
+        self.graph = graph
+        self.chosen = chosen
+        self.trial = trial
+        self.pack = pack
+        self.calls_until_look = -1
+
+    def __call__(self, list tensors):
+        """Runs the step.
+
+        Args:
+          tensors: an EagerTensor for each feed.
+
+        Returns:
+          What the function returns.
+
+        Raises:
+          TypeError: one of the feeds is no EagerTensor.
+          tf.errors.OpError: the step has failed.
+        """
+        cdef void** inputs = <void**>malloc(max(1, len(tensors)) * sizeof(void*))
+        if inputs is NULL:
+            raise MemoryError
+        cdef Py_ssize_t i
+        try:
+            for i in range(len(tensors)):
+                inputs[i] = handle_of(tensors[i])
+                if inputs[i] is NULL:
+                    raise TypeError(f"feed {i} must be an EagerTensor, got {tensors[i]!r}.")
+            return self.run(inputs)
+        finally:
+            free(inputs)
+
+    cdef object run(self, void** inputs):
+        """Runs the step with handles whose tensors the caller keeps alive."""
+        cdef EagerCallable chosen = self.chosen
+        cdef list flat
+        self.running += 1
+        try:
+            if chosen is None:
+                flat = self.run_on_trial(inputs)
+            else:
+                flat = chosen.run(inputs)
+                if self.calls_until_look > 0:
+                    self.calls_until_look -= 1
+                    if self.calls_until_look == 0:
+                        self.trial.look_again()
+                        self.chosen = None
+        finally:
+            self.running -= 1
+        return self.packed(flat)
+
+    cdef list run_on_trial(self, void** inputs):
+        cdef EagerCallable candidate = self.trial.next()
+        started = perf_counter()
+        flat = candidate.run(inputs)
+        winner = self.trial.record(candidate, perf_counter() - started)
+        if winner is not None:
+            self.calls_until_look = self.trial.runs_until_look
+            self.chosen = winner
+        return flat
+
+    cdef object packed(self, list flat):
+        if self.is_packed_by_template:
+            if type(self.template) is int:
+                return flat[<Py_ssize_t>self.template]
+            return _fill(self.template, flat)
+        result = self.pack(flat)
+        if not self.is_known:
+            places = {id(tensor): place for place, tensor in enumerate(flat)}
+            try:
+                self.template = _template(result, places)
+                self.is_packed_by_template = True
+            except TypeError:
+                pass
+            self.is_known = True
+        return result
+
+
+cdef object _template(object result, dict places):
+    """The structure of a result, with the place of each tensor among the flat results in its stead.
+
+    Raises:
+      TypeError: the structure is one that only TensorFlow can make.
+    """
+    if result is None:
+        return None
+    if id(result) in places:
+        return places[id(result)]
+    kind = type(result)
+    if kind is dict:
+        return {key: _template(value, places) for key, value in result.items()}
+    if kind is list:
+        return [_template(value, places) for value in result]
+    if not issubclass(kind, tuple):
+        raise TypeError
+    items = tuple([_template(value, places) for value in result])
+    if kind is tuple:
+        return items
+    if not hasattr(kind, "_make") or not hasattr(kind, "_fields"):
+        raise TypeError
+    cdef NamedTemplate named = NamedTemplate.__new__(NamedTemplate)
+    named.kind = kind
+    named.items = items
+    return named
+
+
+cdef object _fill(object template, list flat):
+    kind = type(template)
+    if kind is int:
+        return flat[<Py_ssize_t>template]
+    if template is None:
+        return None
+    if kind is dict:
+        return {key: _fill(value, flat) for key, value in (<dict>template).items()}
+    if kind is list:
+        return [_fill(value, flat) for value in <list>template]
+    if kind is tuple:
+        return tuple([_fill(value, flat) for value in <tuple>template])
+    named = <NamedTemplate>template
+    return named.kind._make([_fill(value, flat) for value in (<NamedTemplate>named).items])

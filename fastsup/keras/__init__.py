@@ -1,0 +1,12 @@
+"""Keras models whose fit, evaluate and predict run their steps as `fastsup.function` does."""
+
+from __future__ import annotations
+
+from fastsup.keras.accelerate import accelerate
+from fastsup.keras.report import FunctionReport, Report, report
+
+__all__ = ["FunctionReport", "Report", "accelerate", "report"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

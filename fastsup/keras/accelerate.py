@@ -1,0 +1,132 @@
+"""`fastsup.keras.accelerate`: a Keras model whose steps are lifted."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+from tensorflow.python.platform import tf_logging as logging
+
+from fastsup.eager.function import FALLBACKS
+from fastsup.keras.step_functions import NotAccelerated, lift_step_function
+from fastsup.runtime.executor import check_executor
+
+__all__ = ["Acceleration", "accelerate", "acceleration_of"]
+
+KINDS = ("train", "test", "predict")
+_ATTRIBUTE = "_fastsup_acceleration"
+
+
+class Acceleration:
+    """What `accelerate` has made of a model.
+
+    Args:
+      model: the model.
+      executor: the executor mode.
+      fallback: what is done where a function can't be lifted.
+    """
+
+    def __init__(self, model: Any, executor: str, fallback: str) -> None:
+        self._model = weakref.ref(model)
+        self.executor = executor
+        self.fallback = fallback
+        #: Why a kind of function stays Keras's.
+        self.reasons: dict[str, str] = {}
+
+    def install(self) -> None:
+        """Replaces the methods of the model that make its functions, and the functions that are made already."""
+        model = self._model()
+        for kind in KINDS:
+            name = f"make_{kind}_function"
+            # The class's method: an acceleration before this one may have replaced the model's.
+            make = getattr(type(model), name).__get__(model)
+            object.__setattr__(model, name, self._maker(kind, make))
+            setattr(model, f"{kind}_function", None)
+
+    def _maker(self, kind: str, make: Callable[..., Any]) -> Callable[..., Any]:
+        attribute = f"{kind}_function"
+
+        def make_function(force: bool = False) -> Any:
+            model = make.__self__  # type: ignore[attr-defined]
+            if getattr(model, attribute) is not None and not force:
+                return getattr(model, attribute)
+            make(force=True)
+            setattr(model, attribute, self._lift(kind, model, getattr(model, attribute)))
+            return None
+
+        return make_function
+
+    def _lift(self, kind: str, model: Any, original: Any) -> Any:
+        try:
+            _check_model(model)
+            lifted = lift_step_function(
+                original, model.steps_per_execution, {"executor": self.executor, "fallback": self.fallback}
+            )
+        except NotAccelerated as reason:
+            self.reasons[kind] = str(reason)
+            text = f"The {kind} function of the model {model.name} isn't lifted: {reason}."
+            if self.fallback == "raise":
+                raise RuntimeError(f'{text} fallback="warn" lets Keras run it.') from None
+            if self.fallback == "warn":
+                logging.warning("%s Keras runs it.", text)
+            return original
+        self.reasons.pop(kind, None)
+        return lifted
+
+
+def _check_model(model: Any) -> None:
+    if model.run_eagerly:
+        raise NotAccelerated("the model runs eagerly (run_eagerly=True)")
+    strategy = model.distribute_strategy
+    if type(strategy) is not type(tf.distribute.get_strategy()) or tf.distribute.has_strategy():
+        raise NotAccelerated(f"the model is distributed by a {type(strategy).__name__}")
+
+
+def accelerate(model: Any, *, executor: str = "auto", fallback: str = "warn") -> Any:
+    """Lets a Keras model run its steps in a session, as `fastsup.function` runs functions.
+
+    `model.fit`, `evaluate` and `predict`, their callbacks and logs stay Keras's; so do `compile`, `steps_per_execution`
+    and all else of the model. The functions that they call for each step are replaced, and replaced again after each
+    `compile()`. A model may be accelerated before it is compiled or built.
+
+    Args:
+      model: a `keras.Model` on the backend "tensorflow".
+      executor: as in `fastsup.function`.
+      fallback: what is done where a function can't be lifted, and Keras has to run it: "warn" says so once, with the
+        reason; "raise" raises a RuntimeError; "silent" says nothing. `fastsup.keras.report` has the reason.
+
+    Returns:
+      The model.
+
+    Raises:
+      TypeError: `model` is no `keras.Model`, or `executor` no string.
+      ValueError: Keras has another backend, or an argument is none of the names above.
+    """
+    check_executor(executor)
+    if fallback not in FALLBACKS:
+        names = ", ".join(repr(name) for name in FALLBACKS)
+        raise ValueError(f"fallback must be one of {names}; got {fallback!r}.")
+    if not isinstance(model, keras.Model):
+        raise TypeError(f"model must be a keras.Model, got {model!r} of type {type(model).__name__}.")
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            f"model must be one on the backend 'tensorflow'; Keras's backend is {keras.backend.backend()!r}. Set "
+            "KERAS_BACKEND=tensorflow before Keras is imported."
+        )
+    acceleration = Acceleration(model, executor, fallback)
+    object.__setattr__(model, _ATTRIBUTE, acceleration)
+    acceleration.install()
+    return model
+
+
+def acceleration_of(model: Any) -> Acceleration | None:
+    """The acceleration of a model; None if it wasn't accelerated.
+
+    Args:
+      model: the model.
+    """
+    acceleration: Acceleration | None = getattr(model, _ATTRIBUTE, None)
+    return acceleration

@@ -1,0 +1,76 @@
+"""`fastsup.keras.report`: what became of a model's functions."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from fastsup.eager.function import Function
+from fastsup.keras.accelerate import KINDS, acceleration_of
+from fastsup.keras.step_functions import LiftedStepFunction
+
+__all__ = ["FunctionReport", "Report", "report"]
+
+
+class FunctionReport(NamedTuple):
+    """What became of one function.
+
+    Attributes:
+      name: "train", "test" or "predict".
+      called: whether it was called since it was made.
+      lifted: whether all its graphs are lifted.
+      why_not: why not; an empty string if they are, or if it wasn't called.
+      executor: what runs it.
+      seconds: seconds that an execution takes, where "auto" has measured it; else None.
+    """
+
+    name: str
+    called: bool
+    lifted: bool
+    why_not: str
+    executor: str
+    seconds: float | None
+
+    def __str__(self) -> str:
+        if not self.called:
+            return f"{self.name}: not called yet"
+        if not self.lifted:
+            return f"{self.name}: not lifted: {self.why_not}"
+        cost = "" if self.seconds is None else f", {1e6 * self.seconds:,.0f} µs an execution"
+        return f"{self.name}: lifted, {self.executor}{cost}"
+
+
+class Report(tuple[FunctionReport, ...]):
+    """The `FunctionReport`s of a model. Its text has a line for each."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self))
+
+
+def report(model: Any) -> Report:
+    """Tells which functions of an accelerated model are lifted, which aren't and why, and what runs them.
+
+    Args:
+      model: a model that `fastsup.keras.accelerate` was given.
+
+    Returns:
+      A `Report`: a tuple of a `FunctionReport` for each function, whose text can be printed.
+
+    Raises:
+      ValueError: the model wasn't accelerated.
+    """
+    acceleration = acceleration_of(model)
+    if acceleration is None:
+        raise ValueError(f"model must be one that fastsup.keras.accelerate was given, got {model!r}.")
+    return Report(
+        _of(kind, getattr(model, f"{kind}_function"), acceleration.reasons.get(kind, ""), acceleration.executor)
+        for kind in KINDS
+    )
+
+
+def _of(kind: str, function: Any, reason: str, executor: str) -> FunctionReport:
+    parts = [function.on_iterator, function.on_data] if isinstance(function, LiftedStepFunction) else [function]
+    called = [part for part in parts if isinstance(part, Function) and (part.lifted or part.why_not)]
+    if not called:
+        return FunctionReport(kind, bool(reason) and function is not None, False, reason, executor, None)
+    part = next((part for part in called if not part.lifted), called[0])
+    return FunctionReport(kind, True, part.lifted, part.why_not, part.executor, part.seconds)

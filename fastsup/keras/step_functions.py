@@ -1,0 +1,113 @@
+"""The functions that a Keras model calls for each step, lifted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from fastsup.eager.function import Function
+from fastsup.eager.function import function as lift
+
+__all__ = ["LiftedStepFunction", "NotAccelerated", "lift_step_function"]
+
+
+class NotAccelerated(Exception):
+    """The reason why a model's function stays Keras's."""
+
+
+class LiftedStepFunction:
+    """Stands in the place of a model's train or test function.
+
+    Keras's function asks the iterator, inside TensorFlow, for as many batches as an execution has steps, and gives an
+    optional value, which eager operations then open. This one opens it inside the lifted graph where it can.
+
+    Args:
+      original: Keras's function.
+      on_iterator: Keras's `tf.function` of an iterator, which returns an optional.
+      on_data: Keras's function of one batch.
+      steps_per_execution: how many steps an execution has.
+      options: arguments of `fastsup.function`.
+    """
+
+    def __init__(
+        self, original: Any, on_iterator: Any, on_data: Any, steps_per_execution: int, options: dict[str, Any]
+    ) -> None:
+        self.original = original
+
+        def one_step(iterator: Any) -> Any:
+            return on_iterator(iterator).get_value()
+
+        def steps(iterator: Any) -> Any:
+            optional = on_iterator(iterator)
+            return optional.has_value(), optional
+
+        self._is_one_step = steps_per_execution == 1
+        self._steps_per_execution = steps_per_execution
+        on_iterators = one_step if self._is_one_step else steps
+        #: The lifted functions: of an iterator, and of one batch.
+        self.on_iterator: Function = lift(_traced(on_iterators), **options)
+        self.on_data: Function = lift(_traced(on_data), **options)
+
+    def __call__(self, iterator: Any) -> Any:
+        """Runs an execution.
+
+        Args:
+          iterator: a `tf.data` iterator, or an iterator of batches.
+
+        Returns:
+          The step's results: as a rule a dict of metrics.
+
+        Raises:
+          StopIteration: there is no batch any more, where Keras's function raises it.
+          tf.errors.OutOfRangeError: there is no batch any more.
+        """
+        if isinstance(iterator, tf.data.Iterator):
+            if self._is_one_step:
+                return self.on_iterator(iterator)
+            has_value, optional = self.on_iterator(iterator)
+            if not has_value:
+                raise StopIteration
+            return optional.get_value()
+        if isinstance(iterator, tf.distribute.DistributedIterator):
+            return self.original(iterator)
+        for _, data in zip(range(self._steps_per_execution), iterator, strict=False):
+            outputs = self.on_data(data)
+        return outputs
+
+
+def lift_step_function(original: Any, steps_per_execution: int, options: dict[str, Any]) -> Any:
+    """Lifts the function that Keras has made for training, evaluation or prediction.
+
+    Args:
+      original: the function.
+      steps_per_execution: how many steps an execution has.
+      options: arguments of `fastsup.function`.
+
+    Returns:
+      A callable that does the same: a `Function` or a `LiftedStepFunction`.
+
+    Raises:
+      NotAccelerated: the function isn't one that Keras makes.
+    """
+    if isinstance(original, tf.types.experimental.GenericFunction):
+        return lift(original, **options)
+    parts = _closure(original)
+    on_iterator, on_data = parts.get("multi_step_on_iterator"), parts.get("one_step_on_data")
+    if not isinstance(on_iterator, tf.types.experimental.GenericFunction) or not callable(on_data):
+        raise NotAccelerated(f"{original!r} isn't a function as Keras makes it")
+    return LiftedStepFunction(original, on_iterator, on_data, steps_per_execution, options)
+
+
+def _traced(function: Callable[..., Any]) -> Any:
+    """The function as a `tf.function`, made as Keras makes its own."""
+    return tf.function(tf.autograph.experimental.do_not_convert(function), reduce_retracing=True)
+
+
+def _closure(function: Callable[..., Any]) -> dict[str, Any]:
+    """What a Python function takes from the function around it, by name."""
+    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None)
+    if code is None or cells is None:
+        return {}
+    return {name: cell.cell_contents for name, cell in zip(code.co_freevars, cells, strict=True)}

@@ -1,0 +1,188 @@
+"""The step loop of a training program: it resumes, recovers from preemptions, and ends well on signals."""
+
+from __future__ import annotations
+
+import logging
+import operator
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import fastsup.core
+from fastsup.loop.back_off import delay_before_next_try
+from fastsup.loop.checkpoint import CheckpointHook
+
+__all__ = ["StepLoop"]
+
+_logger = logging.getLogger("fastsup")
+
+
+class StepLoop(fastsup.core.StepLoop):
+    """Calls a step function again and again, and hooks after the steps on which they are due.
+
+    It is `fastsup.core.StepLoop` with what a training program needs around it.
+
+    Args:
+      step: a callable without arguments; or a capsule with a function in C. See `fastsup.core.StepLoop`.
+      hooks: iterable of `Hook`; or capsules with functions in C.
+      max_steps: number of steps after which the loop ends, or None for no limit.
+      initial_step: value of the global step before the first step, if nothing is resumed.
+      profiler: `fastsup.HookProfiler` that records the cost of hooks and steps.
+      handle_signals: whether SIGTERM and SIGINT end the loop between two steps. The hooks' `end` is then called, so
+        that a `CheckpointHook` saves, and `run` raises SystemExit(143) or KeyboardInterrupt. None: if one of the hooks
+        is a `CheckpointHook`.
+      resume_from: a `tf.train.CheckpointManager`, or a `CheckpointHook` that has one. When `run` begins, the newest
+        checkpoint that can be read is restored, and the number at the end of its name becomes the global step.
+      max_recoveries: number of failures in a row after which the loop gives up. A failure is a
+        `tf.errors.UnavailableError` or `tf.errors.AbortedError` of the step. The step is called again: at once, then
+        after 0.1 seconds, 0.2 and so on up to 30. With `resume_from`, the newest checkpoint is restored before. None:
+        no limit.
+
+    Raises:
+      TypeError: an argument is of the wrong type.
+      ValueError: `max_steps` or `max_recoveries` is negative, or `initial_step` doesn't lie between 0 and 2**62.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[], Any] | Any,
+        hooks: Iterable[Any] = (),
+        max_steps: int | None = None,
+        initial_step: int = 0,
+        profiler: Any = None,
+        *,
+        handle_signals: bool | None = None,
+        resume_from: Any = None,
+        max_recoveries: int | None = 0,
+    ) -> None:
+        super().__init__(step, hooks, max_steps, initial_step, profiler)
+        if max_recoveries is not None:
+            if isinstance(max_recoveries, bool) or not hasattr(max_recoveries, "__index__"):
+                raise TypeError(f"max_recoveries must be an integer or None, got {max_recoveries!r}.")
+            if operator.index(max_recoveries) < 0:
+                raise ValueError(
+                    f"max_recoveries must not be negative, got {max_recoveries!r}. Pass None for no limit."
+                )
+        if handle_signals is None:
+            handle_signals = any(isinstance(hook, CheckpointHook) for hook in self.hooks)
+        self._manager = _manager_of(resume_from)
+        self._handle_signals = handle_signals
+        self._max_recoveries = max_recoveries
+        self._failures = 0
+        self._steps_at_failure = -1
+        #: Global step of the checkpoint that this loop has restored last, or None.
+        self.restored_step: int | None = None
+
+    def run(self) -> Any:
+        """Runs the loop until its end.
+
+        Returns:
+          `result`: the value that the last step returned, or None if there was no step.
+
+        Raises:
+          KeyboardInterrupt, SystemExit: SIGINT or SIGTERM has ended the loop, and the hooks have ended.
+          RuntimeError: a function in C has failed, the loop is running already, or no checkpoint can be read.
+          Exception: an error of the step function or of a hook; but StopIteration of the step function ends the loop.
+        """
+        if not self._handle_signals:
+            return self._run()
+        from fastsup.loop import stop_signals
+
+        watches = stop_signals.watch()
+        held = stop_signals.holds_signals()
+        stop_signals.add_stop_request(self.request_stop)
+        try:
+            try:
+                result = self._run()
+            finally:
+                stop_signals.remove_stop_request(self.request_stop)
+                stop_signals.release(held)
+            if watches:
+                stop_signals.raise_if_come()
+            return result
+        finally:
+            if watches:
+                stop_signals.unwatch()
+
+    def _run(self) -> Any:
+        if self._manager is not None and self.steps == 0:
+            self._restore()
+        return super().run()
+
+    def _restore(self) -> None:
+        """Restores the newest checkpoint that can be read, if there is any."""
+        manager = self._manager
+        if manager.latest_checkpoint is None:
+            manager.restore_or_initialize()
+            return
+        # A manager's list leaves out the checkpoints that it preserves for ever, of which the newest may be one.
+        older = [path for path in reversed(manager.checkpoints) if path != manager.latest_checkpoint]
+        paths = [manager.latest_checkpoint, *older]
+        failures = []
+        for path in paths:
+            global_step = _number_of(path)
+            try:
+                manager.checkpoint.restore(path)
+            except Exception as error:
+                failures.append(f"{path}: {type(error).__name__}: {error}")
+                _logger.warning("The checkpoint %s can't be read, an older one is tried: %s", path, error)
+                continue
+            self._set_global_step(global_step)
+            self.restored_step = global_step
+            _logger.info("Restored %s: going on after global step %d.", path, global_step)
+            return
+        raise RuntimeError(
+            "None of the checkpoints can be read, so the loop doesn't start. Move them away to start from the "
+            "beginning. " + "; ".join(failures)
+        )
+
+    def _recover(self, error: Exception) -> None:
+        if self._max_recoveries == 0 or not _is_preemption(error):
+            raise error
+        if self.steps != self._steps_at_failure:
+            self._failures, self._steps_at_failure = 0, self.steps
+        self._failures += 1
+        limit = self._max_recoveries
+        if limit is not None and self._failures > limit:
+            _logger.error("Not recovering any more: the step has failed %d times in a row.", self._failures)
+            raise error
+        delay = delay_before_next_try(self._failures)
+        _logger.warning(
+            "The step after global step %d has failed (failure %d%s in a row), the next try is in %g seconds: %s",
+            self.global_step,
+            self._failures,
+            "" if limit is None else f" of at most {limit + 1}",
+            delay,
+            error,
+        )
+        until = time.monotonic() + delay
+        while (left := until - time.monotonic()) > 0 and not self.should_stop():
+            time.sleep(min(left, 0.05))
+        if self._manager is not None and not self.should_stop():
+            self._restore()
+
+
+def _manager_of(resume_from: Any) -> Any:
+    manager = resume_from.manager if isinstance(resume_from, CheckpointHook) else resume_from
+    if resume_from is None:
+        return None
+    needed = ("latest_checkpoint", "checkpoints", "checkpoint", "restore_or_initialize")
+    if all(hasattr(manager, name) for name in needed):
+        return manager
+    raise TypeError(
+        f"resume_from must be a tf.train.CheckpointManager, or a CheckpointHook that has one, got {resume_from!r}."
+    )
+
+
+def _number_of(path: str) -> int:
+    found = re.search(r"-(\d+)$", path)
+    if found is None:
+        raise ValueError(f"The checkpoint {path!r} has no number at the end of its name, which tells the global step.")
+    return int(found.group(1))
+
+
+def _is_preemption(error: Exception) -> bool:
+    errors = sys.modules.get("tensorflow.python.framework.errors_impl")
+    return errors is not None and isinstance(error, errors.UnavailableError | errors.AbortedError)

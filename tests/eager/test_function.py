@@ -1,0 +1,494 @@
+"""`fastsup.function`: what it is given, when it is TensorFlow's own call, retracing, errors, memory, threads."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import threading
+import time
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import fastsup
+from fastsup.eager import boxes
+from fastsup.eager.function import Function
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def lift(function: Any, **options: Any) -> Any:
+    return fastsup.function(function, fallback="raise", **options)
+
+
+@pytest.fixture(params=["tensorflow", "fastsup"])
+def decorate(request: pytest.FixtureRequest) -> Any:
+    """`tf.function` and `fastsup.function`, for bodies that must do the same with both."""
+    return tf.function if request.param == "tensorflow" else lift
+
+
+# What it is given.
+
+
+def test_decorators() -> None:
+    @fastsup.function
+    def plain(x: Any) -> Any:
+        """Its text."""
+        return x + 1.0
+
+    @fastsup.function(executor="inline", input_signature=[tf.TensorSpec([None], tf.float32)])
+    def with_options(x: Any) -> Any:
+        return x + 2.0
+
+    assert plain(1.0).numpy() == 2.0
+    assert plain.__name__ == "plain"
+    assert plain.__doc__ == "Its text."
+    assert plain.python_function(1.0) == 2.0
+    assert with_options(tf.ones([3])).numpy().tolist() == [3.0] * 3
+    assert with_options(tf.ones([4])).shape == [4]
+    assert with_options.executor == "inline"
+    assert with_options.original.experimental_get_tracing_count() == 1
+    with pytest.raises(TypeError):
+        with_options(tf.ones([2, 2]))
+
+
+def test_an_existing_function_and_a_concrete_one() -> None:
+    original = tf.function(lambda x, y: x - y)
+    ours = lift(original)
+    assert ours.original is original
+    assert ours(tf.constant(3.0), tf.constant(1.0)).numpy() == 2.0
+    assert original.experimental_get_tracing_count() == 1
+    concrete = original.get_concrete_function(tf.TensorSpec([None]), tf.TensorSpec([]))
+    lifted = lift(concrete)
+    for size in (1, 4):
+        assert lifted(tf.ones([size]), tf.constant(1.0)).numpy().tolist() == [0.0] * size
+    assert lifted.lifted
+    assert lifted.get_concrete_function() is concrete
+    assert lifted(x=tf.ones([2]), y=tf.constant(0.0)).shape == [2]
+    with pytest.raises(TypeError):
+        lifted(tf.ones([2]))
+    assert fastsup.function(ours).original is original
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"func": 3}, TypeError, "func must be a function, got 3 of type int"),
+        ({"func": len, "executor": "fast"}, ValueError, "executor must be one of"),
+        ({"func": len, "executor": 1}, TypeError, "executor must be a string"),
+        (
+            {"func": len, "fallback": "ignore"},
+            ValueError,
+            "fallback must be one of 'warn', 'raise', 'silent'; got",
+        ),
+        ({"func": tf.function(len), "input_signature": []}, ValueError, "input_signature must be None for"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error) as raised:
+        fastsup.function(**arguments)
+    assert text in str(raised.value)
+
+
+class Model(tf.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = tf.Variable(1.0)
+
+    @fastsup.function(fallback="raise")
+    def step(self, x: Any) -> Any:
+        return self.weights.assign_add(x)
+
+
+def test_methods() -> None:
+    one, other = Model(), Model()
+    for _ in range(3):
+        one.step(1.0)
+    assert other.step(5.0).numpy() == 6.0
+    assert one.weights.numpy() == 4.0
+    assert one.step is one.step
+    assert one.step.lifted
+    assert isinstance(Model.step, Function)
+    gone = weakref.ref(one)
+    del one
+    gc.collect()
+    assert gone() is None
+
+
+# When it is TensorFlow's own call.
+
+
+def test_gradients_through_a_lifted_function() -> None:
+    v = tf.Variable([1.0, 2.0])
+    ours, theirs = lift(lambda x: tf.reduce_sum(v * x * x)), tf.function(lambda x: tf.reduce_sum(v * x * x))
+    x = tf.constant([3.0, 4.0])
+    assert ours(x).numpy() == theirs(x).numpy()
+    for function in (ours, theirs):
+        with tf.GradientTape(persistent=True) as outer:
+            outer.watch(x)
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                y = function(x)
+            first = inner.gradient(y, x)
+        assert first.numpy().tolist() == [6.0, 16.0]
+        assert outer.gradient(first, x).numpy().tolist() == [2.0, 4.0]
+        with tf.GradientTape() as tape:
+            y = function(x)
+        assert tape.gradient(y, v).numpy().tolist() == [9.0, 16.0]
+        with tf.autodiff.ForwardAccumulator(x, tf.ones([2])) as accumulator:
+            y = function(x)
+        assert accumulator.jvp(y).numpy() == 22.0
+    assert ours.lifted
+
+
+def test_where_it_is_tensorflows_call() -> None:
+    seen: list[Any] = []
+
+    def step(x: Any) -> Any:
+        seen.append(tf.executing_eagerly())
+        return x * 2.0
+
+    ours = lift(step)
+    x = tf.ones([2])
+    assert ours(x).numpy().tolist() == [2.0, 2.0]
+    outer = tf.function(lambda x: ours(x) + 1.0)
+    assert outer(x).numpy().tolist() == [3.0, 3.0]
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        assert session.run(ours(tf.ones([2]))).tolist() == [2.0, 2.0]
+    tf.config.run_functions_eagerly(True)
+    try:
+        ours(x)
+    finally:
+        tf.config.run_functions_eagerly(False)
+    assert seen[-1]
+    with tf.device("CPU:0"):
+        assert ours(x).numpy().tolist() == [2.0, 2.0]
+    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
+    with strategy.scope():
+        assert ours(x).numpy().tolist() == [2.0, 2.0]
+    assert strategy.run(ours, (x,)).numpy().tolist() == [2.0, 2.0]
+    assert ours.lifted
+
+
+def test_asynchronous_execution() -> None:
+    from tensorflow.python.eager import context
+
+    v = tf.Variable(0.0)
+    ours = lift(lambda: v.assign_add(1.0))
+    ours()
+    with context.execution_mode(context.ASYNC):
+        v.assign_add(1.0)
+        ours()
+    assert v.numpy() == 3.0
+
+
+def test_python_runs_no_more_often_than_with_tensorflow(decorate: Any) -> None:
+    traces: list[Any] = []
+    made: list[Any] = []
+
+    def step(x: Any, n: int = 1) -> Any:
+        traces.append((x.shape.rank, n))
+        if not made:
+            made.append(tf.Variable(0.0))
+        return made[0].assign_add(tf.reduce_sum(x) * n)
+
+    function = decorate(step)
+    for _ in range(3):
+        function(tf.ones([2]))
+        function(tf.ones([2, 2]))
+        function(tf.ones([2]), n=2)
+        function(tf.ones([2]), 2)
+        function(np.ones([2], np.float32))
+    assert traces == [(1, 1), (1, 1), (2, 1), (1, 2)]
+
+
+def test_variables_may_not_be_created_later(decorate: Any) -> None:
+    kept: list[Any] = []
+
+    def step(x: Any) -> Any:
+        kept.append(tf.Variable(x))
+        return kept[-1]
+
+    function = decorate(step)
+    with pytest.raises(ValueError, match="only supports singleton"):
+        function(1.0)
+
+
+def test_the_python_function_may_fail(decorate: Any) -> None:
+    def step(x: Any) -> Any:
+        raise KeyError("inside")
+
+    function = decorate(step)
+    for _ in range(2):
+        with pytest.raises(KeyError, match="inside"):
+            function(1.0)
+
+
+def test_fallback(tf_log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [tf.constant(1.0)]
+
+    def step() -> Any:
+        graph = tf.compat.v1.get_default_graph()
+        return graph.capture_call_time_value(lambda: values[0], tf.TensorSpec([])) * 2.0
+
+    ours = fastsup.function(step)
+    for value in (1.0, 5.0):
+        values[0] = tf.constant(value)
+        assert ours().numpy() == 2.0 * value
+    assert not ours.lifted
+    assert "computed anew" in ours.why_not
+    assert [record.levelno for record in tf_log.records] == [logging.WARNING]
+    assert tf_log.messages[0].startswith("step isn't lifted: it captures values that are computed anew")
+    silent = fastsup.function(step, fallback="silent")
+    assert silent().numpy() == 10.0
+    assert len(tf_log.messages) == 1
+    with pytest.raises(RuntimeError, match="step isn't lifted"):
+        fastsup.function(step, fallback="raise")()
+
+
+# Errors.
+
+
+def error_of(function: Any, *args: Any) -> Exception:
+    with pytest.raises(tf.errors.OpError) as raised:
+        function(*args)
+    return raised.value
+
+
+@pytest.mark.parametrize("executor", ["auto", "inline", "single_threaded"])
+def test_errors_are_those_of_tensorflow(executor: str) -> None:
+    def asserts(x: Any) -> Any:
+        tf.debugging.assert_less(x, 1.0, message="too large")
+        return x
+
+    cases: list[Any] = [
+        (asserts, (tf.constant(2.0),), "too large"),
+        (lambda x: tf.ones([x]) + tf.ones([3]), (tf.constant(4),), "Incompatible shapes"),
+        (lambda x: tf.gather(tf.ones([3]), x), (tf.constant(5),), "indices = 5 is not in [0, 3)"),
+        (lambda x: tf.io.read_file(x), (tf.constant("/no/such/file"),), "/no/such/file"),
+        (lambda x: tf.debugging.check_numerics(x, "bad number"), (tf.constant(np.nan),), "bad number"),
+        (lambda x: next(x), (iter(tf.data.Dataset.range(0)),), "End of sequence"),
+        (lambda x: tf.linalg.inv(x), (tf.zeros([2, 2]),), "not invertible"),
+    ]
+    for function, args, text in cases:
+        theirs = error_of(tf.function(function), *args)
+        ours = lift(function, executor=executor)
+        for _ in range(2):
+            error = error_of(ours, *args)
+            assert type(error) is type(theirs)
+            assert text in str(error)
+            assert text in str(theirs)
+        assert ours.lifted
+
+
+def test_a_failed_call_leaves_the_function_usable() -> None:
+    v = tf.Variable(0.0)
+
+    def step(x: Any) -> Any:
+        with tf.control_dependencies([tf.debugging.assert_less(x, 1.0)]):
+            return v.assign_add(x)
+
+    ours = lift(step)
+    ours(0.5)
+    for _ in range(5):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            ours(tf.constant(2.0))
+        ours(tf.constant(0.5))
+    assert v.numpy() == 3.0
+
+
+def test_a_variable_that_only_the_graph_has(decorate: Any) -> None:
+    holder = [tf.Variable(1.0)]
+    function = decorate(lambda: holder[0].assign_add(1.0))
+    function()
+    holder[0] = tf.Variable(10.0)
+    gc.collect()
+    assert function().numpy() == 3.0
+
+
+def test_deeply_nested_conditions_are_refused_in_the_single_threaded_executor() -> None:
+    def nest(x: Any, depth: int) -> Any:
+        return x + 1.0 if depth == 0 else tf.cond(x > -depth, lambda: nest(x * 2.0, depth - 1), lambda: x)
+
+    # More than there are threads in the pool.
+    depth = len(os.sched_getaffinity(0)) + 1
+    step = tf.function(lambda x: nest(x, depth))
+    with pytest.raises(tf.errors.UnimplementedError, match="its conditionals hold"):
+        fastsup.function(step, executor="single_threaded")(tf.constant(1.0))
+    assert float(fastsup.function(step)(tf.constant(1.0))) == float(step(tf.constant(1.0)))
+
+
+# Executors.
+
+
+def test_auto_takes_the_single_threaded_executor_for_a_small_step() -> None:
+    v = tf.Variable(tf.zeros([10]))
+    ours = lift(lambda x: v.assign_add(x))
+    ours(tf.ones([10]))
+    assert ours.executor == "single_threaded"
+
+
+def test_auto_tries_executors_for_loops() -> None:
+    def step(x: Any) -> Any:
+        for _ in tf.range(3):
+            x = x * 1.5
+        return x
+
+    ours = lift(step)
+    x = tf.ones([3])
+    assert ours.seconds is None
+    for _ in range(1000):
+        ours(x)
+    assert ours.executor in ("inline", "thread_pool")
+    assert 0.0 < ours.seconds < 0.1
+
+
+# Memory.
+
+
+def live_boxes() -> int:
+    gc.collect()
+    return sum(isinstance(thing, boxes.BoxVariable) for thing in gc.get_objects())
+
+
+def test_a_function_that_goes_takes_everything_with_it() -> None:
+    before = live_boxes()
+    constant = tf.ones([1000])
+
+    def once() -> Any:
+        v = tf.Variable(tf.zeros([1000]))
+        ours = lift(lambda x: v.assign_add(x * constant))
+        ours(tf.ones([1000]))
+        step = next(iter(ours._entries.values())).step
+        assert live_boxes() == before + 1
+        return weakref.ref(step), weakref.ref(ours.original), weakref.ref(v)
+
+    for reference in once():
+        gc.collect()
+        assert reference() is None
+    assert live_boxes() == before
+
+
+def test_an_iterator_goes_with_its_box() -> None:
+    ours = lift(lambda iterator: next(iterator))
+    iterator = iter(tf.data.Dataset.range(100).prefetch(2))
+    ours(iterator)
+    gone = weakref.ref(iterator)
+    del iterator
+    gc.collect()
+    assert gone() is None
+    assert int(ours(iter(tf.data.Dataset.range(5, 10).prefetch(2)))) == 5
+
+
+def test_an_iterator_outlives_the_graph_that_asked_it_first() -> None:
+    iterator = iter(tf.data.Dataset.range(30_000).map(lambda x: x + 1).batch(3).prefetch(2))
+    lift(lambda iterator: next(iterator))(iterator)
+    gc.collect()
+    assert sum(int(batch[0]) for batch in iterator) == sum(range(4, 30_000, 3))
+
+
+def test_a_box_that_goes_is_emptied() -> None:
+    tensor = tf.ones([3])
+    box = boxes.BoxVariable(tensor, tensor.dtype, tensor.shape)
+    same = box._open()
+    assert tf.raw_ops.VarIsInitializedOp(resource=same)
+    del box
+    assert not tf.raw_ops.VarIsInitializedOp(resource=same)
+
+
+def test_the_number_of_lifted_graphs_is_bounded() -> None:
+    ours = lift(lambda x, n: x + n)
+    x = tf.ones([])
+    for n in range(80):
+        assert ours(x, n).numpy() == 1.0 + n
+    assert len(ours._entries) == 64
+    assert ours(x, 0).numpy() == 1.0
+
+
+def test_calls_leak_nothing() -> None:
+    import tracemalloc
+
+    v = tf.Variable(tf.zeros([10]))
+    ours = lift(lambda x, scale: {"sum": tf.reduce_sum(v.assign_add(x * scale)), "x": [x, None]})
+    x, array = tf.ones([10]), np.ones(10, np.float32)
+    for _ in range(500):
+        ours(x, 2.0)
+        ours(array, scale=2.0)
+    gc.collect()
+    tracemalloc.start()
+    for _ in range(3000):
+        ours(x, 2.0)
+        ours(array, scale=2.0)
+    grown = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert grown < 10 * 6000
+
+
+# Threads.
+
+
+def test_threads_count_exactly() -> None:
+    count, sums = tf.Variable(0, dtype=tf.int64), tf.Variable(tf.zeros([4]))
+    checkpoint = tf.train.Checkpoint(count=count, sums=sums)
+    ours = lift(lambda x: (count.assign_add(1), sums.assign_add(x, read_value=False))[0])
+    x = tf.ones([4])
+    ours(x)
+    end = time.monotonic() + 3.0
+    calls = [0] * 4
+    errors: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            while time.monotonic() < end:
+                if number == 3:
+                    checkpoint.read
+                    assert count.read_value() >= 0
+                ours(x)
+                calls[number] += 1
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert count.numpy() == 1 + sum(calls)
+    assert sums.numpy().tolist() == [float(1 + sum(calls))] * 4
+    assert min(calls) > 0
+
+
+def test_threads_with_iterators_of_their_own() -> None:
+    ours = lift(lambda iterator: next(iterator))
+    found: dict[int, list[int]] = {}
+
+    def work(number: int) -> None:
+        iterator = iter(tf.data.Dataset.range(number * 1000, number * 1000 + 200))
+        found[number] = [int(ours(iterator)) for _ in range(200)]
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {number: list(range(number * 1000, number * 1000 + 200)) for number in range(4)}
+
+
+def test_a_step_may_call_lifted_functions_from_python() -> None:
+    inner = lift(lambda x: x + 1.0)
+    inner(tf.ones([]))
+    outer = lift(lambda x: tf.py_function(lambda value: inner(value), [x], tf.float32))
+    for _ in range(3):
+        assert outer(tf.ones([])).numpy() == 2.0
+
+
+def test_it_runs_in_a_step_loop() -> None:
+    v = tf.Variable(0)
+    ours = lift(lambda: v.assign_add(1))
+    fastsup.core.StepLoop(ours, max_steps=20).run()
+    assert v.numpy() == 20

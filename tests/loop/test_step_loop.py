@@ -1,0 +1,299 @@
+"""The loop of a training program: signals, resuming, recovery."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+import fastsup.core
+from fastsup.loop import CheckpointHook, PeriodicHook, StepLoop
+
+
+class Model:
+    """A variable that counts its steps, and a step that fails when it is told to."""
+
+    def __init__(self, directory: Path, **options: Any) -> None:
+        self.count = tf.Variable(0, dtype=tf.int64)
+        self.checkpoint = tf.train.Checkpoint(count=self.count)
+        self.saver = CheckpointHook(self.checkpoint, every_steps=5, directory=directory, **options)
+        self.errors: dict[int, list[Exception]] = {}
+
+    def step(self) -> int:
+        errors = self.errors.get(int(self.count.numpy()))
+        if errors:
+            raise errors.pop(0)
+        return int(self.count.assign_add(1).numpy())
+
+
+def saved_steps(directory: Path) -> list[int]:
+    return sorted(int(path.name[5:-6]) for path in directory.glob("ckpt-*.index"))
+
+
+def unavailable() -> Exception:
+    return tf.errors.UnavailableError(None, None, "a server has gone")
+
+
+pytestmark = pytest.mark.skipif(not tf.executing_eagerly(), reason="These are programs of TensorFlow 2.")
+
+
+def test_it_is_the_loop_of_the_core() -> None:
+    assert issubclass(StepLoop, fastsup.core.StepLoop)
+    assert StepLoop(int, max_steps=3).run() == 0
+
+
+@pytest.mark.parametrize("async_save", [False, True])
+def test_a_checkpoint_and_a_directory(tmp_path: Path, async_save: bool) -> None:
+    model = Model(tmp_path, max_to_keep=2, async_save=async_save)
+    StepLoop(model.step, [model.saver], max_steps=12).run()
+    assert saved_steps(tmp_path) == [10, 12]
+    assert tf.train.latest_checkpoint(tmp_path) == str(tmp_path / "ckpt-12")
+    assert tf.train.load_variable(str(tmp_path / "ckpt-10"), "count/.ATTRIBUTES/VARIABLE_VALUE") == 10
+
+
+def test_async_save_writes_the_values_of_its_step(tmp_path: Path) -> None:
+    values = tf.Variable(tf.zeros([300_000]))
+    saver = CheckpointHook(
+        tf.train.Checkpoint(values=values), every_steps=4, directory=tmp_path, max_to_keep=None, async_save=True
+    )
+    StepLoop(lambda: values.assign_add(tf.ones([300_000])), [saver], max_steps=40).run()
+    assert saved_steps(tmp_path) == list(range(4, 41, 4))
+    for step in saved_steps(tmp_path):
+        saved = tf.train.load_variable(str(tmp_path / f"ckpt-{step}"), "values/.ATTRIBUTES/VARIABLE_VALUE")
+        assert set(saved) == {step}
+
+
+def test_resumes(tmp_path: Path) -> None:
+    first = Model(tmp_path)
+    StepLoop(first.step, [first.saver], max_steps=7, resume_from=first.saver).run()
+    second = Model(tmp_path)
+    loop = StepLoop(second.step, [second.saver], max_steps=6, resume_from=second.saver.manager)
+    assert loop.run() == 13
+    assert (loop.restored_step, loop.global_step, loop.steps) == (7, 13, 6)
+    assert saved_steps(tmp_path) == [5, 7, 10, 13]
+
+
+def test_a_resumed_checkpoint_is_not_written_again(tmp_path: Path) -> None:
+    first = Model(tmp_path)
+    StepLoop(first.step, [first.saver], max_steps=5).run()
+    before = os.stat(tmp_path / "ckpt-5.index").st_mtime_ns
+    second = Model(tmp_path)
+    StepLoop(second.step, [second.saver], max_steps=0, resume_from=second.saver).run()
+    assert os.stat(tmp_path / "ckpt-5.index").st_mtime_ns == before
+
+
+def damage(path: Path) -> None:
+    data = next(path.parent.glob(f"{path.name}.data-*"))
+    data.write_bytes(b"")
+
+
+def test_an_older_checkpoint_is_restored_where_the_newest_is_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = Model(tmp_path)
+    StepLoop(first.step, [first.saver], max_steps=12).run()
+    damage(tmp_path / "ckpt-12")
+    second = Model(tmp_path)
+    loop = StepLoop(second.step, max_steps=1, resume_from=second.saver)
+    with caplog.at_level(logging.WARNING, logger="fastsup"):
+        assert loop.run() == 11
+    assert loop.restored_step == 10
+    assert "ckpt-12 can't be read" in caplog.text
+
+
+def test_no_start_from_scratch_where_all_are_damaged(tmp_path: Path) -> None:
+    first = Model(tmp_path)
+    StepLoop(first.step, [first.saver], max_steps=6).run()
+    for step in (5, 6):
+        damage(tmp_path / f"ckpt-{step}")
+    second = Model(tmp_path)
+    with pytest.raises(RuntimeError, match=r"None of the checkpoints can be read.*ckpt-6: .*ckpt-5: "):
+        StepLoop(second.step, max_steps=1, resume_from=second.saver).run()
+    assert saved_steps(tmp_path) == [5, 6]
+
+
+def test_init_fn_runs_where_there_is_no_checkpoint(tmp_path: Path) -> None:
+    model = Model(tmp_path)
+    manager = tf.train.CheckpointManager(
+        model.checkpoint, str(tmp_path), max_to_keep=1, init_fn=lambda: model.count.assign(100)
+    )
+    assert StepLoop(model.step, max_steps=1, initial_step=3, resume_from=manager).run() == 101
+
+
+def test_recovers_and_calls_the_step_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    model = Model(tmp_path)
+    model.errors = {3: [unavailable()], 7: [tf.errors.AbortedError(None, None, "x"), unavailable()]}
+    started = time.monotonic()
+    loop = StepLoop(model.step, max_steps=10, max_recoveries=2)
+    with caplog.at_level(logging.WARNING, logger="fastsup"):
+        assert loop.run() == 10
+    assert 0.1 < time.monotonic() - started < 5
+    assert [record.getMessage().partition(",")[0] for record in caplog.records] == [
+        "The step after global step 3 has failed (failure 1 of at most 3 in a row)",
+        "The step after global step 7 has failed (failure 1 of at most 3 in a row)",
+        "The step after global step 7 has failed (failure 2 of at most 3 in a row)",
+    ]
+
+
+@pytest.mark.parametrize("profiled", [False, True])
+def test_recovers_from_a_checkpoint(tmp_path: Path, profiled: bool) -> None:
+    model = Model(tmp_path)
+    model.errors = {8: [unavailable()]}
+    profiler = fastsup.HookProfiler() if profiled else None
+    loop = StepLoop(model.step, [model.saver], 12, profiler=profiler, resume_from=model.saver, max_recoveries=None)
+    assert loop.run() == 9  # Twelve steps, of which three are lost.
+    assert (loop.steps, loop.global_step) == (12, 9)
+    assert saved_steps(tmp_path) == [5, 9]
+
+
+@pytest.mark.parametrize(
+    ("error", "max_recoveries"),
+    [(unavailable, 0), (unavailable, 1), (lambda: tf.errors.DataLossError(None, None, ""), 5), (ValueError, None)],
+)
+def test_gives_up(tmp_path: Path, error: Any, max_recoveries: int | None) -> None:
+    model = Model(tmp_path)
+    errors = [error() for _ in range(3)]
+    model.errors = {2: list(errors)}
+    with pytest.raises(type(errors[0])):
+        StepLoop(model.step, [model.saver], max_recoveries=max_recoveries).run()
+    assert saved_steps(tmp_path) == []
+    assert len(model.errors[2]) == (1 if max_recoveries == 1 else 2)
+
+
+def test_a_stop_ends_the_wait_for_the_next_try(tmp_path: Path) -> None:
+    model = Model(tmp_path)
+    model.errors = {0: [unavailable() for _ in range(20)]}
+
+    class Stopping(Exception):
+        pass
+
+    loop = StepLoop(model.step, max_recoveries=None)
+    logger = logging.getLogger("fastsup")
+
+    def stop(record: logging.LogRecord) -> bool:
+        if "failure 12 " in record.getMessage():
+            loop.request_stop()
+        return False
+
+    logger.addFilter(stop)
+    sleep = time.sleep
+    try:
+        time.sleep = lambda secs: sleep(0.0001)
+        moments = iter(range(10**9))
+        monotonic, time.monotonic = time.monotonic, lambda: float(next(moments))
+        assert loop.run() is None
+    finally:
+        time.sleep, time.monotonic = sleep, monotonic
+        logger.removeFilter(stop)
+    assert len(model.errors[0]) == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"max_recoveries": 1.5}, "max_recoveries must be an integer or None, got 1.5"),
+        ({"max_recoveries": True}, "max_recoveries must be an integer or None, got True"),
+        ({"resume_from": "folder"}, "resume_from must be a tf.train.CheckpointManager, .* got 'folder'"),
+        ({"resume_from": CheckpointHook(print, every_steps=1)}, "resume_from must be a tf.train.CheckpointManager"),
+    ],
+)
+def test_wrong_types(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        StepLoop(int, **arguments)
+
+
+def test_wrong_values(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="max_recoveries must not be negative, got -1"):
+        StepLoop(int, max_recoveries=-1)
+    with pytest.raises(TypeError, match=r"directory is for the checkpoints of a tf\.train\.Checkpoint, got <built-in"):
+        CheckpointHook(print, every_steps=1, directory=tmp_path)
+    with pytest.raises(TypeError, match=r"async_save needs a tf\.train\.CheckpointManager, .*got <built-in"):
+        CheckpointHook(print, every_steps=1, async_save=True)
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "best"\nall_model_checkpoint_paths: "best"\n')
+    model = Model(tmp_path)
+    model.checkpoint.write(str(tmp_path / "best"))
+    with pytest.raises(ValueError, match=r"best' has no number at the end of its name"):
+        StepLoop(model.step, max_steps=1, resume_from=model.saver).run()
+
+
+# A program that sends itself a signal, or two. Prints what it saved.
+PROGRAM = """
+import os, signal, sys, threading, time
+import tensorflow as tf
+from fastsup.loop import CheckpointHook, StepLoop
+how, number, directory = sys.argv[1], getattr(signal, sys.argv[2]), sys.argv[3]
+count = tf.Variable(0)
+saver = CheckpointHook(tf.train.Checkpoint(count=count), every_secs=1000, directory=directory)
+
+def step():
+    value = int(count.assign_add(1).numpy())
+    if value == 20:
+        os.kill(os.getpid(), number)
+        for _ in range(10):
+            time.sleep(0.01)  # Bytecode in the step, where a handler may run.
+        if how == "twice":
+            os.kill(os.getpid(), number)
+            time.sleep(30)
+    count.assign_add(0)
+    return value
+
+native = tf.function(lambda: count.assign_add(1))
+def stop_later():
+    while int(count.numpy()) < 20:
+        time.sleep(0.001)
+    os.kill(os.getpid(), number)
+
+if how == "thread":
+    threading.Thread(target=stop_later, daemon=True).start()
+loop = StepLoop(native if how == "thread" else step, [saver], handle_signals=False if how == "off" else None)
+try:
+    loop.run()
+finally:
+    print(loop.global_step == int(count.numpy()), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "name", "code", "saved"),
+    [
+        ("once", "SIGTERM", 143, True),
+        ("once", "SIGINT", -signal.SIGINT, True),
+        ("thread", "SIGTERM", 143, True),
+        ("twice", "SIGTERM", -signal.SIGTERM, False),
+        ("off", "SIGTERM", -signal.SIGTERM, False),
+    ],
+)
+def test_signals(tmp_path: Path, how: str, name: str, code: int, saved: bool) -> None:
+    command = [sys.executable, "-c", PROGRAM, how, name, str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == code, ended.stderr
+    path = tf.train.latest_checkpoint(str(tmp_path))
+    if not saved:
+        assert path is None
+        return
+    assert ended.stdout == "True\n"
+    count = int(tf.train.load_variable(path, "count/.ATTRIBUTES/VARIABLE_VALUE"))
+    assert path.endswith(f"ckpt-{count}")
+    assert how == "thread" or count == 20
+    assert f"{name}: ending after this step, with a checkpoint." in ended.stderr
+
+
+def test_handlers_are_put_back() -> None:
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    seen = []
+
+    class Looking(PeriodicHook):
+        def act(self, loop: Any) -> None:
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    StepLoop(int, [Looking(every_steps=1)], max_steps=1, handle_signals=True).run()
+    assert seen != [before[0]]
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
