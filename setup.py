@@ -30,7 +30,17 @@ if COVERAGE:
 # The C files hold no state, so each extension that needs them links its own copy. They are compiled once, before all
 # extensions: these may be compiled at the same time.
 c_sources = sorted(str(path) for path in Path("csrc").glob("*.c"))
+# The bridge to TensorFlow's runtime is C++, and holds state: this one extension uses it.
+cpp_args = ["-std=c++17", *(arg for arg in compile_args if arg != "-std=c11")]
+BRIDGE = Path("fastsup/eager/eager_session.pyx")
 headers = sorted(str(path) for folder in ("csrc", "fastsup/include") for path in Path(folder).rglob("*.h"))
+
+
+def library(name, sources, flags):
+    """A static library that the extensions link where they use it."""
+    settings = {"sources": sources, "obj_deps": {"": headers}, "include_dirs": ["csrc", "fastsup/include"]}
+    return name, {**settings, "macros": macros, "cflags": [*flags, "-fPIC"]}
+
 
 extensions = [
     Extension(
@@ -39,10 +49,11 @@ extensions = [
         include_dirs=["csrc", "fastsup/include"],
         define_macros=macros,
         extra_compile_args=compile_args,
-        extra_link_args=link_args,
-        depends=headers,
+        extra_link_args=[*link_args, "-lstdc++"] if path == BRIDGE else link_args,
+        depends=[*headers, "csrc/eager_session.cc"] if path == BRIDGE else headers,
     )
-    for path in sorted(Path("fastsup/core" if CORE_ONLY else "fastsup").rglob("*.pyx"))
+    for folder in (("fastsup/core", "fastsup/loop") if CORE_ONLY else ("fastsup",))
+    for path in sorted(Path(folder).rglob("*.pyx"))
 ]
 
 
@@ -56,18 +67,8 @@ class BuildWithC(build_ext):
 
 setup(
     cmdclass={"build_ext": BuildWithC},
-    libraries=[
-        (
-            "fastsup_c",
-            {
-                "sources": c_sources,
-                "obj_deps": {"": headers},
-                "include_dirs": ["csrc", "fastsup/include"],
-                "macros": macros,
-                "cflags": [*compile_args, "-fPIC"],
-            },
-        )
-    ],
+    libraries=[library("fastsup_c", c_sources, compile_args)]
+    + ([] if CORE_ONLY else [library("fastsup_cc", ["csrc/eager_session.cc"], cpp_args)]),
     ext_modules=cythonize(
         extensions,
         annotate=DEBUG,

@@ -1,10 +1,11 @@
 """TensorFlow's training-session layer at the speed of the TensorFlow runtime.
 
 `fastsup.train` has the session-layer names of `tf.compat.v1.train`, `fastsup.Session` is a `tf.compat.v1.Session`,
-`fastsup.estimator` has the names of `tf.estimator`. `fastsup.core` is the compiled step loop by itself, and
-`fastsup.loop` has hooks for it. `fastsup.HookProfiler` measures what each hook costs. `fastsup.install()` puts the
-classes of fastsup where programs look for those of TensorFlow. TensorFlow is imported when a name that needs it is
-first used.
+`fastsup.estimator` has the names of `tf.estimator`, `fastsup.contrib` those of `tf.contrib` that train. `fastsup.core`
+is the compiled step loop by itself, and `fastsup.loop` the loop of training programs, with its hooks.
+`fastsup.HookProfiler` measures what each hook costs. `fastsup.install()` puts the classes of fastsup where programs
+look for those of TensorFlow. `fastsup.function` is a `tf.function` without the cost of its calls. TensorFlow is
+imported when a name that needs it is first used.
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ __version__ = "0.1.0"
 __all__ = [
     "HookProfiler",
     "Session",
+    "bind",
+    "contrib",
     "core",
     "estimator",
     "experiment",
+    "function",
     "get_include",
     "install",
+    "keras",
     "loop",
     "profile",
     "train",
@@ -29,12 +34,16 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from fastsup import contrib as contrib
     from fastsup import core as core
     from fastsup import estimator as estimator
     from fastsup import experiment as experiment
+    from fastsup import keras as keras
     from fastsup import loop as loop
     from fastsup import profile as profile
     from fastsup import train as train
+    from fastsup.eager.bind import bind as bind
+    from fastsup.eager.function import function as function
     from fastsup.legacy.install import install as install
     from fastsup.legacy.install import uninstall as uninstall
     from fastsup.profile.profiler import HookProfiler as HookProfiler
@@ -46,19 +55,22 @@ def get_include() -> str:
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "include")
 
 
+_ROOMS = ("contrib", "core", "estimator", "experiment", "keras", "loop", "profile", "train")
+_MODULES = {
+    "HookProfiler": "fastsup.profile.profiler",
+    "Session": "fastsup.runtime.session",
+    "bind": "fastsup.eager.bind",
+    "function": "fastsup.eager.function",
+    "install": "fastsup.legacy.install",
+    "uninstall": "fastsup.legacy.install",
+}
+
+
 def __getattr__(name: str) -> Any:
-    if name in ("core", "estimator", "experiment", "loop", "profile", "train"):
+    if name in _ROOMS:
         return importlib.import_module(f"fastsup.{name}")
-    if name in ("install", "uninstall"):
-        return getattr(importlib.import_module("fastsup.legacy.install"), name)
-    if name == "HookProfiler":
-        from fastsup.profile.profiler import HookProfiler
-
-        return HookProfiler
-    if name == "Session":
-        from fastsup.runtime.session import Session
-
-        return Session
+    if name in _MODULES:
+        return getattr(importlib.import_module(_MODULES[name]), name)
     if name == "_C_API":  # PyCapsule_Import asks for it.
         from fastsup.core.capi import c_api
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import re
 import signal
 import threading
 import time
@@ -104,6 +105,19 @@ def tf_log(caplog: pytest.LogCaptureFixture) -> Any:
     caplog.handler.removeFilter(_is_no_choice_of_executor)
     logger.propagate = propagate
     logger.setLevel(level)
+
+
+# "I0000 00:00:1795455928.053645   30022 cudart_stub.cc:31] Could not find cuda drivers on your machine", and the
+# warning that goes with the first of these lines.
+_CPP_LOG = re.compile(
+    r"^(WARNING: All log messages before absl::InitializeLog|[IWE]\d{4} [\d:.]+ +\d+ \S+:\d+\] ).*\n?", re.MULTILINE
+)
+
+
+@pytest.fixture(scope="session")
+def without_cpp_log() -> Callable[[str], str]:
+    """Takes the lines out of a text that TensorFlow's builds for GPUs write to stderr where there is no GPU."""
+    return lambda text: _CPP_LOG.sub("", text)
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """Estimator: the names of `tf.estimator`, which TensorFlow has no longer had since 2.16.
 
 A function builds the model. An `Estimator` trains, evaluates, predicts with and exports the model, in fastsup's
-sessions. The session-run hooks are those of `fastsup.train`.
+sessions. The session-run hooks are those of `fastsup.train`. The canned models (`DNNClassifier`, ...) and the heads
+come from the extra `fastsup[canned]`.
 """
 
 from typing import Any
@@ -10,6 +11,7 @@ import fastsup.runtime as _runtime  # isort: skip  # noqa: F401  (says what to i
 
 from fastsup.estimator import experimental, export, inputs
 from fastsup.estimator.absent_names import absent_name_error
+from fastsup.estimator.canned.names import EXPERIMENTAL, V2, canned_object
 from fastsup.estimator.config.run_config import RunConfig, TaskType
 from fastsup.estimator.export.best_exporter import BestExporter
 from fastsup.estimator.export.exporters import Exporter, FinalExporter, LatestExporter
@@ -108,8 +110,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in V2:
+        return canned_object(__name__, name, V2)
+    elsewhere = ((experimental, [*experimental.__all__, *EXPERIMENTAL]), (export, export.__all__))
     raise absent_name_error(
-        __name__, name, (f"{module.__name__}.{known}" for module in (experimental, export) for known in module.__all__)
+        __name__, name, (f"{module.__name__}.{known}" for module, names in elsewhere for known in names)
     )
 
 

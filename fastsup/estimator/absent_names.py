@@ -6,23 +6,10 @@ from collections.abc import Iterable
 
 __all__ = ["absent_name_error"]
 
-_CANNED_KINDS = ("Baseline", "BoostedTrees", "DNN", "DNNLinearCombined", "Linear", "RNN")
-_CANNED = frozenset(
-    [
-        *(kind + task for kind in _CANNED_KINDS for task in ("Classifier", "Estimator", "Regressor")),
-        "DNNWithLayerAnnotationsClassifier",
-        "KMeans",
-        "LinearSDCA",
-    ]
+# Names that tf.estimator had before TensorFlow 2.15.
+_OLDER = frozenset(
+    ["BoostedTreesClassifier", "BoostedTreesEstimator", "BoostedTreesRegressor", "DNNWithLayerAnnotationsClassifier"]
 )
-_HEADS = frozenset(
-    [
-        "BinaryClassHead", "Head", "LogisticRegressionHead", "MultiClassHead", "MultiHead", "MultiLabelHead",
-        "PoissonRegressionHead", "RegressionHead",
-    ]
-)  # fmt: skip
-_PARSING_SPECS = frozenset(["classifier_parse_example_spec", "regressor_parse_example_spec"])
-_LOGIT_FNS = frozenset(["dnn_logit_fn_builder", "linear_logit_fn_builder"])
 
 
 def _alternative_to(name: str) -> str | None:
@@ -34,20 +21,11 @@ def _alternative_to(name: str) -> str | None:
     Returns:
       The alternative, a sentence; None for any other name.
     """
-    if name in _CANNED:
+    if name in _OLDER:
         return (
-            "canned models aren't in fastsup. Write a model_fn with Keras layers or variables, and pass it to "
+            "TensorFlow 2.15 had it no more. Write a model_fn with Keras layers or variables, and pass it to "
             "fastsup.estimator.Estimator (docs/estimator.md)."
         )
-    if name in _HEADS:
-        return (
-            "heads aren't in fastsup. Compute the loss, the predictions and the metrics in the model_fn, and return a "
-            "fastsup.estimator.EstimatorSpec (docs/estimator.md)."
-        )
-    if name in _LOGIT_FNS:
-        return "logit functions aren't in fastsup. Compute the logits in the model_fn, with Keras layers or variables."
-    if name in _PARSING_SPECS:
-        return "canned models aren't in fastsup. tf.io.parse_example takes the dictionary of features directly."
     if name == "tpu":
         return (
             "TPUs aren't supported. TPUEstimator ended with TensorFlow 2.15; on TPUs use tf.distribute.TPUStrategy "

@@ -1,11 +1,13 @@
-"""The names of `tf.estimator.experimental`."""
+"""The names of `tf.estimator.experimental`, and the hook of `tf.data.experimental` that needs an Estimator."""
 
 from typing import Any
 
 from fastsup.estimator.absent_names import absent_name_error
+from fastsup.estimator.canned.names import EXPERIMENTAL, canned_object
 from fastsup.estimator.export.receivers import build_raw_supervised_input_receiver_fn
 from fastsup.estimator.hooks.early_stopping import make_early_stopping_hook
 from fastsup.estimator.hooks.in_memory_evaluator import InMemoryEvaluatorHook
+from fastsup.estimator.hooks.input_pipeline_checkpoint import CheckpointInputPipelineHook
 from fastsup.estimator.hooks.metric_stopping import (
     stop_if_higher_hook,
     stop_if_lower_hook,
@@ -16,6 +18,7 @@ from fastsup.estimator.hooks.stop_at_checkpoint_step import make_stop_at_checkpo
 from fastsup.estimator.model.model_fn import call_logit_fn
 
 __all__ = [
+    "CheckpointInputPipelineHook",
     "InMemoryEvaluatorHook",
     "build_raw_supervised_input_receiver_fn",
     "call_logit_fn",
@@ -29,6 +32,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in EXPERIMENTAL:
+        return canned_object(__name__, name, EXPERIMENTAL)
     raise absent_name_error(__name__, name)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from fastsup import estimator as _estimator
 from fastsup.estimator.absent_names import absent_name_error
+from fastsup.estimator.canned.names import V2
 from fastsup.experiment import learn_runner
 from fastsup.experiment.experiment import Experiment
 from fastsup.experiment.export_strategy import ExportStrategy
@@ -12,7 +13,7 @@ __all__ = ["Experiment", "ExportStrategy", "learn_runner"]
 
 
 def __getattr__(name: str) -> Any:
-    raise absent_name_error(__name__, name, (f"fastsup.estimator.{known}" for known in _estimator.__all__))
+    raise absent_name_error(__name__, name, (f"fastsup.estimator.{known}" for known in (*_estimator.__all__, *V2)))
 
 
 def __dir__() -> list[str]:

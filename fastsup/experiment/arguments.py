@@ -18,6 +18,7 @@ from fastsup.core.checks import doubt_about
 from fastsup.core.hook_kinds import check_members
 from fastsup.estimator.model import estimator as estimator_lib
 from fastsup.estimator.model.arguments import is_hook, is_listener
+from fastsup.experiment.monitor_hooks import is_monitor
 
 __all__ = [
     "as_predicate",
@@ -132,21 +133,27 @@ def _is_hook_or_monitor(value: Any) -> bool:
     return is_hook(value) or all(callable(getattr(value, method, None)) for method in ("begin", "end"))
 
 
-def check_hooks(name: str, hooks: Any, for_core_estimator: bool = True) -> list[Any]:
+def _is_hook_or_full_monitor(value: Any) -> bool:
+    return is_hook(value) or is_monitor(value)
+
+
+def check_hooks(name: str, hooks: Any, for_core_estimator: bool = True, monitors: bool = False) -> list[Any]:
     """Lists the hooks that were given for an argument.
 
     Args:
       name: name of the argument.
       hooks: iterable of hooks, or None.
       for_core_estimator: True if the hooks are for an `Estimator`.
+      monitors: True if monitors are allowed too.
 
     Raises:
       ValueError: the value isn't iterable, or a member is no hook.
     """
+    for_core = _is_hook_or_full_monitor if monitors else is_hook
     return check_members(
         name,
         hooks,
-        is_hook if for_core_estimator else _is_hook_or_monitor,
+        for_core if for_core_estimator else _is_hook_or_monitor,
         _NO_ITERABLE,
         "`{name}` must be `SessionRunHook` instances, found {value!r}{hint_or_stop}",
         ValueError,

@@ -44,7 +44,7 @@ class Experiment(Training, Evaluation):
         `Estimator`, whose model_fn has the metrics.
       train_steps: global step at which training ends. None: training ends with the data.
       eval_steps: number of batches to evaluate. None: until the data ends.
-      train_monitors: iterable of hooks for training.
+      train_monitors: iterable of hooks, and monitors of `fastsup.contrib.learn`, for training.
       eval_hooks: iterable of hooks for evaluation.
       local_eval_frequency: as min_eval_frequency, for `local_run`. None: evaluates only after training.
       eval_delay_secs: seconds to wait before evaluation starts. None: 0.
@@ -105,7 +105,7 @@ class Experiment(Training, Evaluation):
         self._eval_metrics = eval_metrics
         self._train_steps = train_steps
         self._eval_steps = eval_steps
-        self._train_monitors = check_hooks("train_monitors", train_monitors, is_core)
+        self._train_monitors = check_hooks("train_monitors", train_monitors, is_core, monitors=True)
         self._eval_hooks = check_hooks("eval_hooks", eval_hooks, is_core)
         self._local_eval_frequency = local_eval_frequency
         self._eval_delay_secs = eval_delay_secs or 0

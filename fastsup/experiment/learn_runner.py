@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -76,10 +77,40 @@ def _method_of(experiment: Experiment, schedule: Any) -> Callable[[], Any]:
 
 
 def _build(experiment_fn: Callable[..., Any], arguments: dict[str, Any]) -> Experiment:
-    experiment = experiment_fn(**arguments)
+    expected = _uid(arguments.get("run_config"))
+    experiment = _called(experiment_fn, arguments)
     if not isinstance(experiment, Experiment):
         raise TypeError(f'Experiment builder "{experiment_fn}" did not return an Experiment, but {experiment!r}.')
+    if expected is None:
+        return experiment
+    found = _uid(experiment.estimator.config)
+    if found is None:
+        raise RuntimeError(
+            "Pass `run_config` argument of the `experiment_fn` to the Estimator in Experiment. It is likely a "
+            "different `RunConfig` is passed to `Estimator` or the `config` constructor argument in `Estimator` is not "
+            "set."
+        )
+    if found != expected:
+        raise RuntimeError(
+            "`RunConfig` instance is expected to be used by the `Estimator` inside the `Experiment`. expected "
+            f"{expected}, but got {found}"
+        )
     return experiment
+
+
+def _called(experiment_fn: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """Calls a function by the names of the arguments; one that names its parameters otherwise, by their order."""
+    try:
+        inspect.signature(experiment_fn).bind(**arguments)
+    except (TypeError, ValueError):
+        if "run_config" in arguments:
+            return experiment_fn(*arguments.values())
+    return experiment_fn(**arguments)
+
+
+def _uid(config: Any) -> Any:
+    """What a configuration of `fastsup.contrib.learn` is known by; None for any other."""
+    return config.uid() if callable(getattr(type(config), "uid", None)) else None
 
 
 def run(
@@ -93,7 +124,7 @@ def run(
 
     Args:
       experiment_fn: function that returns the `Experiment`. Called as experiment_fn(output_dir=…), or with a run_config
-        as experiment_fn(run_config=…, hparams=…).
+        as experiment_fn(run_config=…, hparams=…), or in that order if its parameters have other names.
       output_dir: directory to pass to experiment_fn. Exactly one of output_dir and run_config must be given.
       schedule: name of the method of the Experiment to call. None: chosen by the role of the task.
       run_config: `RunConfig` with a model_dir, to pass to experiment_fn.
@@ -108,6 +139,7 @@ def run(
         evaluator, or workers and no parameter server.
       TypeError: experiment_fn can't be called or returns something else, schedule is no string, or it names a member
         that can't be called.
+      RuntimeError: run_config is a `fastsup.contrib.learn.RunConfig`, and the Estimator has another one.
     """
     if output_dir is None and run_config is None:
         raise ValueError("Must set value for `output_dir` or `run_config`")

@@ -13,9 +13,11 @@ from fastsup.cluster.job_completion import JobCompletionWatcher, mark_task_ended
 from fastsup.cluster.peer_liveness import peer_timeout_secs
 from fastsup.cluster.server import serve_until_job_ends, start_server, start_std_server
 from fastsup.cluster.tf_config import read_tf_config
+from fastsup.estimator.model.arguments import is_hook
 from fastsup.experiment.arguments import check_hooks, check_seconds
 from fastsup.experiment.continuous_eval import log_and_sleep
 from fastsup.experiment.hooks import WaitForStepHook
+from fastsup.experiment.monitor_hooks import is_monitor, replace_monitors_with_hooks
 
 __all__ = ["Training"]
 
@@ -39,12 +41,12 @@ class Training:
         """Adds hooks for training.
 
         Args:
-          additional_hooks: iterable of hooks.
+          additional_hooks: iterable of hooks and monitors.
 
         Raises:
           ValueError: the value isn't iterable, or a member is no hook.
         """
-        self._train_monitors.extend(check_hooks("additional_hooks", additional_hooks, self._is_core_estimator))
+        self._train_monitors.extend(check_hooks("additional_hooks", additional_hooks, self._is_core_estimator, True))
 
     def train(self, delay_secs: float | None = None) -> Any:
         """Trains up to train_steps. In a cluster, starts the server of this task first.
@@ -127,6 +129,8 @@ class Training:
     def _call_train(self, **arguments: Any) -> Any:
         # All arguments, also those that are None, because a lookalike of an estimator may have no defaults.
         arguments = {"input_fn": self._train_input_fn, "steps": None, "max_steps": None, **arguments}
+        if any(is_monitor(hook) and not is_hook(hook) for hook in arguments["hooks"]):
+            arguments["hooks"] = replace_monitors_with_hooks(arguments["hooks"], self._estimator)
         if self._is_core_estimator:
             return self._estimator.train(**arguments, saving_listeners=self._saving_listeners)
         arguments["monitors"] = arguments.pop("hooks")

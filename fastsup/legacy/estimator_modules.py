@@ -1,7 +1,8 @@
 """The modules of `tf.estimator` and of the package tensorflow_estimator 2.15, with the names that programs import.
 
 A name of a module is written as the path of what it is here. "Name" alone is `fastsup.estimator.Name`, "Name=path" is
-what has that path.
+what has that path. The canned models and heads, and the modules that hold them, come from the archive when a program
+uses them.
 """
 
 from __future__ import annotations
@@ -10,12 +11,24 @@ import importlib
 from types import ModuleType
 from typing import Any
 
+from fastsup.estimator.canned.archive import absence, is_installed, model_file
+from fastsup.estimator.canned.loader import model_module
+from fastsup.estimator.canned.names import EXPERIMENTAL, V1, V2, canned_object
 from fastsup.legacy.absent_module import HelpfulModule
 
-__all__ = ["API", "PACKAGE", "canonical_name", "fill_module", "is_package", "make_module"]
+__all__ = [
+    "API_V1",
+    "API_V2",
+    "PACKAGE",
+    "archived_module",
+    "canonical_name",
+    "fill_module",
+    "is_package",
+    "make_module",
+]
 
 PACKAGE = "tensorflow_estimator"
-API = f"{PACKAGE}._api.v1.estimator"
+API_V1, API_V2 = f"{PACKAGE}._api.v1.estimator", f"{PACKAGE}._api.v2.estimator"
 _PYTHON = f"{PACKAGE}.python.estimator"
 
 _HOOKS = (
@@ -75,7 +88,7 @@ _PYTHON_MODULES: dict[str, str] = {
     "_CheckForStoppingHook=fastsup.estimator.hooks.early_stopping._CheckForStoppingHook "
     "_StopOnPredicateHook=fastsup.estimator.hooks.early_stopping._StopOnPredicateHook",
     "estimator": "Estimator EstimatorV2=fastsup.estimator.Estimator VocabInfo WarmStartSettings",
-    "estimator_export": "estimator_export=fastsup.legacy.estimator_helpers.estimator_export",
+    "estimator_export": "estimator_export=fastsup.estimator.canned.our_modules.estimator_export",
     "estimator_lib": f"{_MODEL} {_JOBS} {_EXPORTERS} {_STOPPING} call_logit_fn "
     "TPUEstimator=fastsup.legacy.tpu.TPUEstimator",
     "export": "",
@@ -86,7 +99,7 @@ _PYTHON_MODULES: dict[str, str] = {
     "_loss_smaller=fastsup.estimator.export.best_exporter._loss_smaller",
     "extenders": "add_metrics",
     "gc": " ".join(
-        f"{name}=fastsup.legacy.export_gc.{name.lstrip('_')}"
+        f"{name}=fastsup.estimator.export.export_gc.{name.lstrip('_')}"
         for name in (
             "Path", "_get_paths", "_largest_export_versions", "_mod_export_version", "_negation",
             "_one_of_every_n_export_versions", "_union",
@@ -105,8 +118,8 @@ _PYTHON_MODULES: dict[str, str] = {
         "_FeedingQueueRunner=fastsup.estimator.inputs.feeding_queue.FeedingQueueRunner",
     "mode_keys": "ModeKeys",
     "model_fn": "EstimatorSpec ModeKeys call_logit_fn "
-    "AVERAGE_LOSS_METRIC_KEY=fastsup.legacy.estimator_helpers.AVERAGE_LOSS_METRIC_KEY "
-    "LOSS_METRIC_KEY=fastsup.legacy.estimator_helpers.LOSS_METRIC_KEY "
+    "AVERAGE_LOSS_METRIC_KEY=fastsup.estimator.canned.our_modules.AVERAGE_LOSS_METRIC_KEY "
+    "LOSS_METRIC_KEY=fastsup.estimator.canned.our_modules.LOSS_METRIC_KEY "
     "_TPUEstimatorSpec=fastsup.legacy.tpu.TPUEstimatorSpec "
     "verify_model_fn_args=fastsup.estimator.model.model_fn.verify_model_fn_args",
     "run_config": "RunConfig TaskType "
@@ -142,69 +155,59 @@ _PYTHON_MODULES: dict[str, str] = {
     ),
 }  # fmt: skip
 
-_CANNED = (
-    "canned models aren't in fastsup yet. Write a model_fn with Keras layers or variables, and pass it to "
-    "tf.estimator.Estimator."
-)
-_HEADS = (
-    "heads aren't in fastsup yet. Compute the loss, the predictions and the metrics in the model_fn, and return a "
-    "tf.estimator.EstimatorSpec."
-)
-_KERAS = (
-    "model_to_estimator isn't in fastsup yet. Call the Keras model in a model_fn, and pass that to "
-    "tf.estimator.Estimator; or train the model with its own fit()."
-)
 _TPU_ONLY = "TPUs aren't supported. TPUEstimator trains on CPU and GPU with use_tpu=False."
-
-# Modules whose other names aren't there yet: the sentence for each of their names.
-_EMPTY: dict[str, str] = {
-    **dict.fromkeys(
-        (
-            "canned", "canned.baseline", "canned.boosted_trees", "canned.dnn", "canned.dnn_linear_combined",
-            "canned.kmeans", "canned.linear", "canned.optimizers", "canned.parsing_utils", "canned.rnn",
-        ),
-        _CANNED,
-    ),
-    **dict.fromkeys(
-        (
-            "canned.head", "head", "head.base_head", "head.binary_class_head", "head.multi_class_head",
-            "head.multi_head", "head.multi_label_head", "head.regression_head",
-        ),
-        _HEADS,
-    ),
-    "keras": _KERAS,
-    "keras_lib": _KERAS,
-    "tpu.tpu_context": _TPU_ONLY,
-}  # fmt: skip
+# Modules that are there without the archive too, to say what to install. With it, all its modules of models are there.
+_OF_ARCHIVE = (
+    "canned", "canned.baseline", "canned.dnn", "canned.dnn_linear_combined", "canned.head", "canned.kmeans",
+    "canned.linear", "canned.parsing_utils", "canned.rnn", "head", "head.base_head", "head.binary_class_head",
+    "head.head_utils", "head.multi_class_head", "head.multi_head", "head.multi_label_head", "head.regression_head",
+    "head.sequential_head", "keras_lib",
+)  # fmt: skip
+# What programs find in a module without importing it: the tables of lazily made names.
+_FINDABLE = {API_V1: V1, API_V2: V2, f"{API_V1}.experimental": EXPERIMENTAL}
 
 
-def _tree() -> dict[str, tuple[str, str | None]]:
-    """Every module by its full name: its names, and the sentence for each name that it lacks."""
-    tree: dict[str, tuple[str, str | None]] = dict.fromkeys(
-        (PACKAGE, f"{PACKAGE}._api", f"{PACKAGE}._api.v1", f"{PACKAGE}.python"), ("", None)
+def _tree() -> dict[str, str]:
+    """Every module by its full name, with its names."""
+    tree = dict.fromkeys(
+        (PACKAGE, f"{PACKAGE}._api", f"{PACKAGE}._api.v1", f"{PACKAGE}._api.v2", f"{PACKAGE}.python"), ""
     )
-    for root, modules in ((API, _API_MODULES), (_PYTHON, _PYTHON_MODULES)):
-        for name, names in modules.items():
-            tree[f"{root}.{name}".rstrip(".")] = (names, _EMPTY.get(name) if root == _PYTHON else None)
-    for name, missing in _EMPTY.items():
-        tree.setdefault(f"{_PYTHON}.{name}", ("", missing))
-    tree[f"{API}.tpu.experimental"] = ("", _TPU_ONLY)
+    for root, modules in ((API_V1, _API_MODULES), (_PYTHON, _PYTHON_MODULES)):
+        tree.update((f"{root}.{name}".rstrip("."), names) for name, names in modules.items())
+    tree[API_V2] = _API_MODULES[""]
+    for name in (*_OF_ARCHIVE, "tpu.tpu_context"):
+        tree.setdefault(f"{_PYTHON}.{name}", "")
     return tree
 
 
 _MODULES = _tree()
 # Other names of the same modules. TensorFlow's own copies of its interface are added by the import hook.
 _ALIASES = {
-    f"{PACKAGE}.estimator": API,
-    f"{PACKAGE}._api.v2.estimator": API,
-    f"{PACKAGE}._api.v2": f"{PACKAGE}._api.v1",
-    f"{PACKAGE}.python.estimator.api._v1.estimator": API,
-    f"{PACKAGE}.python.estimator.api._v2.estimator": API,
+    f"{PACKAGE}.estimator": API_V1,
     f"{PACKAGE}.python.estimator.api._v1": f"{PACKAGE}._api.v1",
-    f"{PACKAGE}.python.estimator.api._v2": f"{PACKAGE}._api.v1",
+    f"{PACKAGE}.python.estimator.api._v2": f"{PACKAGE}._api.v2",
     f"{PACKAGE}.python.estimator.api": f"{PACKAGE}._api",
     "tensorflow.python.estimator": _PYTHON,
+    f"{_PYTHON}.keras": f"{_PYTHON}.keras_lib",
+    # The two versions differ in their canned models alone.
+    **{f"{API_V2}.{name}": f"{API_V1}.{name}" for name in _API_MODULES if name and "." not in name},
 }
+
+
+def _is_at_or_in(name: str, other: str) -> bool:
+    return name == other or name.startswith(other + ".")
+
+
+def archived_module(name: str) -> str | None:
+    """The module of the archive that a name means, by its name there; None if it means none.
+
+    Args:
+      name: a canonical name.
+    """
+    short = name[len(_PYTHON) + 1 :]
+    if not name.startswith(_PYTHON + ".") or short in _PYTHON_MODULES or short in ("canned", "head"):
+        return None
+    return short if is_installed() and model_file(short) is not None else None
 
 
 def canonical_name(name: str) -> str | None:
@@ -213,16 +216,23 @@ def canonical_name(name: str) -> str | None:
     Args:
       name: full name of a module.
     """
-    for alias, target in _ALIASES.items():
-        if name == alias or name.startswith(alias + "."):
-            name = target + name[len(alias) :]
-            break
-    return name if name in _MODULES else None
+    changed = True
+    while changed:
+        changed = False
+        for alias, target in _ALIASES.items():
+            if _is_at_or_in(name, alias):
+                name, changed = target + name[len(alias) :], True
+                break
+    return name if name in _MODULES or archived_module(name) is not None else None
 
 
 def is_package(name: str) -> bool:
     """Whether a module has modules in it. `name` is its own name."""
-    return any(other.startswith(name + ".") for other in _MODULES)
+    archived = archived_module(name)
+    if archived is not None:
+        found = model_file(archived)
+        return found is not None and found[1]
+    return any(other.startswith(name + ".") for other in (*_MODULES, *_ALIASES))
 
 
 def _resolved(path: str) -> Any:
@@ -236,8 +246,31 @@ def make_module(name: str) -> ModuleType:
     Args:
       name: its own name.
     """
-    shown = f"tf.estimator{name[len(API) :]}" if name.startswith(API) else name
-    return HelpfulModule(name, f"The names of {shown}, which are fastsup's.", shown, _MODULES[name][1])
+    doc, missing = f"The names of {name}, which are fastsup's.", None
+    if name in _FINDABLE:
+        table, shown = _FINDABLE[name], f"tf.estimator{name[len(API_V1) :]}"
+        return HelpfulModule(
+            name,
+            doc,
+            shown,
+            find=lambda short: canned_object(shown, short, table) if short in table else None,
+            findable=table if is_installed() else (),
+        )
+    module = name[len(_PYTHON) + 1 :]
+    if _is_at_or_in(name, f"{API_V1}.tpu.experimental") or module == "tpu.tpu_context":
+        missing = _TPU_ONLY
+    elif module in _OF_ARCHIVE:
+        missing = absence()
+    shown = f"tf.estimator{name[len(API_V1) :]}" if name.startswith(API_V1) else name
+    # A module of fastsup that the archive has as well, such as `canned.optimizers`, has the other names from there.
+    with_archive = name.startswith(_PYTHON + ".") and is_installed() and model_file(module) is not None
+    return HelpfulModule(
+        name,
+        doc,
+        shown,
+        missing,
+        find=lambda short: getattr(model_module(module), short, None) if with_archive else None,
+    )
 
 
 def fill_module(module: ModuleType) -> None:
@@ -247,13 +280,14 @@ def fill_module(module: ModuleType) -> None:
       module: the module.
     """
     name, contents = module.__name__, vars(module)
-    for entry in _MODULES[name][0].split():
+    for entry in _MODULES[name].split():
         short, _, path = entry.partition("=")
         contents[short] = _resolved(path or f"fastsup.estimator.{short}")
     if name == PACKAGE:
-        contents["estimator"] = importlib.import_module(API)
+        contents["estimator"] = importlib.import_module(API_V1)
+    root = API_V1 if name == API_V2 else name
     for other in _MODULES:
         # `tf.estimator.export` is there without an import of its own.
-        if other.rpartition(".")[0] == name and other.startswith(API):
+        if other.rpartition(".")[0] == root and other.startswith(API_V1):
             contents[other.rpartition(".")[2]] = importlib.import_module(other)
     contents["__all__"] = sorted(short for short in contents if not short.startswith("_"))

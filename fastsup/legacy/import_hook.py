@@ -16,18 +16,25 @@ from importlib.util import spec_from_loader
 from types import ModuleType
 from typing import Any
 
-__all__ = ["CONTRIB", "ImportHook", "is_interface"]
-
-CONTRIB = (
-    "tf.contrib ended with TensorFlow 1. Of its names, fastsup.experiment has Experiment, ExportStrategy and "
-    "learn_runner; there are no others yet. See docs/migrating.md."
-)
+__all__ = ["ImportHook", "is_interface"]
 
 _INTERFACE = re.compile(r"tensorflow(?:\._api\.v2)?(?:\.compat\.v[12])*")
-_ESTIMATOR = re.compile(rf"(?:{_INTERFACE.pattern})\.estimator(?P<module>\..+)?")
+_ESTIMATOR = re.compile(rf"(?P<interface>{_INTERFACE.pattern})\.estimator(?P<module>\..+)?")
 # What of fastsup imports TensorFlow.
 _OVER_TENSORFLOW = frozenset(
-    f"fastsup.{room}" for room in ("checkpoint", "cluster", "estimator", "events", "experiment", "runtime", "train")
+    f"fastsup.{room}"
+    for room in (
+        "checkpoint",
+        "cluster",
+        "contrib",
+        "eager",
+        "estimator",
+        "events",
+        "experiment",
+        "keras",
+        "runtime",
+        "train",
+    )
 )
 
 
@@ -76,21 +83,39 @@ class _Existing(Loader):
 
 
 class _Made(Loader):
-    """Makes a module of tensorflow_estimator."""
+    """Makes a module.
+
+    Args:
+      make: function of the module's name that returns the module, still without its names.
+      fill: function of the module that gives it its names.
+    """
+
+    def __init__(self, make: Callable[[str], ModuleType], fill: Callable[[ModuleType], None]) -> None:
+        self._make, self._fill = make, fill
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        from fastsup.legacy.estimator_modules import make_module
-
-        return make_module(spec.name)
+        return self._make(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        from fastsup.legacy.estimator_modules import fill_module
+        self._fill(module)
 
-        fill_module(module)
+
+def _contrib_spec(fullname: str) -> ModuleSpec | None:
+    """The specification of a module of tensorflow.contrib. Refuses one that isn't there, and says where to go."""
+    from fastsup.legacy import contrib_modules as modules
+
+    name = modules.own_name(fullname)
+    if name is not None:
+        loader = _Made(modules.ContribModule, lambda module: None)
+        return spec_from_loader(fullname, loader, is_package=modules.is_package(name))
+    library = modules.library_module(fullname)
+    if library is None:
+        raise modules.missing_module(fullname)
+    return spec_from_loader(fullname, _Existing(lambda: importlib.import_module(library)), is_package=True)
 
 
 class ImportHook(MetaPathFinder):
-    """Finds the modules of tensorflow_estimator, and reports each new copy of TensorFlow's interface.
+    """Finds the modules of tensorflow_estimator and tensorflow.contrib, and reports copies of TensorFlow's interface.
 
     Args:
       imported: function that is called with the name of the copy.
@@ -98,6 +123,8 @@ class ImportHook(MetaPathFinder):
 
     def __init__(self, imported: Callable[[str], None]) -> None:
         self._imported = imported
+        # Whether `tensorflow` is TensorFlow 1's, and `tensorflow.estimator` too.
+        self.tf1 = False
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -122,21 +149,36 @@ class ImportHook(MetaPathFinder):
     def _find(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
         if is_interface(fullname):
             return self._own(fullname, path, target)
-        if fullname.startswith("tensorflow.contrib"):
-            raise ModuleNotFoundError(f"No module named {fullname!r}: {CONTRIB}", name=fullname)
+        if f"{fullname}.".startswith("tensorflow.contrib."):
+            return _contrib_spec(fullname)
         if ".estimator" not in fullname and not fullname.startswith("tensorflow_estimator"):
             return None
         # Only now, since it imports TensorFlow.
+        from fastsup.estimator.canned.loader import model_module
         from fastsup.legacy import estimator_modules as modules
 
         copy = _ESTIMATOR.fullmatch(fullname)
-        name = modules.canonical_name(f"{modules.API}{copy['module'] or ''}" if copy else fullname)
+        name = modules.canonical_name(f"{self.api_of(copy['interface'])}{copy['module'] or ''}" if copy else fullname)
         if name is None:
             return None
-        package = modules.is_package(name)
-        if name == fullname:
-            return spec_from_loader(fullname, _Made(), is_package=package)
-        return spec_from_loader(fullname, _Existing(lambda: importlib.import_module(name)), is_package=package)
+        loader: Loader = _Made(modules.make_module, modules.fill_module)
+        archived = modules.archived_module(name)
+        if archived is not None:
+            loader = _Existing(lambda: model_module(archived))
+        elif name != fullname:
+            loader = _Existing(lambda: importlib.import_module(name))
+        return spec_from_loader(fullname, loader, is_package=modules.is_package(name))
+
+    def api_of(self, interface: str) -> str:
+        """Name of the module that `estimator` is in a copy of TensorFlow's interface.
+
+        Args:
+          interface: name of the copy, such as "tensorflow.compat.v1".
+        """
+        from fastsup.legacy.estimator_modules import API_V1, API_V2
+
+        version = "1" if self.tf1 and interface == "tensorflow" else interface[-1]
+        return API_V1 if version == "1" else API_V2
 
     def _own(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
         """TensorFlow's own specification, with a loader that reports the end of the import."""

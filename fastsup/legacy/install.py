@@ -7,12 +7,12 @@ import gc
 import re
 import sys
 from collections.abc import Iterator
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from fastsup.legacy.import_hook import ImportHook, is_interface
 
 if TYPE_CHECKING:
+    from fastsup.legacy.moved_names import MovedNames
     from fastsup.legacy.own_globals import OwnGlobals
     from fastsup.legacy.replaced_names import NameExchange
 
@@ -57,7 +57,7 @@ def install_at_import(tf1: bool = False) -> None:
       ImportError: TensorFlow was imported before, and is too old or too new.
     """
     installation = _begin()
-    installation.tf1 = tf1
+    installation.tf1 = installation.hook.tf1 = tf1
     if "tensorflow" in sys.modules:
         installation.complete_in(sys.modules["tensorflow"])
 
@@ -91,13 +91,14 @@ class Installation:
         self.tf1 = False
         self._exchange: NameExchange | None = None
         self._own_globals: OwnGlobals | None = None
+        self._moved: MovedNames | None = None
         self._tensorflow: Any = None
 
     def _imported(self, name: str) -> None:
         if name == "tensorflow":
             self.complete_in(sys.modules[name])
         elif self.complete:
-            self._equip(sys.modules[name])
+            self._equip(name)
 
     def complete_in(self, tensorflow: Any) -> None:
         """Makes the changes, once TensorFlow is imported. A second call does nothing.
@@ -111,18 +112,19 @@ class Installation:
         if self.complete:
             return
         _check_version(str(tensorflow.__version__))
+        from fastsup.legacy.moved_names import MovedNames
         from fastsup.legacy.own_globals import OwnGlobals
         from fastsup.legacy.replaced_names import COUNTERPARTS, NameExchange
 
         self.complete = True
         self._tensorflow = tensorflow
         _warn_of_what_stays(theirs for theirs, _ in COUNTERPARTS)
-        self._exchange, self._own_globals = NameExchange(), OwnGlobals()
+        self._exchange, self._own_globals, self._moved = NameExchange(), OwnGlobals(), MovedNames()
+        self._moved.put()
         self._exchange.put_ours()
         self._own_globals.give(theirs for theirs, _ in COUNTERPARTS if _has_lost_its_name(theirs))
-        for name, module in list(sys.modules.items()):
-            if is_interface(name):
-                self._equip(module)
+        for name in [name for name in sys.modules if is_interface(name)]:
+            self._equip(name)
         if self.tf1:
             from fastsup.legacy.tf1_module import TF1Module
 
@@ -130,20 +132,23 @@ class Installation:
             sys.modules["tensorflow"] = TF1Module(tensorflow)
         _log(self._exchange, str(tensorflow.__version__))
 
-    def _equip(self, module: ModuleType) -> None:
+    def _equip(self, name: str) -> None:
         """Puts `estimator` and our sessions into a copy of TensorFlow's interface."""
         import importlib
 
-        from fastsup.legacy.estimator_modules import API
+        from fastsup.estimator.experimental import CheckpointInputPipelineHook
         from fastsup.legacy.interactive_session import InteractiveSession
         from fastsup.runtime.session import Session
 
         assert self._exchange is not None
-        module.estimator = importlib.import_module(API)  # type: ignore[attr-defined]
+        module: Any = sys.modules[name]
+        module.estimator = importlib.import_module(self.hook.api_of(name))
+        self._exchange.add(module.data.experimental, "CheckpointInputPipelineHook", CheckpointInputPipelineHook)
         self._exchange.put_ours_in(module, {"Session": Session, "InteractiveSession": InteractiveSession})
 
     def remove(self) -> None:
         """Reverts the changes."""
+        from fastsup.estimator.canned.loader import is_archived
         from fastsup.legacy.absent_module import HelpfulModule
 
         if self.hook in sys.meta_path:
@@ -154,18 +159,23 @@ class Installation:
             sys.modules["tensorflow"] = self._tensorflow
         assert self._exchange is not None
         assert self._own_globals is not None
+        assert self._moved is not None
+        self._moved.take_away()
         self._own_globals.take_back()
         kept = self._exchange.put_back()
         for name, module in list(sys.modules.items()):
             if is_interface(name) and isinstance(vars(module).get("estimator"), HelpfulModule):
                 del module.estimator
-            elif isinstance(module, HelpfulModule):
+            elif isinstance(module, HelpfulModule) or is_archived(name, module):
                 del sys.modules[name]
                 parent, _, child = name.rpartition(".")
                 # The import of a submodule has set an attribute of its package.
                 with contextlib.suppress(AttributeError, KeyError):
                     if vars(sys.modules[parent])[child] is module:
                         delattr(sys.modules[parent], child)
+        # Modules of tf_slim, which stay under their own names.
+        for name in [name for name in sys.modules if name.startswith("tensorflow.contrib.")]:
+            del sys.modules[name]
         if kept:
             from tensorflow.python.platform import tf_logging as logging
 
@@ -203,8 +213,8 @@ def _log(exchange: NameExchange, version: str) -> None:
             ", ".join(of_program),
         )
     logging.info(
-        "fastsup %s is installed in TensorFlow %s: %d names in %d modules are fastsup's, and tf.estimator and "
-        "tensorflow_estimator can be imported. fastsup.uninstall() undoes that.",
+        "fastsup %s is installed in TensorFlow %s: %d names in %d modules are fastsup's, and tf.estimator, "
+        "tensorflow_estimator and tensorflow.contrib can be imported. fastsup.uninstall() undoes that.",
         fastsup.__version__,
         version,
         len(exchange),

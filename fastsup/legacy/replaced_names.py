@@ -68,6 +68,10 @@ COUNTERPARTS: tuple[tuple[Any, Any], ...] = (
 _LEFT_ALONE = frozenset({tf_session.__name__})
 
 
+# The value before of a name that was added.
+_ABSENT = object()
+
+
 class _Exchanged(NamedTuple):
     module: ModuleType
     name: str
@@ -132,6 +136,18 @@ class NameExchange:
                 self._exchanged.append(_Exchanged(module, name, value, our))
                 setattr(module, name, our)
 
+    def add(self, module: ModuleType, name: str, our: Any) -> None:
+        """Gives a module a name that it had in TensorFlow 2.15.
+
+        Args:
+          module: the module.
+          name: the name. Where the module has it, the call does nothing.
+          our: what has the name from now on.
+        """
+        if name not in vars(module):
+            self._exchanged.append(_Exchanged(module, name, _ABSENT, our))
+            setattr(module, name, our)
+
     def put_back(self) -> list[str]:
         """Gives each name the value that it had before.
 
@@ -140,7 +156,9 @@ class NameExchange:
         """
         kept = []
         for module, name, before, now in reversed(self._exchanged):
-            if vars(module).get(name) is now:
+            if vars(module).get(name) is now and before is _ABSENT:
+                delattr(module, name)
+            elif vars(module).get(name) is now:
                 setattr(module, name, before)
             else:
                 kept.append(f"{module.__name__}.{name}")

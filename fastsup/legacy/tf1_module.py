@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from types import ModuleType
 from typing import Any
-
-from fastsup.legacy.import_hook import CONTRIB
 
 __all__ = ["TF1Module"]
 
@@ -34,7 +33,8 @@ class TF1Module(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if name == "contrib":
-            raise AttributeError(f"module 'tensorflow' has no attribute 'contrib': {CONTRIB}", name=name)
+            # Made by the import hook. The import sets the attribute.
+            return importlib.import_module("tensorflow.contrib")
         try:
             return getattr(self.__dict__["_v1"], name)
         except AttributeError:

@@ -172,8 +172,13 @@ def warnings() -> list[str]:
             "them, and install one."
         )
     estimator = version_of("tensorflow-estimator")
-    if estimator is not None and installed and _at_least(version_of(installed[0]), 2, 16):
-        said.append(f"tensorflow-estimator {estimator} can't be imported with TensorFlow 2.16 and later. Uninstall it.")
+    # Of 2.15, fastsup takes the canned models.
+    archived = (estimator or "").startswith("2.15.")
+    if estimator is not None and not archived and installed and _at_least(version_of(installed[0]), 2, 16):
+        said.append(
+            f"tensorflow-estimator {estimator} can't be imported with TensorFlow 2.16 and later. Uninstall it; for "
+            "canned models: pip install 'fastsup[canned]'."
+        )
     if cores() < 2:
         said.append("Only one core: threads of an input pipeline and the step take turns on it.")
     if sys.gettrace() is not None or sys.getprofile() is not None:

@@ -2,7 +2,8 @@
 
 `python tests/ends/end_table.py --runs 50 --write` measures all that the table of docs/ends.md says, and writes it. Each
 run is a process of its own, forked from one that has imported TensorFlow and made no session, and it ends as any script
-does: by the finalization of its interpreter.
+does: by the finalization of its interpreter. The whole table takes over an hour. With `--keep FILE` it can be measured
+in pieces: the runs that the file has count.
 """
 
 from __future__ import annotations
@@ -104,16 +105,34 @@ def as_expected(cell: Cell, outcome: Outcome) -> bool:
     return outcome.code == programs.ENDS[cell.end].code and not outcome.noise
 
 
-def measure(cells: list[Cell], runs: int, jobs: int) -> dict[Cell, list[Outcome]]:
-    """Runs each cell so many times.
+def kept_outcomes(path: str) -> dict[Cell, list[Outcome]]:
+    """The outcomes that earlier calls added to a file."""
+    outcomes: dict[Cell, list[Outcome]] = {}
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                cell, outcome = json.loads(line)
+                outcomes.setdefault(Cell(*cell), []).append(Outcome(*outcome))
+    return outcomes
+
+
+def measure(cells: list[Cell], runs: int, jobs: int, path: str = os.devnull) -> dict[Cell, list[Outcome]]:
+    """Runs each cell so many times, less the runs that the file has.
 
     Args:
       cells: the cells.
       runs: how many runs of each.
       jobs: how many runs at the same time.
+      path: the file of earlier outcomes, to which each new outcome is added as a line of JSON.
     """
-    waiting = [(cell, programs.KINDS[cell.kind].span * random.random()) for _ in range(runs) for cell in cells]
-    outcomes: dict[Cell, list[Outcome]] = {cell: [] for cell in cells}
+    kept = kept_outcomes(path)
+    outcomes = {cell: kept.get(cell, []) for cell in cells}
+    waiting = [
+        (cell, programs.KINDS[cell.kind].span * random.random())
+        for number in range(runs)
+        for cell in cells
+        if number >= len(outcomes[cell])
+    ]
     running: list[Run] = []
     while waiting or running:
         while waiting and len(running) < jobs:
@@ -123,6 +142,8 @@ def measure(cells: list[Cell], runs: int, jobs: int) -> dict[Cell, list[Outcome]
             if outcome is not None:
                 running.remove(run)
                 outcomes[run.cell].append(outcome)
+                with open(path, "a", encoding="utf-8") as file:
+                    file.write(json.dumps([run.cell, outcome]) + "\n")
         time.sleep(0.005)
     return outcomes
 
@@ -179,6 +200,7 @@ def main() -> None:
     parser.add_argument("--kind", default="", help="only what runs of this name, or part of it")
     parser.add_argument("--end", default="", help="only the ends of this name, or part of it")
     parser.add_argument("--short", action="store_true", help="a fifth of the cells, without forks")
+    parser.add_argument("--keep", default=os.devnull, metavar="FILE", help="count the runs in it, and add the new ones")
     parser.add_argument("--write", action="store_true", help="write the table of docs/ends.md")
     parser.add_argument("--json", action="store_true", help="print the problems as a JSON list, and no table")
     arguments = parser.parse_args()
@@ -194,7 +216,7 @@ def main() -> None:
         cells = [
             cell for cell in cells if cell.end == FIRST_END or (cell.kind == WORST_KIND and "fork" not in cell.end)
         ]
-    outcomes = measure(cells, arguments.runs, arguments.jobs)
+    outcomes = measure(cells, arguments.runs, arguments.jobs, arguments.keep)
     if arguments.json:
         print(json.dumps({"cells": len(outcomes), "problems": problems(outcomes)}))
         return

@@ -223,3 +223,14 @@ def test_stops_at_the_step_of_a_checkpoint(make: Any, input_fn: Any, set_tf_conf
             session.run_loop(step, steps=7)
             assert not session.should_stop()
     assert waited == [7, 7]
+
+
+def test_checkpoints_of_the_input_pipeline_refuse_wrong_arguments(tmp_path: Any) -> None:
+    model = est.Estimator(lambda features: None, est.RunConfig(str(tmp_path)).model_dir)
+    hook = est.experimental.CheckpointInputPipelineHook
+    with pytest.raises(ValueError, match=r'external_state_policy must be "fail", "warn".*got \'never\''):
+        hook(model, "never")
+    with pytest.raises(TypeError, match=r"estimator.*must have type.*int"):
+        hook(5)
+    for policy in (None, "warn", "ignore", "fail"):
+        hook(model, policy)

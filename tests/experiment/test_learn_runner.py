@@ -52,6 +52,14 @@ def test_what_the_function_gets() -> None:
     function = mock.Mock(return_value=experiment(config))
     learn_runner.run(function, run_config=config, hparams=hparams)
     function.assert_called_once_with(run_config=config, hparams=hparams)
+    found = []
+
+    def other_names(config: Any, parameters: Any) -> Any:
+        found.append((config, parameters))
+        return experiment(config)
+
+    learn_runner.run(other_names, run_config=config, hparams=hparams)
+    assert found == [(config, hparams)]
     function.reset_mock()
     assert learn_runner.run(function, "dir", "test") == "test"
     function.assert_called_once_with(output_dir="dir")

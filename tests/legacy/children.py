@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 PROGRAMS = Path(__file__).with_name("programs")
-_TIMEOUT_SECS = 150
+COUNT = Path(__file__).with_name("count_classes.py")
+_TIMEOUT_SECS = 280
 
 
 def run(*command: Any, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -36,3 +37,22 @@ def result(done: subprocess.CompletedProcess[str]) -> Any:
 def of_source(source: str, *arguments: Any) -> Any:
     """The same for a program that is given as text."""
     return result(run("-c", textwrap.dedent(source), *arguments))
+
+
+def outcome(
+    folder: Path, name: str, *options: Any, arguments: tuple[str, ...] = ("{}",), **environment: str
+) -> tuple[Any, Any]:
+    """What a program prints under `python -m fastsup run`, and which of TensorFlow's own classes were made in it.
+
+    Args:
+      folder: an empty folder. In the program's arguments, "{}" is a folder in it.
+      name: name of the program.
+      *options: options of the command.
+      arguments: arguments of the program.
+      **environment: environment variables.
+    """
+    made, place = folder / "made.json", folder / "place"
+    place.mkdir(exist_ok=True)
+    given = (argument.format(place) for argument in arguments)
+    done = run(COUNT, made, "run", *options, PROGRAMS / f"{name}.py", *given, **environment)
+    return result(done), json.loads(made.read_text())

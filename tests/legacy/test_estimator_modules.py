@@ -13,18 +13,21 @@ from typing import Any
 import pytest
 
 import fastsup
-from fastsup.estimator.absent_names import absent_name_error
+from fastsup.estimator.canned.archive import is_installed
+from fastsup.estimator.canned.names import EXPERIMENTAL, V1, V2
 from fastsup.legacy import estimator_modules
 
 # The public names of tensorflow-estimator 2.15 (version 1 of the interface): parameters of the constructor or function,
 # "()", and of the public methods, each with the text of its default. null: a property.
-NAMES = json.loads(Path(__file__).with_name("estimator_2_15.json").read_text())
-# What isn't there yet, and says so.
-LATER = {
-    "experimental.dnn_logit_fn_builder",
-    "experimental.linear_logit_fn_builder",
-    "tpu.experimental.EmbeddingConfigSpec",
+NAMES = {
+    "compat.v1.estimator": json.loads(Path(__file__).with_name("estimator_2_15.json").read_text()),
+    # The same for version 2 of the interface, `tf.estimator`.
+    "estimator": json.loads(Path(__file__).with_name("estimator_2_15_v2.json").read_text()),
 }
+# What isn't there, and says so.
+ABSENT = "tpu.experimental.EmbeddingConfigSpec"
+CANNED = {*V1, *V2, *(f"experimental.{name}" for name in EXPERIMENTAL)}
+canned_only = pytest.mark.skipif(not is_installed(), reason="the extra fastsup[canned] is not installed")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -36,17 +39,13 @@ def installed() -> Iterator[None]:
         fastsup.uninstall()
 
 
-def api(name: str) -> Any:
+def api(module: str, name: str) -> Any:
     import tensorflow as tf
 
-    found = tf.estimator
-    for part in name.split("."):
+    found = tf
+    for part in f"{module}.{name}".split("."):
         found = getattr(found, part)
     return found
-
-
-def is_later(name: str) -> bool:
-    return name in LATER or " has no attribute " not in str(absent_name_error("", name.rpartition(".")[2]))
 
 
 def differences(theirs: list[list[str]], ours: Any) -> list[str]:
@@ -72,10 +71,19 @@ def differences(theirs: list[list[str]], ours: Any) -> list[str]:
     return found + [f"wants {name}" for name in required if name not in variable]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if not is_later(name)])
-def test_names_and_signatures_of_2_15(name: str) -> None:
-    ours = api(name)
-    for member, theirs in NAMES[name].items():
+def cases() -> list[Any]:
+    return [
+        pytest.param(module, name, marks=canned_only if name in CANNED else ())
+        for module, names in NAMES.items()
+        for name in names
+        if name != ABSENT
+    ]
+
+
+@pytest.mark.parametrize(("module", "name"), cases())
+def test_names_and_signatures_of_2_15(module: str, name: str) -> None:
+    ours = api(module, name)
+    for member, theirs in NAMES[module][name].items():
         if member == "()":
             assert differences(theirs, ours) == []
         elif theirs is None:
@@ -84,24 +92,41 @@ def test_names_and_signatures_of_2_15(name: str) -> None:
             assert differences(theirs, getattr(ours, member)) == [], member
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if is_later(name)])
-def test_what_is_not_there_yet_says_what_to_use(name: str) -> None:
+def test_all_names_are_asked_for() -> None:
+    assert {module: len(names) for module, names in NAMES.items()} == {"compat.v1.estimator": 83, "estimator": 74}
+
+
+@canned_only
+def test_the_canned_models_of_the_two_versions_differ() -> None:
+    import tensorflow as tf
+
+    for name in V1:
+        one, two = getattr(tf.compat.v1.estimator, name), getattr(tf.estimator, name)
+        assert (one is two) == name.endswith("Head"), name
+    from tensorflow.compat.v1.estimator import DNNClassifier as Old
+    from tensorflow.compat.v2.estimator import DNNClassifier as New
+
+    assert (Old, New) == (tf.compat.v1.estimator.DNNClassifier, tf.estimator.DNNClassifier)
+    assert New is fastsup.estimator.DNNClassifier
+    assert issubclass(Old, tf.estimator.Estimator)
+    assert issubclass(New, fastsup.estimator.Estimator)
+    assert tf.estimator.experimental is tf.compat.v1.estimator.experimental
+
+
+@pytest.mark.parametrize("name", [ABSENT, "BoostedTreesClassifier"])
+def test_what_is_not_there_says_what_to_use(name: str) -> None:
     with pytest.raises(AttributeError, match=r"has no \w+: .*(fastsup|TPUs)"):
-        api(name)
+        api("estimator", name)
     module, _, short = f"tensorflow.compat.v1.estimator.{name}".rpartition(".")
     with pytest.raises(ImportError, match=rf"has no {short}: "):
         exec(f"from {module} import {short}", {})
 
 
-def test_most_names_are_there() -> None:
-    assert sum(is_later(name) for name in NAMES) <= 32
-    assert len(NAMES) == 83
-
-
 @pytest.mark.parametrize("name", sorted(estimator_modules._MODULES))
 def test_every_module_and_each_of_its_names(name: str) -> None:
     module = importlib.import_module(name)
-    assert all(hasattr(module, short) for short in module.__all__)
+    # The archive's own modules don't list their names.
+    assert all(hasattr(module, short) for short in getattr(module, "__all__", ()))
     with pytest.raises(AttributeError, match="no_such_name"):
         module.no_such_name
     if name.startswith("tensorflow_estimator.python.estimator"):
@@ -109,11 +134,23 @@ def test_every_module_and_each_of_its_names(name: str) -> None:
         assert importlib.import_module(other) is module
 
 
-@pytest.mark.parametrize("module", ["canned.dnn", "canned.head", "keras", "tpu.tpu_context"])
-def test_a_module_that_has_nothing_yet_says_what_to_use(module: str) -> None:
+@canned_only
+@pytest.mark.parametrize(
+    "name", ["canned.dnn", "canned.head", "head.base_head", "keras", "canned.linear_optimizer.python.utils.sdca_ops"]
+)
+def test_modules_of_models_come_from_the_archive(name: str) -> None:
+    module = importlib.import_module(f"tensorflow_estimator.python.estimator.{name}")
+    assert module is importlib.import_module(f"tensorflow.python.estimator.{name}")
+    assert Path(str(module.__file__)).name in (f"{name.rpartition('.')[2]}.py", "keras_lib.py")
+    from tensorflow_estimator.python.estimator.canned.optimizers import get_optimizer_instance_v2
+
+    assert type(get_optimizer_instance_v2("Adam", 0.1)).__module__.startswith("tf_keras.")
+
+
+def test_a_module_that_has_nothing_says_what_to_use() -> None:
     with pytest.raises(ImportError, match=r"has no Something: .*See docs/migrating.md"):
-        exec(f"from tensorflow_estimator.python.estimator.{module} import Something", {})
-    found = importlib.import_module(f"tensorflow_estimator.python.estimator.{module}")
+        exec("from tensorflow_estimator.python.estimator.tpu.tpu_context import Something", {})
+    found = importlib.import_module("tensorflow_estimator.python.estimator.tpu.tpu_context")
     with pytest.raises(AttributeError, match=r"has no Something: .*See docs/migrating.md"):
         found.Something
 
@@ -122,11 +159,6 @@ def test_a_module_that_has_nothing_yet_says_what_to_use(module: str) -> None:
 def test_modules_that_never_were(name: str) -> None:
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module(name)
-
-
-def test_contrib_says_where_its_names_are() -> None:
-    with pytest.raises(ModuleNotFoundError, match=r"fastsup.experiment.*docs/migrating.md"):
-        importlib.import_module("tensorflow.contrib.learn")
 
 
 def test_exports_to_keep() -> None:
@@ -180,5 +212,5 @@ def test_the_guide_names_what_is_replaced_and_what_is_not_there() -> None:
     guide = (Path(__file__).parents[2] / "docs" / "migrating.md").read_text()
     changed, absent = guide.split("## What isn't supported")
     assert [theirs.__name__ for theirs, _ in COUNTERPARTS if f"`{theirs.__name__}`" not in changed] == []
-    short_names = [name.rpartition(".")[2] for name in NAMES if is_later(name)]
-    assert [name for name in short_names if f"`{name}`" not in absent] == []
+    assert [name for name in CANNED if f"`{name.rpartition('.')[2]}`" not in changed] == []
+    assert "`EmbeddingConfigSpec`" in absent

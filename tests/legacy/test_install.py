@@ -74,7 +74,9 @@ def test_every_copy_of_the_interface(children: Any) -> None:
             )
             for copy in copies
         ]
-        estimators = [copy.estimator is tf.estimator for copy in (*copies, two, tf.compat.v2, tf.compat.v1.compat.v2)]
+        estimators = [copy.estimator is tf.compat.v1.estimator for copy in copies]
+        estimators += [copy.estimator is tf.estimator for copy in (two, tf.compat.v2, tf.compat.v1.compat.v2)]
+        estimators.append(tf.estimator is not tf.compat.v1.estimator)
         private = [
             monitored_session._HookedSession is train.HookedSession,
             monitored_session._WrappedSession is train.WrappedSession,

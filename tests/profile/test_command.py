@@ -298,7 +298,7 @@ def test_doctor_without_tensorflow(tmp_path: Path) -> None:
 
 
 def test_doctor_knows_what_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    versions = {"tensorflow": "2.21.0", "tensorflow-cpu": "2.21.0", "tensorflow-estimator": "2.15.0"}
+    versions = {"tensorflow": "2.21.0", "tensorflow-cpu": "2.21.0", "tensorflow-estimator": "2.14.0"}
     monkeypatch.setattr(doctor, "version_of", versions.get)
     monkeypatch.setattr(doctor, "cores", lambda: 1)
     monkeypatch.setattr(doctor, "_governor", lambda: "powersave")
@@ -307,7 +307,7 @@ def test_doctor_knows_what_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> Non
     said = "\n".join(doctor.warnings())
     for text in (
         "tensorflow and tensorflow-cpu are both installed",
-        "tensorflow-estimator 2.15.0 can't be imported",
+        "tensorflow-estimator 2.14.0 can't be imported",
         "Only one core",
         "governor is powersave",
         "CUDA_LAUNCH_BLOCKING",
@@ -316,8 +316,9 @@ def test_doctor_knows_what_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> Non
         assert text in said
 
 
-def test_doctor_finds_nothing_where_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "version_of", {"tensorflow": "2.15.1", "tensorflow-estimator": "2.15.0"}.get)
+@pytest.mark.parametrize("version", ["2.15.1", "2.21.0"])
+def test_doctor_finds_nothing_where_there_is_nothing(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "version_of", {"tensorflow": version, "tensorflow-estimator": "2.15.0"}.get)
     monkeypatch.setattr(doctor, "cores", lambda: 8)
     monkeypatch.setattr(doctor, "_governor", lambda: "performance")
     monkeypatch.setattr(sys, "gettrace", lambda: None)

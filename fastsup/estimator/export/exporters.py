@@ -141,7 +141,8 @@ def collect_old_exports(export_path: Any, exports_to_keep: int | None) -> None:
     """
     if exports_to_keep is None:
         return
-    for name in list_exports(export_path)[:-exports_to_keep]:
+    names = list_exports(export_path)
+    for name in names[: max(0, len(names) - exports_to_keep)]:
         path = os.path.join(os.fsdecode(export_path), name)
         try:
             file_io.delete_recursively_v2(path)

@@ -15,7 +15,7 @@ from fastsup.core.session_origin import session_role
 from fastsup.train.hooks.progress import hooks_with_progress
 from fastsup.train.scheduler.scheduled_hook import ScheduledHook
 
-__all__ = ["StopAfterNEvalsHook", "evaluate_once"]
+__all__ = ["StopAfterNEvalsHook", "evaluate_once", "run_evaluation", "with_eval_step"]
 
 
 class StopAfterNEvalsHook(ScheduledHook, evaluation._StopAfterNEvalsHook):  # type: ignore[misc]
@@ -43,8 +43,16 @@ class StopAfterNEvalsHook(ScheduledHook, evaluation._StopAfterNEvalsHook):  # ty
         self._seen = run_values.results["evals_completed"]
 
 
-def _with_eval_step(eval_ops: Any, hooks: list[Any]) -> Any:
-    """Adds the counter of evaluated batches to the operations of a step, and passes it to the hooks that read it."""
+def with_eval_step(eval_ops: Any, hooks: list[Any]) -> Any:
+    """Adds the counter of evaluated batches to the operations of a step, and passes it to the hooks that read it.
+
+    Args:
+      eval_ops: operations of a step, or None for no steps.
+      hooks: the hooks.
+
+    Returns:
+      The operations with the counter; None for None.
+    """
     eval_step = evaluation._get_or_create_eval_step()
     if eval_ops is None:
         return None
@@ -72,6 +80,8 @@ def evaluate_once(
     config: Any,
     executor: str = "auto",
     progress: bool = False,
+    feed_dict: Any = None,
+    final_ops_feed_dict: Any = None,
 ) -> Any:
     """Evaluates the model in the default graph once.
 
@@ -85,11 +95,49 @@ def evaluate_once(
       config: ConfigProto of the session.
       executor: executor mode, as for `fastsup.Session`.
       progress: True to show the number of evaluated batches.
+      feed_dict: dictionary to feed in each step.
+      final_ops_feed_dict: dictionary to feed when `final_ops` are read.
 
     Returns:
       The values of `final_ops`.
     """
-    eval_ops = _with_eval_step(eval_ops, hooks)
+    steps = with_eval_step(eval_ops, hooks)
+    return run_evaluation(
+        checkpoint_path,
+        master,
+        scaffold,
+        steps,
+        feed_dict,
+        final_ops,
+        final_ops_feed_dict,
+        hooks,
+        config,
+        executor,
+        progress,
+    )
+
+
+def run_evaluation(
+    checkpoint_path: Any,
+    master: str,
+    scaffold: Any,
+    eval_ops: Any,
+    feed_dict: Any,
+    final_ops: Any,
+    final_ops_feed_dict: Any,
+    hooks: list[Any],
+    config: Any,
+    executor: str = "auto",
+    progress: bool = False,
+) -> Any:
+    """Runs an evaluation whose graph is complete. The arguments are those of `evaluate_once`.
+
+    Args:
+      eval_ops: what `with_eval_step` has returned.
+
+    Returns:
+      The values of `final_ops`.
+    """
     logging.info("Starting evaluation at %s", time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime()))
     started = time.time()
     creator = train.ChiefSessionCreator(
@@ -99,12 +147,12 @@ def evaluate_once(
         config=config,
         executor=executor,
     )
-    final_ops_hook = train.FinalOpsHook(final_ops)
+    final_ops_hook = train.FinalOpsHook(final_ops, final_ops_feed_dict)
     with session_role("evaluate"):
         session = train.MonitoredSession(creator, hooks_with_progress(progress, [*hooks, final_ops_hook]))
     with session:
         if eval_ops is not None:
-            session.run_loop(eval_ops)
+            session.run_loop(eval_ops, feed_fn=None if feed_dict is None else lambda: feed_dict)
     if eval_ops is not None and session.last_result is None:
         logging.warning(
             "Evaluation made no steps. Perhaps input is empty or misspecified: the metrics are what they start with."

@@ -12,10 +12,10 @@ from tensorflow.python.util import function_utils
 
 from fastsup import estimator
 from fastsup.estimator.model.model_fn import verify_model_fn_args
+from fastsup.estimator.model.tpu_spec import TPUEstimatorSpec
 from fastsup.legacy.tpu.arguments import parse_iterations_per_loop
 from fastsup.legacy.tpu.config import InputPipelineConfig, RunConfig
 from fastsup.legacy.tpu.examples_per_second import ExamplesPerSecondHook
-from fastsup.legacy.tpu.spec import TPUEstimatorSpec
 
 __all__ = ["TPUEstimator"]
 

@@ -16,7 +16,7 @@ from fastsup.core.plan_executor import PlanExecutor
 from fastsup.core.recorder import recorder_of
 from fastsup.core.session_origin import current_origin, session_role
 from fastsup.events.writer_lifecycle import close_writers, register_session
-from fastsup.runtime import stop_signals
+from fastsup.loop import stop_signals
 from fastsup.runtime.executor import keep_traceable
 from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session

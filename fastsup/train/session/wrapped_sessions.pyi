@@ -33,6 +33,5 @@ class Recoverable(Wrapped):
     def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any: ...
 
 ADVICE: str
-LONGEST_DELAY_SECS: float
 compiled_classes: list[type[Wrapped]]
 RUN_FAILED: str

@@ -15,7 +15,8 @@ from threading import Event
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import coordinator as tf_coordinator
 
-from fastsup.runtime.stop_signals import raise_if_come
+from fastsup.loop.back_off import delay_before_next_try
+from fastsup.loop.stop_signals import raise_if_come
 
 cdef object Coordinator = tf_coordinator.Coordinator
 
@@ -56,8 +57,6 @@ RUN_FAILED = (
     "An error was raised. This may be due to a preemption in a connected worker or parameter server. The current session "
     "will be closed and a new session will be created. "
 )
-
-LONGEST_DELAY_SECS = 30.0
 
 
 cdef object runs_ended(object session):
@@ -342,7 +341,7 @@ cdef class Recoverable(Wrapped):
             )
             self.given_up_with = error
             raise error
-        delay = 0.0 if self.failures == 1 else min(LONGEST_DELAY_SECS, 0.1 * 2.0 ** (self.failures - 2))
+        delay = delay_before_next_try(self.failures)
         logging.warning(
             occasion + ADVICE + " (Failure %d%s in a row; the next try in %g seconds.)",
             error,

@@ -87,7 +87,7 @@ print(
             "saves": Saver.saves,
             "kinds": kinds,
             "spec": OldEstimatorSpec is tfe.estimator.EstimatorSpec,
-            "canned": DNNClassifier,
+            "canned": getattr(DNNClassifier, "__name__", DNNClassifier),
             "args": list(util.fn_args(lambda a, b: None)),
             "ready": _ready(None, None, "") == (True, None)
             and _maybe_name(None) == "None"

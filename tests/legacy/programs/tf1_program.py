@@ -42,18 +42,22 @@ def main(unused_argv):
         assert isinstance(sess, tf.train.MonitoredSession)
         sess.run(train_op, {x: data, y: labels})
     assert ops.get_default_graph() is tf.get_default_graph()
-    assert not hasattr(tf, "contrib")
+    assert tf.contrib.training.HParams(steps=3).steps == 3
+    with tf.variable_scope("cells"):
+        outputs, _ = tf.nn.dynamic_rnn(tf.contrib.rnn.GRUCell(4), tf.zeros([2, 5, 3]), dtype=tf.float32)
+        names = [variable.op.name for variable in tf.trainable_variables("cells")]
     try:
-        import tensorflow.contrib.slim as slim
+        import tensorflow.contrib.seq2seq as seq2seq
     except ImportError:
-        slim = None
+        seq2seq = None
     config = tf.estimator.RunConfig(model_dir=FLAGS.folder)
     print(
         json.dumps(
             {
                 "falls": bool(last < first),
                 "path": os.path.basename(path),
-                "slim": slim,
+                "seq2seq": seq2seq,
+                "cells": [outputs.shape.as_list(), names[0]],
                 "dir": config.model_dir == FLAGS.folder,
                 "eager": tf.executing_eagerly(),
                 "name": __name__,

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from tensorflow.python.ops import summary_ops_v2
 from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.training import session_run_hook
 from tensorflow.python.util import function_utils, tf_inspect
 
-from fastsup import estimator, train
+from fastsup.estimator.model.model_fn import EstimatorSpec
 
 __all__ = ["TPUEstimatorSpec"]
 
@@ -28,7 +29,7 @@ class _TPUEstimatorSpec(NamedTuple):
     prediction_hooks: tuple[Any, ...]
 
 
-class _HostCallHook(train.SessionRunHook):  # type: ignore[misc]
+class _HostCallHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
     """Runs in each step what a host_call has returned.
 
     Args:
@@ -48,7 +49,7 @@ class _HostCallHook(train.SessionRunHook):  # type: ignore[misc]
 
     def before_run(self, run_context: Any) -> Any:
         del run_context
-        return train.SessionRunArgs(self._tensors)
+        return session_run_hook.SessionRunArgs(self._tensors)
 
     def end(self, session: Any) -> None:
         session.run(self._flushes)
@@ -132,7 +133,7 @@ class TPUEstimatorSpec(_TPUEstimatorSpec):
         for name, call in (("eval_metrics", eval_metrics), ("host_call", host_call)):
             if call is not None:
                 _check_call(name, call)
-        checked = estimator.EstimatorSpec(
+        checked = EstimatorSpec(
             mode,
             predictions=predictions,
             loss=loss,
@@ -163,7 +164,7 @@ class TPUEstimatorSpec(_TPUEstimatorSpec):
         hooks: tuple[Any, ...] = ()
         if self.host_call is not None:
             hooks = (_HostCallHook(_called("host_call", self.host_call)),)
-        return estimator.EstimatorSpec(
+        return EstimatorSpec(
             self.mode,
             predictions=self.predictions,
             loss=self.loss,

@@ -1,0 +1,1 @@
+"""Canned models, from the archived package tensorflow-estimator 2.15, on fastsup's Estimator."""

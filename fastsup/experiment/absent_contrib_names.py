@@ -1,0 +1,79 @@
+"""Where to go for names of `tf.contrib` that fastsup doesn't have."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["absent_contrib_error", "alternative_to"]
+
+_QUEUES = "queues of sequences ended with TensorFlow 1. Use tf.data."
+_OLDER_HEADS = "heads of contrib.learn aren't in fastsup. Those of tf.estimator take their place."
+_COLUMNS = "feature columns of contrib.layers aren't in fastsup. Use those of tf.feature_column."
+_READERS = "readers with queues ended with TensorFlow 1. Use tf.data.TFRecordDataset with tf.io.parse_example."
+_ADDONS = "it isn't in fastsup. The package tensorflow-addons, which has ended too, had it."
+
+# Patterns of a name with its module, without "tf.contrib.". The first that matches is taken.
+_ALTERNATIVES: tuple[tuple[str, str], ...] = (
+    (r"training\.(bucket|bucket_by_sequence_length)", "use tf.data.Dataset.bucket_by_sequence_length."),
+    (r"training\.(rejection_sample|stratified_sample)", "use tf.data.Dataset.rejection_resample."),
+    (r"training\.(resample_at_rate|weighted_resample)", "use tf.data, with tf.data.Dataset.rejection_resample."),
+    (r"training\.(batch_sequences_with_states|NextQueuedSequenceBatch|SequenceQueueingStateSaver)", _QUEUES),
+    (r"training\.HParamDef", "TensorFlow 2 has no HParamDef. HParams.to_json and parse_json take its place."),
+    (r"training\.FailureTolerator", "sessions of fastsup recover from UnavailableError and AbortedError themselves."),
+    (
+        r"learn\.(DNN|Linear|DNNLinearCombined)(Classifier|Regressor|Estimator)",
+        "canned models of contrib.learn aren't in fastsup. tf.estimator's of the same name take their place.",
+    ),
+    (r"learn\.KMeansClustering", "use tf.compat.v1.estimator.experimental.KMeans, or scikit-learn's KMeans."),
+    (r"learn\.(LogisticRegressor|SVM|DynamicRnnEstimator|StateSavingRnnEstimator)", "write a model_fn for "
+     "tf.estimator.Estimator."),
+    (r"learn\.(Head|.*_head|no_op_train_fn|head)", _OLDER_HEADS),
+    (r"learn\.(train|evaluate)", "use fastsup.contrib.training.train and evaluate_once."),
+    (r"learn\.(read_\w+|extract_\w+|queue_parsed_features)", _READERS),
+    (r"learn\.(datasets|preprocessing|ops|models|graph_actions)", "use tf.data, scikit-learn or your own model_fn."),
+    (r"learn\.infer_real_valued_columns\w*", "use tf.feature_column.numeric_column."),
+    (r"learn\.(BaseEstimator|SKCompat)", "use tf.contrib.learn.Estimator, which takes x and y, or "
+     "tf.compat.v1.estimator.inputs.numpy_input_fn."),
+    (r"layers\.(\w*column\w*|create_feature_spec_for_parsing|\w*feature_columns)", _COLUMNS),
+    (r"fastsup\.contrib\.(framework|layers|losses|metrics|slim)", "use the package tf_slim "
+     "(pip install tf_slim), after fastsup.install()."),
+    (r"(seq2seq|crf|image|opt|rnn|text|metrics\.cohen_kappa)(\..*)?", _ADDONS),
+    (r"distribute(\..*)?", "use tf.distribute."),
+    (r"distributions(\..*)?", "use the package tensorflow-probability."),
+    (r"lookup(\..*)?", "use tf.lookup."),
+    (r"eager(\..*)?", "use tf.compat.v1.enable_eager_execution, tf.GradientTape and tf.Variable."),
+    (r"predictor(\..*)?", "use tf.compat.v1.saved_model.load in a tf.compat.v1.Session."),
+    (r"layers\.(embed_sequence|bow_encoder|embedding_lookup_unique)", "use tf.nn.embedding_lookup."),
+    (r"(boosted_trees|tensor_forest|factorization|timeseries)(\..*)?", "it isn't in fastsup. The package "
+     "tensorflow-decision-forests has trees, scikit-learn the others."),
+    (r"(gan|tfgan)(\..*)?", "use the package tensorflow-gan."),
+)  # fmt: skip
+
+
+def alternative_to(name: str) -> str | None:
+    """What takes the place of a name of `tf.contrib`.
+
+    Args:
+      name: the name with its module, without "tf.contrib.".
+
+    Returns:
+      A sentence; None for any other name.
+    """
+    return next((text for pattern, text in _ALTERNATIVES if re.fullmatch(pattern, name)), None)
+
+
+def absent_contrib_error(module: str, name: str) -> AttributeError:
+    """The error for a name that a module of `fastsup.contrib` doesn't have.
+
+    Args:
+      module: name of the module.
+      name: the missing name.
+
+    Returns:
+      AttributeError whose message has the alternative, if there is one.
+    """
+    path = f"{module.removeprefix('fastsup.contrib.')}.{name}"
+    text = None if name.startswith("_") else alternative_to(path)
+    if text is None:
+        return AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
+    return AttributeError(f"{module} has no {name}: {text}", name=name)
