@@ -188,6 +188,62 @@ def test_custom_hook(tmp_path: Path) -> None:
     assert "weights [ 1. -2.  3.]" in output
 
 
+def test_keras_digits_reports_and_compares(tmp_path: Path) -> None:
+    output = run(tmp_path, "keras_digits.py", "--epochs", 3)
+    assert accuracy_in(output) >= 95
+    assert re.search(r"^train: lifted, \w+", output, re.MULTILINE), output
+    assert (tmp_path / "keras-digits-logdir" / "digits.keras").exists()
+    compared = run(tmp_path, "keras_digits.py", "--compare", "--epochs", 1)
+    rates = re.findall(r"steps/s +([\d.]+) x  test accuracy ([\d.]+)%", compared)
+    assert len(rates) == 2, compared
+    assert rates[0][1] == rates[1][1]
+
+
+def test_keras_digits_interrupted_goes_on_after_its_last_epoch(tmp_path: Path) -> None:
+    process = start(tmp_path, "keras_digits.py", "--epochs", ENDLESS)
+    assert process.stdout is not None
+    # Keras writes the backup of an epoch when it begins to report the next one at the latest.
+    while not (line := process.stdout.readline()).startswith("Epoch 3/"):
+        assert line, process.communicate()
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, output + errors
+    assert "Interrupted" in output
+    assert "Traceback" not in errors
+    begun = int(re.findall(r"^Epoch (\d+)/", line + output, re.MULTILINE)[-1])
+    again = run(tmp_path, "keras_digits.py", "--epochs", begun + 1)
+    assert "Epoch 1/" not in again
+    assert accuracy_in(again) >= 95
+
+
+def test_tf2_loop_interrupted_goes_on_after_its_last_step(tmp_path: Path) -> None:
+    logdir = tmp_path / "tf2-logdir"
+    process = start(tmp_path, "tf2_loop.py", "--steps", ENDLESS)
+    deadline = time.monotonic() + 60
+    while not list(logdir.glob("ckpt-*.index")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, output + errors
+    assert "Traceback" not in errors
+    interrupted = re.search(r"Interrupted after step ([\d,]+)", output)
+    assert interrupted, output
+    last_step = int(interrupted[1].replace(",", ""))
+    assert (logdir / f"ckpt-{last_step}.index").exists()
+    again = run(tmp_path, "tf2_loop.py", "--steps", last_step + 500)
+    assert f"Trained up to step {last_step + 500:,}, resumed after step {last_step:,}." in again
+    assert accuracy_in(again) >= 95
+
+
+@pytest.mark.parametrize(("name", "argument"), [("keras_digits.py", "--epochs"), ("tf2_loop.py", "--steps")])
+def test_examples_of_tf2_refuse_wrong_arguments(tmp_path: Path, name: str, argument: str) -> None:
+    output = run(tmp_path, name, argument, 0, exit_code=2)
+    assert f"argument {argument}: must be above 0, got 0" in output
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.slow
 def test_cluster_trains_and_every_task_ends_well(tmp_path: Path) -> None:
     logdir = tmp_path / "logs"
