@@ -60,6 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
     print(layers_of_keras_2())
     _print_core()
     works = _print_sessions()
+    if works:
+        _print_functions()
     said = warnings()
     print()
     for text in said:
@@ -142,6 +144,31 @@ def _print_sessions() -> bool:
             "This TensorFlow's buffers can't be emptied from here: a small step takes a fifth longer than it needs to."
         )
     return True
+
+
+def _print_functions() -> None:
+    """Prints whether functions of TF 2 can be lifted here, and the cost of a call."""
+    import tensorflow as tf
+
+    from fastsup.eager import bridge
+    from fastsup.eager.function import function
+
+    why_closed = bridge.why_closed()
+    if why_closed:
+        print(f"fastsup.function and fastsup.keras: TensorFlow runs all functions, because {why_closed}.")
+        return
+    weights = tf.Variable(tf.zeros([10]))
+    original = tf.function(lambda: weights.assign_add([0.1] * 10))
+    lifted = function(original, fallback="silent")
+    medians = []
+    for step in (original, lifted):
+        times = []
+        for _ in range(_STEPS):
+            started = time.perf_counter_ns()
+            step()
+            times.append(time.perf_counter_ns() - started)
+        medians.append(duration(median(times[_STEPS // 4 :])))
+    print(f"a function of that step: tf.function {medians[0]}, fastsup.function {medians[1]} ({lifted.executor})")
 
 
 def _median_step(graph: Any, executor: str, init: Any, step: Any) -> tuple[float | None, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from fastsup.__main__ import main
+from fastsup.eager import bridge
 from fastsup.profile import doctor
 
 # Without TensorFlow, so that it starts quickly.
@@ -266,6 +268,7 @@ def test_doctor() -> None:
         assert f"\n  {executor} " in result.stdout
     assert "(has chosen single_threaded)" in result.stdout
     assert "The floor of this machine is about " in result.stdout
+    assert re.search(r"a function of that step: tf.function .*, fastsup.function .* \(\w+\)\n", result.stdout)
     assert "! TF_CPP_VMODULE=executor=1: TensorFlow logs in every step. Unset it." in result.stdout
 
 
@@ -287,6 +290,15 @@ def test_doctor_says_whether_the_layers_of_keras_2_can_be_used(
     else:
         monkeypatch.setenv("TF_USE_LEGACY_KERAS", value)
     assert f"tf.compat.v1.layers and tf.compat.v1.nn.rnn_cell: {says}" in doctor.layers_of_keras_2()
+
+
+def test_doctor_says_why_functions_cannot_be_lifted(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(bridge, "why_closed", lambda: "TensorFlow 3.0 isn't one of the versions that were tried")
+    doctor._print_functions()
+    assert capsys.readouterr().out == (
+        "fastsup.function and fastsup.keras: TensorFlow runs all functions, because TensorFlow 3.0 isn't one of the "
+        "versions that were tried.\n"
+    )
 
 
 def test_doctor_without_tensorflow(tmp_path: Path) -> None:
