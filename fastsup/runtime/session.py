@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
@@ -42,6 +43,8 @@ from fastsup.runtime.trial import INLINE, POOL, Trial, log_choice
 __all__ = ["Session"]
 
 
+# What a close waits at most for runs that have just begun. A thread may lose the processor for some milliseconds.
+_RUNS_BEGIN_SECS = 0.05
 # What a session spends at most on finding the operations that its errors come from.
 _MOST_SEARCH_SECS = 10.0
 
@@ -203,10 +206,25 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             self._kept_callables = []
             self._release_unused()
             self.liveness.open = False
-        if self._target and not self._closed:
-            close_remote(super().close, os.fsdecode(self._target))
+        if not self._session or self._closed:
+            return
+        # No run begins any more.
+        self._closed = True
+        self._let_runs_begin()
+        close = partial(pywrap_tf_session.TF_CloseSession, self._session)
+        if self._target:
+            close_remote(close, os.fsdecode(self._target))
         else:
-            super().close()
+            close()
+
+    def _let_runs_begin(self) -> None:
+        """Gives the runs of other threads, which have found the session open, the time to take hold of it or to end.
+
+        TensorFlow's session is deleted by its close while a run is on the way into it: that run crashes the process.
+        """
+        until = perf_counter() + _RUNS_BEGIN_SECS
+        while self.gate.running > 0 and perf_counter() < until:
+            time.sleep(0.001)
 
     def __del__(self) -> None:
         # In a child of the process that has made it, the runtime's threads aren't there, and closing may wait for them.

@@ -115,7 +115,9 @@ def test_plans_that_go_while_they_run(both: Any, graph: tf.Graph) -> None:
         assert session.plan_cache_info().currsize <= 2
 
 
-def test_closed_while_others_run(sessions: Any) -> None:
+def test_closed_while_others_run(sessions: Any, request: pytest.FixtureRequest) -> None:
+    if "tensorflow" in request.node.name:
+        pytest.skip("TensorFlow deletes the session under a run that is on the way into it, and the process may crash")
     closed_errors = (RuntimeError, tf.errors.CancelledError)
     for _ in range(8):
         with tf.Graph().as_default():
