@@ -21,7 +21,7 @@ LAYERS = (
     ("fastsup.train.scheduler", "fastsup.keras"),
     ("fastsup.train.hooks",),
     ("fastsup.train.session",),
-    ("fastsup.train.supervisor",),
+    ("fastsup.train.supervisor", "fastsup.train.function"),
     ("fastsup.train",),
     ("fastsup.estimator.config", "fastsup.estimator.inputs"),
     ("fastsup.estimator.export",),

@@ -70,7 +70,7 @@ def keep_track(step: Any) -> None:
     """Lets the end of the program empty a lifted step's boxes.
 
     Args:
-      step: the LiftedStep.
+      step: the LiftedStep, or another object with its methods `leave_open` and `empty_boxes`.
     """
     _steps.add(step)
 
@@ -179,16 +179,15 @@ def _end() -> None:
     if why_foreign():
         return
     for step in list(_steps):
-        step.graph.leave_open()
-        if not step.running:
-            step.graph.empty_boxes()
+        step.leave_open()
+        step.empty_boxes()
 
 
 def _forget() -> None:
     """In a child of `os.fork()`: the runtime's threads aren't there."""
     lifted_calls.share(None)
     for step in list(_steps):
-        step.graph.leave_open()
+        step.leave_open()
 
 
 atexit.register(_end)

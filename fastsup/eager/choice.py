@@ -31,6 +31,7 @@ def choose(lifted: LiftedGraph, executor: str, chosen: Callable[[Any], None]) ->
       tf.errors.UnimplementedError: the single-threaded executor was asked for, and can't run the graph.
       tf.errors.OpError: the runtime refuses the graph.
     """
+    lifted.graph.finalize()
     operations = lifted.graph.get_operations()
     if executor == "single_threaded":
         check_threads(operations, lifted.session_config(single_threaded=True), REMEDY)

@@ -24,7 +24,7 @@ from fastsup.eager.eager_session import SESSION_TARGET, EagerCallable, EagerSess
 from fastsup.runtime.executor import CALLING_THREAD, SINGLE_THREADED
 from fastsup.runtime.interpreter_end import uninterrupted
 
-__all__ = ["LiftedGraph", "NotLiftable", "SharedSession"]
+__all__ = ["LiftedGraph", "NotLiftable", "OverEagerContext", "SharedSession", "names_of_handle"]
 
 _HANDLE = re.compile(r'<ResourceHandle\(name="(.*)", device="([^"]*)", container="([^"]*)", type=', re.DOTALL)
 _OPAQUE = (dtypes.resource, dtypes.variant)
@@ -45,25 +45,20 @@ class _Callable(tf_session.BaseSession._Callable):  # type: ignore[misc]
                 super().__del__()
 
 
-class SharedSession(tf_session.Session):  # type: ignore[misc]
-    """A session over the eager context's devices.
-
-    Args:
-      graph: its graph.
-      config: its ConfigProto.
-    """
+class OverEagerContext:
+    """Base of sessions over the eager context's devices, which may be deleted as long as that context is there."""
 
     # A session may be deleted when the names of this module are gone.
-    _uninterrupted = uninterrupted
     _process: Callable[[], int] = staticmethod(os.getpid)
     _context_names = vars(context)
+    _uninterrupted = uninterrupted
     left_open = False
 
-    def __init__(self, graph: ops.Graph, config: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._session = None
         self._made_in = os.getpid()
         self._made_for = context.context()
-        super().__init__(SESSION_TARGET, graph, config)
+        super().__init__(*args, **kwargs)
 
     def _usable(self) -> bool:
         """Whether the runtime that the session belongs to is there: not in a child process, nor after its context."""
@@ -77,7 +72,19 @@ class SharedSession(tf_session.Session):  # type: ignore[misc]
     def __del__(self) -> None:
         if self._usable():
             with self._uninterrupted:
-                super().__del__()
+                super().__del__()  # type: ignore[misc]
+
+
+class SharedSession(OverEagerContext, tf_session.Session):  # type: ignore[misc]
+    """A session over the eager context's devices.
+
+    Args:
+      graph: its graph.
+      config: its ConfigProto.
+    """
+
+    def __init__(self, graph: ops.Graph, config: Any) -> None:
+        super().__init__(SESSION_TARGET, graph, config)
 
 
 class LiftedGraph:
@@ -87,7 +94,10 @@ class LiftedGraph:
       concrete: the ConcreteFunction.
 
     Attributes:
-      graph: the graph. It is finalized.
+      graph: the graph. It may get more operations until it is finalized.
+      feeds: list of the placeholders of the arguments that can be fed.
+      outputs: list of the tensors of the function's results.
+      targets: list of the operations that run for their effects.
       executor: the executor that it was last compiled for.
       opaque_inputs: list of pairs of the position of an argument among the function's flat inputs and the BoxVariable
         that the graph reads it from.
@@ -112,21 +122,20 @@ class LiftedGraph:
         self.graph = ops.Graph()
         with self.graph.as_default():
             argument_count = len(inner.inputs) - len(inner.captures)
-            self._feeds: list[Any] = []
+            self.feeds: list[Any] = []
             outer = [self._argument(place, tensor) for place, tensor in enumerate(inner.inputs[:argument_count])]
             variables = {id(variable.handle): variable for variable in inner.variables}
             outer += [self._capture(external, variables.get(id(external))) for external, _ in inner.captures]
             if _is_compiled(concrete.function_def):
-                outputs, self._targets = self._call(outer)
+                outputs, self.targets = self._call(outer)
             else:
-                outputs, self._targets = self._import(inner, outer)
-            self._fetches = self._distinct(outputs, outer)
-        self.graph.finalize()
+                outputs, self.targets = self._import(inner, outer)
+            self.outputs = self._distinct(outputs, outer)
 
     @property
     def feed_count(self) -> int:
         """The number of tensors that the graph is fed."""
-        return len(self._feeds)
+        return len(self.feeds)
 
     def _argument(self, place: int, inside: Any) -> Any:
         if inside.dtype in _OPAQUE:
@@ -134,16 +143,16 @@ class LiftedGraph:
             self.opaque_inputs.append((place, box))
             return box.read()
         feed = array_ops.placeholder(inside.dtype, inside.shape, name=f"fastsup_argument_{place}")
-        self._feeds.append(feed)
+        self.feeds.append(feed)
         return feed
 
     def _capture(self, external: Any, variable: Any) -> Any:
         if variable is not None:
-            handle = _HANDLE.search(str(external))
-            if handle is None:
+            names = names_of_handle(external)
+            if names is None:
                 raise NotLiftable(f"the handle of the variable {variable.name} is unknown: {external!r}")
             return gen_resource_variable_ops.var_handle_op(
-                dtype=variable.dtype, shape=variable.shape, shared_name=handle[1], container=handle[3]
+                dtype=variable.dtype, shape=variable.shape, shared_name=names[0], container=names[1]
             )
         box = BoxVariable(external, external.dtype, external.shape)
         self.captured.append(box)
@@ -223,14 +232,14 @@ class LiftedGraph:
                 config = self.session_config(single)
                 session = self._sessions[single] = EagerSession(lambda: SharedSession(self.graph, config))
             options = config_pb2.CallableOptions()
-            options.feed.extend(tensor.name for tensor in self._feeds)
-            options.fetch.extend(tensor.name for tensor in self._fetches)
-            options.target.extend(operation.name for operation in self._targets)
+            options.feed.extend(tensor.name for tensor in self.feeds)
+            options.fetch.extend(tensor.name for tensor in self.outputs)
+            options.target.extend(operation.name for operation in self.targets)
             if executor == "inline":
                 options.run_options.inter_op_thread_pool = CALLING_THREAD
             session.session._extend_graph()
             owner = _Callable(session.session, options)
-            return session.callable(owner, owner._handle, len(self._feeds), len(self._fetches))
+            return session.callable(owner, owner._handle, len(self.feeds), len(self.outputs))
 
     def leave_open(self) -> None:
         """Lets the sessions live as long as the process."""
@@ -241,6 +250,19 @@ class LiftedGraph:
         """Lets the tensors in the boxes go. The graph can't be run any more."""
         for box in self.captured + [box for _, box in self.opaque_inputs]:
             box.empty()
+
+
+def names_of_handle(handle: Any) -> tuple[str, str] | None:
+    """The shared name and the container by which any graph finds an eager variable.
+
+    Args:
+      handle: the variable's handle.
+
+    Returns:
+      The two names; None if TensorFlow doesn't tell them.
+    """
+    found = _HANDLE.search(str(handle))
+    return None if found is None else (found[1], found[3])
 
 
 def _is_compiled(definition: Any) -> bool:

@@ -78,6 +78,15 @@ cdef class LiftedStep:
             self.running -= 1
         return self.packed(flat)
 
+    def leave_open(self):
+        """Lets the sessions live as long as the process."""
+        self.graph.leave_open()
+
+    def empty_boxes(self):
+        """Lets the tensors in the boxes go, unless a call is under way."""
+        if not self.running:
+            self.graph.empty_boxes()
+
     cdef list run_on_trial(self, void** inputs):
         cdef EagerCallable candidate = self.trial.next()
         started = perf_counter()

@@ -49,13 +49,13 @@ class CheckpointHook(PeriodicHook):
     ) -> None:
         super().__init__(every_steps, every_secs)
         if directory is not None:
-            save = _manager_in(directory, save, max_to_keep)
+            save = manager_in(directory, save, max_to_keep)
         self.manager: Any = None if callable(save) else save
         if async_save and not hasattr(getattr(self.manager, "checkpoint", None), "sync"):
             raise TypeError(
                 f"async_save needs a tf.train.CheckpointManager, or a tf.train.Checkpoint and directory, got {save!r}."
             )
-        self._save = save if callable(save) else _saver_of(save, async_save)
+        self._save = save if callable(save) else saver_of(save, async_save)
         self._save_at_end = save_at_end
         self._writes_in_thread = async_save
         self.last_saved_step: int | None = None
@@ -81,8 +81,17 @@ class CheckpointHook(PeriodicHook):
             self.manager.checkpoint.sync()
 
 
-def _manager_in(directory: str | os.PathLike[str], checkpoint: Any, max_to_keep: int | None) -> Any:
-    """A `tf.train.CheckpointManager` for a `tf.train.Checkpoint`."""
+def manager_in(directory: str | os.PathLike[str], checkpoint: Any, max_to_keep: int | None) -> Any:
+    """Makes a `tf.train.CheckpointManager`.
+
+    Args:
+      directory: the folder of its checkpoints.
+      checkpoint: the `tf.train.Checkpoint`.
+      max_to_keep: number of checkpoints that stay. None: all.
+
+    Raises:
+      TypeError: `checkpoint` is no `tf.train.Checkpoint`.
+    """
     import tensorflow as tf
 
     if not isinstance(checkpoint, tf.train.Checkpoint):
@@ -90,7 +99,16 @@ def _manager_in(directory: str | os.PathLike[str], checkpoint: Any, max_to_keep:
     return tf.train.CheckpointManager(checkpoint, os.fspath(directory), max_to_keep)
 
 
-def _saver_of(manager: Any, async_save: bool) -> Callable[[int], Any]:
+def saver_of(manager: Any, async_save: bool) -> Callable[[int], Any]:
+    """Returns a function of the global step that saves a checkpoint.
+
+    Args:
+      manager: a `tf.train.CheckpointManager`, or an object with such a method `save`.
+      async_save: whether TensorFlow writes the files in a thread.
+
+    Raises:
+      TypeError: `manager` has no such method.
+    """
     save = getattr(manager, "save", None)
     if not callable(save):
         raise TypeError(f"save must be a callable or have a method save(checkpoint_number=...), got {manager!r}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import operator
-import re
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -13,6 +12,7 @@ from typing import Any
 import fastsup.core
 from fastsup.loop.back_off import delay_before_next_try
 from fastsup.loop.checkpoint import CheckpointHook
+from fastsup.loop.restore import restore_newest
 
 __all__ = ["StepLoop"]
 
@@ -113,30 +113,10 @@ class StepLoop(fastsup.core.StepLoop):
 
     def _restore(self) -> None:
         """Restores the newest checkpoint that can be read, if there is any."""
-        manager = self._manager
-        if manager.latest_checkpoint is None:
-            manager.restore_or_initialize()
-            return
-        # A manager's list leaves out the checkpoints that it preserves for ever, of which the newest may be one.
-        older = [path for path in reversed(manager.checkpoints) if path != manager.latest_checkpoint]
-        paths = [manager.latest_checkpoint, *older]
-        failures = []
-        for path in paths:
-            global_step = _number_of(path)
-            try:
-                manager.checkpoint.restore(path)
-            except Exception as error:
-                failures.append(f"{path}: {type(error).__name__}: {error}")
-                _logger.warning("The checkpoint %s can't be read, an older one is tried: %s", path, error)
-                continue
+        global_step = restore_newest(self._manager)
+        if global_step is not None:
             self._set_global_step(global_step)
             self.restored_step = global_step
-            _logger.info("Restored %s: going on after global step %d.", path, global_step)
-            return
-        raise RuntimeError(
-            "None of the checkpoints can be read, so the loop doesn't start. Move them away to start from the "
-            "beginning. " + "; ".join(failures)
-        )
 
     def _recover(self, error: Exception) -> None:
         if self._max_recoveries == 0 or not _is_preemption(error):
@@ -174,13 +154,6 @@ def _manager_of(resume_from: Any) -> Any:
     raise TypeError(
         f"resume_from must be a tf.train.CheckpointManager, or a CheckpointHook that has one, got {resume_from!r}."
     )
-
-
-def _number_of(path: str) -> int:
-    found = re.search(r"-(\d+)$", path)
-    if found is None:
-        raise ValueError(f"The checkpoint {path!r} has no number at the end of its name, which tells the global step.")
-    return int(found.group(1))
 
 
 def _is_preemption(error: Exception) -> bool:

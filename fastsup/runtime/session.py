@@ -129,8 +129,9 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         executor: str = "auto",
         max_plans: int = 256,
     ) -> None:
-        # TensorFlow's __del__ looks for it, also where the session could not be made.
-        self._session = None
+        # TensorFlow's __del__ looks for them, also where the session could not be made.
+        self._session: Any = None
+        self._closed: bool = False
         self._made_in = os.getpid()
         self._executor = check_executor(executor)
         if not hasattr(max_plans, "__index__"):

@@ -20,6 +20,7 @@ from tensorflow.python.training import (
 from fastsup.checkpoint.directory import latest_intact_checkpoint
 from fastsup.checkpoint.restore import NoIntactCheckpointError
 from fastsup.core import SecondOrStepTimer
+from fastsup.train.function.monitored_function import MonitoredFunction, monitored_function
 from fastsup.train.hooks.checkpoint_saver import CheckpointSaverHook
 from fastsup.train.hooks.global_step_waiter import GlobalStepWaiterHook
 from fastsup.train.hooks.logging_tensor import LoggingTensorHook
@@ -79,6 +80,7 @@ __all__ = [
     "HookedSession",
     "LoggingTensorHook",
     "LooperThread",
+    "MonitoredFunction",
     "MonitoredSession",
     "MonitoredTrainingSession",
     "NanLossDuringTrainingError",
@@ -107,4 +109,5 @@ __all__ = [
     "WorkerSessionCreator",
     "WrappedSession",
     "latest_intact_checkpoint",
+    "monitored_function",
 ]

@@ -17,19 +17,34 @@ from fastsup.train.session.hook_arguments import hooks_argument
 from fastsup.train.session.monitored_session import MonitoredSession
 from fastsup.train.session.session_creators import ChiefSessionCreator, Scaffold, WorkerSessionCreator
 
-__all__ = ["MonitoredTrainingSession"]
+__all__ = ["USE_DEFAULT", "MonitoredTrainingSession", "interval_of", "is_on"]
 
 USE_DEFAULT = tf_monitored_session.USE_DEFAULT
 
 
-def _interval(steps: Any, secs: Any, default_steps: Any, default_secs: Any) -> tuple[Any, Any]:
-    """Returns an interval as (steps, seconds): the defaults if neither was given, else only the given ones."""
+def interval_of(steps: Any, secs: Any, default_steps: Any, default_secs: Any) -> tuple[Any, Any]:
+    """Returns an interval as (steps, seconds): the defaults if neither was given, else only the given ones.
+
+    Args:
+      steps: the steps that were given, or USE_DEFAULT.
+      secs: the seconds that were given, or USE_DEFAULT.
+      default_steps: the steps where neither was given.
+      default_secs: the seconds where neither was given.
+    """
     if steps is USE_DEFAULT and secs is USE_DEFAULT:
         return default_steps, default_secs
     return None if steps is USE_DEFAULT else steps, None if secs is USE_DEFAULT else secs
 
 
-def _is_on(**intervals: Any) -> bool:
+def is_on(**intervals: Any) -> bool:
+    """Whether one of the intervals is above 0.
+
+    Args:
+      **intervals: numbers, or None, by the names of the arguments.
+
+    Raises:
+      TypeError: one is neither.
+    """
     try:
         return any(interval and interval > 0 for interval in intervals.values())
     except TypeError as error:
@@ -111,8 +126,8 @@ def MonitoredTrainingSession(
     """
     hooks = hooks_with_progress(progress, hooks_argument("hooks", hooks))
     handle_signals = handle_signals and bool(checkpoint_dir)
-    save_summaries_steps, save_summaries_secs = _interval(save_summaries_steps, save_summaries_secs, 100, None)
-    save_checkpoint_steps, save_checkpoint_secs = _interval(save_checkpoint_steps, save_checkpoint_secs, None, 600)
+    save_summaries_steps, save_summaries_secs = interval_of(save_summaries_steps, save_summaries_secs, 100, None)
+    save_checkpoint_steps, save_checkpoint_secs = interval_of(save_checkpoint_steps, save_checkpoint_secs, None, 600)
     scaffold = scaffold or Scaffold()
     worker_context = distribute_coordinator_context.get_current_worker_context()
     if worker_context:
@@ -152,13 +167,11 @@ def MonitoredTrainingSession(
         max_wait_secs=max_wait_secs,
     )
     events_dir = summary_dir or checkpoint_dir
-    if events_dir and _is_on(log_step_count_steps=log_step_count_steps):
+    if events_dir and is_on(log_step_count_steps=log_step_count_steps):
         chief_hooks.append(StepCounterHook(log_step_count_steps, output_dir=events_dir))
-    if events_dir and _is_on(save_summaries_steps=save_summaries_steps, save_summaries_secs=save_summaries_secs):
+    if events_dir and is_on(save_summaries_steps=save_summaries_steps, save_summaries_secs=save_summaries_secs):
         chief_hooks.append(SummarySaverHook(save_summaries_steps, save_summaries_secs, events_dir, scaffold=scaffold))
-    if checkpoint_dir and _is_on(
-        save_checkpoint_secs=save_checkpoint_secs, save_checkpoint_steps=save_checkpoint_steps
-    ):
+    if checkpoint_dir and is_on(save_checkpoint_secs=save_checkpoint_secs, save_checkpoint_steps=save_checkpoint_steps):
         saver_hook = CheckpointSaverHook(
             checkpoint_dir,
             save_checkpoint_secs,

@@ -1,0 +1,51 @@
+"""The newest checkpoint of a `tf.train.CheckpointManager` that can be read, restored."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any
+
+_logger = logging.getLogger("fastsup")
+
+
+def restore_newest(manager: Any) -> int | None:
+    """Restores the newest checkpoint that can be read. If there is none, calls the manager's `init_fn`.
+
+    Args:
+      manager: the `tf.train.CheckpointManager`.
+
+    Returns:
+      The number at the end of the checkpoint's name, which is its global step; None if there is no checkpoint.
+
+    Raises:
+      RuntimeError: there are checkpoints, and none can be read.
+      ValueError: a checkpoint has no number at the end of its name.
+    """
+    if manager.latest_checkpoint is None:
+        manager.restore_or_initialize()
+        return None
+    # A manager's list leaves out the checkpoints that it preserves for ever, of which the newest may be one.
+    older = [path for path in reversed(manager.checkpoints) if path != manager.latest_checkpoint]
+    failures = []
+    for path in [manager.latest_checkpoint, *older]:
+        global_step = _number_of(path)
+        try:
+            manager.checkpoint.restore(path)
+        except Exception as error:
+            failures.append(f"{path}: {type(error).__name__}: {error}")
+            _logger.warning("The checkpoint %s can't be read, an older one is tried: %s", path, error)
+            continue
+        _logger.info("Restored %s: going on after global step %d.", path, global_step)
+        return global_step
+    raise RuntimeError(
+        "None of the checkpoints can be read, so the loop doesn't start. Move them away to start from the "
+        "beginning. " + "; ".join(failures)
+    )
+
+
+def _number_of(path: str) -> int:
+    found = re.search(r"-(\d+)$", path)
+    if found is None:
+        raise ValueError(f"The checkpoint {path!r} has no number at the end of its name, which tells the global step.")
+    return int(found.group(1))

@@ -1,0 +1,73 @@
+"""The hook that saves the `tf.train.Checkpoint` of a monitored function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tensorflow.python.eager import context
+from tensorflow.python.platform import tf_logging as logging
+
+from fastsup.checkpoint.writer import call_before_save
+from fastsup.events.summary_buffer import flush_summaries
+from fastsup.loop.checkpoint import saver_of
+from fastsup.train.hooks.checkpoint_saver import CheckpointSaverHook
+
+__all__ = ["FunctionCheckpointHook"]
+
+
+class FunctionCheckpointHook(CheckpointSaverHook):
+    """Saves a `tf.train.Checkpoint` when a CheckpointSaverHook saves the variables of its graph.
+
+    Args:
+      manager: the `tf.train.CheckpointManager`.
+      restored_step: function without arguments that returns the global step of the checkpoint that was restored last,
+        which isn't written again; None if there is none.
+      save_secs: seconds between two checkpoints; or
+      save_steps: global steps between two checkpoints. Exactly one of the two.
+      async_save: whether TensorFlow copies the values and writes them in a thread while training goes on.
+
+    Raises:
+      TypeError: an interval is no number.
+      ValueError: both or neither of `save_secs` and `save_steps` were given.
+    """
+
+    _ends_last = True
+
+    def __init__(
+        self,
+        manager: Any,
+        restored_step: Callable[[], int | None],
+        save_secs: float | None,
+        save_steps: int | None,
+        async_save: bool,
+    ) -> None:
+        super().__init__(manager.directory, save_secs, save_steps, save_graph_def=False)
+        self._manager = manager
+        self._restored_step = restored_step
+        self._save_number = saver_of(manager, async_save)
+        self._writes_in_thread = async_save
+
+    def _write_graph_and_save(self, session: Any, step: Any) -> None:
+        if step != self._restored_step():
+            self._save(session, step)
+
+    def _save(self, session: Any, step: Any) -> bool:
+        flush_summaries(self._summary_writer)
+        call_before_save(self._listeners, session, step)
+        logging.info("Saving checkpoints for %d into %s.", step, self._manager.directory)
+        with context.eager_mode():
+            self._save_number(int(step))
+        return self._announce_checkpoint(session, step)
+
+    def end(self, session: Any) -> None:
+        super().end(session)
+        self._wait_for_the_last_write()
+
+    def _before_close(self) -> None:
+        self._wait_for_the_last_write()
+
+    def _wait_for_the_last_write(self) -> None:
+        if self._writes_in_thread:
+            with context.eager_mode():
+                self._manager.checkpoint.sync()

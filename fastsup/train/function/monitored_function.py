@@ -1,0 +1,270 @@
+"""`monitored_function`: a step of TF 2 with all that a MonitoredSession has around its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tensorflow.python.eager import context
+
+from fastsup.core.session_origin import session_role
+from fastsup.eager import bridge
+from fastsup.loop.checkpoint import manager_in
+from fastsup.loop.restore import restore_newest
+from fastsup.runtime.executor import check_executor
+from fastsup.train.function.checkpoint_saver import FunctionCheckpointHook
+from fastsup.train.function.function_session import FunctionSession
+from fastsup.train.function.step_graph import StepGraph
+from fastsup.train.hooks.progress import hooks_with_progress
+from fastsup.train.hooks.step_counter import StepCounterHook
+from fastsup.train.session.hook_arguments import hooks_argument
+from fastsup.train.session.monitored_session import MonitoredSession
+from fastsup.train.session.session_creators import SessionCreator
+from fastsup.train.session.session_stack import CoordinatedSessionCreator
+from fastsup.train.session.training_session import USE_DEFAULT, interval_of, is_on
+
+__all__ = ["MonitoredFunction", "monitored_function"]
+
+
+class _FunctionSessionCreator(SessionCreator):  # type: ignore[misc]
+    """Makes the session of a monitored function: restores the newest checkpoint, and opens a session.
+
+    Args:
+      step_graph: the step.
+      manager: the `tf.train.CheckpointManager`, or None.
+      executor: the executor mode.
+
+    Attributes:
+      graph: the step's graph.
+      restored_step: global step of the checkpoint that was restored last, or None.
+    """
+
+    def __init__(self, step_graph: StepGraph, manager: Any, executor: str) -> None:
+        self._step_graph, self._manager, self._executor = step_graph, manager, executor
+        self.graph = step_graph.lifted.graph
+        self.restored_step: int | None = None
+        self._session: FunctionSession | None = None
+
+    def create_session(self) -> Any:
+        if self._manager is not None:
+            with context.eager_mode():
+                self.restored_step = restore_newest(self._manager)
+                if self.restored_step is not None:
+                    self._step_graph.global_step.assign(self.restored_step)
+        self.graph.finalize()
+        self._session = FunctionSession(self._step_graph.lifted, self._executor)
+        return self._session
+
+    def leave_open(self) -> None:
+        """Lets the session live as long as the process."""
+        if self._session is not None:
+            self._session.left_open = True
+
+    def empty_boxes(self) -> None:
+        """Lets the tensors in the step's boxes go."""
+        self._step_graph.lifted.empty_boxes()
+
+
+class _InStepGraph(CoordinatedSessionCreator):
+    """Makes sessions, also in the middle of a run, with the step's graph as the default graph."""
+
+    def create_session(self) -> Any:
+        with self._session_creator.graph.as_default():
+            return super().create_session()
+
+
+class _FunctionMonitoredSession(MonitoredSession):
+    _CoordinatedSessionCreator = _InStepGraph
+
+
+class MonitoredFunction:
+    """A step function under a `MonitoredSession`. `fastsup.train.monitored_function` makes it.
+
+    Attributes:
+      session: the `MonitoredSession`.
+      graph: the `tf.Graph` of the step.
+      outputs: what the step returns, as tensors of that graph.
+    """
+
+    def __init__(
+        self,
+        step_graph: StepGraph,
+        manager: Any,
+        make_hooks: Callable[[_FunctionSessionCreator], list[Any]],
+        executor: str,
+        options: dict[str, Any],
+    ) -> None:
+        self._step_graph = step_graph
+        self.graph = step_graph.lifted.graph
+        self.outputs = step_graph.outputs
+        creator = _FunctionSessionCreator(step_graph, manager, executor)
+        with self.graph.as_default(), session_role("train"):
+            self.session = _FunctionMonitoredSession(creator, make_hooks(creator), **options)
+        bridge.keep_track(creator)
+
+    def __repr__(self) -> str:
+        return f"<fastsup.train.monitored_function of {self._step_graph}>"
+
+    @property
+    def global_step(self) -> int:
+        """The value of the global step."""
+        with context.eager_mode():
+            return int(self._step_graph.global_step.numpy())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs one step, with the hooks that are due.
+
+        Args:
+          *args: positional arguments of a step that isn't bound.
+          **kwargs: its keyword arguments.
+
+        Returns:
+          What the step returns, as NumPy arrays in its structure.
+
+        Raises:
+          RuntimeError: the session is closed.
+          TypeError: the arguments aren't those of the step.
+          tf.errors.OutOfRangeError: the iterator has no more elements. It ends a `with` block normally.
+          Exception: as for `MonitoredSession.run`.
+        """
+        if self.session._sess is None:
+            raise RuntimeError("The monitored function is closed: its `with` block or its loop has ended.")
+        values, _ = self.session.run(self._step_graph.fetches, self._step_graph.feeds(*args, **kwargs))
+        return self._step_graph.result(values)
+
+    def run_loop(self, steps: int | None = None) -> Any:
+        """Runs step after step until `should_stop()`. The step must be bound, or take no arguments.
+
+        Args:
+          steps: steps after which to return, or None for no limit but `should_stop()`.
+
+        Returns:
+          What the last step has returned, as NumPy arrays; None if no step was run.
+
+        Raises:
+          Exception: as for `MonitoredSession.run_loop`.
+        """
+        feeds = self._step_graph.feeds()
+        feed_fn = None if feeds is None else lambda: feeds
+        last = self.session.run_loop(self._step_graph.fetches, steps, feed_fn)
+        return None if last is None else self._step_graph.result(last[0])
+
+    def should_stop(self) -> bool:
+        """Whether a hook has requested a stop, or the session is closed."""
+        return bool(self.session.should_stop())
+
+    def request_stop(self) -> None:
+        """Requests a stop: `should_stop` returns True from now on."""
+        self.session.request_stop()
+
+    def close(self) -> None:
+        """Calls the hooks' `end`, which saves the last checkpoint, and closes the session.
+
+        Raises:
+          Exception: as for `MonitoredSession.close`.
+        """
+        self.session.close()
+
+    def __enter__(self) -> MonitoredFunction:
+        return self
+
+    def __exit__(self, exception_type: Any, exception_value: Any, traceback: Any) -> bool:
+        return self.session.__exit__(exception_type, exception_value, traceback)
+
+
+def monitored_function(
+    step: Callable[..., Any],
+    checkpoint: Any = None,
+    checkpoint_dir: Any = None,
+    hooks: Iterable[Any] | Callable[[Any], Iterable[Any]] | None = None,
+    *,
+    global_step: Any = None,
+    save_checkpoint_secs: Any = USE_DEFAULT,
+    save_checkpoint_steps: Any = USE_DEFAULT,
+    max_to_keep: int | None = 5,
+    async_save: bool = False,
+    log_step_count_steps: int | None = 100,
+    executor: str = "auto",
+    stop_grace_period_secs: float = 120,
+    max_recoveries: int | None = 10,
+    handle_signals: bool = True,
+    profiler: Any = None,
+    progress: bool = False,
+) -> MonitoredFunction:
+    """Runs a step function of TF 2 under a `MonitoredSession`, with session-run hooks, recovery and checkpoints.
+
+        checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer)
+        with monitored_function(fastsup.bind(step, iterator), checkpoint, logdir,
+                                hooks=[StopAtStepHook(last_step=10_000)]) as training:
+            while not training.should_stop():
+                loss = training()
+
+    Variables are those of eager code, and checkpoints are those of `tf.train.Checkpoint`. If `checkpoint_dir` has
+    checkpoints, the newest that can be read is restored, also after a preemption. The hooks' `begin` and
+    `after_create_session` are called with the step's graph as the default graph. What is called later may use eager
+    code.
+
+    Args:
+      step: a `fastsup.function`, a `tf.function`, a ConcreteFunction or a Python function; or `fastsup.bind` of one
+        with its arguments. One that isn't bound takes the arguments of each call, and needs an `input_signature`.
+      checkpoint: `tf.train.Checkpoint` of what is saved and restored; or a `tf.train.CheckpointManager`.
+      checkpoint_dir: directory of the checkpoints. Not with a CheckpointManager, which has its own.
+      hooks: `SessionRunHook`s; or a function that is called with the tensors that the step returns, and returns hooks.
+        Hooks that take tensors by name find those of the step: `tf.identity(loss, name="loss")` is "loss:0".
+      global_step: integer variable that the step counts up, such as `optimizer.iterations`. None: each step counts one.
+      save_checkpoint_secs: seconds between two checkpoints. Defaults to 600, unless `save_checkpoint_steps` is given.
+        None or 0: none by time.
+      save_checkpoint_steps: global steps between two checkpoints. None or 0: none by steps.
+      max_to_keep: number of checkpoints that stay. None: all.
+      async_save: whether TensorFlow copies the values and writes them in a thread while training goes on.
+      log_step_count_steps: global steps between two logs of the rate of steps. None: no logs.
+      executor: executor mode, as for `fastsup.Session`.
+      stop_grace_period_secs: seconds that threads have to end in `close`.
+      max_recoveries: number of preemptions in a row to recover from, as for `MonitoredSession`.
+      handle_signals: whether SIGTERM and SIGINT end the loop between two steps, with a checkpoint, as for
+        `MonitoredSession`. Only with a `checkpoint`.
+      profiler: `fastsup.HookProfiler`, as for `MonitoredSession`.
+      progress: whether to show the progress on stderr.
+
+    Returns:
+      A `MonitoredFunction`.
+
+    Raises:
+      TypeError: `step` is no function, its arguments aren't known, or another argument is of the wrong type.
+      ValueError: `global_step` is no integer variable that the step uses, or a `checkpoint` comes without directory.
+      RuntimeError: the step can't be lifted, or none of the checkpoints can be read.
+      Exception: as for `MonitoredSession`.
+    """
+    check_executor(executor)
+    manager = _manager(checkpoint, checkpoint_dir, max_to_keep)
+    with context.eager_mode():
+        step_graph = StepGraph(step, global_step)
+
+    def make_hooks(creator: _FunctionSessionCreator) -> list[Any]:
+        given = hooks(step_graph.outputs) if callable(hooks) else hooks
+        own: list[Any] = []
+        if manager is not None and is_on(log_step_count_steps=log_step_count_steps):
+            own.append(StepCounterHook(log_step_count_steps, output_dir=manager.directory))
+        steps, secs = interval_of(save_checkpoint_steps, save_checkpoint_secs, None, 600)
+        if manager is not None and is_on(save_checkpoint_secs=secs, save_checkpoint_steps=steps):
+            own.append(FunctionCheckpointHook(manager, lambda: creator.restored_step, secs, steps, async_save))
+        return [*own, *hooks_with_progress(progress, hooks_argument("hooks", given))]
+
+    options = {
+        "stop_grace_period_secs": stop_grace_period_secs,
+        "max_recoveries": max_recoveries,
+        "handle_signals": handle_signals and manager is not None,
+        "profiler": profiler,
+    }
+    return MonitoredFunction(step_graph, manager, make_hooks, executor, options)
+
+
+def _manager(checkpoint: Any, checkpoint_dir: Any, max_to_keep: int | None) -> Any:
+    if checkpoint_dir is not None:
+        return manager_in(checkpoint_dir, checkpoint, max_to_keep)
+    if checkpoint is None or all(hasattr(checkpoint, name) for name in ("latest_checkpoint", "checkpoints", "save")):
+        return checkpoint
+    raise ValueError(
+        f"checkpoint_dir must be given for {checkpoint!r}: the folder of its checkpoints. Or pass a "
+        "tf.train.CheckpointManager."
+    )

@@ -1,0 +1,197 @@
+"""The graph of a step function for a session: its results, its global step, its arguments."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from tensorflow.python.eager import context
+from tensorflow.python.eager.polymorphic_function import concrete_function
+from tensorflow.python.framework import constant_op, dtypes, ops
+from tensorflow.python.ops import control_flow_ops, resource_variable_ops, state_ops, variables
+from tensorflow.python.ops import gen_resource_variable_ops as gen
+from tensorflow.python.training import training_util
+from tensorflow.python.util import nest
+
+from fastsup.eager import bridge
+from fastsup.eager.bind import BoundStep
+from fastsup.eager.function import Function, function
+from fastsup.eager.lift import LiftedGraph, NotLiftable, names_of_handle
+from fastsup.eager.tracing import ConcreteTracer, FunctionTracer
+
+__all__ = ["StepGraph"]
+
+_OPAQUE = (dtypes.resource, dtypes.variant)
+
+
+class StepGraph:
+    """A step function as a graph that a session can run.
+
+    Args:
+      step: a step function, or `fastsup.bind` of one. One that isn't bound is fed its arguments in each step; its
+        `input_signature` says which.
+      global_step: the variable that the step counts up; None for one of its own, which the graph counts up.
+
+    Attributes:
+      lifted: the LiftedGraph.
+      global_step: the eager variable.
+      outputs: what the function returns, as tensors of the graph.
+      fetches: what a session is to run: the tensors of `outputs`, and an operation.
+
+    Raises:
+      TypeError: `step` is no function, or has arguments that aren't known.
+      ValueError: `global_step` isn't an integer variable that the step uses.
+      RuntimeError: the step can't be lifted; the message says why.
+    """
+
+    def __init__(self, step: Any, global_step: Any) -> None:
+        self._step, self._args, self._kwargs = _parts_of(step)
+        original = self._step.original
+        is_concrete = isinstance(original, concrete_function.ConcreteFunction)
+        try:
+            self._concrete = original if is_concrete else original.get_concrete_function(*self._args, **self._kwargs)
+        except TypeError as error:
+            raise TypeError(
+                f"The arguments of {self._step.__name__} aren't known: {error}. Pass fastsup.bind(step, *args), or a "
+                "function with an input_signature."
+            ) from error
+        self._tracer = ConcreteTracer(original) if is_concrete else FunctionTracer(original)
+        self.lifted = self._lift()
+        self.global_step = _variable_of(global_step)
+        counts_itself = global_step is not None
+        if counts_itself and not any(self.global_step.handle is taken for taken in self._concrete.captured_inputs):
+            raise ValueError(
+                f"global_step must be a variable that {self._step.__name__} counts up, got {global_step!r}, which it "
+                "doesn't use. Pass None for a count of the steps."
+            )
+        with self.lifted.graph.as_default():
+            self.outputs = self._structure()
+            self._leaves = [leaf for leaf in nest.flatten(self.outputs) if leaf is not None]
+            self.fetches = (self._leaves, self._count_steps(counts_itself))
+        self._is_bound = bool(self._args or self._kwargs)
+        self._bound_feeds = self._feeds_of(self._args, self._kwargs) if self._is_bound else None
+
+    def _lift(self) -> LiftedGraph:
+        reason = bridge.why_closed() or bridge.why_foreign()
+        if not reason:
+            try:
+                lifted = LiftedGraph(self._concrete)
+                if all(tensor.dtype not in _OPAQUE for tensor in lifted.outputs):
+                    return lifted
+                reason = "it returns a resource or a variant, which a session can't fetch"
+            except NotLiftable as error:
+                reason = str(error)
+        raise RuntimeError(
+            f"{self._step.__name__} can't be run by a session: {reason}. fastsup.loop.StepLoop calls any function."
+        )
+
+    def _structure(self) -> Any:
+        inner = self._concrete.graph.structured_outputs
+        outputs = iter(self.lifted.outputs)
+        flat = [None if leaf is None else next(outputs) for leaf in nest.flatten(inner, expand_composites=True)]
+        return nest.pack_sequence_as(inner, flat, expand_composites=True)
+
+    def _count_steps(self, counts_itself: bool) -> Any:
+        """Puts the global step into the graph. Returns the operation of a whole step."""
+        counter = _in_graph(self.global_step)
+        graph = self.lifted.graph
+        graph.add_to_collection(ops.GraphKeys.GLOBAL_STEP, counter)
+        graph.add_to_collection(training_util.GLOBAL_STEP_READ_KEY, counter.read_value() + 0)
+        done = [*self.lifted.targets, *self.lifted.outputs]
+        if counts_itself:
+            return control_flow_ops.group(*done)
+        with ops.control_dependencies(done):
+            return state_ops.assign_add(counter, 1, use_locking=False).op
+
+    def feeds(self, *args: Any, **kwargs: Any) -> dict[Any, Any] | None:
+        """The feeds of one step.
+
+        Args:
+          *args: the positional arguments of a step that isn't bound.
+          **kwargs: its keyword arguments.
+
+        Returns:
+          A feed_dict; None if nothing is to be fed.
+
+        Raises:
+          TypeError: they aren't arguments of the function.
+        """
+        if self._is_bound:
+            if args or kwargs:
+                raise TypeError(f"{self._step.__name__} is bound to its arguments, so a step takes none.")
+            return self._bound_feeds
+        if not self.lifted.feeds and not self.lifted.opaque_inputs and not args and not kwargs:
+            return None
+        return self._feeds_of(args, kwargs)
+
+    def _feeds_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[Any, Any] | None:
+        with context.eager_mode():
+            inputs = self._tracer.inputs(self._concrete, args, kwargs)
+        for place, box in self.lifted.opaque_inputs:
+            box.box.put(inputs[place])
+        values = [value.numpy() for value in inputs if value.dtype not in _OPAQUE]
+        return dict(zip(self.lifted.feeds, values, strict=True)) or None
+
+    def result(self, values: list[Any]) -> Any:
+        """Puts the values of the tensors into the structure that the function returns.
+
+        Args:
+          values: what a session has returned for the first part of `fetches`.
+        """
+        if self.outputs is None:
+            return None
+        if len(values) == 1 and self._leaves[0] is self.outputs:
+            return values[0]
+        rest = iter(values)
+        flat = [None if leaf is None else next(rest) for leaf in nest.flatten(self.outputs)]
+        return nest.pack_sequence_as(self.outputs, flat)
+
+
+def _parts_of(step: Any) -> tuple[Function, tuple[Any, ...], dict[str, Any]]:
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = {}
+    if isinstance(step, BoundStep):
+        step, args, kwargs = step.step, step.args, step.kwargs
+    if isinstance(step, types.MethodType) and isinstance(step.__func__, Function):
+        step, args = step.__func__, (step.__self__, *args)
+    return function(step), args, kwargs
+
+
+def _variable_of(global_step: Any) -> Any:
+    if global_step is None:
+        with context.eager_mode():
+            return variables.Variable(0, dtype=dtypes.int64, trainable=False, name="global_step")
+    # A variable of Keras holds one of TensorFlow.
+    is_of_tensorflow = isinstance(global_step, resource_variable_ops.BaseResourceVariable)
+    variable = global_step if is_of_tensorflow else getattr(global_step, "value", None)
+    if not isinstance(variable, resource_variable_ops.BaseResourceVariable):
+        raise ValueError(f"global_step must be a tf.Variable or a keras.Variable, got {global_step!r}.")
+    if not variable.dtype.is_integer or variable.shape.rank != 0:
+        raise ValueError(f"global_step must be one integer, got a variable {variable!r}.")
+    return variable
+
+
+def _in_graph(variable: Any) -> Any:
+    """An eager variable as a variable of the default graph."""
+    names = names_of_handle(variable.handle)
+    if names is None:
+        raise ValueError(f"global_step has a handle that is unknown: {variable.handle!r}.")
+    shared_name, container = names
+    handle = gen.var_handle_op(
+        dtype=variable.dtype, shape=variable.shape, shared_name=shared_name, container=container, name="global_step"
+    )
+    # Nobody runs the initializer: it is there because the description of a graph names it.
+    initial_value = constant_op.constant(0, variable.dtype)
+    return resource_variable_ops.BaseResourceVariable(
+        trainable=False,
+        shape=variable.shape,
+        dtype=variable.dtype,
+        handle=handle,
+        handle_name="global_step",
+        unique_id=shared_name,
+        graph_element=gen.read_variable_op(handle, variable.dtype),
+        initial_value=initial_value,
+        initializer_op=gen.assign_variable_op(handle, initial_value),
+        is_initialized_op=gen.var_is_initialized_op(handle),
+        in_graph_mode=True,
+    )

@@ -1,0 +1,412 @@
+"""`fastsup.train.monitored_function`: a TF 2 step with the session layer's hooks, checkpoints and recovery."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import fastsup
+from fastsup import train
+from fastsup.train import monitored_function
+
+pytestmark = pytest.mark.timeout(120)
+
+
+class Model(tf.Module):
+    """A weight that comes nearer to what it is fed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = tf.Variable(0.0)
+
+    @fastsup.function(fallback="raise")
+    def step(self, x: Any) -> Any:
+        self.weight.assign_sub(0.5 * (self.weight - x))
+        return tf.identity(self.weight - x, name="error")
+
+    @fastsup.function(fallback="raise")
+    def from_iterator(self, iterator: Any) -> Any:
+        return self.weight.assign_add(next(iterator))
+
+
+@pytest.fixture
+def model() -> Model:
+    return Model()
+
+
+@pytest.fixture
+def checkpoint(model: Model) -> Any:
+    return tf.train.Checkpoint(model=model)
+
+
+class Trace(train.SessionRunHook):  # type: ignore[misc]
+    """Takes down what is called, and whether eager code may run there."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, bool]] = []
+
+    def _note(self, name: str) -> None:
+        self.calls.append((name, tf.executing_eagerly()))
+
+    def begin(self) -> None:
+        self._note("begin")
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        self._note("after_create_session")
+
+    def before_run(self, run_context: Any) -> None:
+        self._note("before_run")
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        self._note("after_run")
+
+    def end(self, session: Any) -> None:
+        self._note("end")
+
+
+class FailOnce(train.SessionRunHook):  # type: ignore[misc]
+    """Fails before one run, as a preemption does."""
+
+    def __init__(self, run: int) -> None:
+        self.left = run
+
+    def before_run(self, run_context: Any) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise tf.errors.AbortedError(None, None, "preempted")
+
+
+def bound(model: Model, value: float = 1.0) -> Any:
+    return fastsup.bind(model.step, tf.constant(value))
+
+
+def steps_of(folder: Path) -> list[int]:
+    return sorted(int(path.stem.rpartition("-")[2]) for path in folder.glob("ckpt-*.index"))
+
+
+def test_variables_are_those_of_eager_code(model: Model) -> None:
+    with monitored_function(bound(model), hooks=[train.StopAtStepHook(last_step=4)]) as training:
+        assert training() == pytest.approx(-0.5)
+        model.weight.assign(3.0)
+        assert training() == pytest.approx(1.0)
+        assert training.global_step == 2
+        while not training.should_stop():
+            training()
+    assert float(model.weight) == pytest.approx(1.25)
+    assert training.global_step == 4
+    with pytest.raises(RuntimeError, match="The monitored function is closed"):
+        training()
+
+
+def test_results_are_those_of_the_function() -> None:
+    random = np.random.default_rng(0).normal(size=[50, 8]).astype(np.float32)
+    results = []
+    for monitored in (False, True):
+        weights = tf.Variable(tf.ones([8]))
+
+        def step(x: Any, weights: Any = weights) -> Any:
+            weights.assign_sub(0.1 * tf.sin(weights * x))
+            return {"sum": tf.reduce_sum(weights), "weights": weights + 0.0}
+
+        if not monitored:
+            results.append([tf.nest.map_structure(lambda t: t.numpy(), tf.function(step)(x)) for x in random])
+            continue
+        signature = [tf.TensorSpec([8])]
+        with monitored_function(fastsup.function(step, input_signature=signature)) as training:
+            results.append([training(x) for x in random])
+    for expected, got in zip(*results, strict=True):
+        assert expected["sum"] == got["sum"]
+        np.testing.assert_array_equal(expected["weights"], got["weights"])
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+@pytest.mark.parametrize(
+    ("returned", "expected"),
+    [
+        (lambda one: None, None),
+        (lambda one: one, 1),
+        (lambda one: [one], [1]),
+        (lambda one: {"a": one, "b": None, "c": (one + 1, [one])}, {"a": 1, "b": None, "c": (2, [1])}),
+        (lambda one: Pair(one, None), Pair(1, None)),
+        (lambda one: (one, one), (1, 1)),
+    ],
+)
+def test_the_structure_of_results(returned: Callable[[Any], Any], expected: Any) -> None:
+    count = tf.Variable(0)
+
+    def step() -> Any:
+        count.assign_add(1)
+        return returned(tf.constant(1))
+
+    with monitored_function(step) as training:
+        assert training() == expected
+        assert training.run_loop(steps=3) == expected
+        assert type(training()) is type(expected) or expected == 1
+    assert int(count) == 5
+
+
+def test_composite_tensors_are_as_a_session_returns_them() -> None:
+    def step() -> Any:
+        return tf.sparse.from_dense([0, 5]), tf.ragged.constant([[1], [2, 3]])
+
+    with monitored_function(step) as training:
+        sparse, ragged = training()
+    assert isinstance(sparse, tf.compat.v1.SparseTensorValue)
+    assert sparse.values.tolist() == [5]
+    assert ragged.to_list() == [[1], [2, 3]]
+
+
+def test_checkpoints_are_those_of_tf_2(tmp_path: Path, model: Model, checkpoint: Any) -> None:
+    hooks = [train.StopAtStepHook(last_step=7)]
+    with monitored_function(bound(model), checkpoint, tmp_path, hooks, save_checkpoint_steps=3) as training:
+        training.run_loop()
+    assert steps_of(tmp_path) == [0, 3, 6, 7]
+    again = Model()
+    tf.train.Checkpoint(model=again).restore(tf.train.latest_checkpoint(tmp_path)).assert_consumed()
+    assert float(again.weight) == float(model.weight)
+    events = [path for path in tmp_path.iterdir() if path.name.startswith("events.out")]
+    assert len(events) == 1
+
+
+def test_goes_on_where_it_has_ended(tmp_path: Path, model: Model, checkpoint: Any) -> None:
+    with monitored_function(bound(model), checkpoint, tmp_path, [train.StopAtStepHook(last_step=3)]) as training:
+        training.run_loop()
+    before = os.stat(tmp_path / "ckpt-3.index").st_mtime_ns
+    again = Model()
+    manager = tf.train.CheckpointManager(tf.train.Checkpoint(model=again), tmp_path, max_to_keep=2)
+    with monitored_function(bound(again), manager, hooks=[train.StopAtStepHook(num_steps=2)]) as training:
+        assert (training.global_step, float(again.weight)) == (3, float(model.weight))
+        assert os.stat(tmp_path / "ckpt-3.index").st_mtime_ns == before, "the checkpoint was written again"
+        training.run_loop()
+    assert training.global_step == 5
+    assert steps_of(tmp_path)[-1] == 5
+
+
+def test_a_damaged_checkpoint_is_left_for_an_older_one(tmp_path: Path, model: Model, checkpoint: Any) -> None:
+    hooks = [train.StopAtStepHook(last_step=4)]
+    with monitored_function(bound(model), checkpoint, tmp_path, hooks, save_checkpoint_steps=2) as training:
+        training.run_loop()
+    (tmp_path / "ckpt-4.index").write_bytes(b"damaged")
+    with monitored_function(bound(model), checkpoint, tmp_path) as training:
+        assert training.global_step == 2
+        assert float(model.weight) == pytest.approx(0.75)
+
+
+def test_hooks_and_where_they_may_run_eagerly(model: Model) -> None:
+    trace = Trace()
+    seen = []
+    log = train.LoggingTensorHook(["error"], every_n_iter=1, formatter=lambda values: seen.append(values["error"]))
+    with monitored_function(bound(model), hooks=[trace, log]) as training:
+        training()
+        training.run_loop(steps=1)
+    eager = ["before_run", "after_run"] * 2 + ["end"]
+    assert trace.calls == [("begin", False), ("after_create_session", False), *((name, True) for name in eager)]
+    assert seen == pytest.approx([-0.5, -0.25])
+
+
+def test_hooks_of_what_the_step_returns(model: Model) -> None:
+    def hooks(outputs: Any) -> list[Any]:
+        return [train.NanTensorHook(outputs, fail_on_nan_loss=False)]
+
+    with monitored_function(bound(model), hooks=hooks) as training:
+        training()
+        assert not training.should_stop()
+        model.weight.assign(float("nan"))
+        training()
+        assert training.should_stop()
+
+
+def test_the_end_of_the_input_ends_training(model: Model) -> None:
+    numbers = iter(tf.data.Dataset.range(5).map(lambda x: tf.cast(x, tf.float32)))
+    with monitored_function(fastsup.bind(model.from_iterator, numbers)) as training:
+        training()
+        training.run_loop()
+    assert (float(model.weight), training.global_step) == (10.0, 5)
+
+
+def test_a_preemption_restores_the_newest_checkpoint(tmp_path: Path, model: Model, checkpoint: Any) -> None:
+    hooks = [train.StopAtStepHook(last_step=6), FailOnce(run=6)]
+    trace = Trace()
+    with monitored_function(bound(model), checkpoint, tmp_path, [*hooks, trace], save_checkpoint_steps=4) as training:
+        while not training.should_stop():
+            training()
+    assert trace.calls.count(("after_create_session", False)) == 2
+    assert training.global_step == 6
+    # Step 5 was lost with the preemption, and done again from checkpoint 4.
+    assert float(model.weight) == pytest.approx(1 - 0.5**6)
+
+
+def test_a_preemption_without_checkpoint_keeps_the_variables(model: Model) -> None:
+    with monitored_function(bound(model), hooks=[train.StopAtStepHook(last_step=6), FailOnce(run=4)]) as training:
+        training.run_loop()
+    assert (training.global_step, float(model.weight)) == (6, pytest.approx(1 - 0.5**6))
+
+
+@pytest.mark.parametrize("kind", ["tf.Variable", "keras.Variable"])
+def test_a_global_step_of_the_program(tmp_path: Path, kind: str) -> None:
+    optimizer = keras.optimizers.SGD(0.1)
+    weight = tf.Variable(1.0)
+    optimizer.build([weight])
+    counter = tf.Variable(0, dtype=tf.int64)
+
+    def step() -> Any:
+        optimizer.apply([tf.constant(1.0)], [weight])
+        counter.assign_add(1)
+
+    global_step = counter if kind == "tf.Variable" else optimizer.iterations
+    checkpoint = tf.train.Checkpoint(counter=counter, optimizer=optimizer)
+    hooks = [train.StopAtStepHook(last_step=5)]
+    with monitored_function(step, checkpoint, tmp_path, hooks, global_step=global_step) as training:
+        training.run_loop()
+    assert (int(counter), int(optimizer.iterations.numpy()), training.global_step) == (5, 5, 5)
+    counter.assign(0)
+    with monitored_function(step, checkpoint, tmp_path, global_step=global_step) as training:
+        assert (training.global_step, int(counter)) == (5, 5)
+
+
+@pytest.mark.parametrize("executor", ["auto", "thread_pool", "inline", "single_threaded"])
+def test_executors(model: Model, executor: str) -> None:
+    with monitored_function(bound(model), executor=executor) as training:
+        training.run_loop(steps=200)
+        assert training.session.executor_info()
+    assert training.global_step == 200
+
+
+def test_the_costs_of_hooks_are_recorded(model: Model) -> None:
+    profiler = fastsup.HookProfiler()
+    with monitored_function(bound(model), hooks=[Trace()], profiler=profiler) as training:
+        training.run_loop(steps=10)
+    snapshot = profiler.snapshot()
+    assert snapshot["steps"] == 10
+    assert "Trace" in str(snapshot)
+
+
+def test_async_save(tmp_path: Path, model: Model, checkpoint: Any) -> None:
+    hooks = [train.StopAtStepHook(last_step=5)]
+    with monitored_function(
+        bound(model), checkpoint, tmp_path, hooks, save_checkpoint_steps=2, async_save=True
+    ) as training:
+        training.run_loop()
+    assert steps_of(tmp_path)[-1] == 5
+    again = Model()
+    tf.train.Checkpoint(model=again).restore(str(tmp_path / "ckpt-5"))
+    assert float(again.weight) == float(model.weight)
+
+
+def test_wrong_arguments(tmp_path: Path, model: Model, checkpoint: Any) -> None:
+    unused = tf.Variable(0, dtype=tf.int64)
+    for arguments, error, message in [
+        ((5,), TypeError, "func must be a function, got 5"),
+        ((tf.function(lambda x: x),), TypeError, "arguments of <lambda> aren't known"),
+        ((bound(model), checkpoint), ValueError, "checkpoint_dir must be given"),
+        ((bound(model), model, tmp_path), TypeError, "directory is for the checkpoints of a tf.train.Checkpoint"),
+    ]:
+        with pytest.raises(error, match=message):
+            monitored_function(*arguments)
+    for options, error, message in [
+        ({"global_step": unused}, ValueError, "which it doesn't use"),
+        ({"global_step": 5}, ValueError, "global_step must be a tf.Variable or a keras.Variable, got 5"),
+        ({"global_step": model.weight}, ValueError, "global_step must be one integer"),
+        ({"executor": "quick"}, ValueError, "executor must be one of"),
+        ({"hooks": [object()]}, (TypeError, AttributeError), "begin"),
+    ]:
+        with pytest.raises(error, match=message):
+            monitored_function(bound(model), **options)
+
+
+def test_arguments_of_a_call(model: Model) -> None:
+    def step(x: Any) -> Any:
+        return model.weight.assign_add(x)
+
+    with monitored_function(fastsup.function(step, input_signature=[tf.TensorSpec([])])) as training:
+        assert [float(training(value)) for value in (1.0, np.float32(2), tf.constant(3.0))] == [1.0, 3.0, 6.0]
+        with pytest.raises(TypeError, match="missing"):
+            training()
+        with pytest.raises(TypeError):
+            training([1.0, 2.0], 3)
+    with monitored_function(bound(model)) as training:
+        with pytest.raises(TypeError, match="is bound to its arguments, so a step takes none"):
+            training(1.0)
+
+
+def test_what_cannot_be_lifted_says_why() -> None:
+    def step() -> Any:
+        return tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[])
+
+    with pytest.raises(RuntimeError, match="it returns a resource or a variant, which a session can't fetch"):
+        monitored_function(step)
+
+
+PROGRAM = """
+import sys
+import tensorflow as tf
+import fastsup
+from fastsup import train
+
+weight = tf.Variable(0.0)
+checkpoint = tf.train.Checkpoint(weight=weight)
+numbers = iter(tf.data.Dataset.range(10**9).map(lambda x: x + 1, num_parallel_calls=2).prefetch(4))
+
+@fastsup.function
+def step(iterator):
+    next(iterator)
+    return weight.assign_add(1.0)
+
+training = train.monitored_function(fastsup.bind(step, numbers), checkpoint, sys.argv[1])
+training()
+"""
+
+
+def start(folder: Path, program: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM + textwrap.dedent(program), str(folder)],
+        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def test_sigterm_saves_and_ends_the_program(tmp_path: Path) -> None:
+    process = start(tmp_path, "with training:\n  print('begun', flush=True)\n  training.run_loop()")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 143, errors
+    assert "Traceback" not in errors
+    last = steps_of(tmp_path)[-1]
+    assert last >= 1
+    weight = tf.Variable(0.0)
+    tf.train.Checkpoint(weight=weight).restore(str(tmp_path / f"ckpt-{last}"))
+    assert float(weight) == last
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "",
+        "sys.exit(0)",
+        "del training",
+        "import threading\nthreading.Thread(target=training.run_loop, daemon=True).start()",
+    ],
+)
+def test_programs_that_never_close_it_end_well(
+    tmp_path: Path, program: str, without_cpp_log: Callable[[str], str]
+) -> None:
+    process = start(tmp_path, program)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, without_cpp_log(errors)) == (0, "")
