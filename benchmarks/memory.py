@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+import fastsup
 from benchmarks.contenders import (
     FastsupMonitored,
     FastsupRunLoop,
@@ -88,10 +89,59 @@ def over_sessions(
     return Growth(f"{count:,} sessions of {name} opened and closed", before, resident(), at_most)
 
 
+def over_calls(calls: int = STEPS) -> Growth:
+    """Measures the memory of a lifted function over many calls."""
+    weights = tf.Variable(tf.zeros([10]))
+    step = fastsup.function(lambda x: weights.assign_sub(0.1 * (weights - x)), fallback="raise")
+    x = tf.ones([10])
+
+    def call(n: int) -> None:
+        for _ in range(n):
+            step(x)
+
+    call(min(WARM_UP_STEPS, calls))
+    before = resident()
+    call(calls)
+    return Growth(f"{calls:,} calls of fastsup.function", before, resident(), 1_000_000)
+
+
+def over_functions(
+    make: Callable[[Callable[..., Any]], Any], name: str, at_most: int | None, retraces: bool, count: int = SESSIONS
+) -> Growth:
+    """Measures the memory over functions that are made and dropped, or over one that is traced again and again."""
+    weights = tf.Variable(tf.zeros([10]))
+
+    def add(by: Any) -> Any:
+        return weights.assign_add(tf.fill([10], tf.cast(by, tf.float32)))
+
+    function = make(add)
+
+    def trace(first: int, n: int) -> None:
+        for number in range(first, first + n):
+            if retraces:
+                function(number)
+            else:
+                make(lambda: add(1))()
+
+    warm_up = min(WARM_UP_SESSIONS, count)
+    trace(0, warm_up)
+    before = resident()
+    trace(warm_up, count)
+    what = "retraces of one" if retraces else "made and dropped:"
+    return Growth(f"{count:,} {what} {name}", before, resident(), at_most)
+
+
 def measurements() -> Iterator[Growth]:
     """Measures all, with TensorFlow's own classes for comparison."""
     yield over_steps()
     yield over_sessions(TensorFlowSession, "tf.compat.v1.Session", None)
     yield over_sessions(FastsupSession, "fastsup.Session", 1_000_000)
+    yield over_calls()
+    for retraces in (False, True):
+        peer = over_functions(tf.function, "tf.function", None, retraces)
+        yield peer
+        # TensorFlow keeps what it has traced.
+        at_most = 2_000_000 + max(0, peer.grown)
+        yield over_functions(fastsup.function, "fastsup.function", at_most, retraces)
     yield over_sessions(TensorFlowMonitored, "tf.compat.v1.train.MonitoredTrainingSession", None)
     yield over_sessions(FastsupMonitored, "fastsup.train.MonitoredTrainingSession", 1_000_000)

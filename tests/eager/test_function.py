@@ -8,6 +8,7 @@ import os
 import threading
 import time
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -431,36 +432,48 @@ def test_calls_leak_nothing() -> None:
 # Threads.
 
 
-def test_threads_count_exactly() -> None:
-    count, sums = tf.Variable(0, dtype=tf.int64), tf.Variable(tf.zeros([4]))
+def test_threads_count_exactly(tmp_path: Path) -> None:
+    """Lifted calls of two functions, eager reads, checkpoints: each in a thread of its own."""
+    count, sums = tf.Variable(0, dtype=tf.int64), tf.Variable(tf.zeros([4], tf.float64))
     checkpoint = tf.train.Checkpoint(count=count, sums=sums)
-    ours = lift(lambda x: (count.assign_add(1), sums.assign_add(x, read_value=False))[0])
-    x = tf.ones([4])
-    ours(x)
-    end = time.monotonic() + 3.0
-    calls = [0] * 4
+    add = lift(lambda x: (count.assign_add(1), sums.assign_add(x, read_value=False))[0])
+    add_more = lift(lambda by: count.assign_add(by["number"]))
+    x, two = tf.ones([4], tf.float64), {"number": tf.constant(2, tf.int64)}
+    add(x)
+    saved: list[int] = []
+    seen = [0]
+
+    def read() -> None:
+        seen.append(int(count.read_value()))
+        assert seen[-1] >= seen[-2]
+
+    def save() -> None:
+        path = checkpoint.write(str(tmp_path / f"at-{len(saved)}"))
+        saved.append(int(tf.train.load_variable(path, "count/.ATTRIBUTES/VARIABLE_VALUE")))
+
+    works = [lambda: add(x), lambda: add(x), lambda: add_more(two), read, save]
+    calls = [0] * len(works)
     errors: list[BaseException] = []
+    end = time.monotonic() + (60.0 if os.environ.get("FASTSUP_HYPOTHESIS") == "long" else 3.0)
 
     def work(number: int) -> None:
         try:
             while time.monotonic() < end:
-                if number == 3:
-                    checkpoint.read
-                    assert count.read_value() >= 0
-                ours(x)
+                works[number]()
                 calls[number] += 1
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(works))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert not errors
-    assert count.numpy() == 1 + sum(calls)
-    assert sums.numpy().tolist() == [float(1 + sum(calls))] * 4
+    assert errors == []
     assert min(calls) > 0
+    assert count.numpy() == 1 + calls[0] + calls[1] + 2 * calls[2]
+    assert sums.numpy().tolist() == [float(1 + calls[0] + calls[1])] * 4
+    assert saved == sorted(saved)
 
 
 def test_threads_with_iterators_of_their_own() -> None:
