@@ -65,7 +65,7 @@ class _FunctionSessionCreator(SessionCreator):  # type: ignore[misc]
         self._step_graph.lifted.empty_boxes()
 
 
-class _InStepGraph(CoordinatedSessionCreator):
+class _InStepGraphSessionCreator(CoordinatedSessionCreator):
     """Makes sessions, also in the middle of a run, with the step's graph as the default graph."""
 
     def create_session(self) -> Any:
@@ -74,7 +74,7 @@ class _InStepGraph(CoordinatedSessionCreator):
 
 
 class _FunctionMonitoredSession(MonitoredSession):
-    _CoordinatedSessionCreator = _InStepGraph
+    _CoordinatedSessionCreator = _InStepGraphSessionCreator
 
 
 class MonitoredFunction:
