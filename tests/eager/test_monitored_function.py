@@ -279,6 +279,20 @@ def test_a_global_step_of_the_program(tmp_path: Path, kind: str) -> None:
         assert (training.global_step, int(counter)) == (5, 5)
 
 
+def test_a_global_step_in_the_checkpoint_counts_more_than_its_name(tmp_path: Path) -> None:
+    """Programs of TF 2 often number their checkpoints otherwise."""
+    counter = tf.Variable(1000, dtype=tf.int64)
+    manager = tf.train.CheckpointManager(tf.train.Checkpoint(counter=counter), tmp_path, max_to_keep=3)
+    manager.save()
+    counter.assign(0)
+    hooks = [train.StopAtStepHook(num_steps=2)]
+    with monitored_function(lambda: counter.assign_add(1), manager, hooks=hooks, global_step=counter) as training:
+        assert training.global_step == 1000
+        training.run_loop()
+    assert int(counter) == 1002
+    assert steps_of(tmp_path)[-1] == 1002
+
+
 @pytest.mark.parametrize("executor", ["auto", "thread_pool", "inline", "single_threaded"])
 def test_executors(model: Model, executor: str) -> None:
     with monitored_function(bound(model), executor=executor) as training:

@@ -48,12 +48,24 @@ class _FunctionSessionCreator(SessionCreator):  # type: ignore[misc]
     def create_session(self) -> Any:
         if self._manager is not None:
             with context.eager_mode():
-                self.restored_step = restore_newest(self._manager)
-                if self.restored_step is not None:
-                    self._step_graph.global_step.assign(self.restored_step)
+                self._restore()
         self.graph.finalize()
         self._session = FunctionSession(self._step_graph.lifted, self._executor)
         return self._session
+
+    def _restore(self) -> None:
+        """Restores the newest checkpoint, and the global step: from the checkpoint's name, if it isn't in the files."""
+        variable = self._step_graph.global_step
+        before = int(variable.numpy())
+        no_step = variable.dtype.max
+        variable.assign(no_step)
+        number = None
+        try:
+            number = restore_newest(self._manager)
+        finally:
+            if int(variable.numpy()) == no_step:
+                variable.assign(before if number is None else number)
+        self.restored_step = None if number is None else int(variable.numpy())
 
     def leave_open(self) -> None:
         """Lets the session live as long as the process."""
