@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -322,13 +324,96 @@ def test_async_save(tmp_path: Path, model: Model, checkpoint: Any) -> None:
     assert float(again.weight) == float(model.weight)
 
 
+def test_an_async_write_that_fails_is_raised_at_the_end(tmp_path: Path, model: Model, checkpoint: Any) -> None:
+    class Spoil(train.SessionRunHook):  # type: ignore[misc]
+        def end(self, session: Any) -> None:
+            shutil.rmtree(tmp_path / "logs")
+            (tmp_path / "logs").write_text("no folder")
+
+    hooks = [train.StopAtStepHook(last_step=3), Spoil()]
+    options = {"save_checkpoint_steps": 100, "async_save": True, "log_step_count_steps": None}
+    with pytest.raises(tf.errors.OpError):
+        with monitored_function(bound(model), checkpoint, tmp_path / "logs", hooks, **options) as training:
+            training.run_loop()
+    # Raised once: the program's end has nothing to report any more.
+    checkpoint._async_checkpointer_impl._check_async_thread_error()
+
+
+def test_a_managers_init_fn_is_called_once(tmp_path: Path, model: Model, checkpoint: Any) -> None:
+    steps = []
+    counter = tf.Variable(7, dtype=tf.int64)
+
+    def initialize() -> None:
+        steps.append(int(counter))
+        model.weight.assign(100.0)
+
+    def step() -> Any:
+        model.weight.assign_add(1.0)
+        return counter.assign_add(1)
+
+    manager = tf.train.CheckpointManager(checkpoint, tmp_path, max_to_keep=3, init_fn=initialize)
+    hooks = [train.StopAtStepHook(num_steps=5), FailOnce(run=3)]
+    with monitored_function(step, manager, hooks=hooks, global_step=counter, save_checkpoint_secs=0) as training:
+        training.run_loop()
+    assert steps == [7]
+    assert float(model.weight) == 105.0
+
+
+def test_other_graphs_stay_as_they_are(model: Model) -> None:
+    training = monitored_function(bound(model))
+    with tf.Graph().as_default() as other:
+        other.finalize()
+        training.close()
+        assert other.finalized
+
+
+def test_intervals_of_0_are_none(tmp_path: Path, model: Model, checkpoint: Any) -> None:
+    hooks = [train.StopAtStepHook(last_step=4)]
+    options = {"save_checkpoint_secs": 0, "save_checkpoint_steps": 2}
+    with monitored_function(bound(model), checkpoint, tmp_path, hooks, **options) as training:
+        training.run_loop()
+    assert steps_of(tmp_path) == [0, 2, 4]
+
+
+def test_not_beside_asynchronous_eager_code(model: Model) -> None:
+    tf.config.experimental.set_synchronous_execution(False)
+    try:
+        with pytest.raises(RuntimeError, match="eager operations run asynchronously"):
+            monitored_function(bound(model))
+    finally:
+        tf.config.experimental.set_synchronous_execution(True)
+
+
+def test_a_forked_child_says_why_it_cannot_run() -> None:
+    program = """
+    process = os.fork()
+    if process == 0:
+        try:
+            training.run_loop()
+        except RuntimeError as error:
+            os._exit(7 if "os.fork()" in str(error) else 8)
+        os._exit(9)
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        process = start(Path(folder), "import os\n" + textwrap.dedent(program))
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 7, errors
+
+
+def test_not_in_a_function(model: Model) -> None:
+    with pytest.raises(RuntimeError, match=r"while a tf\.function is traced"):
+        tf.function(lambda: monitored_function(bound(model)))()
+
+
 def test_wrong_arguments(tmp_path: Path, model: Model, checkpoint: Any) -> None:
     unused = tf.Variable(0, dtype=tf.int64)
     for arguments, error, message in [
         ((5,), TypeError, "func must be a function, got 5"),
         ((tf.function(lambda x: x),), TypeError, "arguments of <lambda> aren't known"),
         ((bound(model), checkpoint), ValueError, "checkpoint_dir must be given"),
-        ((bound(model), model, tmp_path), TypeError, "directory is for the checkpoints of a tf.train.Checkpoint"),
+        ((bound(model), model, tmp_path), TypeError, "checkpoint must be a tf.train.Checkpoint of what is saved in"),
+        ((bound(model), None, tmp_path), TypeError, "got None"),
     ]:
         with pytest.raises(error, match=message):
             monitored_function(*arguments)
@@ -336,6 +421,7 @@ def test_wrong_arguments(tmp_path: Path, model: Model, checkpoint: Any) -> None:
         ({"global_step": unused}, ValueError, "which it doesn't use"),
         ({"global_step": 5}, ValueError, "global_step must be a tf.Variable or a keras.Variable, got 5"),
         ({"global_step": model.weight}, ValueError, "global_step must be one integer"),
+        ({"save_checkpoint_secs": 5, "save_checkpoint_steps": 2}, ValueError, "can't both be given"),
         ({"executor": "quick"}, ValueError, "executor must be one of"),
         ({"hooks": [object()]}, (TypeError, AttributeError), "begin"),
     ]:

@@ -8,7 +8,6 @@ from typing import Any
 from tensorflow.python.eager import context
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.checkpoint.writer import call_before_save
 from fastsup.events.summary_buffer import flush_summaries
 from fastsup.loop.checkpoint import saver_of
 from fastsup.train.hooks.checkpoint_saver import CheckpointSaverHook
@@ -42,7 +41,8 @@ class FunctionCheckpointHook(CheckpointSaverHook):
         save_steps: int | None,
         async_save: bool,
     ) -> None:
-        super().__init__(manager.directory, save_secs, save_steps, save_graph_def=False)
+        name = getattr(manager, "_checkpoint_name", "ckpt")
+        super().__init__(manager.directory, save_secs, save_steps, checkpoint_basename=name, save_graph_def=False)
         self._manager = manager
         self._restored_step = restored_step
         self._save_number = saver_of(manager, async_save)
@@ -54,7 +54,6 @@ class FunctionCheckpointHook(CheckpointSaverHook):
 
     def _save(self, session: Any, step: Any) -> bool:
         flush_summaries(self._summary_writer)
-        call_before_save(self._listeners, session, step)
         logging.info("Saving checkpoints for %d into %s.", step, self._manager.directory)
         with context.eager_mode():
             self._save_number(int(step))
@@ -65,9 +64,20 @@ class FunctionCheckpointHook(CheckpointSaverHook):
         self._wait_for_the_last_write()
 
     def _before_close(self) -> None:
-        self._wait_for_the_last_write()
+        # Training may have failed: what is raised here would hide that, and keep the session open.
+        try:
+            self._wait_for_the_last_write()
+        except Exception as error:
+            logging.error("A checkpoint in %s could not be written: %s", self._manager.directory, error)
 
     def _wait_for_the_last_write(self) -> None:
-        if self._writes_in_thread:
-            with context.eager_mode():
-                self._manager.checkpoint.sync()
+        """Waits for the thread that writes. Raises the error of its last write, once."""
+        if not self._writes_in_thread:
+            return
+        checkpoint = self._manager.checkpoint
+        with context.eager_mode():
+            checkpoint.sync()
+        # sync() leaves the error for the next save.
+        writer = getattr(checkpoint, "_async_checkpointer_impl", None)
+        if writer is not None:
+            writer._check_async_thread_error()

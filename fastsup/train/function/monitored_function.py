@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tensorflow.python.checkpoint import checkpoint as tracking_checkpoint
 from tensorflow.python.eager import context
+from tensorflow.python.framework.ops import inside_function
 
 from fastsup.core.session_origin import session_role
 from fastsup.eager import bridge
@@ -48,7 +50,10 @@ class _FunctionSessionCreator(SessionCreator):  # type: ignore[misc]
     def create_session(self) -> Any:
         if self._manager is not None:
             with context.eager_mode():
-                self._restore()
+                if self._manager.latest_checkpoint is not None:
+                    self._restore()
+                elif self._session is None:
+                    self._manager.restore_or_initialize()
         self.graph.finalize()
         self._session = FunctionSession(self._step_graph.lifted, self._executor)
         return self._session
@@ -56,8 +61,7 @@ class _FunctionSessionCreator(SessionCreator):  # type: ignore[misc]
     def _restore(self) -> None:
         """Restores the newest checkpoint, and the global step: from the checkpoint's name, if it isn't in the files."""
         variable = self._step_graph.global_step
-        before = int(variable.numpy())
-        no_step = variable.dtype.max
+        before, no_step = int(variable.numpy()), variable.dtype.max
         variable.assign(no_step)
         number = None
         try:
@@ -65,7 +69,7 @@ class _FunctionSessionCreator(SessionCreator):  # type: ignore[misc]
         finally:
             if int(variable.numpy()) == no_step:
                 variable.assign(before if number is None else number)
-        self.restored_step = None if number is None else int(variable.numpy())
+        self.restored_step = int(variable.numpy())
 
     def leave_open(self) -> None:
         """Lets the session live as long as the process."""
@@ -86,6 +90,8 @@ class _InStepGraphSessionCreator(CoordinatedSessionCreator):
 
 
 class _FunctionMonitoredSession(MonitoredSession):
+    """A MonitoredSession that is used, and closed, while another graph may be the default graph."""
+
     _CoordinatedSessionCreator = _InStepGraphSessionCreator
 
 
@@ -112,6 +118,8 @@ class MonitoredFunction:
         creator = _FunctionSessionCreator(step_graph, manager, executor)
         with self.graph.as_default(), session_role("train"):
             self.session = _FunctionMonitoredSession(creator, make_hooks(creator), **options)
+        # Its close leaves the default graph, which is another one then, as it is.
+        self.session._graph_was_finalized = True
         bridge.keep_track(creator)
 
     def __repr__(self) -> str:
@@ -139,8 +147,7 @@ class MonitoredFunction:
           tf.errors.OutOfRangeError: the iterator has no more elements. It ends a `with` block normally.
           Exception: as for `MonitoredSession.run`.
         """
-        if self.session._sess is None:
-            raise RuntimeError("The monitored function is closed: its `with` block or its loop has ended.")
+        self._check_open()
         values, _ = self.session.run(self._step_graph.fetches, self._step_graph.feeds(*args, **kwargs))
         return self._step_graph.result(values)
 
@@ -156,10 +163,17 @@ class MonitoredFunction:
         Raises:
           Exception: as for `MonitoredSession.run_loop`.
         """
+        self._check_open()
         feeds = self._step_graph.feeds()
         feed_fn = None if feeds is None else lambda: feeds
         last = self.session.run_loop(self._step_graph.fetches, steps, feed_fn)
         return None if last is None else self._step_graph.result(last[0])
+
+    def _check_open(self) -> None:
+        if self.session._sess is None:
+            raise RuntimeError("The monitored function is closed: its `with` block or its loop has ended.")
+        if bridge.why_foreign():
+            raise RuntimeError(f"{self!r} can't run: {bridge.why_foreign()}.")
 
     def should_stop(self) -> bool:
         """Whether a hook has requested a stop, or the session is closed."""
@@ -213,12 +227,12 @@ def monitored_function(
 
     Variables are those of eager code, and checkpoints are those of `tf.train.Checkpoint`. If `checkpoint_dir` has
     checkpoints, the newest that can be read is restored, also after a preemption. The hooks' `begin` and
-    `after_create_session` are called with the step's graph as the default graph. What is called later may use eager
-    code.
+    `after_create_session` are called with the step's graph as the default graph. The other methods may use eager code.
 
     Args:
       step: a `fastsup.function`, a `tf.function`, a ConcreteFunction or a Python function; or `fastsup.bind` of one
-        with its arguments. One that isn't bound takes the arguments of each call, and needs an `input_signature`.
+        with its arguments, of which arrays are read once. One that isn't bound takes the arguments of each call, and
+        needs an `input_signature`. One that isn't bound and takes an iterator must be called by one thread.
       checkpoint: `tf.train.Checkpoint` of what is saved and restored; or a `tf.train.CheckpointManager`.
       checkpoint_dir: directory of the checkpoints. Not with a CheckpointManager, which has its own.
       hooks: `SessionRunHook`s; or a function that is called with the tensors that the step returns, and returns hooks.
@@ -226,10 +240,11 @@ def monitored_function(
       global_step: integer variable that the step counts up, such as `optimizer.iterations`. None: each step counts one.
       save_checkpoint_secs: seconds between two checkpoints. Defaults to 600, unless `save_checkpoint_steps` is given.
         None or 0: none by time.
-      save_checkpoint_steps: global steps between two checkpoints. None or 0: none by steps.
-      max_to_keep: number of checkpoints that stay. None: all.
+      save_checkpoint_steps: global steps between two checkpoints. None or 0: none by steps. Not with a number for
+        `save_checkpoint_secs`. With neither, no checkpoint is written.
+      max_to_keep: number of checkpoints that stay in `checkpoint_dir`. None: all.
       async_save: whether TensorFlow copies the values and writes them in a thread while training goes on.
-      log_step_count_steps: global steps between two logs of the rate of steps. None: no logs.
+      log_step_count_steps: global steps between two logs of the rate of steps, with a `checkpoint`. None or 0: no logs.
       executor: executor mode, as for `fastsup.Session`.
       stop_grace_period_secs: seconds that threads have to end in `close`.
       max_recoveries: number of preemptions in a row to recover from, as for `MonitoredSession`.
@@ -248,6 +263,8 @@ def monitored_function(
       Exception: as for `MonitoredSession`.
     """
     check_executor(executor)
+    if inside_function():
+        raise RuntimeError("monitored_function can't be called while a tf.function is traced: call it outside.")
     manager = _manager(checkpoint, checkpoint_dir, max_to_keep)
     with context.eager_mode():
         step_graph = StepGraph(step, global_step)
@@ -258,7 +275,13 @@ def monitored_function(
         if manager is not None and is_on(log_step_count_steps=log_step_count_steps):
             own.append(StepCounterHook(log_step_count_steps, output_dir=manager.directory))
         steps, secs = interval_of(save_checkpoint_steps, save_checkpoint_secs, None, 600)
-        if manager is not None and is_on(save_checkpoint_secs=secs, save_checkpoint_steps=steps):
+        steps = steps if is_on(save_checkpoint_steps=steps) else None
+        secs = secs if is_on(save_checkpoint_secs=secs) else None
+        if steps is not None and secs is not None:
+            raise ValueError(
+                f"save_checkpoint_steps={steps} and save_checkpoint_secs={secs} can't both be given. Pass one of them."
+            )
+        if manager is not None and (steps is not None or secs is not None):
             own.append(FunctionCheckpointHook(manager, lambda: creator.restored_step, secs, steps, async_save))
         return [*own, *hooks_with_progress(progress, hooks_argument("hooks", given))]
 
@@ -273,6 +296,11 @@ def monitored_function(
 
 def _manager(checkpoint: Any, checkpoint_dir: Any, max_to_keep: int | None) -> Any:
     if checkpoint_dir is not None:
+        if not isinstance(checkpoint, tracking_checkpoint.Checkpoint):
+            raise TypeError(
+                f"checkpoint must be a tf.train.Checkpoint of what is saved in checkpoint_dir={checkpoint_dir!r}, got "
+                f"{checkpoint!r}. A tf.train.CheckpointManager has a directory of its own."
+            )
         return manager_in(checkpoint_dir, checkpoint, max_to_keep)
     if checkpoint is None or all(hasattr(checkpoint, name) for name in ("latest_checkpoint", "checkpoints", "save")):
         return checkpoint

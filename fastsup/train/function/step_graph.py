@@ -51,8 +51,9 @@ class StepGraph:
         try:
             self._concrete = original if is_concrete else original.get_concrete_function(*self._args, **self._kwargs)
         except TypeError as error:
+            cause = str(error).rstrip(".")
             raise TypeError(
-                f"The arguments of {self._step.__name__} aren't known: {error}. Pass fastsup.bind(step, *args), or a "
+                f"The arguments of {self._step.__name__} aren't known: {cause}. Pass fastsup.bind(step, *args), or a "
                 "function with an input_signature."
             ) from error
         self._tracer = ConcreteTracer(original) if is_concrete else FunctionTracer(original)
@@ -71,8 +72,13 @@ class StepGraph:
         self._is_bound = bool(self._args or self._kwargs)
         self._bound_feeds = self._feeds_of(self._args, self._kwargs) if self._is_bound else None
 
+    def __repr__(self) -> str:
+        return repr(self._step)
+
     def _lift(self) -> LiftedGraph:
         reason = bridge.why_closed() or bridge.why_foreign()
+        if context.is_async():
+            reason = "eager operations run asynchronously, and a session wouldn't wait for them"
         if not reason:
             try:
                 lifted = LiftedGraph(self._concrete)
