@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
-from collections.abc import Callable
 from typing import Any
 
 from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import gen_resource_variable_ops
 
+from fastsup.eager.context_life import OfEagerContext
 from fastsup.eager.lifted_calls import Box
-from fastsup.runtime.interpreter_end import uninterrupted
 
 _CONTAINER = "fastsup"
 _numbers = itertools.count()
 
 
-class BoxVariable:
+class BoxVariable(OfEagerContext):
     """A variable of the eager context that a graph reads by its name.
 
     The tensor in it, a resource or a variant as a rule, isn't copied. The variable goes with this object.
@@ -30,14 +28,9 @@ class BoxVariable:
       shape: their shape.
     """
 
-    # A box may be deleted when the names of this module are gone.
-    _uninterrupted = uninterrupted
-    _process: Callable[[], int] = staticmethod(os.getpid)
-    _context_names = vars(context)
-
     def __init__(self, tensor: Any, dtype: Any, shape: Any) -> None:
         self._handle = None
-        self._made_in, self._made_for = os.getpid(), context.context()
+        self._take_context()
         self._dtype, self._shape = dtype, shape
         self._name = f"fastsup_box_{next(_numbers)}"
         with context.eager_mode(), ops.device("CPU:0"):
@@ -63,12 +56,7 @@ class BoxVariable:
                 gen_resource_variable_ops.destroy_resource_op(handle, ignore_lookup_error=True)
 
     def __del__(self) -> None:
-        if (
-            self._handle is not None
-            and self._process() == self._made_in
-            and self._context_names.get("_context") is self._made_for
-            and not self._uninterrupted.is_over_for_this_thread()
-        ):
+        if self._handle is not None and self._usable():
             with self._uninterrupted:
                 self.empty()
 

@@ -7,9 +7,7 @@ resources or variants, which a session can't be fed.
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable
 from typing import Any
 
 from tensorflow.core.framework import attr_value_pb2
@@ -20,6 +18,7 @@ from tensorflow.python.framework import dtypes, importer, ops
 from tensorflow.python.ops import array_ops, gen_functional_ops, gen_resource_variable_ops, resource_variable_ops
 
 from fastsup.eager.boxes import BoxVariable
+from fastsup.eager.context_life import OfEagerContext
 from fastsup.eager.eager_session import SESSION_TARGET, EagerCallable, EagerSession
 from fastsup.runtime.executor import CALLING_THREAD, SINGLE_THREADED
 from fastsup.runtime.interpreter_end import uninterrupted
@@ -45,29 +44,18 @@ class _Callable(tf_session.BaseSession._Callable):  # type: ignore[misc]
                 super().__del__()
 
 
-class OverEagerContext:
-    """Base of sessions over the eager context's devices, which may be deleted as long as that context is there."""
+class OverEagerContext(OfEagerContext):
+    """Base of sessions over the eager context's devices. One that is left open lives as long as the process."""
 
-    # A session may be deleted when the names of this module are gone.
-    _process: Callable[[], int] = staticmethod(os.getpid)
-    _context_names = vars(context)
-    _uninterrupted = uninterrupted
     left_open = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._session = None
-        self._made_in = os.getpid()
-        self._made_for = context.context()
+        self._take_context()
         super().__init__(*args, **kwargs)
 
     def _usable(self) -> bool:
-        """Whether the runtime that the session belongs to is there: not in a child process, nor after its context."""
-        return (
-            not self.left_open
-            and self._process() == self._made_in
-            and self._context_names.get("_context") is self._made_for
-            and not self._uninterrupted.is_over_for_this_thread()
-        )
+        return not self.left_open and super()._usable()
 
     def __del__(self) -> None:
         if self._usable():
@@ -131,11 +119,6 @@ class LiftedGraph:
             else:
                 outputs, self.targets = self._import(inner, outer)
             self.outputs = self._distinct(outputs, outer)
-
-    @property
-    def feed_count(self) -> int:
-        """The number of tensors that the graph is fed."""
-        return len(self.feeds)
 
     def _argument(self, place: int, inside: Any) -> Any:
         if inside.dtype in _OPAQUE:

@@ -107,17 +107,15 @@ class MonitoredFunction:
     def __init__(
         self,
         step_graph: StepGraph,
-        manager: Any,
-        make_hooks: Callable[[_FunctionSessionCreator], list[Any]],
-        executor: str,
+        creator: _FunctionSessionCreator,
+        hooks: list[Any],
         options: dict[str, Any],
     ) -> None:
         self._step_graph = step_graph
         self.graph = step_graph.lifted.graph
         self.outputs = step_graph.outputs
-        creator = _FunctionSessionCreator(step_graph, manager, executor)
         with self.graph.as_default(), session_role("train"):
-            self.session = _FunctionMonitoredSession(creator, make_hooks(creator), **options)
+            self.session = _FunctionMonitoredSession(creator, hooks, **options)
         # Its close leaves the default graph, which is another one then, as it is.
         self.session._graph_was_finalized = True
         bridge.keep_track(creator)
@@ -269,29 +267,29 @@ def monitored_function(
     with context.eager_mode():
         step_graph = StepGraph(step, global_step)
 
-    def make_hooks(creator: _FunctionSessionCreator) -> list[Any]:
+    creator = _FunctionSessionCreator(step_graph, manager, executor)
+    steps, secs = interval_of(save_checkpoint_steps, save_checkpoint_secs, None, 600)
+    steps = steps if is_on(save_checkpoint_steps=steps) else None
+    secs = secs if is_on(save_checkpoint_secs=secs) else None
+    if steps is not None and secs is not None:
+        raise ValueError(
+            f"save_checkpoint_steps={steps} and save_checkpoint_secs={secs} can't both be given. Pass one of them."
+        )
+    own: list[Any] = []
+    with creator.graph.as_default():
         given = hooks(step_graph.outputs) if callable(hooks) else hooks
-        own: list[Any] = []
         if manager is not None and is_on(log_step_count_steps=log_step_count_steps):
             own.append(StepCounterHook(log_step_count_steps, output_dir=manager.directory))
-        steps, secs = interval_of(save_checkpoint_steps, save_checkpoint_secs, None, 600)
-        steps = steps if is_on(save_checkpoint_steps=steps) else None
-        secs = secs if is_on(save_checkpoint_secs=secs) else None
-        if steps is not None and secs is not None:
-            raise ValueError(
-                f"save_checkpoint_steps={steps} and save_checkpoint_secs={secs} can't both be given. Pass one of them."
-            )
         if manager is not None and (steps is not None or secs is not None):
             own.append(FunctionCheckpointHook(manager, lambda: creator.restored_step, secs, steps, async_save))
-        return [*own, *hooks_with_progress(progress, hooks_argument("hooks", given))]
-
+        all_hooks = [*own, *hooks_with_progress(progress, hooks_argument("hooks", given))]
     options = {
         "stop_grace_period_secs": stop_grace_period_secs,
         "max_recoveries": max_recoveries,
         "handle_signals": handle_signals and manager is not None,
         "profiler": profiler,
     }
-    return MonitoredFunction(step_graph, manager, make_hooks, executor, options)
+    return MonitoredFunction(step_graph, creator, all_hooks, options)
 
 
 def _manager(checkpoint: Any, checkpoint_dir: Any, max_to_keep: int | None) -> Any:
