@@ -10,20 +10,9 @@ from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.checkpoint.directory import MISSING, Listing, damage_of, is_in, is_unfinished, list_checkpoints, step_of
+from fastsup.loop.tensorflow_errors import is_read_failure
 
 __all__ = ["CheckpointRestorer", "NoIntactCheckpointError"]
-
-# Errors of the machine that reads the files, or of its permissions: no sign of a damaged checkpoint.
-_NO_DAMAGE = (
-    errors.AbortedError,
-    errors.CancelledError,
-    errors.DeadlineExceededError,
-    errors.PermissionDeniedError,
-    errors.ResourceExhaustedError,
-    errors.UnauthenticatedError,
-    errors.UnavailableError,
-)
-
 
 class NoIntactCheckpointError(errors.DataLossError, ValueError):  # type: ignore[misc]
     """Raised if there are checkpoints and each of them is damaged or incomplete.
@@ -74,9 +63,9 @@ class CheckpointRestorer:
         self._prepare()
         try:
             self._restore(path)
-        except _NO_DAMAGE:
-            raise
         except (errors.OpError, ValueError, IndexError, RuntimeError) as error:
+            if is_read_failure(error):
+                raise
             # Reading the whole checkpoint tells damage from a mistake of the program. It is slow, so only failures do.
             cause = damage_of(path)
             if cause is None and isinstance(error, (errors.DataLossError, errors.OutOfRangeError)):

@@ -6,6 +6,7 @@ thread and two file descriptors. Here the writer stays in the cache and only its
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Iterable
@@ -19,6 +20,7 @@ from tensorflow.python.summary.writer import writer as tf_writer
 from fastsup.events.summary_buffer import flush_summaries
 
 _open_sessions: weakref.WeakSet[Any] = weakref.WeakSet()
+_of_parent: weakref.WeakSet[Any] = weakref.WeakSet()
 _reopened = count(1)
 _lock = threading.RLock()  # Reentrant: garbage collection may close a session while this thread holds the lock.
 
@@ -61,6 +63,17 @@ class ClosedEventFile:
         """Does nothing: the next event opens a file."""
 
 
+def _leave_to_parent() -> None:
+    """Leaves event files to the parent, in a child of `os.fork()`, which has no threads that write them."""
+    global _lock
+    _lock = threading.RLock()
+    _of_parent.update(_open_sessions)
+    _open_sessions.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
+
+
 def register_session(session: Any) -> None:
     """Registers a session whose hooks write events. Its event files stay open until `close_writers`.
 
@@ -74,11 +87,14 @@ def register_session(session: Any) -> None:
 def close_writers(session: Any) -> None:
     """Closes the event files of a session's hooks, except files that another registered session writes.
 
-    A writer of the program's own, which isn't in TensorFlow's cache, is flushed. Errors are logged.
+    A writer of the program's own, which isn't in TensorFlow's cache, is flushed. Errors are logged. In a child of
+    `os.fork()` the files of its parent's sessions are left alone.
 
     Args:
       session: the object that was given to `register_session`.
     """
+    if session in _of_parent:
+        return
     with _lock:
         _open_sessions.discard(session)
         others = list(_open_sessions)

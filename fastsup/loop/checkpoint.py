@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 from collections.abc import Callable
 from typing import Any
 
 from fastsup.loop.periodic import PeriodicHook
+
+_logger = logging.getLogger("fastsup")
 
 
 class CheckpointHook(PeriodicHook):
@@ -74,11 +77,28 @@ class CheckpointHook(PeriodicHook):
         self._wait_for_the_last_write()
 
     def on_error(self, loop: Any, error: BaseException) -> None:
-        self._wait_for_the_last_write()
+        # What is raised here would hide why training has failed.
+        try:
+            self._wait_for_the_last_write()
+        except Exception as write_error:
+            _logger.error("A checkpoint in %s could not be written: %s", self.manager.directory, write_error)
 
     def _wait_for_the_last_write(self) -> None:
         if self._writes_in_thread:
-            self.manager.checkpoint.sync()
+            wait_for_the_last_write(self.manager)
+
+
+def wait_for_the_last_write(manager: Any) -> None:
+    """Waits for the thread that writes the checkpoints of a `tf.train.CheckpointManager`, if there is one.
+
+    Raises:
+      Exception: the error of the last write, once.
+    """
+    manager.checkpoint.sync()
+    # sync() leaves the error for the next save.
+    writer = getattr(manager.checkpoint, "_async_checkpointer_impl", None)
+    if writer is not None:
+        writer._check_async_thread_error()
 
 
 def manager_in(directory: str | os.PathLike[str], checkpoint: Any, max_to_keep: int | None) -> Any:

@@ -6,6 +6,8 @@ import logging
 import re
 from typing import Any
 
+from fastsup.loop.tensorflow_errors import is_read_failure
+
 _logger = logging.getLogger("fastsup")
 
 
@@ -21,6 +23,8 @@ def restore_newest(manager: Any) -> int | None:
     Raises:
       RuntimeError: there are checkpoints, and none can be read.
       ValueError: a checkpoint has no number at the end of its name.
+      tf.errors.OpError, OSError, MemoryError: the files can't be read at present, or not by this user; an older
+        checkpoint isn't tried.
     """
     if manager.latest_checkpoint is None:
         manager.restore_or_initialize()
@@ -33,6 +37,8 @@ def restore_newest(manager: Any) -> int | None:
         try:
             manager.checkpoint.restore(path)
         except Exception as error:
+            if is_read_failure(error):
+                raise
             failures.append(f"{path}: {type(error).__name__}: {error}")
             _logger.warning("The checkpoint %s can't be read, an older one is tried: %s", path, error)
             continue

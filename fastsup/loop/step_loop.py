@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import operator
-import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -13,6 +12,7 @@ import fastsup.core
 from fastsup.loop.back_off import delay_before_next_try
 from fastsup.loop.checkpoint import CheckpointHook
 from fastsup.loop.restore import restore_newest
+from fastsup.loop.tensorflow_errors import is_preemption
 
 __all__ = ["StepLoop"]
 
@@ -119,7 +119,18 @@ class StepLoop(fastsup.core.StepLoop):
             self.restored_step = global_step
 
     def _recover(self, error: Exception) -> None:
-        if self._max_recoveries == 0 or not _is_preemption(error):
+        """Waits, and restores the newest checkpoint. Raises the error if it is no preemption, or one too many."""
+        while True:
+            self._wait_for_next_try(error)
+            if self._manager is None or self.should_stop():
+                return
+            try:
+                return self._restore()
+            except Exception as failure:
+                error = failure
+
+    def _wait_for_next_try(self, error: Exception) -> None:
+        if self._max_recoveries == 0 or not is_preemption(error):
             raise error
         if self.steps != self._steps_at_failure:
             self._failures, self._steps_at_failure = 0, self.steps
@@ -140,8 +151,6 @@ class StepLoop(fastsup.core.StepLoop):
         until = time.monotonic() + delay
         while (left := until - time.monotonic()) > 0 and not self.should_stop():
             time.sleep(min(left, 0.05))
-        if self._manager is not None and not self.should_stop():
-            self._restore()
 
 
 def _manager_of(resume_from: Any) -> Any:
@@ -154,8 +163,3 @@ def _manager_of(resume_from: Any) -> Any:
     raise TypeError(
         f"resume_from must be a tf.train.CheckpointManager, or a CheckpointHook that has one, got {resume_from!r}."
     )
-
-
-def _is_preemption(error: Exception) -> bool:
-    errors = sys.modules.get("tensorflow.python.framework.errors_impl")
-    return errors is not None and isinstance(error, errors.UnavailableError | errors.AbortedError)

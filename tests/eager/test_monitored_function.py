@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -21,6 +22,7 @@ import tensorflow as tf
 import fastsup
 from fastsup import train
 from fastsup.train import monitored_function
+from fastsup.train.function.function_session import FunctionSession
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -31,10 +33,11 @@ class Model(tf.Module):
     def __init__(self) -> None:
         super().__init__()
         self.weight = tf.Variable(0.0)
+        self.only_read = tf.Variable(3, dtype=tf.int64)
 
     @fastsup.function(fallback="raise")
     def step(self, x: Any) -> Any:
-        self.weight.assign_sub(0.5 * (self.weight - x))
+        self.weight.assign_sub(0.5 * (self.weight - x) * tf.cast(self.only_read > 0, tf.float32))
         return tf.identity(self.weight - x, name="error")
 
     @fastsup.function(fallback="raise")
@@ -339,6 +342,21 @@ def test_an_async_write_that_fails_is_raised_at_the_end(tmp_path: Path, model: M
     checkpoint._async_checkpointer_impl._check_async_thread_error()
 
 
+def test_a_session_that_is_not_begun_is_closed(tmp_path: Path, model: Model, checkpoint: Any) -> None:
+    class Fails(train.SessionRunHook):  # type: ignore[misc]
+        def after_create_session(self, session: Any, coord: Any) -> None:
+            raise KeyError("no such thing")
+
+    with pytest.raises(KeyError, match="no such thing"):
+        monitored_function(
+            bound(model), checkpoint, tmp_path, [Fails()], save_checkpoint_steps=1, async_save=True
+        )
+    opened = [thing for thing in gc.get_objects() if isinstance(thing, FunctionSession)]
+    assert all(session._closed for session in opened)
+    # What was begun to be written is complete.
+    assert steps_of(tmp_path) == [0]
+
+
 def test_a_managers_init_fn_is_called_once(tmp_path: Path, model: Model, checkpoint: Any) -> None:
     steps = []
     counter = tf.Variable(7, dtype=tf.int64)
@@ -401,6 +419,21 @@ def test_a_forked_child_says_why_it_cannot_run() -> None:
     assert process.returncode == 7, errors
 
 
+def test_a_forked_child_that_leaves_the_block_ends() -> None:
+    program = """
+    with training:
+        training.run_loop(steps=3)
+        if (process := os.fork()) == 0:
+            sys.exit(7)
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        process = start(Path(folder), "import os\n" + textwrap.dedent(program))
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 7, errors
+        assert steps_of(Path(folder))[-1] == 4
+
+
 def test_not_in_a_function(model: Model) -> None:
     with pytest.raises(RuntimeError, match=r"while a tf\.function is traced"):
         tf.function(lambda: monitored_function(bound(model)))()
@@ -419,6 +452,9 @@ def test_wrong_arguments(tmp_path: Path, model: Model, checkpoint: Any) -> None:
             monitored_function(*arguments)
     for options, error, message in [
         ({"global_step": unused}, ValueError, "which it doesn't use"),
+        ({"global_step": model.only_read}, ValueError, "which it only reads"),
+        ({"max_to_keep": "5"}, TypeError, "max_to_keep must be a number of checkpoints or None, got '5'"),
+        ({"stop_grace_period_secs": None}, TypeError, "stop_grace_period_secs must be a number of seconds, got None"),
         ({"global_step": 5}, ValueError, "global_step must be a tf.Variable or a keras.Variable, got 5"),
         ({"global_step": model.weight}, ValueError, "global_step must be one integer"),
         ({"save_checkpoint_secs": 5, "save_checkpoint_steps": 2}, ValueError, "can't both be given"),
@@ -439,6 +475,8 @@ def test_arguments_of_a_call(model: Model) -> None:
             training()
         with pytest.raises(TypeError):
             training([1.0, 2.0], 3)
+        with pytest.raises(TypeError, match=r"step takes arguments: .*missing.* Pass fastsup\.bind\(step, \*args\)"):
+            training.run_loop(steps=1)
     with monitored_function(bound(model)) as training:
         with pytest.raises(TypeError, match="is bound to its arguments, so a step takes none"):
             training(1.0)

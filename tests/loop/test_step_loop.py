@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,6 +70,59 @@ def test_async_save_writes_the_values_of_its_step(tmp_path: Path) -> None:
     for step in saved_steps(tmp_path):
         saved = tf.train.load_variable(str(tmp_path / f"ckpt-{step}"), "values/.ATTRIBUTES/VARIABLE_VALUE")
         assert set(saved) == {step}
+
+
+def test_an_async_write_that_fails_is_raised_at_the_end(tmp_path: Path, caplog: Any) -> None:
+    def spoil() -> None:
+        shutil.rmtree(tmp_path / "logs")
+        (tmp_path / "logs").write_text("no folder")
+
+    def fail() -> None:
+        raise KeyError("the step's error")
+
+    model = Model(tmp_path / "logs", async_save=True)
+    loop = StepLoop(model.step, [model.saver], max_steps=5)
+    loop.run()
+    spoil()
+    with pytest.raises(tf.errors.OpError):
+        StepLoop(model.step, [model.saver], max_steps=1).run()
+    # An error of the step isn't hidden by it.
+    model.saver._save(7)
+    with pytest.raises(KeyError, match="the step's error"), caplog.at_level(logging.ERROR, "fastsup"):
+        StepLoop(fail, [model.saver], max_steps=1).run()
+    assert "could not be written" in caplog.text
+
+
+def test_an_older_checkpoint_is_not_taken_for_an_error_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Model(tmp_path)
+    StepLoop(first.step, [first.saver], max_steps=7).run()
+    second = Model(tmp_path)
+    failures = [unavailable()]
+    restore = tf.train.Checkpoint.restore
+
+    def restore_or_fail(checkpoint: Any, *args: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return restore(checkpoint, *args)
+
+    monkeypatch.setattr(tf.train.Checkpoint, "restore", restore_or_fail)
+    with pytest.raises(tf.errors.UnavailableError):
+        StepLoop(second.step, [second.saver], resume_from=second.saver).run()
+    # In the middle of training it counts as one more failure of the step.
+    fails = [True]
+
+    def step() -> int:
+        if second.count == 9 and fails:
+            fails.clear()
+            failures.append(unavailable())
+            raise unavailable()
+        return second.step()
+
+    loop = StepLoop(step, max_steps=4, resume_from=second.saver, max_recoveries=2)
+    # Two steps, the checkpoint of step 7 again, and two more.
+    assert (loop.run(), loop.restored_step, failures) == (9, 7, [])
 
 
 def test_resumes(tmp_path: Path) -> None:

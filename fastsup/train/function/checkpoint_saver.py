@@ -9,7 +9,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.events.summary_buffer import flush_summaries
-from fastsup.loop.checkpoint import saver_of
+from fastsup.loop.checkpoint import saver_of, wait_for_the_last_write
 from fastsup.train.hooks.checkpoint_saver import CheckpointSaverHook
 
 __all__ = ["FunctionCheckpointHook"]
@@ -72,12 +72,6 @@ class FunctionCheckpointHook(CheckpointSaverHook):
 
     def _wait_for_the_last_write(self) -> None:
         """Waits for the thread that writes. Raises the error of its last write, once."""
-        if not self._writes_in_thread:
-            return
-        checkpoint = self._manager.checkpoint
-        with context.eager_mode():
-            checkpoint.sync()
-        # sync() leaves the error for the next save.
-        writer = getattr(checkpoint, "_async_checkpointer_impl", None)
-        if writer is not None:
-            writer._check_async_thread_error()
+        if self._writes_in_thread:
+            with context.eager_mode():
+                wait_for_the_last_write(self._manager)

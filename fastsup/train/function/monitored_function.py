@@ -9,6 +9,7 @@ from tensorflow.python.checkpoint import checkpoint as tracking_checkpoint
 from tensorflow.python.eager import context
 from tensorflow.python.framework.ops import inside_function
 
+from fastsup.core.checks import check_number
 from fastsup.core.session_origin import session_role
 from fastsup.eager import bridge
 from fastsup.loop.checkpoint import manager_in
@@ -76,6 +77,11 @@ class _FunctionSessionCreator(SessionCreator):  # type: ignore[misc]
         if self._session is not None:
             self._session.left_open = True
 
+    def close_session(self) -> None:
+        """Closes the session, if there is one."""
+        if self._session is not None:
+            self._session.close()
+
     def empty_boxes(self) -> None:
         """Lets the tensors in the step's boxes go."""
         self._step_graph.lifted.empty_boxes()
@@ -114,8 +120,15 @@ class MonitoredFunction:
         self._step_graph = step_graph
         self.graph = step_graph.lifted.graph
         self.outputs = step_graph.outputs
-        with self.graph.as_default(), session_role("train"):
-            self.session = _FunctionMonitoredSession(creator, hooks, **options)
+        try:
+            with self.graph.as_default(), session_role("train"):
+                self.session = _FunctionMonitoredSession(creator, hooks, **options)
+        except BaseException:
+            creator.close_session()
+            for hook in hooks:
+                if isinstance(hook, FunctionCheckpointHook):
+                    hook._before_close()
+            raise
         # Its close leaves the default graph, which is another one then, as it is.
         self.session._graph_was_finalized = True
         bridge.keep_track(creator)
@@ -159,10 +172,11 @@ class MonitoredFunction:
           What the last step has returned, as NumPy arrays; None if no step was run.
 
         Raises:
+          TypeError: the step takes arguments, and isn't bound.
           Exception: as for `MonitoredSession.run_loop`.
         """
         self._check_open()
-        feeds = self._step_graph.feeds()
+        feeds = self._step_graph.bound_feeds()
         feed_fn = None if feeds is None else lambda: feeds
         last = self.session.run_loop(self._step_graph.fetches, steps, feed_fn)
         return None if last is None else self._step_graph.result(last[0])
@@ -256,11 +270,14 @@ def monitored_function(
 
     Raises:
       TypeError: `step` is no function, its arguments aren't known, or another argument is of the wrong type.
-      ValueError: `global_step` is no integer variable that the step uses, or a `checkpoint` comes without directory.
+      ValueError: `global_step` is no integer variable that the step changes, or a `checkpoint` comes without directory.
       RuntimeError: the step can't be lifted, or none of the checkpoints can be read.
       Exception: as for `MonitoredSession`.
     """
     check_executor(executor)
+    check_number("stop_grace_period_secs", stop_grace_period_secs, "a number of seconds")
+    if max_to_keep is not None:
+        check_number("max_to_keep", max_to_keep, "a number of checkpoints or None")
     if inside_function():
         raise RuntimeError("monitored_function can't be called while a tf.function is traced: call it outside.")
     manager = _manager(checkpoint, checkpoint_dir, max_to_keep)

@@ -22,6 +22,7 @@ from fastsup.eager.tracing import ConcreteTracer, FunctionTracer
 __all__ = ["StepGraph"]
 
 _OPAQUE = (dtypes.resource, dtypes.variant)
+_READS = ("ReadVariableOp", "ResourceGather", "VarIsInitializedOp", "VariableShape")
 
 
 class StepGraph:
@@ -40,7 +41,7 @@ class StepGraph:
 
     Raises:
       TypeError: `step` is no function, or has arguments that aren't known.
-      ValueError: `global_step` isn't an integer variable that the step uses.
+      ValueError: `global_step` isn't an integer variable that the step changes.
       RuntimeError: the step can't be lifted; the message says why.
     """
 
@@ -64,6 +65,11 @@ class StepGraph:
             raise ValueError(
                 f"global_step must be a variable that {self._step.__name__} counts up, got {global_step!r}, which it "
                 "doesn't use. Pass None for a count of the steps."
+            )
+        if counts_itself and self._only_reads(self.global_step):
+            raise ValueError(
+                f"global_step must be a variable that {self._step.__name__} counts up, got {global_step!r}, which it "
+                "only reads. Pass None for a count of the steps."
             )
         with self.lifted.graph.as_default():
             self.outputs = self._structure()
@@ -90,6 +96,12 @@ class StepGraph:
         raise RuntimeError(
             f"{self._step.__name__} can't be run by a session: {reason}. fastsup.loop.StepLoop calls any function."
         )
+
+    def _only_reads(self, variable: Any) -> bool:
+        graph = self._concrete.graph
+        taken = [inner for outer, inner in graph.captures if outer is variable.handle]
+        users = [operation for handle in taken for operation in handle.consumers()]
+        return all(operation.type in _READS for operation in users)
 
     def _structure(self) -> Any:
         inner = self._concrete.graph.structured_outputs
@@ -129,6 +141,20 @@ class StepGraph:
         if not self.lifted.feeds and not self.lifted.opaque_inputs and not args and not kwargs:
             return None
         return self._feeds_of(args, kwargs)
+
+    def bound_feeds(self) -> dict[Any, Any] | None:
+        """The feeds of each step, if they are always the same.
+
+        Raises:
+          TypeError: the step takes arguments, and isn't bound.
+        """
+        try:
+            return self.feeds()
+        except TypeError as error:
+            raise TypeError(
+                f"{self._step.__name__} takes arguments: {str(error).rstrip('.')}. Pass fastsup.bind(step, *args) to "
+                "monitored_function, or call it with the arguments of each step instead of run_loop."
+            ) from error
 
     def _feeds_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[Any, Any] | None:
         with context.eager_mode():
