@@ -14,6 +14,7 @@ from fastsup.loop.tensorflow_errors import is_read_failure
 
 __all__ = ["CheckpointRestorer", "NoIntactCheckpointError"]
 
+
 class NoIntactCheckpointError(errors.DataLossError, ValueError):  # type: ignore[misc]
     """Raised if there are checkpoints and each of them is damaged or incomplete.
 
@@ -56,7 +57,7 @@ class CheckpointRestorer:
     def _warn(self, text: str) -> None:
         if text not in self._warnings:
             self._warnings.add(text)
-            logging.warning("%s", text)
+            logging.warning("%s See docs/dropin.md#checkpoints.", text)
 
     def _restore_or_explain(self, path: str) -> str | None:
         """Restores a checkpoint. Returns None, or the damage that prevents it; raises a mistake of the program."""

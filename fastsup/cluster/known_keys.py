@@ -30,4 +30,9 @@ def warn_about_unknown_keys(tf_config: dict[str, Any]) -> None:
 def _warn(path: str, section: dict[str, Any], known_keys: tuple[str, ...]) -> None:
     unknown = [key for key in section if key not in known_keys]
     if unknown:
-        logging.warning("%s has keys that nobody reads: %s. The known ones are %s.", path, unknown, list(known_keys))
+        logging.warning(
+            "%s has keys that nobody reads: %s. The known ones are %s. See docs/dropin.md#clusters.",
+            path,
+            unknown,
+            list(known_keys),
+        )

@@ -69,7 +69,7 @@ def check_interval(name: str, value: Any, optional: bool = True) -> None:
         raise ValueError(f"{name} must be positive, got {value!r}. {remedy}")
 
 
-def doubt_about(name: str, value: Any, nan_means: str, negative_means: str) -> str | None:
+def doubt_about(name: str, value: Any, nan_means: str, negative_means: str, section: str) -> str | None:
     """A warning about an interval that TensorFlow accepts and that is likely a mistake.
 
     Args:
@@ -77,12 +77,15 @@ def doubt_about(name: str, value: Any, nan_means: str, negative_means: str) -> s
       value: the interval, a number.
       nan_means: effect of an interval that is NaN: a clause.
       negative_means: effect of a negative interval: a clause.
+      section: anchor of the section of docs/dropin.md that says so.
 
     Returns:
       The warning, for the caller to log; None for an interval of 0 or more.
     """
     if value != value:
-        return f"{name} is NaN: {nan_means}. Pass a number of 0 or more."
+        return f"{name} is NaN: {nan_means}. Pass a number of 0 or more. See docs/dropin.md#{section}."
     if value < 0:
-        return f"{name}={value!r} is negative: {negative_means}. Pass a number of 0 or more."
+        return (
+            f"{name}={value!r} is negative: {negative_means}. Pass a number of 0 or more. See docs/dropin.md#{section}."
+        )
     return None

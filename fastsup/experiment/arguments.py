@@ -102,7 +102,9 @@ def check_seconds(**arguments: Any) -> None:
             continue
         if not isinstance(value, Real) or value == math.inf:
             raise ValueError(f"`{name}` must be a number of seconds, 0 or more. Got {value!r}.")
-        warning = doubt_about(f"`{name}`", value, "nothing is waited for", "nothing is waited for")
+        warning = doubt_about(
+            f"`{name}`", value, "nothing is waited for", "nothing is waited for", "experiment-and-tfcontrib"
+        )
         if warning is not None:
             logging.warning(warning)
 

@@ -125,7 +125,8 @@ class StepLoop(fastsup.core.StepLoop):
             if self._manager is None or self.should_stop():
                 return
             try:
-                return self._restore()
+                self._restore()
+                return
             except Exception as failure:
                 error = failure
 

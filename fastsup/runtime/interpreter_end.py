@@ -76,7 +76,7 @@ class _Uninterrupted:
             names = [thread.name for thread in threading.enumerate() if thread.ident in others]
             logging.warning(
                 "The program ends while calls of TensorFlow's runtime are still under way after %g seconds, in the "
-                "daemon threads %s. Stop and join these threads before the program ends.",
+                "daemon threads %s. Stop and join these threads before the program ends. See docs/ends.md.",
                 WAIT_SECS,
                 names,
             )

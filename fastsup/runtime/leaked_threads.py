@@ -47,7 +47,8 @@ def warn_of_leaked_threads(threads: Iterable[threading.Thread], grace_secs: floa
     alive = sorted((thread for thread in threads if thread.is_alive()), key=lambda thread: thread.name)
     if alive:
         logging.warning(
-            "%d thread(s) still running %g seconds after the stop was requested; the run ends without them.\n%s",
+            "%d thread(s) still running %g seconds after the stop was requested; the run ends without them. See "
+            "docs/dropin.md#supervisor.\n%s",
             len(alive),
             grace_secs,
             "\n".join(map(describe_thread, alive)),

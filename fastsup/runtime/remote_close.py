@@ -53,7 +53,8 @@ def close_remote(close: Callable[[], None], target: object) -> None:
     thread.join(CLOSE_SECS)
     if thread.is_alive():
         logging.warning(
-            "A session of %s isn't closed after %g s and is left behind: a task of its cluster doesn't answer.",
+            "A session of %s isn't closed after %g s and is left behind: a task of its cluster doesn't answer. See "
+            "docs/dropin.md#sessions-and-executors.",
             target,
             CLOSE_SECS,
         )

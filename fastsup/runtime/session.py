@@ -437,7 +437,8 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             self._trace_warned = True
             logging.warning(
                 "The single-threaded executor records no step statistics: the RunMetadata of this run has none. "
-                'Pass executor="inline" or executor="thread_pool" to trace runs.'
+                'Pass executor="inline" or executor="thread_pool" to trace runs. See '
+                "docs/dropin.md#sessions-and-executors."
             )
 
     # TensorFlow's own ways to run something, which no plan describes.

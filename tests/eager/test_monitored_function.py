@@ -348,9 +348,7 @@ def test_a_session_that_is_not_begun_is_closed(tmp_path: Path, model: Model, che
             raise KeyError("no such thing")
 
     with pytest.raises(KeyError, match="no such thing"):
-        monitored_function(
-            bound(model), checkpoint, tmp_path, [Fails()], save_checkpoint_steps=1, async_save=True
-        )
+        monitored_function(bound(model), checkpoint, tmp_path, [Fails()], save_checkpoint_steps=1, async_save=True)
     opened = [thing for thing in gc.get_objects() if isinstance(thing, FunctionSession)]
     assert all(session._closed for session in opened)
     # What was begun to be written is complete.

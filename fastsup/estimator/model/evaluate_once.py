@@ -155,7 +155,8 @@ def run_evaluation(
             session.run_loop(eval_ops, feed_fn=None if feed_dict is None else lambda: feed_dict)
     if eval_ops is not None and session.last_result is None:
         logging.warning(
-            "Evaluation made no steps. Perhaps input is empty or misspecified: the metrics are what they start with."
+            "Evaluation made no steps. Perhaps input is empty or misspecified: the metrics are what they start with. "
+            "See docs/dropin.md#estimator."
         )
     logging.info("Inference Time : %0.5fs", time.time() - started)
     logging.info("Finished evaluation at %s", time.strftime("%Y-%m-%d-%H:%M:%S", time.localtime()))

@@ -102,7 +102,8 @@ class Prediction(EstimatorBase):
             # A caller that names a directory expects a trained model there.
             logging.warning(
                 "These are predictions of an untrained model, as it is initialised: there is no checkpoint in "
-                "model_dir=%s. Train the model first, or name the directory of a trained one.",
+                "model_dir=%s. Train the model first, or name the directory of a trained one. See "
+                "docs/dropin.md#estimator.",
                 self._model_dir,
             )
         self._seed_and_create_global_step(graph)

@@ -141,7 +141,11 @@ def warm_start(settings: WarmStartSettings) -> None:
     logging.info("Warm-starting with WarmStartSettings: %s", str(settings))
     wanted = settings.vars_to_warm_start
     if isinstance(wanted, str) and not ops.get_collection(ops.GraphKeys.TRAINABLE_VARIABLES, scope=wanted):
-        logging.warning("Nothing is warm-started: vars_to_warm_start=%r matches no trainable variable.", wanted)
+        logging.warning(
+            "Nothing is warm-started: vars_to_warm_start=%r matches no trainable variable. See "
+            "docs/dropin.md#estimator.",
+            wanted,
+        )
     path = checkpoint_of(settings)
     if path != checkpoint_management.latest_checkpoint(os.fsdecode(settings.ckpt_to_initialize_from)):
         # TensorFlow would find another checkpoint in the directory, or none.

@@ -33,7 +33,7 @@ def check_one_interval(**intervals: Any) -> None:
     if len(given) == 1:
         name, value = given.popitem()
         check_number(name, value)
-        doubt = doubt_about(name, value, "the hook acts once at most", "the hook acts in every step")
+        doubt = doubt_about(name, value, "the hook acts once at most", "the hook acts in every step", "hooks")
         if doubt is not None:
             logging.warning(doubt)
 

@@ -44,7 +44,9 @@ def check_recovery_wait_secs(value: Any) -> None:
         raise TypeError(f"recovery_wait_secs must be a number of seconds, got {value!r}.")
     if not float(value) < math.inf:
         raise ValueError(f"recovery_wait_secs must be finite, got {value!r}. TensorFlow's default is 30.")
-    doubt = doubt_about("recovery_wait_secs", value, "", "there is no pause between two checks")
+    doubt = doubt_about(
+        "recovery_wait_secs", value, "", "there is no pause between two checks", "sessions-and-executors"
+    )
     if doubt is not None:
         logging.warning(doubt)
 

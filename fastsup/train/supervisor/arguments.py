@@ -52,7 +52,7 @@ def check_seconds(name: str, value: Any, remedy: str, endless: bool = False) -> 
     if value == math.inf and not endless:
         raise ValueError(f"{name} must be finite, got {value!r}; {remedy}.")
     no_wait = "there is no wait" if endless else "there is no pause"
-    doubt = doubt_about(name, value, no_wait, no_wait)
+    doubt = doubt_about(name, value, no_wait, no_wait, "supervisor")
     if doubt is not None:
         logging.warning("%s %s.", doubt, remedy[0].upper() + remedy[1:])
 
