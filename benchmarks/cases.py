@@ -85,10 +85,12 @@ class Case:
 Build = Callable[[], programs.Step]
 
 
-def session_case(name: str, build: Build, *rows: Row, remote: bool = False, patience: int = 1) -> Case:
+def session_case(
+    name: str, build: Build, *rows: Row, remote: bool = False, patience: int = 1, devices: int = 1
+) -> Case:
     """Makes a case whose contenders are sessions: those that its rows name, and TensorFlow's Session.run."""
     names = {TF_SESSION, *(name for row in rows for name in (row.ours, row.peer, *row.floors) if name)}
-    program = Program(build, remote)
+    program = Program(build, remote, devices)
     return Case(name, {n: partial(make, program) for n, make in CLASSES.items() if n in names}, rows, patience)
 
 
@@ -177,6 +179,20 @@ CASES: tuple[Case, ...] = (
         Row("Supervisor: while not sv.should_stop(): run(train_op)", SUPERVISED, TF_SUPERVISED, FLOORS, 1.1, 15),
     ),
     session_case("session", programs.sgd, session("Session.run(train_op)", 1.05, 15)),
+    session_case(
+        "one_of_two_devices",
+        programs.sgd,
+        monitored("two CPU devices, the step on one: run(train_op)", 1.1, 15),
+        session("same, Session.run(train_op)", 1.1, 10),
+        devices=2,
+    ),
+    session_case(
+        "two_devices",
+        programs.sgd_on_two_devices,
+        monitored("the step on two CPU devices: run(train_op)", 1.1, floors=(POOL,)),
+        session("same, Session.run(train_op)", 1.1),
+        devices=2,
+    ),
     session_case("session_dict", programs.dict_of_4, session("Session.run of a dict of 4 tensors", 1.3, 5)),
     session_case(
         "grpc",

@@ -29,10 +29,16 @@ class Program:
     Args:
       build: function that builds the step in the default graph.
       remote: whether the step runs on a gRPC server in this process.
+      devices: number of CPU devices that the session has.
     """
 
     build: Callable[[], Step]
     remote: bool = False
+    devices: int = 1
+
+    def config(self) -> Any:
+        """Makes the session's ConfigProto."""
+        return tf1.ConfigProto(device_count={"CPU": self.devices})
 
 
 def caller(function: Callable[..., Any], *arguments: Any) -> Callable[[int], None]:
@@ -66,6 +72,7 @@ class InGraph:
     def __init__(self, program: Program) -> None:
         self._server = tf1.train.Server.create_local_server() if program.remote else None
         self._target = self._server.target if self._server else ""
+        self._config = program.config()
         self._graph = tf.Graph()
         with self._graph.as_default():
             self._step = program.build()
@@ -90,6 +97,7 @@ class Monitored(InGraph):
         with self._graph.as_default():
             self._session = self.library.MonitoredTrainingSession(
                 master=self._target,
+                config=self._config,
                 checkpoint_dir=self._folder.name,
                 hooks=self._step.hooks(self.library),
                 save_checkpoint_secs=600,
@@ -138,7 +146,7 @@ class Supervised(InGraph):
         self._folder = tempfile.TemporaryDirectory(prefix="fastsup-benchmark-")
         with self._graph.as_default():
             supervisor = self.library.Supervisor(logdir=self._folder.name)
-            self._managed = supervisor.managed_session(self._target, start_standard_services=False)
+            self._managed = supervisor.managed_session(self._target, config=self._config, start_standard_services=False)
             session = self._managed.__enter__()
         should_stop, run, arguments = supervisor.should_stop, session.run, self._run_arguments()
 
@@ -181,9 +189,8 @@ class Bare(InGraph):
         self._run_steps = self._make_steps()
 
     def _make_session(self) -> Any:
-        config = tf1.ConfigProto()
-        config.experimental.executor_type = self.executor_type
-        return tf1.Session(self._target, config=config)
+        self._config.experimental.executor_type = self.executor_type
+        return tf1.Session(self._target, config=self._config)
 
     def _make_steps(self) -> Callable[[int], None]:
         return caller(self._session.run, *self._run_arguments())
@@ -203,7 +210,7 @@ class FastsupSession(Bare):
     """fastsup's Session.run."""
 
     def _make_session(self) -> Any:
-        return fastsup.Session(self._target)
+        return fastsup.Session(self._target, config=self._config)
 
 
 class PoolCallable(Bare):

@@ -57,6 +57,13 @@ def sgd() -> Step:
     return Step(descend(distance()))
 
 
+def sgd_on_two_devices() -> Step:
+    """The loss and its variable are on one device, the global step on another."""
+    with tf.device("/cpu:1"):
+        loss = distance()
+    return Step(descend(loss))
+
+
 def sgd_with_hooks() -> Step:
     loss = distance()
     return Step(

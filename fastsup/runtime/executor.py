@@ -15,6 +15,7 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.framework import ops
 from tensorflow.python.training import training_util
 
+from fastsup.runtime.graph.devices import is_on_first_cpu
 from fastsup.runtime.graph.nested_conditionals import threads_held
 from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, function_defs, operations_behind
 from fastsup.runtime.graph.step_cost import StepCost
@@ -107,9 +108,9 @@ def _suits_single_thread(graph: ops.Graph, config: Any) -> bool:
         return False
     if config.graph_options.build_cost_model:
         return False  # It measures nothing that a cost model could be made of, and fails where one is to be built.
-    if _count_devices(config, context.context().list_physical_devices()) > 1:
-        return False
     operations: list[ops.Operation] = graph.get_operations()
+    if not is_on_first_cpu(operations, (), _devices(config, context.context().list_physical_devices())):
+        return False
     types = {op.type for op in operations}
     types_in_functions = {node.op for function in function_defs(graph) for node in function.node_def}
     if any(map(_forbids_single_thread, types | types_in_functions)):
@@ -137,19 +138,19 @@ def _suits_single_thread(graph: ops.Graph, config: Any) -> bool:
     return cost.worth_of_parallelism(step) <= _POOL_SECS + busy * _POOL_SECS_PER_OPERATION
 
 
-def _count_devices(config: Any, physical: Sequence[Any]) -> int:
-    """How many devices a local session has.
+def _devices(config: Any, physical: Sequence[Any]) -> list[str]:
+    """The names of the devices that a local session will have.
 
     Args:
       config: its ConfigProto.
       physical: the devices of the machine, as `tf.config.list_physical_devices` has them.
     """
     limits = dict(config.device_count)
-    count = int(limits.get("CPU", 1))
+    counts = {"CPU": int(limits.get("CPU", 1))}
     for kind in {device.device_type for device in physical} - {"CPU"}:
         there = sum(device.device_type == kind for device in physical)
-        count += min(there, limits.get(kind, there))
-    return count
+        counts[kind] = min(there, limits.get(kind, there))
+    return [f"/device:{kind}:{number}" for kind, count in counts.items() for number in range(count)]
 
 
 def _step_of(graph: ops.Graph) -> list[ops.Operation]:

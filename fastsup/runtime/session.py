@@ -28,7 +28,7 @@ from fastsup.runtime.executor import (
     config_for,
     may_run_inline,
 )
-from fastsup.runtime.graph.devices import check_one_device
+from fastsup.runtime.graph.devices import check_one_device, devices_of_step, is_on_first_cpu
 from fastsup.runtime.graph.nested_conditionals import check_threads
 from fastsup.runtime.graph.operations import calls_functions, operations_behind
 from fastsup.runtime.graph.variable_access import SAVES, SAVES_COPIES, access_of
@@ -146,6 +146,8 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         asked = self._config.graph_options.build_cost_model or self._config.experimental.HasField("session_metadata")
         self.fills_metadata = bool(asked)
         self._device_names: list[str] = []
+        # Names of fetches and feeds for which the runtime takes its thread pool, whatever was asked for.
+        self._pooled: set[tuple[Any, ...]] = set()
         self._cheaper_reads: dict[str, str] = {}
         self._trace_warned = False
         self._kept_callables: list[Any] = []
@@ -177,8 +179,8 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         if trial is not None:
             return PlanExecutor(fetches, feeds, trial.executor, trial.on_trial, trial.seconds)
         # Of what has no trial, "auto" stays with TensorFlow's own mode.
-        executor = POOL if self.executor == "auto" else self.executor
-        return PlanExecutor(fetches, feeds, executor, False, None)
+        is_pooled = self.executor == "auto" or (fetches, feeds) in self._pooled
+        return PlanExecutor(fetches, feeds, POOL if is_pooled else self.executor, False, None)
 
     def close(self) -> None:
         """Closes the session and frees what it holds. A second call does nothing.
@@ -339,9 +341,16 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             started = perf_counter()
             callable_ = self._callable_with(serialized) or _compile(self._session, self.liveness, serialized, kept)
             compile_secs = perf_counter() - started
+            if executor == INLINE:
+                self._warn_of_pool(operations, feeds, elements)
             # Writing a checkpoint takes long enough to make the executor irrelevant.
             light = access not in (SAVES, SAVES_COPIES)
-            if executor == "auto" and light and self._has_one_device() and may_run_inline(operations):
+            if (
+                executor == "auto"
+                and light
+                and may_run_inline(operations)
+                and self._has_one_executor(operations, feeds)
+            ):
                 options.run_options.inter_op_thread_pool = CALLING_THREAD
                 serialized = options.SerializeToString(deterministic=True)
                 # Without a reference to this session, which would keep itself alive by it.
@@ -355,9 +364,23 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         large_results = LargeResults(graph, self._session, compile_secs) if large else None
         return Plan(structure, feeds, elements, pinned, callable_, trial, access, large_results, returns_feeds)
 
-    def _has_one_device(self) -> bool:
-        """Several devices mean several executors, which wait for each other: none of them may hold a thread."""
-        return len(self._devices()) == 1
+    def _has_one_executor(self, operations: set[ops.Operation], feeds: Sequence[Any]) -> bool:
+        """Several devices have an executor each, which wait for each other: none of them may hold a thread."""
+        devices = self._devices()
+        return len(devices) == 1 or (not self._target and is_on_first_cpu(operations, feeds, devices))
+
+    def _warn_of_pool(self, operations: set[ops.Operation], feeds: Sequence[Any], elements: tuple[Any, ...]) -> None:
+        """Says, once, that the runtime takes its thread pool for a step that was to run in the calling thread."""
+        if self._target or self._has_one_executor(operations, feeds):
+            return
+        if not self._pooled:
+            places = devices_of_step(operations, feeds, self._devices())
+            logging.warning(
+                'executor="inline" has no effect on a step of several devices, which TensorFlow runs on its thread '
+                "pool: %s. See docs/executors.md.",
+                ", ".join(f"{what} on {name}" for name, what in places.items()),
+            )
+        self._pooled.add((tuple(element.name for element in elements), tuple(feed.name for feed in feeds)))
 
     def _devices(self) -> list[str]:
         """The names of the session's devices."""
@@ -370,7 +393,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         if self.executor != "single_threaded" or self._target or self._closed:
             return
         remedy = REMEDY_FOR_CONFIG if self._executor != "single_threaded" else REMEDY
-        if not self._has_one_device():
+        if len(self._devices()) > 1:
             check_one_device(operations, feeds, self._devices(), remedy)
         check_threads(operations, self._config, remedy)
 

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.eager import context
+from tensorflow.python.framework import kernels
 
 import fastsup
 from fastsup import train
@@ -180,14 +181,67 @@ def test_refused_as_well(graph: Any, build: Any) -> None:
             session.run(fetches)
 
 
+def on_a_machine_with(monkeypatch: Any, *kinds: str) -> None:
+    """Lets the machine seem to have devices, and TensorFlow a kernel of each kind for each operation."""
+    there = [SimpleNamespace(device_type=kind) for kind in kinds]
+    monkeypatch.setattr(context.context(), "list_physical_devices", lambda *_: there)
+    monkeypatch.setattr(kernels, "get_registered_kernels_for_op", lambda _: SimpleNamespace(kernel=there))
+
+
 @pytest.mark.parametrize(
-    ("limits", "alone"), [({}, False), ({"GPU": 0}, True), ({"GPU": 1}, False), ({"CPU": 2, "GPU": 0}, False)]
+    ("limits", "alone"), [({}, False), ({"GPU": 0}, True), ({"GPU": 1}, False), ({"CPU": 2, "GPU": 0}, True)]
 )
 def test_auto_counts_the_devices_of_the_session(monkeypatch: Any, graph: Any, limits: Any, alone: bool) -> None:
     """A GPU that the config hides is none of the session's."""
-    there = [SimpleNamespace(device_type=kind) for kind in ("CPU", "GPU", "GPU")]
-    monkeypatch.setattr(context.context(), "list_physical_devices", lambda *_: there)
+    on_a_machine_with(monkeypatch, "CPU", "GPU", "GPU")
     v1.get_variable("v", initializer=1.0, use_resource=True)
     graph.finalize()
     config = executors.config_for("auto", graph, "", v1.ConfigProto(device_count=limits))
     assert (config.experimental.executor_type == SINGLE_THREADED) is alone
+
+
+@pytest.mark.parametrize(("device", "alone"), [("/cpu:0", True), ("/cpu:1", False), ("/gpu:0", False)])
+def test_auto_judges_by_the_devices_of_the_graph(monkeypatch: Any, graph: Any, device: str, alone: bool) -> None:
+    on_a_machine_with(monkeypatch, "CPU", "GPU")
+    with graph.device("/cpu:0"):
+        v = v1.get_variable("v", initializer=1.0, use_resource=True)
+    with graph.device(device):
+        v + 1.0
+    graph.finalize()
+    config = executors.config_for("auto", graph, "", v1.ConfigProto(device_count={"CPU": 2}))
+    assert (config.experimental.executor_type == SINGLE_THREADED) is alone
+
+
+def test_a_function_may_be_on_an_accelerator(monkeypatch: Any, graph: Any) -> None:
+    on_a_machine_with(monkeypatch, "CPU", "GPU")
+    with graph.device("/cpu:0"):
+        tf.function(lambda x: x * 2.0)(tf.constant(1.0))
+    graph.finalize()
+    config = executors.config_for("auto", graph, "", v1.ConfigProto())
+    assert config.experimental.executor_type != SINGLE_THREADED
+
+
+def test_a_light_step_on_one_device_of_several_is_tried_in_the_calling_thread(parts: Any) -> None:
+    with fastsup.Session(config=v1.ConfigProto(device_count={"CPU": 2})) as session:
+        for fetch, feeds in ((parts.first, None), (parts.first, {parts.x: 1.0}), (parts.second, None)):
+            for _ in range(300):
+                session.run(fetch, feeds)
+        alone, fed, on_both = session.executor_info()
+    assert alone.seconds is not None
+    assert fed.seconds is not None
+    assert (on_both.executor, on_both.seconds) == ("thread_pool", None)
+
+
+def test_inline_says_that_several_devices_take_the_pool(parts: Any, tf_log: Any) -> None:
+    with fastsup.Session(config=v1.ConfigProto(device_count={"CPU": 2}), executor="inline") as session:
+        session.run(parts.first)
+        assert "several devices" not in tf_log.text
+        assert session.run(parts.second) == 3.0
+        session.run([parts.second])
+        session.run([parts.first, parts.second])
+        first, second, *others = session.executor_info()
+    assert first.executor == "inline"
+    assert [second.executor, *(other.executor for other in others)] == ["thread_pool"] * (1 + len(others))
+    warning = "has no effect on a step of several devices, which TensorFlow runs on its thread pool: "
+    assert tf_log.text.count(warning) == 1
+    assert "'x/input' on /device:CPU:0" in tf_log.text

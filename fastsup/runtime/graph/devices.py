@@ -1,4 +1,4 @@
-"""On which devices a step runs: the single-threaded executor runs the steps of one device alone."""
+"""On which devices a step runs: the calling thread, and the single-threaded executor, run steps of one device alone."""
 
 from __future__ import annotations
 
@@ -31,13 +31,7 @@ def check_one_device(
     Raises:
       tf.errors.UnimplementedError: the step has operations on several devices.
     """
-    placement = _Placement(devices)
-    found: dict[str, str] = {}
-    for tensor in feeds:
-        found.setdefault(placement.cpu, f"the fed tensor {tensor.name!r}")
-    for op in sorted(operations, key=lambda op: op._id):
-        for name in placement.devices_of(op):
-            found.setdefault(name, f"operation {op.name!r}")
+    found = devices_of_step(operations, feeds, devices)
     if len(found) > 1:
         places = ", ".join(f"{what} on {name}" for name, what in found.items())
         raise errors.UnimplementedError(
@@ -47,6 +41,42 @@ def check_one_device(
             + remedy
             + " Or place all operations of the step on one device.",
         )
+
+
+def devices_of_step(
+    operations: Iterable[ops.Operation], feeds: Sequence[Any], devices: Sequence[str]
+) -> dict[str, str]:
+    """The devices of a step, as far as the graph says it, each with the first thing there, for a message.
+
+    Args:
+      operations: the operations of the step.
+      feeds: the tensors that are fed. Their values come from the first CPU device.
+      devices: the names of the session's devices.
+    """
+    placement = _Placement(devices)
+    found: dict[str, str] = {}
+    for tensor in feeds:
+        found.setdefault(placement.cpu, f"the fed tensor {tensor.name!r}")
+    for op in sorted(operations, key=lambda op: op._id):
+        for name in placement.devices_of(op):
+            found.setdefault(name, f"operation {op.name!r}")
+    return found
+
+
+def is_on_first_cpu(operations: Iterable[ops.Operation], feeds: Sequence[Any], devices: Sequence[str]) -> bool:
+    """True if a step is on the first CPU device alone, where fed and fetched values are.
+
+    Args:
+      operations: the operations of the step.
+      feeds: the tensors that are fed.
+      devices: the names of the session's devices.
+    """
+    if len(devices) == 1:
+        return True
+    placement = _Placement(devices)
+    if placement.has_accelerators and any(op.type in FUNCTION_CALLS for op in operations):
+        return False  # The placer may put operations of a function on an accelerator.
+    return devices_of_step(operations, feeds, devices).keys() <= {placement.cpu}
 
 
 class _Placement:
@@ -63,7 +93,11 @@ class _Placement:
             self._by_type.setdefault(spec.device_type, []).append(f"/device:{spec.device_type}:{spec.device_index}")
         self.cpu = self._by_type.get("CPU", ["/device:CPU:0"])[0]
         self._others = [kind for kind in self._by_type if kind != "CPU"]
-        self._of_resources: dict[ops.Operation, str] = {}
+
+    @property
+    def has_accelerators(self) -> bool:
+        """True if not all devices are CPUs."""
+        return bool(self._others)
 
     def devices_of(self, op: ops.Operation) -> set[str]:
         """The devices that an operation, and the functions that it calls, ask for. None of an operation that goes along
