@@ -30,11 +30,13 @@ class Program:
       build: function that builds the step in the default graph.
       remote: whether the step runs on a gRPC server in this process.
       devices: number of CPU devices that the session has.
+      device: the device for the operations that ask for none, such as "/gpu:0"; empty for TensorFlow's choice.
     """
 
     build: Callable[[], Step]
     remote: bool = False
     devices: int = 1
+    device: str = ""
 
     def config(self) -> Any:
         """Makes the session's ConfigProto."""
@@ -74,7 +76,7 @@ class InGraph:
         self._target = self._server.target if self._server else ""
         self._config = program.config()
         self._graph = tf.Graph()
-        with self._graph.as_default():
+        with self._graph.as_default(), tf.device(program.device or None):
             self._step = program.build()
 
     def steps(self, n: int) -> None:

@@ -27,23 +27,25 @@ ARGUMENTS: Mapping[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-def longest_pause(train: Any, arguments: dict[str, Any], megabytes: int = MEGABYTES) -> float:
+def longest_pause(train: Any, arguments: dict[str, Any], megabytes: int = MEGABYTES, device: str = "") -> float:
     """Trains with some saves, and measures the pauses.
 
     Args:
       train: module with `MonitoredTrainingSession`.
       arguments: more arguments for it.
       megabytes: size of all variables, in 10^6 bytes.
+      device: the device for the variables; empty for TensorFlow's choice.
 
     Returns:
       The longest time from the end of a step to the end of the next one, in seconds.
     """
     with tf.Graph().as_default(), tempfile.TemporaryDirectory() as folder:
         length = megabytes * 1_000_000 // 4 // VARIABLES
-        for number in range(VARIABLES):
-            v1.get_variable(f"v{number}", [length], initializer=v1.random_uniform_initializer(), use_resource=True)
-        weights = v1.get_variable("weights", [200, 200], initializer=v1.ones_initializer(), use_resource=True)
-        product = tf.matmul(weights, weights) / 200.0
+        with tf.device(device or None):
+            for number in range(VARIABLES):
+                v1.get_variable(f"v{number}", [length], initializer=v1.random_uniform_initializer(), use_resource=True)
+            weights = v1.get_variable("weights", [200, 200], initializer=v1.ones_initializer(), use_resource=True)
+            product = tf.matmul(weights, weights) / 200.0
         with tf.control_dependencies([weights.assign(product)]):
             train_op = v1.assign_add(v1.train.get_or_create_global_step(), tf.constant(1, tf.int64)).op
         with train.MonitoredTrainingSession(

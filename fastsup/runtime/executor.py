@@ -109,7 +109,7 @@ def _suits_single_thread(graph: ops.Graph, config: Any) -> bool:
     if config.graph_options.build_cost_model:
         return False  # It measures nothing that a cost model could be made of, and fails where one is to be built.
     operations: list[ops.Operation] = graph.get_operations()
-    if not is_on_first_cpu(operations, (), _devices(config, context.context().list_physical_devices())):
+    if not is_on_first_cpu(operations, _devices(config, context.context().list_physical_devices())):
         return False
     types = {op.type for op in operations}
     types_in_functions = {node.op for function in function_defs(graph) for node in function.node_def}

@@ -28,7 +28,7 @@ from fastsup.runtime.executor import (
     config_for,
     may_run_inline,
 )
-from fastsup.runtime.graph.devices import check_one_device, devices_of_step, is_on_first_cpu
+from fastsup.runtime.graph.devices import check_one_device, devices_of_step, is_on_one_device
 from fastsup.runtime.graph.nested_conditionals import check_threads
 from fastsup.runtime.graph.operations import calls_functions, operations_behind
 from fastsup.runtime.graph.variable_access import SAVES, SAVES_COPIES, access_of
@@ -322,6 +322,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         if executor == INLINE:
             options.run_options.inter_op_thread_pool = CALLING_THREAD
         operations = operations_behind(elements, feeds)
+        values = (*feeds, *tensors)
         self._check_single_threaded(operations, feeds)
         # Kernels that run functions know them by the address of the callable's function library, for as long as the
         # session lives. A callable that was released would leave the address to the next one, and its functions.
@@ -342,14 +343,14 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             callable_ = self._callable_with(serialized) or _compile(self._session, self.liveness, serialized, kept)
             compile_secs = perf_counter() - started
             if executor == INLINE:
-                self._warn_of_pool(operations, feeds, elements)
+                self._warn_of_pool(operations, values, elements, feeds)
             # Writing a checkpoint takes long enough to make the executor irrelevant.
             light = access not in (SAVES, SAVES_COPIES)
             if (
                 executor == "auto"
                 and light
                 and may_run_inline(operations)
-                and self._has_one_executor(operations, feeds)
+                and self._has_one_executor(operations, values)
             ):
                 options.run_options.inter_op_thread_pool = CALLING_THREAD
                 serialized = options.SerializeToString(deterministic=True)
@@ -364,17 +365,19 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         large_results = LargeResults(graph, self._session, compile_secs) if large else None
         return Plan(structure, feeds, elements, pinned, callable_, trial, access, large_results, returns_feeds)
 
-    def _has_one_executor(self, operations: set[ops.Operation], feeds: Sequence[Any]) -> bool:
+    def _has_one_executor(self, operations: set[ops.Operation], values: Sequence[Any]) -> bool:
         """Several devices have an executor each, which wait for each other: none of them may hold a thread."""
         devices = self._devices()
-        return len(devices) == 1 or (not self._target and is_on_first_cpu(operations, feeds, devices))
+        return len(devices) == 1 or (not self._target and is_on_one_device(operations, values, devices))
 
-    def _warn_of_pool(self, operations: set[ops.Operation], feeds: Sequence[Any], elements: tuple[Any, ...]) -> None:
+    def _warn_of_pool(
+        self, operations: set[ops.Operation], values: Sequence[Any], elements: Sequence[Any], feeds: Sequence[Any]
+    ) -> None:
         """Says, once, that the runtime takes its thread pool for a step that was to run in the calling thread."""
-        if self._target or self._has_one_executor(operations, feeds):
+        if self._target or self._has_one_executor(operations, values):
             return
         if not self._pooled:
-            places = devices_of_step(operations, feeds, self._devices())
+            places = devices_of_step(operations, values, self._devices())
             logging.warning(
                 'executor="inline" has no effect on a step of several devices, which TensorFlow runs on its thread '
                 "pool: %s. See docs/executors.md.",

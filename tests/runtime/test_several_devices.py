@@ -223,13 +223,17 @@ def test_a_function_may_be_on_an_accelerator(monkeypatch: Any, graph: Any) -> No
 
 def test_a_light_step_on_one_device_of_several_is_tried_in_the_calling_thread(parts: Any) -> None:
     with fastsup.Session(config=v1.ConfigProto(device_count={"CPU": 2})) as session:
-        for fetch, feeds in ((parts.first, None), (parts.first, {parts.x: 1.0}), (parts.second, None)):
+        with session.graph.device("/cpu:1"):
+            elsewhere = tf.random.uniform([])
+        steps = [(parts.first, None), (parts.first, {parts.x: 1.0}), (elsewhere.op, None)]
+        for fetch, feeds in (*steps, (parts.second, None), (elsewhere, None)):
             for _ in range(300):
                 session.run(fetch, feeds)
-        alone, fed, on_both = session.executor_info()
-    assert alone.seconds is not None
-    assert fed.seconds is not None
-    assert (on_both.executor, on_both.seconds) == ("thread_pool", None)
+        *tried, on_both, fetched = session.executor_info()
+    assert len(tried) == 3
+    assert all(plan.seconds is not None for plan in tried)
+    # What is fetched goes to the first CPU device.
+    assert [(plan.executor, plan.seconds) for plan in (on_both, fetched)] == [("thread_pool", None)] * 2
 
 
 def test_inline_says_that_several_devices_take_the_pool(parts: Any, tf_log: Any) -> None:
@@ -244,4 +248,4 @@ def test_inline_says_that_several_devices_take_the_pool(parts: Any, tf_log: Any)
     assert [second.executor, *(other.executor for other in others)] == ["thread_pool"] * (1 + len(others))
     warning = "has no effect on a step of several devices, which TensorFlow runs on its thread pool: "
     assert tf_log.text.count(warning) == 1
-    assert "'x/input' on /device:CPU:0" in tf_log.text
+    assert "'second:0' on /device:CPU:0, operation 'second/y' on /device:CPU:1" in tf_log.text

@@ -44,39 +44,49 @@ def check_one_device(
 
 
 def devices_of_step(
-    operations: Iterable[ops.Operation], feeds: Sequence[Any], devices: Sequence[str]
+    operations: Iterable[ops.Operation], values: Sequence[Any], devices: Sequence[str]
 ) -> dict[str, str]:
     """The devices of a step, as far as the graph says it, each with the first thing there, for a message.
 
     Args:
       operations: the operations of the step.
-      feeds: the tensors that are fed. Their values come from the first CPU device.
+      values: the tensors that are fed, and those that are fetched. Their values are on the first CPU device.
       devices: the names of the session's devices.
     """
     placement = _Placement(devices)
     found: dict[str, str] = {}
-    for tensor in feeds:
-        found.setdefault(placement.cpu, f"the fed tensor {tensor.name!r}")
+    for tensor in values:
+        found.setdefault(placement.cpu, f"the value of {tensor.name!r}")
     for op in sorted(operations, key=lambda op: op._id):
         for name in placement.devices_of(op):
             found.setdefault(name, f"operation {op.name!r}")
     return found
 
 
-def is_on_first_cpu(operations: Iterable[ops.Operation], feeds: Sequence[Any], devices: Sequence[str]) -> bool:
-    """True if a step is on the first CPU device alone, where fed and fetched values are.
+def is_on_one_device(operations: Iterable[ops.Operation], values: Sequence[Any], devices: Sequence[str]) -> bool:
+    """True if a step is on one device alone.
 
     Args:
       operations: the operations of the step.
-      feeds: the tensors that are fed.
+      values: the tensors that are fed and fetched. Their values are on the first CPU device.
       devices: the names of the session's devices.
     """
     if len(devices) == 1:
         return True
-    placement = _Placement(devices)
-    if placement.has_accelerators and any(op.type in FUNCTION_CALLS for op in operations):
+    if _Placement(devices).has_accelerators and any(op.type in FUNCTION_CALLS for op in operations):
         return False  # The placer may put operations of a function on an accelerator.
-    return devices_of_step(operations, feeds, devices).keys() <= {placement.cpu}
+    return len(devices_of_step(operations, values, devices)) <= 1
+
+
+def is_on_first_cpu(operations: Iterable[ops.Operation], devices: Sequence[str]) -> bool:
+    """True if operations are on the first CPU device alone, whatever is fed and fetched.
+
+    Args:
+      operations: the operations.
+      devices: the names of the session's devices.
+    """
+    cpu = _Placement(devices).cpu
+    return is_on_one_device(operations, (), devices) and devices_of_step(operations, (), devices).keys() <= {cpu}
 
 
 class _Placement:
