@@ -16,6 +16,8 @@ from importlib.util import spec_from_loader
 from types import ModuleType
 from typing import Any
 
+from fastsup.legacy.moved_modules import moved_spec
+
 __all__ = ["ImportHook", "is_interface"]
 
 _INTERFACE = re.compile(r"tensorflow(?:\._api\.v2)?(?:\.compat\.v[12])*")
@@ -131,6 +133,10 @@ class ImportHook(MetaPathFinder):
     ) -> ModuleSpec | None:
         """The specification of a module; None for a module that other finders find."""
         library = fullname.partition(".")[0]
+        if library in ("tensorflow", "tf_keras"):
+            moved = moved_spec(fullname, lambda: self._elsewhere(fullname, path, target) is not None)
+            if moved is not None:
+                return moved
         if library in ("tensorflow", "tensorflow_estimator"):
             return self._find(fullname, path, target)
         if fullname in _OVER_TENSORFLOW and "tensorflow" not in sys.modules:
@@ -182,11 +188,16 @@ class ImportHook(MetaPathFinder):
 
     def _own(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
         """TensorFlow's own specification, with a loader that reports the end of the import."""
+        spec = self._elsewhere(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _AfterExecution(spec.loader, self._imported)
+        return spec
+
+    def _elsewhere(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
+        """What the first of the other finders that knows the module says of it."""
         for finder in sys.meta_path:
             find_spec = getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = None if finder is self or find_spec is None else find_spec(fullname, path, target)
             if spec is not None:
-                if spec.loader is not None:
-                    spec.loader = _AfterExecution(spec.loader, self._imported)
                 return spec
         return None

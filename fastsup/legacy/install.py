@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from fastsup.legacy.import_hook import ImportHook, is_interface
+from fastsup.legacy.moved_modules import forget_moved_modules
 
 if TYPE_CHECKING:
     from fastsup.legacy.moved_names import MovedNames
@@ -173,6 +174,7 @@ class Installation:
                 with contextlib.suppress(AttributeError, KeyError):
                     if vars(sys.modules[parent])[child] is module:
                         delattr(sys.modules[parent], child)
+        forget_moved_modules()
         # Modules of tf_slim, which stay under their own names.
         for name in [name for name in sys.modules if name.startswith("tensorflow.contrib.")]:
             del sys.modules[name]

@@ -246,3 +246,39 @@ def test_nothing_happens_by_an_import(children: Any) -> None:
         """
     )
     assert found == [False, False, "tensorflow", True, False]
+
+
+def test_modules_that_were_moved(children: Any) -> None:
+    """tf_keras.legacy_tf_layers is imported by TensorFlow itself, for the normalization of tf.compat.v1.layers."""
+    found = children.of_source(
+        """
+        import importlib.util, json, sys
+        import tensorflow as tf
+        import fastsup
+
+        def missing(name):
+            try:
+                importlib.import_module(name)
+            except ModuleNotFoundError:
+                return True
+            return False
+
+        names = ["tensorflow.python.training.tracking", "tf_keras.legacy_tf_layers.normalization"]
+        before = [missing(name) for name in names]
+        fastsup.install()
+        from tensorflow.python.checkpoint import checkpoint
+        from tensorflow.python.training.tracking import graph_view, tracking, util
+        during = [graph_view.ObjectGraphView.__module__, util is checkpoint, hasattr(tracking, "AutoTrackable")]
+        during.append(missing("tensorflow.python.training.tracking.nothing"))
+        from tensorflow.python.layers import normalization
+        during.append(issubclass(normalization.BatchNormalization, tf.Module))
+        fastsup.uninstall()
+        left = [name for name in sys.modules if "training.tracking" in name]
+        print(json.dumps([before, [missing(name) for name in names], during, left]))
+        """
+    )
+    before, after, during, left = found
+    assert before == after
+    assert before[0]
+    assert during == ["tensorflow.python.checkpoint.graph_view", True, True, True, True]
+    assert left == []
