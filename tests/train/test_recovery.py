@@ -269,7 +269,7 @@ def test_nothing_was_saved(model: Model, warnings: Any, tmp_path: Any) -> None:
     model.state("")
     assert model.restore() == (-1.0, [])
     assert len(warnings()) == 1
-    assert warnings()[0].endswith("and no checkpoint lies in the directory: there is nothing to restore.")
+    assert warnings()[0].partition(" See docs/")[0].endswith("in the directory: there is nothing to restore.")
 
 
 @pytest.mark.parametrize("left", [0, 100])
@@ -390,7 +390,8 @@ def test_damage_that_only_the_server_sees(model: Model, warnings: Any, error: An
         v = v1.get_variable("v", initializer=tf.constant(0.0))
         with train.SessionManager().prepare_session("", saver=Saver(), checkpoint_dir=model.folder) as session:
             assert session.run(v) == 1.0
-    assert warnings() == [f"The checkpoint {model.path(2)} can't be restored and is left as it is: short read."]
+    text = f"The checkpoint {model.path(2)} can't be restored and is left as it is: short read."
+    assert warnings() == [f"{text} See docs/dropin.md#checkpoints."]
 
 
 def test_errors_of_the_program_are_raised_as_they_are(model: Model) -> None:
