@@ -20,6 +20,8 @@ from fastsup.profile.table import Line, lines_of, print_lines
 __all__ = ["add_parser", "print_at_the_end", "run_profiled"]
 
 _UNUSABLE = 2
+# Seconds between two points of the curves in TensorBoard.
+_SUMMARY_SECS = 30.0
 
 
 def add_parser(commands: Any) -> None:
@@ -41,6 +43,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--csv", metavar="F", help="write the rows of the table as CSV")
     parser.add_argument("--trace", metavar="F", help="write a Chrome trace, which Perfetto opens, of a sample of steps")
     parser.add_argument("--html", metavar="F", help="write a page")
+    parser.add_argument(
+        "--summaries", metavar="DIR", help="write summaries for TensorBoard, every half a minute and at the end"
+    )
     parser.add_argument(
         "--compare", metavar="F", help="say what is faster or slower than in F, which --json has written before"
     )
@@ -84,6 +89,13 @@ def run(arguments: argparse.Namespace) -> int:
         other = taken.setdefault(os.path.realpath(path), f"--{kind}")
         if other != f"--{kind}" and not path.startswith("/dev/"):
             arguments.fail(f"--{kind} {path} would overwrite what is there: that is {other}, too")
+    if arguments.summaries is not None and "://" not in arguments.summaries:
+        # The script may change the working directory.
+        arguments.summaries = os.path.abspath(arguments.summaries)
+        try:
+            os.makedirs(arguments.summaries, exist_ok=True)
+        except OSError as error:
+            arguments.fail(f"--summaries {arguments.summaries} can't be written: {error}")
     try:
         profiler = HookProfiler(skip_steps=arguments.skip_steps, step_markers=arguments.step_markers)
     except (ValueError, ImportError) as error:
@@ -96,15 +108,20 @@ def run(arguments: argparse.Namespace) -> int:
     }
     code, failed = 0, False
     process = os.getpid()
+    summaries = None if arguments.summaries is None else _SummaryThread(profiler, arguments.summaries)
     try:
+        if summaries is not None:
+            summaries.start()
         code = run_profiled(script, command[1:], profiler)
     finally:
         # Also after an exit or a signal; but not in a child process that the script has forked.
         if os.getpid() == process:
-            failed = sum(_write(writers[kind], kind, path) for kind, path in paths.items()) > 0
+            if summaries is not None:
+                failed = not summaries.finish()
+            failed = sum(_write(writers[kind], kind, path) for kind, path in paths.items()) > 0 or failed
             if before is not None:
                 print_at_the_end(compare(before, as_dict(profiler.report())))
-            if arguments.table or not (paths or before):
+            if arguments.table or not (paths or before or summaries):
                 print_at_the_end(lines_of(profiler.report()))
     return code or (_UNUSABLE if failed else 0)
 
@@ -139,6 +156,50 @@ def _wait_for_threads() -> None:
     for thread in threading.enumerate():
         if not thread.daemon and thread is not threading.current_thread():
             thread.join()
+
+
+class _SummaryThread(threading.Thread):
+    """Writes summaries of a profile now and then, and at the end.
+
+    Args:
+      profiler: the profiler.
+      directory: directory of the event file.
+    """
+
+    def __init__(self, profiler: HookProfiler, directory: str) -> None:
+        # A daemon: the command waits for the script's threads, and then ends this one.
+        super().__init__(name="fastsup-profile-summaries", daemon=True)
+        self._profiler, self._directory = profiler, directory
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        while not self._ended.wait(_SUMMARY_SECS) and self._error is None:
+            self._write()
+
+    def _write(self) -> None:
+        # TensorFlow isn't imported before the script has done so: it may set TensorFlow up first.
+        if "tensorflow" not in sys.modules and not self._ended.is_set():
+            return
+        try:
+            self._profiler.write_summaries(self._directory)
+        except Exception as error:
+            self._error = error
+
+    def finish(self) -> bool:
+        """Ends the thread, and writes the last summaries. Prints where they are. Returns False if that fails."""
+        self._ended.set()
+        self.join()
+        if self._error is None:
+            self._write()
+        if self._error is not None:
+            print(
+                f"python -m fastsup profile: --summaries {self._directory} could not be written: {self._error}",
+                file=sys.stderr,
+            )
+            return False
+        print(f"Written: {self._directory}", file=sys.stderr)
+        return True
 
 
 def print_at_the_end(lines: list[Line]) -> None:

@@ -22,6 +22,18 @@ _SUMS = (("profiler", "profiler_ns"), ("unaccounted", "unaccounted_ns"))
 _NUMBERS = ("before", "now", "now/before")
 _WIDTHS = (10, 10, 12)
 
+# The types of the fields that are compared. Those with "?" may be missing: schema 1 lacks some.
+_PROFILE: dict[str, Any] = {
+    "schema": int,
+    "steps": int,
+    "wall_ns": int,
+    "profiler_ns": int,
+    "unaccounted_ns": int,
+    "rows": [{"owner": str, "phase": str, "total_ns": int, "session?": str, "detail?": str}],
+    "timeline?": [{"phase": str, "total_ns": int}],
+    "head?": {"script?": str, "arguments?": [str], "date?": str, "versions?": {"fastsup?": str}},
+}
+
 # Session, owner, phase, detail.
 _Key = tuple[str, str, str, str]
 
@@ -42,9 +54,9 @@ def load(path: str) -> dict[str, Any]:
     with open(path, encoding="utf-8") as file:
         try:
             profile = json.load(file)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is no JSON: {error}. Give a file that --json has written.") from None
-    if not isinstance(profile, dict) or not {"schema", "steps", "wall_ns", "rows", "step_time"} <= set(profile):
+    if not isinstance(profile, dict) or not _has(profile, _PROFILE):
         raise ValueError(f"{path} is no profile. Give a file that --json has written.")
     if profile["schema"] > SCHEMA:
         raise ValueError(
@@ -52,6 +64,18 @@ def load(path: str) -> dict[str, Any]:
             "last one that this version knows."
         )
     return profile
+
+
+def _has(value: Any, wanted: Any) -> bool:
+    """Returns True if a value of a JSON file has a type: a class, a list of one type, or a dictionary of fields."""
+    if isinstance(wanted, list):
+        return isinstance(value, list) and all(_has(item, wanted[0]) for item in value)
+    if isinstance(wanted, dict):
+        return isinstance(value, dict) and all(
+            _has(value[name.rstrip("?")], kind) if name.rstrip("?") in value else name.endswith("?")
+            for name, kind in wanted.items()
+        )
+    return isinstance(value, wanted) and not isinstance(value, bool)
 
 
 def compare(before: dict[str, Any], now: dict[str, Any]) -> list[Line]:
@@ -111,7 +135,11 @@ def _per_step(profile: dict[str, Any], merged: bool) -> dict[_Key, float]:
     found: dict[_Key, float] = defaultdict(float)
     for row in profile["rows"]:
         session = re.sub(r":\d+", "", row.get("session", ""))
-        key = ("", row["owner"], row["phase"], "") if merged else (session, row["owner"], row["phase"], row["detail"])
+        key = (
+            ("", row["owner"], row["phase"], "")
+            if merged
+            else (session, row["owner"], row["phase"], row.get("detail", ""))
+        )
         found[key] += row["total_ns"] / profile["steps"]
     for phase, field in _SUMS:
         found["", "session", phase, ""] += max(profile[field], 0) / profile["steps"]

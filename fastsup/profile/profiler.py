@@ -17,6 +17,7 @@ from fastsup.profile.head import head_of
 from fastsup.profile.page import as_html
 from fastsup.profile.program import Program
 from fastsup.profile.report import Report, report_of
+from fastsup.profile.summaries import ProfileSummaries
 from fastsup.profile.table import as_text, print_table
 from fastsup.profile.trace import as_chrome_trace
 
@@ -57,6 +58,7 @@ class HookProfiler(Recorder):
         # Set by the command that runs the program.
         self.program: Program | None = None
         self._head = head_of()
+        self._summaries: dict[str, ProfileSummaries] = {}
 
     def step_marker(self) -> AbstractContextManager[Any]:
         """Returns a context manager that marks the step under way for TensorFlow's own profiler."""
@@ -125,6 +127,24 @@ class HookProfiler(Recorder):
     def write_html(self, path: Path) -> None:
         """Writes a page that loads nothing else. Arguments and errors as for `write_json`."""
         _write(path, as_html(self.report(), self))
+
+    def write_summaries(self, directory: Path) -> None:
+        """Adds a point to the profile's curves in TensorBoard, and brings the table in its text tab up to date.
+
+        Call it now and then, such as every minute. Each call writes the cost of the steps since the last call for the
+        same directory.
+
+        Args:
+          directory: directory of the event file, which is made if need be. "gs://..." and the like are allowed.
+
+        Raises:
+          ImportError: TensorFlow isn't installed.
+          tf.errors.OpError: the directory can't be made, or the file can't be written.
+        """
+        path = os.fspath(directory)
+        if path not in self._summaries:
+            self._summaries[path] = ProfileSummaries(path)
+        self._summaries[path].write(self.report())
 
     def __repr__(self) -> str:
         return f"<HookProfiler: {self.steps_begun} steps>"

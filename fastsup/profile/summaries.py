@@ -1,0 +1,131 @@
+"""The profile as summaries: TensorBoard shows the costs as curves over the steps, and the table as text."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from fastsup.core.recording import SESSION
+from fastsup.profile.phases import BETWEEN
+from fastsup.profile.report import Report, Row
+from fastsup.profile.table import as_text
+
+__all__ = ["ProfileSummaries"]
+
+_TAG = "profile"
+# What TensorBoard takes for the name of a series.
+_NOT_IN_A_TAG = re.compile(r"[^\w./-]+")
+
+_Key = tuple[str, str, str, str]
+
+
+def _key(row: Row) -> _Key:
+    return row.session, row.owner, row.phase, row.detail
+
+
+class ProfileSummaries:
+    """Writes reports of one profiler into an event file.
+
+    Each report is a point of the curves, at the number of steps that the profiler has seen. Costs are those of the
+    steps since the last report; percentiles are those of all steps.
+
+    Args:
+      directory: directory of the event file, which is made if need be. "gs://..." and the like are allowed.
+
+    Raises:
+      ImportError: TensorFlow, which writes the file, isn't installed.
+      tf.errors.OpError: the directory can't be made.
+    """
+
+    def __init__(self, directory: str) -> None:
+        try:
+            from tensorflow.python.client import _pywrap_events_writer
+            from tensorflow.python.lib.io import file_io
+        except ImportError as error:
+            raise ImportError(
+                "Summaries are written by TensorFlow, which isn't here: pip install 'fastsup[cpu]'."
+            ) from error
+        if not file_io.is_directory(directory):
+            file_io.recursive_create_dir(directory)
+        # Not a FileWriter: its thread would outlive the profile.
+        self._writer = _pywrap_events_writer.EventsWriter(os.path.join(directory, "events"))
+        self._before: dict[_Key, int] = {}
+        self._steps = 0
+        self._wall_ns = 0
+        self._texts: dict[str, str] = {}
+
+    def write(self, report: Report) -> None:
+        """Writes a report. Does nothing if no step has ended since the last one.
+
+        Args:
+          report: the report.
+        """
+        if report.steps == self._steps:
+            return
+        from tensorflow.core.util import event_pb2
+
+        event = event_pb2.Event(wall_time=time.time(), step=report.skipped_steps + report.steps)
+        for tag, number in self._numbers(report):
+            event.summary.value.add(tag=f"{_TAG}/{tag}", simple_value=number)
+        for tag, text in (("table", _as_code(as_text(report))), ("executors", _executors(report))):
+            if text and text != self._texts.get(tag):
+                self._texts[tag] = text
+                _add_text(event.summary, f"{_TAG}/{tag}", text)
+        self._before = {_key(row): row.times.total_ns for row in report.rows}
+        self._steps, self._wall_ns = report.steps, report.wall_ns
+        self._writer.WriteEvent(event)
+        self._writer.Flush()
+
+    def _numbers(self, report: Report) -> Iterator[tuple[str, float]]:
+        """The points of the curves: tags and numbers."""
+        steps, wall_ns = report.steps - self._steps, report.wall_ns - self._wall_ns
+        if wall_ns > 0:
+            yield "steps per second", 1e9 * steps / wall_ns
+        times = report.step_time
+        for name, ns in (("p50", times.p50_ns), ("p95", times.p95_ns), ("p99", times.p99_ns)):
+            if ns is not None:
+                yield f"step time in us/{name}", ns / 1e3
+        sums = {"runtime": 0, "hooks": 0, "between steps": 0, "session": 0}
+        costs: dict[str, int] = {}
+        for row in report.rows:
+            ns = row.times.total_ns - self._before.get(_key(row), 0)
+            if row.is_hook:
+                sums["hooks"] += ns
+                name = _NOT_IN_A_TAG.sub("_", f"{row.owner}.{row.phase}")
+                costs[name] = costs.get(name, 0) + ns
+            else:
+                sums[row.phase if row.phase in ("runtime", BETWEEN) else SESSION] += ns
+        for name, ns in sums.items():
+            yield f"us per step/{name}", ns / 1e3 / steps
+        for name, ns in costs.items():
+            yield f"us per step of hooks/{name}", ns / 1e3 / steps
+
+    def close(self) -> None:
+        """Closes the event file."""
+        self._writer.Close()
+
+
+def _as_code(text: str) -> str:
+    """Text as a block of code in Markdown, which TensorBoard's text tab shows as it is."""
+    return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+def _executors(report: Report) -> str:
+    """The executors of the fetches of each session, as a table in Markdown; "" if none is known."""
+    lines = [
+        f"| {part.name} | {', '.join(plan.fetches)} | {plan.executor}{', on trial' if plan.on_trial else ''} |"
+        for part in report.sessions
+        for plan in part.executors
+    ]
+    return "\n".join(["| session | fetches | executor |", "|---|---|---|", *lines]) if lines else ""
+
+
+def _add_text(summary: Any, tag: str, text: str) -> None:
+    value = summary.value.add(tag=tag)
+    value.metadata.plugin_data.plugin_name = "text"
+    value.tensor.dtype = 7  # DT_STRING
+    value.tensor.tensor_shape.SetInParent()
+    value.tensor.string_val.append(text.encode())
