@@ -28,6 +28,7 @@ import numpy as np
 import tensorflow as tf
 from rich.console import Console
 from rich.table import Table
+from tensorflow.core.protobuf import config_pb2
 
 import fastsup
 from benchmarks.measure import alternate
@@ -184,14 +185,33 @@ def train_step(make_model: Callable[[], Any], y: Any) -> Callable[[Any, Any], An
 # Contenders.
 
 
-def bare(lifted: Any, *args: Any) -> Step:
-    """The runtime's callable of a lifted step, called with nothing around it."""
-    lifted(*args)
-    for _ in range(200):  # "auto" has chosen after this.
+def chosen_graph(lifted: Any, args: tuple[Any, ...]) -> Any:
+    """The graph of a lifted step, once its executor is chosen."""
+    for _ in range(201):  # "auto" has chosen after this.
         lifted(*args)
-    step = lifted._last_step()
-    chosen = step.graph.compile(lifted.executor)
+    return lifted._last_step().graph
+
+
+def bare(lifted: Any, *args: Any) -> Step:
+    """The step in the runtime, called with EagerTensors and with nothing around it."""
+    chosen = chosen_graph(lifted, args).compile(lifted.executor)
     return lambda: chosen(*args)
+
+
+def tensorflows_callable(lifted: Any, *args: Any) -> Step:
+    """The same graph in the same session by TensorFlow's callable, which takes and returns NumPy arrays."""
+    graph = chosen_graph(lifted, args)
+    options = config_pb2.CallableOptions(
+        feed=[tensor.name for tensor in graph.feeds],
+        fetch=[tensor.name for tensor in graph.outputs],
+        target=[operation.name for operation in graph.targets],
+    )
+    if lifted.executor == "inline":
+        options.run_options.inter_op_thread_pool = -1
+    session = graph._sessions[lifted.executor == "single_threaded"].session
+    call = session._make_callable_from_options(options)
+    arrays = [np.asarray(value) for value in args]
+    return lambda: call(*arrays)
 
 
 def functions(make: Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]) -> dict[str, Callable[[], Any]]:
@@ -219,11 +239,15 @@ def functions(make: Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]) ->
     def floor(step: Callable[..., Any], args: tuple[Any, ...]) -> Step:
         return bare(fastsup.function(step, fallback="raise"), *args)
 
+    def tensorflows(step: Callable[..., Any], args: tuple[Any, ...]) -> Step:
+        return tensorflows_callable(fastsup.function(step, fallback="raise"), *args)
+
     return {
         "tf.function": made(plain),
         "concrete function": made(concrete),
         "fastsup.function": made(ours),
-        "bare callable of ours": made(floor),
+        "TensorFlow's callable, same session": made(tensorflows),
+        "the runtime alone": made(floor),
     }
 
 
