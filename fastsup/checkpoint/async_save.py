@@ -1,4 +1,7 @@
-"""Checkpoints written in the background: the variables are copied between two steps, and a thread writes the copy."""
+"""Checkpoints written in the background: a snapshot of the variables is made between two steps, and a thread writes it.
+
+A snapshot shares the memory of variables that the runtime copies on write, and has copies of the others.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import dtypes
 
 from fastsup.runtime.graph.operations import operations_behind
+from fastsup.runtime.graph.variable_sharing import Snapshot, snapshot_of
 from fastsup.runtime.interpreter_end import uninterrupted
 
 __all__ = ["BackgroundSaver"]
@@ -28,12 +32,38 @@ class BackgroundSaver:
 
     def __init__(self, saver: Any) -> None:
         self.saver = saver
-        self._buffers: dict[int, Any] = {}
+        # What is saved, as of some version of the graph: its tensors, and how their values are kept.
+        self._prepared_for: tuple[Any, int] | None = None
+        self._tensors: list[Any] = []
+        self._snapshot = Snapshot([], [])
+        # The memory of the copies of the last save, by the place of the tensor; None for what isn't copied.
+        self._buffers: list[Any] = []
         # Guards `_thread`: a Supervisor's service may save while another thread waits, and `join` needs a started one.
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._path: Any = None
+
+    def prepare(self, session: Any) -> None:
+        """Does what a save does before it looks at the variables, so that steps can run meanwhile.
+
+        Waits for the write before, if that is still under way.
+
+        Args:
+          session: the `fastsup.Session` that holds the variables.
+
+        Raises:
+          Exception: the error of the write before, unless `wait` has raised it.
+        """
+        self.wait()
+        graph = session.graph
+        if self._prepared_for == (graph, graph.version):
+            return
+        with uninterrupted:
+            self._tensors = saved_tensors(self.saver, graph)
+            self._snapshot = snapshot_of(graph, self._tensors, bool(session.sess_str))
+            self._buffers = [None] * len(self._tensors)
+            self._prepared_for = graph, graph.version
 
     def save(
         self,
@@ -43,7 +73,7 @@ class BackgroundSaver:
         write_meta_graph: bool = True,
         when_written: Callable[[], None] | None = None,
     ) -> None:
-        """Copies the variables, and returns while the copy is being written.
+        """Makes a snapshot of the variables, and returns while it is being written.
 
         Waits first for the write before this one, if that is still under way.
 
@@ -57,12 +87,15 @@ class BackgroundSaver:
         Raises:
           Exception: the error of the write before this one, unless `wait` has raised it.
         """
-        self.wait()
-        tensors = saved_tensors(self.saver, session.graph)
-        values = session._copy_values(tensors, [self._buffers.get(id(tensor)) for tensor in tensors]) if tensors else []
-        copies = dict(zip(tensors, values, strict=True))
-        self._buffers = {id(tensor): value for tensor, value in copies.items() if isinstance(value, numpy.ndarray)}
-        snapshot = _Snapshot(session, copies)
+        self.prepare(session)
+        values: list[Any] = []
+        if self._tensors:
+            values = session._copy_values(self._tensors, self._buffers, self._snapshot.shared, self._snapshot.before)
+            self._buffers = [
+                value if isinstance(value, numpy.ndarray) and not shared else None
+                for value, shared in zip(values, self._snapshot.shared, strict=True)
+            ]
+        snapshot = _SnapshotSession(session, dict(zip(self._tensors, values, strict=True)))
         # No daemon: a program that ends during the write waits for it. A daemon thread that still trains while the
         # interpreter ends could save again and again, so from then on the writing threads are daemons.
         is_late = threading.current_thread().daemon and not threading.main_thread().is_alive()
@@ -76,7 +109,9 @@ class BackgroundSaver:
             thread.start()
             self._thread = thread
 
-    def _write(self, snapshot: _Snapshot, path: str, step: Any, write_meta_graph: bool, when_written: Any) -> None:
+    def _write(
+        self, snapshot: _SnapshotSession, path: str, step: Any, write_meta_graph: bool, when_written: Any
+    ) -> None:
         try:
             # Without a default graph a new thread executes eagerly under TF 2 behaviour.
             with uninterrupted, snapshot.graph.as_default():
@@ -127,8 +162,8 @@ def saved_tensors(saver: Any, graph: Any) -> list[Any]:
     return values
 
 
-class _Snapshot(tf_session.SessionInterface):  # type: ignore[misc]
-    """Stands in for the session in `Saver.save`: runs in that session, with the copies fed for the variables."""
+class _SnapshotSession(tf_session.SessionInterface):  # type: ignore[misc]
+    """Stands in for the session in `Saver.save`: runs in that session, with the snapshot fed for the variables."""
 
     def __init__(self, session: Any, values: dict[Any, Any]) -> None:
         self._session = session

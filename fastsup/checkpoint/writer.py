@@ -84,6 +84,18 @@ class CheckpointWriter:
             session._note_checkpoint(written, passed)
         return written
 
+    def prepare(self, session: Session, saver: Any) -> None:
+        """Does what a background save does before it looks at the variables, for a caller that then holds steps back.
+
+        Args:
+          session: the session that holds the variables.
+          saver: the `tf.compat.v1.train.Saver` that writes them.
+
+        Raises:
+          Exception: the error of the background write before.
+        """
+        self._background_of(saver).prepare(session)
+
     def _background_of(self, saver: Any) -> BackgroundSaver:
         if self._background is None or self._background.saver is not saver:
             self.wait()

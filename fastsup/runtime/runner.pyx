@@ -500,13 +500,16 @@ cdef class SessionRunner:
                 raise
             raise error.__context__ or error from None
 
-    def _copy_values(self, tensors, buffers):
+    def _copy_values(self, tensors, buffers, shared=None, before=None):
         """The values of tensors that depend on variables alone, all of the same moment between two steps.
 
         Args:
           tensors: list of tensors.
           buffers: where the values are copied to: a list of arrays of the tensors' shapes and types, or None for those
             that get a new one. Memory that was used before is written several times as fast as new memory.
+          shared: for each tensor, whether its value may share the runtime's memory instead, which nobody writes to as
+            long as the value is held. None: no value may.
+          before: operations to run before, at the same moment; None for none.
 
         Returns:
           List of values.
@@ -516,16 +519,23 @@ cdef class SessionRunner:
         if plan is None:
             with self.gate:
                 return self.run(tensors)
+        if before:
+            self.find_plan(before, None)  # Compiles it while steps may run.
         try:
             with self.gate:
-                values = views_from(plan.callable, None)
-                for value, buffer in zip(plan.structure.build(values), buffers):
-                    if type(value) is ndarray:
+                if before:
+                    self.run(before)
+                values = plan.structure.build(views_from(plan.callable, None))
+                for i, value in enumerate(values):
+                    if type(value) is ndarray and not (shared is not None and shared[i]):
+                        buffer = buffers[i]
                         if buffer is None or buffer.shape != value.shape or buffer.dtype != value.dtype:
                             buffer = new_buffer(value.shape, value.dtype)
                         copy_to(buffer, value)
                         value = buffer
                     copies.append(value)
+                # Before a step writes what is shared no longer.
+                values = value = None
         except OpError as error:
             self._raise_as_run_does(error, plan.elements, {})
         return copies

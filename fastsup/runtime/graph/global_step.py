@@ -20,7 +20,7 @@ UNKNOWN = -1
 # Operations that take a resource variable's handle and only read through it.
 READS = frozenset(
     {"ReadVariableOp", "_ReadVariablesOp", "VarIsInitializedOp", "VariableShape", "ResourceGather", "ResourceGatherNd",
-     "IsVariableInitialized", "IsResourceInitialized"}
+     "IsVariableInitialized", "IsResourceInitialized", "DisableCopyOnRead"}
 )  # fmt: skip
 # Operations that hand a handle or reference on under another name.
 PASSES_ON = frozenset(

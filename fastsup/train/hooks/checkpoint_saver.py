@@ -14,6 +14,7 @@ from fastsup.checkpoint.directory import directory_argument
 from fastsup.checkpoint.writer import CheckpointWriter, call_after_save, call_before_save
 from fastsup.events.graph_writing import GraphWriting
 from fastsup.events.summary_buffer import flush_summaries
+from fastsup.runtime.graph.variable_sharing import add_reads_without_copy
 from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
 from fastsup.train.hooks.global_step_hook import GlobalStepHook, check_one_interval, compiled_timer
@@ -36,9 +37,9 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
       checkpoint_basename: base name of the files.
       listeners: `CheckpointSaverListener` objects, called before and after each save.
       save_graph_def: whether to write the graph too (`graph.pbtxt`, and a `.meta` file for each checkpoint).
-      async_save: whether training goes on while a checkpoint is written. The variables are copied between two steps,
-        and a thread writes the copy. The next step raises the errors of the write, and calls the listeners'
-        `after_save`. The last checkpoint is written before `end` returns. The copy of the variables needs memory.
+      async_save: whether training goes on while a checkpoint is written. A snapshot of the variables is made between
+        two steps, and a thread writes it. The next step raises the errors of the write, and calls the listeners'
+        `after_save`. The last checkpoint is written before `end` returns. The snapshot needs memory.
 
     Raises:
       TypeError: an interval is no number, or `checkpoint_dir` is no path.
@@ -77,6 +78,8 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         for listener in self._listeners:
             listener.begin  # noqa: B018  (a listener without it fails here, before any listener has begun)
         super().begin()
+        if self._async_save:
+            add_reads_without_copy(ops.get_default_graph())
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         self._before_close()

@@ -44,6 +44,8 @@ class SupervisorSaves(SupervisorElements):
         if not isinstance(sess, Session):
             log_start()
             return saver.save(sess, save_path, global_step=global_step)
+        if self._async_save:
+            self._checkpoint_writer.prepare(sess, saver)
         # The gate holds back steps from here on, so the step in the name is that of the variables.
         with uninterrupted, sess.gate:
             step = None if global_step is None else self._read_step(sess, global_step)

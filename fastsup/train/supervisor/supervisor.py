@@ -14,6 +14,7 @@ from tensorflow.python.training import supervisor as tf_supervisor
 from fastsup.checkpoint.directory import directory_argument
 from fastsup.core.recorder import recorder_of
 from fastsup.runtime.executor import check_executor
+from fastsup.runtime.graph.variable_sharing import add_reads_without_copy
 from fastsup.train.session import session_manager as session_manager_mod
 from fastsup.train.supervisor.arguments import check_choice, check_seconds, check_types
 from fastsup.train.supervisor.services import SVStepCounterThread, SVSummaryThread, SVTimerCheckpointThread
@@ -57,7 +58,7 @@ class Supervisor(SupervisorSessions, tf_supervisor.Supervisor):  # type: ignore[
         the tensor of that name. None: checkpoints and summaries have no step.
       save_summaries_secs: seconds between two summaries; 0 for none.
       save_model_secs: seconds between two checkpoints; 0 for none.
-      recovery_wait_secs: seconds between two checks of a model that the chief gets ready.
+      recovery_wait_secs: the most seconds between two checks of a model that the chief gets ready.
       stop_grace_secs: seconds that threads have to end after a stop was requested.
       checkpoint_basename: base name of the checkpoint files.
       session_manager: SessionManager that makes the sessions. None: one is made from the arguments above.
@@ -161,6 +162,8 @@ class Supervisor(SupervisorSessions, tf_supervisor.Supervisor):  # type: ignore[
         self._check_elements(own_manager=session_manager is None)
         self._verify_setup()
         self._init_saving(async_save)
+        if async_save:
+            add_reads_without_copy(self._graph)
         # Makes a directory and a thread, so it comes after all checks.
         self._init_summary_writer(summary_writer, make_default=summary_writer is self.USE_DEFAULT)
         self._graph.finalize()
@@ -176,6 +179,7 @@ class Supervisor(SupervisorSessions, tf_supervisor.Supervisor):  # type: ignore[
                 recovery_wait_secs=self._recovery_wait_secs,
                 executor=self._executor,
             )
+            session_manager._looks_early = True
         self._session_manager = session_manager
 
     def _verify_setup(self) -> None:
