@@ -1,7 +1,7 @@
 # What an engineer runs while working on fastsup. docs/development.md explains it.
 PYTHON ?= python
 
-.PHONY: compile test lint bench debug testinstalled
+.PHONY: compile test lint bench debug testinstalled release-files release docs
 
 compile:
 	$(PYTHON) -m pip install --quiet -e ".[dev]"
@@ -24,3 +24,16 @@ debug:
 
 testinstalled:
 	bash .ci/run
+
+# The source distribution and the wheels, in dist/. docs/releasing.md says what comes before and after.
+release-files:
+	bash .ci/wheels dist
+
+# The same, after checks of the version, the changelog and the tree.
+release:
+	bash .ci/release
+
+# The documentation site, into site/. Warnings and broken links are errors.
+docs:
+	$(PYTHON) -m mkdocs build --strict --quiet
+	$(PYTHON) -m website.check site

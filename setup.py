@@ -5,6 +5,7 @@ behaviour), COVERAGE (line tracing in the Cython code, gcov in the C code), CORE
 """
 
 import os
+import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -30,8 +31,10 @@ if COVERAGE:
 # The C files hold no state, so each extension that needs them links its own copy. They are compiled once, before all
 # extensions: these may be compiled at the same time.
 c_sources = sorted(str(path) for path in Path("csrc").glob("*.c"))
-# The bridge to TensorFlow's runtime is C++, and holds state: this one extension uses it.
-cpp_args = ["-std=c++17", *(arg for arg in compile_args if arg != "-std=c11")]
+# The bridge to TensorFlow's runtime is C++, and holds state: this one extension uses it. It needs no
+# libstdc++ newer than that of manylinux_2_17.
+cpp_args = ["-std=c++17", "-fno-sized-deallocation", *(arg for arg in compile_args if arg != "-std=c11")]
+cpp_library = "-lc++" if sys.platform == "darwin" else "-lstdc++"
 BRIDGE = Path("fastsup/eager/eager_session.pyx")
 headers = sorted(str(path) for folder in ("csrc", "fastsup/include") for path in Path(folder).rglob("*.h"))
 
@@ -49,7 +52,7 @@ extensions = [
         include_dirs=["csrc", "fastsup/include"],
         define_macros=macros,
         extra_compile_args=compile_args,
-        extra_link_args=[*link_args, "-lstdc++"] if path == BRIDGE else link_args,
+        extra_link_args=[*link_args, cpp_library] if path == BRIDGE else link_args,
         depends=[*headers, "csrc/eager_session.cc"] if path == BRIDGE else headers,
     )
     for folder in (("fastsup/core", "fastsup/loop") if CORE_ONLY else ("fastsup",))

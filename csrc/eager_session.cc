@@ -3,21 +3,18 @@
    This is C++, the only file of it, because what it needs of TensorFlow has no C interface: the constructor of a
    session over given devices, and a call of a session whose tensors are neither copied nor made into NumPy arrays. It
    includes no header of TensorFlow: those differ from version to version, and most installations can't compile
-   them. It looks the symbols up by name in the libraries that are loaded, and assumes what is written at each
-   declaration below. `fastsup/eager/bridge.py` opens it for versions of TensorFlow that were tried, after a self-test
-   in a process of its own.
+   them. It is given the addresses of the symbols, which are looked up by name in the libraries that are loaded, and
+   assumes what is written at each declaration below. `fastsup/eager/bridge.py` opens it for versions of TensorFlow that
+   were tried, after a self-test in a process of its own.
 
    The state, which is the addresses, the context and the factory, is this library's: it is linked into one extension. */
 #include "eager_session.h"
-
-#include <dlfcn.h>
 
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <new>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -43,10 +40,21 @@ struct Tensor {
   uint64_t words[4];
 };
 
+/* A std::string of libstdc++, as functions see it that only read it. Its own functions would need a newer libstdc++ than
+   manylinux_2_17 has. */
+struct Text {
+  const char *characters;
+  size_t length, room[2];
+  explicit Text(const char *text) : characters(text), length(std::strlen(text)), room{length, 0} {}
+  bool is(const char *text) const {
+    return length == std::strlen(text) && std::memcmp(characters, text, length) == 0;
+  }
+};
+
 /* The start of tensorflow::SessionOptions. */
 struct SessionOptions {
   void *env;
-  std::string target;
+  Text target;
 };
 
 using Devices = std::vector<void *>;
@@ -56,7 +64,7 @@ class SessionFactory {
  public:
   virtual Status NewSession(const SessionOptions &options, void **session) = 0;
   virtual bool AcceptsOptions(const SessionOptions &options) = 0;
-  virtual Status Reset(const SessionOptions &options, const std::vector<std::string> &containers) = 0;
+  virtual Status Reset(const SessionOptions &options, const void *containers) = 0;
   virtual ~SessionFactory() {}
 };
 
@@ -66,10 +74,10 @@ constexpr size_t kDeviceManagerRoom = 4096, kSessionRoom = 16384;
 constexpr size_t kVirtualFunctions = 64;
 
 Devices (*list_local_devices)(void *context);
-Owned (*new_renamed_device)(const std::string &name, void *device, bool owns, bool isolates, void *pool);
+Owned (*new_renamed_device)(const Text &name, void *device, bool owns, bool isolates, void *pool);
 void (*make_device_manager)(void *room, Devices &&devices);
 void (*make_session)(void *room, const SessionOptions &options, const void *manager, void *factory);
-void (*register_factory)(const std::string &name, SessionFactory *factory);
+void (*register_factory)(const Text &name, SessionFactory *factory);
 Status (*run_callable)(void *session, int64_t callable, const std::vector<Tensor> &feeds, std::vector<Tensor> *fetched,
                        void *metadata);
 Status (*tensor_of_handle)(const void *handle, const Tensor **tensor);
@@ -153,7 +161,7 @@ void stays(void *) {}
 void *device_manager() {
   static void *manager, *made_for;
   if (made_for == eager_context) return manager;
-  const std::string name = "/job:localhost/replica:0/task:0";
+  const Text name("/job:localhost/replica:0/task:0");
   Devices devices;
   for (void *device : list_local_devices(eager_context))
     devices.push_back(new_renamed_device(name, device, false, false, nullptr).object);
@@ -177,9 +185,9 @@ class EagerSessionFactory : public SessionFactory {
     return Status(ok_word);
   }
 
-  bool AcceptsOptions(const SessionOptions &options) override { return options.target == FASTSUP_EAGER_TARGET; }
+  bool AcceptsOptions(const SessionOptions &options) override { return options.target.is(FASTSUP_EAGER_TARGET); }
 
-  Status Reset(const SessionOptions &, const std::vector<std::string> &) override { return Status(ok_word); }
+  Status Reset(const SessionOptions &, const void *) override { return Status(ok_word); }
 };
 
 /* The word of a status as TF_Status has it: a TF_Status holds the status alone. */
@@ -198,25 +206,21 @@ void *scratch_status() {
 
 }  // namespace
 
-const char *fastsup_eager_open(const char *const *libraries) {
+const char *fastsup_eager_symbol(int index) {
+  const int count = sizeof(kSymbols) / sizeof(kSymbols[0]);
+  return index < count ? kSymbols[index].name : nullptr;
+}
+
+void fastsup_eager_open(void *const *addresses) {
   std::lock_guard<std::mutex> lock(opening);
-  if (is_open) return nullptr;
-  std::vector<void *> loaded;
-  for (; *libraries; ++libraries)
-    if (void *library = dlopen(*libraries, RTLD_NOLOAD | RTLD_NOW)) loaded.push_back(library);
-  for (const Symbol &symbol : kSymbols) {
-    void *found = dlsym(RTLD_DEFAULT, symbol.name);
-    for (size_t i = 0; !found && i < loaded.size(); ++i) found = dlsym(loaded[i], symbol.name);
-    if (!found) return symbol.name;
-    *static_cast<void **>(symbol.address) = found;
-  }
+  if (is_open) return;
+  for (const Symbol &symbol : kSymbols) *static_cast<void **>(symbol.address) = *addresses++;
   void *status = new_status();
   ok_word = word_of(status);
   delete_status(status);
   // The registry keeps the factory for as long as the process lives.
-  register_factory("FASTSUP_EAGER_SESSION", new EagerSessionFactory());
+  register_factory(Text("FASTSUP_EAGER_SESSION"), new EagerSessionFactory());
   is_open = true;
-  return nullptr;
 }
 
 int fastsup_eager_set_context(void *context) {

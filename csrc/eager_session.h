@@ -17,11 +17,13 @@ extern "C" {
 /* The highest rank of a tensor whose shape is looked at. TensorFlow's own limit is 254. */
 #define FASTSUP_MOST_DIMENSIONS 32
 
-/* Looks up the symbols of TensorFlow in libraries that are loaded, and registers the factory of the sessions.
+/* The name of a symbol of TensorFlow's libraries that is needed: 0 is the first one. Null behind the last one. */
+const char *fastsup_eager_symbol(int index);
 
-   libraries: paths of the libraries, ended by a null pointer.
-   Returns null, or the name of the symbol that none of them has. */
-const char *fastsup_eager_open(const char *const *libraries);
+/* Takes the addresses of the symbols, and registers the factory of the sessions.
+
+   addresses: one for each symbol, in the order of `fastsup_eager_symbol`; none is null. */
+void fastsup_eager_open(void *const *addresses);
 
 /* Names the eager context whose devices the sessions opened from now on share. Returns the number of its devices. */
 int fastsup_eager_set_context(void *context);

@@ -3,15 +3,19 @@
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 from cython cimport final
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uintptr_t
 from libc.stdlib cimport free, malloc
+
+import ctypes
+import os
 
 from tensorflow.python.framework import errors_impl
 
 
 cdef extern from "eager_session.h" nogil:
     const char* TARGET "FASTSUP_EAGER_TARGET"
-    const char* fastsup_eager_open(const char** libraries)
+    const char* fastsup_eager_symbol(int index)
+    void fastsup_eager_open(void** addresses)
     int fastsup_eager_set_context(void* context)
     void* fastsup_eager_take_session()
     void fastsup_eager_delete_handle(void* handle)
@@ -55,21 +59,38 @@ def open_bridge(libraries):
     Raises:
       ImportError: a symbol is missing; the message names it.
     """
-    paths = [path.encode() for path in libraries]
-    cdef const char** array = <const char**>malloc((len(paths) + 1) * sizeof(char*))
+    # Here rather than in C++: dlsym has another version in each newer libc, and a wheel would then need that libc.
+    loaded = [ctypes.CDLL(None), *_already_loaded(libraries)]
+    addresses = []
+    while fastsup_eager_symbol(len(addresses)) is not NULL:
+        addresses.append(_address(fastsup_eager_symbol(len(addresses)).decode(), loaded))
+    cdef void** array = <void**>malloc(len(addresses) * sizeof(void*))
     if array is NULL:
         raise MemoryError
     cdef Py_ssize_t i
-    cdef const char* missing
-    try:
-        for i in range(len(paths)):
-            array[i] = paths[i]
-        array[len(paths)] = NULL
-        missing = fastsup_eager_open(array)
-    finally:
-        free(array)
-    if missing is not NULL:
-        raise ImportError(f"TensorFlow's libraries have no symbol {missing.decode()}.")
+    for i in range(len(addresses)):
+        array[i] = <void*><uintptr_t>addresses[i]
+    fastsup_eager_open(array)
+    free(array)
+
+
+def _already_loaded(libraries):
+    """The libraries, of a list of paths, that this process has loaded."""
+    for path in libraries:
+        try:
+            yield ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+        except OSError:
+            continue
+
+
+def _address(name, loaded):
+    """The address of a symbol, in the first library that has it."""
+    for library in loaded:
+        try:
+            return ctypes.addressof(ctypes.c_char.in_dll(library, name))
+        except ValueError:
+            continue
+    raise ImportError(f"TensorFlow's libraries have no symbol {name}.")
 
 
 def share_context(capsule):

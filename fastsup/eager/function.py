@@ -7,7 +7,7 @@ import threading
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 from tensorflow.python.eager import def_function
 from tensorflow.python.eager.polymorphic_function import concrete_function, polymorphic_function
@@ -238,6 +238,18 @@ def _executor_of(step: LiftedStep) -> str:
     if step.trial is not None:
         return str(step.trial.executor)
     return str(step.graph.executor)
+
+
+@overload
+def function(
+    func: Callable[..., Any], *, input_signature: Any = None, executor: str = "auto", fallback: str = "warn"
+) -> Function: ...
+
+
+@overload
+def function(
+    func: None = None, *, input_signature: Any = None, executor: str = "auto", fallback: str = "warn"
+) -> Callable[[Callable[..., Any]], Function]: ...
 
 
 def function(

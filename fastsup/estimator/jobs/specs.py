@@ -85,10 +85,10 @@ def validate_exporters(exporters: Any) -> tuple[Any, ...]:
 
 
 class _TrainSpec(NamedTuple):
-    input_fn: Any
-    max_steps: Any
-    hooks: Any
-    saving_listeners: Any
+    input_fn: Callable[..., Any]
+    max_steps: int | None
+    hooks: tuple[Any, ...]
+    saving_listeners: tuple[Any, ...]
 
 
 class TrainSpec(_TrainSpec):
@@ -128,15 +128,15 @@ class TrainSpec(_TrainSpec):
 
 
 class _EvalSpec(NamedTuple):
-    input_fn: Any
-    steps: Any
-    name: Any
-    hooks: Any
-    exporters: Any
-    start_delay_secs: Any
-    throttle_secs: Any
-    throttle_steps: Any
-    idle_timeout_secs: Any
+    input_fn: Callable[..., Any]
+    steps: int | None
+    name: str | None
+    hooks: tuple[Any, ...]
+    exporters: tuple[Any, ...]
+    start_delay_secs: float
+    throttle_secs: float
+    throttle_steps: int | None
+    idle_timeout_secs: float | None
 
 
 class EvalSpec(_EvalSpec):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
@@ -19,6 +19,9 @@ from fastsup.estimator.model.arguments import check_hooks, check_listeners, chec
 from fastsup.estimator.model.base import EstimatorBase
 from fastsup.estimator.model.model_fn import ModeKeys
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 __all__ = ["Training"]
 
 
@@ -32,7 +35,7 @@ class Training(EstimatorBase):
         steps: int | None = None,
         max_steps: int | None = None,
         saving_listeners: Any = None,
-    ) -> Any:
+    ) -> Self:
         """Trains the model, starting from its newest checkpoint.
 
         Args:

@@ -42,7 +42,7 @@ def check_threads(operations: Iterable[ops.Operation], config: Any, remedy: str)
     Raises:
       tf.errors.UnimplementedError: the conditionals are nested deeper than the inter-op pool has threads.
     """
-    threads = config.inter_op_parallelism_threads or len(os.sched_getaffinity(0))
+    threads = config.inter_op_parallelism_threads or _cores()
     for op, held in threads_held(operations).items():
         if held > threads:
             raise errors.UnimplementedError(
@@ -51,6 +51,12 @@ def check_threads(operations: Iterable[ops.Operation], config: Any, remedy: str)
                 f"The single-threaded executor can't run operation {op.name!r}: its conditionals hold {held} threads "
                 f"of the inter-op pool at a time, and the pool has {threads}. {remedy}",
             )
+
+
+def _cores() -> int:
+    """The number of processor cores that this process may use."""
+    # Not on macOS.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Nesting:

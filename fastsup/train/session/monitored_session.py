@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorflow.python.distribute import distribute_coordinator_context
 from tensorflow.python.framework import errors, ops
@@ -28,6 +28,9 @@ from fastsup.train.session.recorded_hooks import hook_span
 from fastsup.train.session.session_creators import ChiefSessionCreator
 from fastsup.train.session.session_stack import CoordinatedSessionCreator, RecoverableSession
 from fastsup.train.session.step_context import StepContext
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 from fastsup.train.session.wrapped_sessions import Wrapped
 
 __all__ = ["MonitoredSession", "SingularMonitoredSession"]
@@ -155,7 +158,7 @@ class _MonitoredSession(Monitored):
         """
         self._close_internal()
 
-    def __enter__(self) -> _MonitoredSession:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, exception_type: Any, exception_value: Any, traceback: Any) -> bool:

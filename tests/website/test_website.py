@@ -1,0 +1,97 @@
+"""What the documentation site is made of. `make docs` builds the site itself, and checks its links."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def in_the_root(program: str) -> str:
+    """Runs a program in the root folder, where it can import website, and gives what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def griffe_pyx() -> Any:
+    pytest.importorskip("griffe")
+    spec = importlib.util.spec_from_file_location("griffe_pyx", ROOT / "website" / "griffe_pyx.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_picture_of_the_folders_is_that_of_today() -> None:
+    drawn = in_the_root("from website import architecture; print(architecture.draw(), end='')")
+    assert (ROOT / "docs" / "pictures" / "architecture.svg").read_text() == drawn
+
+
+def test_the_chart_is_that_of_its_numbers() -> None:
+    drawn = in_the_root("from website import pictures; print(pictures.steps_by_hooks(), end='')")
+    assert (ROOT / "docs" / "pictures" / "steps-by-hooks.svg").read_text() == drawn
+
+
+def test_no_picture_takes_anything_from_the_network() -> None:
+    pictures = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
+    assert len(pictures) >= 3
+    for picture in pictures:
+        assert set(re.findall(r"https?://[^\s\"')]+", picture.read_text())) <= {"http://www.w3.org/2000/svg"}, picture
+
+
+def test_docstrings_of_a_compiled_module(griffe_pyx: Any) -> None:
+    source = '''
+"""Of the module."""
+
+def free(x, y={"a": 1}):
+    """Of a function.
+
+    Args:
+      x: a number.
+    """
+
+cdef class Loop:
+    """Loop(step)\\n--\\n
+    Runs "steps".
+    """
+
+    cdef int inner(self) except -1:
+        """Not public."""
+
+    def run(self,
+            count=1):
+        """Of a method."""
+
+    cpdef due_at(self, object step):
+        """Without a type."""
+
+    cpdef const char* name(self) except *:
+        """With one."""
+
+    def silent(self):
+        return """no docstring"""
+
+class Other(Loop):
+    """Of another."""
+'''
+    assert griffe_pyx.docstrings_of(source) == {
+        "free": "Of a function.\n\nArgs:\n  x: a number.",
+        "Loop": 'Runs "steps".',
+        "Loop.inner": "Not public.",
+        "Loop.run": "Of a method.",
+        "Loop.due_at": "Without a type.",
+        "Loop.name": "With one.",
+        "Other": "Of another.",
+    }

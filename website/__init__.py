@@ -1,0 +1,1 @@
+"""Builds the documentation site: what mkdocs.yml leaves to code."""
