@@ -4,6 +4,7 @@
     python -m benchmarks --case sgd --rounds 20   # one case, thoroughly
     python -m benchmarks --memory                 # whether memory grows: ten minutes
     python -m benchmarks --programs               # whole programs, a process each: five minutes
+    python -m benchmarks --peers                  # loops of other libraries: an hour, and gigabytes of packages once
 
 Contenders take turns, so a disturbance of the machine hits all of them. Still, let the machine be idle.
 """
@@ -17,11 +18,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import memory, report, whole_programs
+from benchmarks import memory, peer_environments, peer_table, report, whole_programs
 from benchmarks.cases import CASES, Case
 from benchmarks.measure import QUICK_SLICE_SECS, SLICE_SECS, alternate
 
-ROUNDS, QUICK_ROUNDS = 7, 3
+ROUNDS, QUICK_ROUNDS, PEER_ROUNDS = 7, 3, 2
+PEER_SECS, QUICK_PEER_SECS = 5.0, 0.5
 
 
 def positive(text: str) -> int:
@@ -47,6 +49,18 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--reference", metavar="PYTHON", help="with --programs: interpreter that has TensorFlow 2.15, and its Estimator"
     )
+    parser.add_argument("--peers", action="store_true", help="run the loops of other libraries, instead of the cases")
+    parser.add_argument(
+        "--environments",
+        type=Path,
+        metavar="DIR",
+        help="with --peers: where the libraries are installed, if they aren't yet",
+    )
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME", help="with --peers: only this adapter")
+    parser.add_argument(
+        "--workload", action="append", default=[], metavar="NAME", help="with --peers: only this workload"
+    )
+    parser.add_argument("--write", action="store_true", help="with --peers: write the tables of docs/peers.md")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything to this file as well")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
     options = parser.parse_args(arguments)
@@ -54,10 +68,19 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
         parser.error("argument --memory: not with --case")
     if options.programs and (options.case or options.memory):
         parser.error("argument --programs: not with --case or --memory")
+    if options.peers and (options.case or options.memory or options.programs):
+        parser.error("argument --peers: not with --case, --memory or --programs")
+    if not options.peers and (options.environments or options.peer or options.workload or options.write):
+        parser.error("arguments --environments, --peer, --workload and --write: only with --peers")
+    for name in options.workload:
+        if name not in peer_table.WORKLOADS:
+            parser.error(f"argument --workload: must be one of {', '.join(peer_table.WORKLOADS)}, got {name}")
     if options.reference and not options.programs:
         parser.error("argument --reference: only with --programs")
     if options.json and not options.json.resolve().parent.is_dir():
         parser.error(f"argument --json: there is no folder {options.json.resolve().parent}")
+    if options.peers:
+        options.rounds = options.rounds or (1 if options.quick else PEER_ROUNDS)
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     return options
 
@@ -93,6 +116,24 @@ def measure(options: argparse.Namespace, console: Console) -> tuple[list[report.
     return lines, samples, errors
 
 
+def run_peers(options: argparse.Namespace, console: Console) -> int:
+    """Runs the loops of other libraries. Returns the exit code: 1 if one that is installed has failed."""
+    folder = options.environments or peer_environments.default_folder()
+    with console.status(f"installing other libraries in {folder}"):
+        peer_environments.install(folder, options.peer)
+    with console.status("running loops"):
+        seconds = QUICK_PEER_SECS if options.quick else PEER_SECS
+        runs, versions = peer_table.measure(folder, options.rounds, seconds, options.peer, options.workload)
+    for table in peer_table.tables(runs):
+        console.print(table)
+    results = {"machine": report.machine(), **peer_table.as_json(runs, versions)}
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    if options.write:
+        peer_table.write_page(results)
+    return int(any(isinstance(felt, str) for peers in runs.values() for felt in peers.values()))
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 1 if a case failed or, with `--check`, if a target was missed."""
     options = parse_options(arguments)
@@ -102,6 +143,8 @@ def main(arguments: list[str] | None = None) -> int:
     errors: dict[str, str] = {}
     growths: list[memory.Growth] = []
     runs: whole_programs.Runs = {}
+    if options.peers:
+        return run_peers(options, console)
     if options.memory:
         with console.status("measuring memory"):
             growths.extend(memory.measurements())
