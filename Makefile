@@ -35,5 +35,5 @@ release:
 
 # The documentation site, into site/. Warnings and broken links are errors.
 docs:
-	$(PYTHON) -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 	$(PYTHON) -m website.check site

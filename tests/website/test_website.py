@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import subprocess
@@ -49,6 +50,24 @@ def test_no_picture_takes_anything_from_the_network() -> None:
     assert len(pictures) >= 3
     for picture in pictures:
         assert set(re.findall(r"https?://[^\s\"')]+", picture.read_text())) <= {"http://www.w3.org/2000/svg"}, picture
+
+
+def test_the_check_finds_what_is_wrong(tmp_path: Path) -> None:
+    pytest.importorskip("griffe")
+    (tmp_path / "a.html").write_text(
+        '<h1 id="top">A</h1><a href="b.html#there">x</a><a href="b.html#gone">x</a><a href="c.html">x</a>'
+        '<a href="#top">x</a><a href="https://example.org/">x</a><script src="https://example.org/x.js"></script>'
+    )
+    (tmp_path / "b.html").write_text('<h1 id="there">B</h1><p id="fastsup.train.Supervisor">')
+    program = f"from pathlib import Path; from website import check; print(check.problems(Path({str(tmp_path)!r})))"
+    found = ast.literal_eval(in_the_root(program))
+    assert {problem for problem in found if "html" in problem} == {
+        "a.html links to b.html#gone, and there is no such anchor",
+        "a.html links to c.html, which isn't there",
+        "a.html loads https://example.org/x.js from the network",
+    }
+    assert "the reference has no fastsup.train.MonitoredTrainingSession" in found
+    assert "the reference has no fastsup.train.Supervisor" not in found
 
 
 def test_docstrings_of_a_compiled_module(griffe_pyx: Any) -> None:
