@@ -19,10 +19,9 @@ from fastsup import estimator as est
 
 v1 = tf.compat.v1
 DEFAULTS: dict[str, Any] = {
-    "max_steps": 12, "save_steps": 5, "save_secs": None, "wait_secs": 60, "eager": True, "workers": 2, "batches": None,
+    "max_steps": 12, "save_steps": 5, "save_secs": None, "wait_secs": 60, "eager": True, "rows": 8, "batches": None,
     "slow": 0.0, "executor": "auto", "stop_early_at": None, "fails_at": None, "batch_norm": False, "trainings": 1,
 }  # fmt: skip
-ROWS = 8  # of a batch of all workers
 
 
 class Losses(v1.train.SessionRunHook):
@@ -52,9 +51,9 @@ def task() -> str:
     return f"{found.get('type')}-{found.get('index')}"
 
 
-def rows(batch: int) -> tuple[Any, Any]:
+def rows(batch: int, number: int) -> tuple[Any, Any]:
     """The rows of a batch of all workers."""
-    x = np.random.default_rng(batch).normal(size=(ROWS, 3)).astype(np.float32)
+    x = np.random.default_rng(batch).normal(size=(number, 3)).astype(np.float32)
     return x, x @ np.array([[1.0], [2.0], [-1.0]], np.float32) + 0.5
 
 
@@ -65,7 +64,7 @@ def main(model_dir: str, settings: dict[str, Any]) -> None:
     alone = "TF_CONFIG" not in os.environ
 
     def input_fn(input_context: Any = None) -> Any:
-        x, y = zip(*(rows(batch) for batch in range(20)), strict=True)
+        x, y = zip(*(rows(batch, settings["rows"]) for batch in range(20)), strict=True)
         data = tf.data.Dataset.from_tensor_slices((np.stack(x), np.stack(y)))
         if input_context is not None and not alone:
             number, count = input_context.input_pipeline_id, input_context.num_input_pipelines

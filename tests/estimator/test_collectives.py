@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -88,9 +89,9 @@ def alone_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_two_tasks_train_what_one_process_does(start: Any, alone_dir: Path) -> None:
-    """In graph mode, where the Estimator starts the server."""
-    cluster = start(*TASKS, eager=False)
-    alone = train_alone(alone_dir, eager=False)
+    """In graph mode, where the Estimator starts the server. The save waits for both: one variable is reduced in it."""
+    cluster = start(*TASKS, eager=False, batch_norm=True)
+    alone = train_alone(alone_dir, eager=False, batch_norm=True)
     assert codes(cluster, *TASKS) == [0, 0]
     assert_same_training(cluster, alone, alone_dir)
     # One writes, and each says what it has trained.
@@ -135,3 +136,117 @@ def test_a_worker_s_own_error_is_what_the_others_end_with(start: Any) -> None:
     assert "UnavailableError: worker 0 (" in cluster.log("chief-0")
     assert "has failed: ValueError: the worker's own mistake" in cluster.log("chief-0")
     assert cluster.log("worker-0").rstrip().rpartition("\n")[2] == "ValueError: the worker's own mistake"
+
+
+@long_only
+def test_a_variable_that_is_reduced_when_it_is_read_saved_by_time(start: Any, alone_dir: Path) -> None:
+    settings = {"batch_norm": True, "eager": False, "save_steps": None, "save_secs": 1}
+    cluster = start(*TASKS, **settings, slow=0.3)
+    alone = train_alone(alone_dir, **settings)
+    assert codes(cluster, *TASKS) == [0, 0]
+    assert_same_training(cluster, alone, alone_dir)
+    assert 3 <= cluster.log("chief-0").count("Saving checkpoints for") <= 8
+
+
+@long_only
+def test_three_tasks_without_a_chief(start: Any, alone_dir: Path) -> None:
+    """Worker 0 is the chief. Three shares of eight rows aren't equal: six are."""
+    cluster = start(*THREE, eager=False, rows=6)
+    alone = train_alone(alone_dir, eager=False, rows=6)
+    assert codes(cluster, *THREE) == [0, 0, 0]
+    assert_same_training(cluster, alone, alone_dir)
+    assert "Saving checkpoints for 12 into" in cluster.log("worker-0")
+
+
+@long_only
+@pytest.mark.parametrize("lost", ["worker-0", "worker-2"])
+def test_of_three_tasks_one_is_killed(start: Any, lost: str) -> None:
+    cluster = start(*THREE, **LONG)
+    for task in THREE:
+        cluster.wait_for_line(task, "loss of step 5:")
+    cluster.kill(lost)
+    others = [task for task in THREE if task != lost]
+    assert codes(cluster, *others) == [1, 1]
+    for task in others:
+        assert re.search(rf"UnavailableError: .*{lost.replace('-', ' ')} \(localhost:\d+\)", cluster.log(task))
+
+
+@long_only
+@pytest.mark.parametrize("lost", TASKS)
+def test_a_stopped_task_counts_as_lost_after_a_while(start: Any, lost: str) -> None:
+    """A pause of some seconds doesn't matter."""
+    cluster = start(*TASKS, **LONG, eager=lost == "chief-0")
+    for task in TASKS:
+        cluster.wait_for_line(task, "loss of step 5:")
+    process = cluster._processes[lost]
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(15)
+    process.send_signal(signal.SIGCONT)
+    step = list(losses(cluster.log(lost)))[-1]
+    cluster.wait_for_line(lost, f"loss of step {step + 5}:")
+    process.send_signal(signal.SIGSTOP)
+    other = TASKS[1 - TASKS.index(lost)]
+    assert list(cluster.exit_codes([other], 100).values()) == [1]
+    assert "doesn't answer: it has given no sign of life for" in cluster.log(other)
+
+
+@long_only
+@pytest.mark.parametrize("task", TASKS)
+def test_sigint_of_one_ends_all(start: Any, task: str) -> None:
+    cluster = start(*TASKS, **LONG)
+    cluster.wait_for_line("worker-0", "loss of step 5:")
+    cluster._processes[task].send_signal(signal.SIGINT)
+    found = cluster.exit_codes(TASKS, END_SECS)
+    assert found == {name: -signal.SIGINT if name == task else 130 for name in TASKS}
+    assert cluster.newest_step() == max(losses(cluster.log("worker-0")))
+
+
+@long_only
+def test_early_stopping_stops_all_at_the_same_step(start: Any) -> None:
+    cluster = start(*TASKS, stop_early_at=4)
+    assert codes(cluster, *TASKS) == [0, 0]
+    steps = [max(losses(cluster.log(task))) for task in TASKS]
+    assert steps[0] == steps[1] == cluster.newest_step() < 12
+
+
+@long_only
+def test_trainings_one_after_the_other(start: Any, alone_dir: Path) -> None:
+    """Each goes on from the checkpoint of the one before it."""
+    settings = {"trainings": 3, "max_steps": 4}
+    cluster = start(*TASKS, **settings)
+    alone = train_alone(alone_dir, **settings)
+    assert codes(cluster, *TASKS) == [0, 0]
+    assert_same_training(cluster, alone, alone_dir)
+
+
+@long_only
+def test_an_evaluator_evaluates_the_last_checkpoint(start: Any) -> None:
+    cluster = start(*TASKS, "evaluator-0")
+    assert codes(cluster, *TASKS, "evaluator-0") == [0, 0, 0]
+    assert "Saving dict for global step 12" in cluster.log("evaluator-0")
+
+
+@long_only
+@pytest.mark.parametrize("short", TASKS)
+def test_an_input_that_ends_early_is_named(start: Any, short: str) -> None:
+    """What would wait for ever in TensorFlow."""
+    batches = {task: 5 if task == short else 8 for task in TASKS}
+    cluster = start(*TASKS, batches=batches, eager=False)
+    other = TASKS[1 - TASKS.index(short)]
+    assert codes(cluster, other) == [1]
+    assert "has ended its training after 5 steps, while this task waits for it in step 6" in cluster.log(other)
+
+
+@long_only
+def test_inputs_of_the_same_length_end_the_training(start: Any) -> None:
+    cluster = start(*TASKS, batches=dict.fromkeys(TASKS, 7), eager=False)
+    assert codes(cluster, *TASKS) == [0, 0]
+    assert cluster.newest_step() == 7
+
+
+@long_only
+@pytest.mark.parametrize("executor", ["inline", "single_threaded", "thread_pool"])
+def test_every_executor_runs_collectives(start: Any, executor: str) -> None:
+    cluster = start(*TASKS, executor=executor, max_steps=200, eager=False)
+    assert codes(cluster, *TASKS) == [0, 0]
+    assert cluster.newest_step() == 200

@@ -24,7 +24,7 @@ __all__ = ["Membership"]
 _STOP_SECS = 30.0
 _FAILURE_SECS = 3.0
 _LEAVE_SECS = 10.0
-# How long a failed run waits for the reason to be found.
+# How long a failed run waits until the reason is found.
 _VERDICT_SECS = 8.0
 _LONGEST_TEXT = 1500
 
@@ -193,10 +193,37 @@ class Membership:
             status is not None and (status.knows_stop is not None or status.phase not in (JOINING, TRAINING))
         )
 
+    @property
+    def save_after(self) -> int:
+        """After how many steps of this training the leader's next save is, or its last one was; 0 before the first."""
+        return self.status.knows_save
+
+    def ask_save(self) -> int:
+        """Of the leader, between two steps: has all tasks take part in a save after the next step.
+
+        Returns:
+          After how many steps of this training that is.
+
+        Raises:
+          tf.errors.UnavailableError: a task doesn't answer.
+        """
+        self.status.save_after = self.status.knows_save = self.status.runs + 1
+
+        def know() -> bool:
+            return all(peer.status and peer.status.knows_save == self.status.save_after for peer in self._others)
+
+        if not self._watch.hurry_until(lambda: self._watch.loss is not None or know(), _STOP_SECS):
+            raise self.error(f"A task hasn't answered for {_STOP_SECS:.0f} s that it takes part in a save")
+        return self.status.save_after
+
     def _learn(self, name: str, status: TaskStatus) -> None:
         """Takes the status of another task. Called in another thread."""
-        if status.training == self.status.training:
-            self._learn_stop(name, status)
+        if status.training != self.status.training:
+            return
+        self._learn_stop(name, status)
+        if name == self._leader.name and status.save_after != self.status.knows_save:
+            self.status.knows_save = status.save_after
+            self._watch.tell_now()
 
     def _learn_stop(self, name: str, status: TaskStatus) -> None:
         if status.stop_after is None or (self._stop is not None and self._stop[0] <= status.stop_after):
@@ -206,11 +233,15 @@ class Membership:
         self._watch.tell_now()
         logging.info("All workers end after step %d of this training. %s.", *self._stop[:2])
 
-    def verdict(self) -> str | None:
+    @property
+    def loss(self) -> str | None:
+        """What was lost, as a sentence without its full stop; None if nothing is."""
+        return self._watch.loss
+
+    def find_loss(self) -> str | None:
         """What was lost, if that is found within some seconds: after a run has failed, perhaps for that."""
-        until = time.monotonic() + _VERDICT_SECS
-        while self._watch.loss is None and time.monotonic() < until and self._watch.is_alive():
-            time.sleep(HURRY_SECS)
+        if self.status.phase == TRAINING and self._watch.is_alive():
+            self._watch.hurry_until(lambda: self._watch.loss is not None, _VERDICT_SECS)
         return self._watch.loss
 
     @staticmethod
@@ -220,12 +251,15 @@ class Membership:
         Args:
           loss: what was lost, as a sentence without its full stop.
         """
-        return errors.UnavailableError(
+        error = errors.UnavailableError(
             None,
             None,
             f"{loss}. Training with MultiWorkerMirroredStrategy can't go on without all of its workers, so this one "
             "ends too. Start all tasks again with the same TF_CONFIG: they go on from the newest checkpoint.",
         )
+        # What this task tells the others.
+        error.loss = loss
+        return error
 
     # Leaving.
 
@@ -256,7 +290,7 @@ class Membership:
             self._watch.end()
 
     def _fail(self, error: BaseException) -> None:
-        self.status.error = f"{type(error).__name__}: {error}"[:_LONGEST_TEXT]
+        self.status.error = getattr(error, "loss", f"{type(error).__name__}: {error}")[:_LONGEST_TEXT]
         self.status.phase = FAILED
         # The others read it in this process, if it keeps the board.
         if self.is_leader:

@@ -28,6 +28,8 @@ class TaskStatus:
       stop_reason: why it wants that.
       stop_signal: number of the signal that it has got, or 0.
       knows_stop: the smallest `stop_after` that the task knows of, its own or another one's.
+      save_after: of the leader: number of runs after which all take part in a save; 0 as long as there is none.
+      knows_save: the `save_after` that the task knows of.
       error: why the task has failed.
     """
 
@@ -42,6 +44,8 @@ class TaskStatus:
     stop_reason: str = ""
     stop_signal: int = 0
     knows_stop: int | None = None
+    save_after: int = 0
+    knows_save: int = 0
     error: str = ""
 
     def to_text(self) -> str:

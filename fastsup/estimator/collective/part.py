@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Iterator
 from typing import Any
 
 from tensorflow.core.protobuf import config_pb2
-from tensorflow.python.framework import errors
+from tensorflow.python.framework import errors, ops
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.cluster.collective.membership import Membership
@@ -16,16 +17,18 @@ from fastsup.cluster.collective.peers import Peer
 from fastsup.cluster.collective.server import ensure_server
 from fastsup.cluster.collective.settings import leader_of, training_tasks
 from fastsup.cluster.peer_liveness import peer_timeout_secs
+from fastsup.estimator.collective.saving import FollowerSaverHook, LeaderSaverHook, check_lone_runs
 from fastsup.estimator.collective.session import CollectiveSession, CollectiveSessionCreator, leader_hooks
 from fastsup.estimator.collective.step_hook import CollectiveStepHook
 from fastsup.estimator.collective.stop_signals import StopSignals
+from fastsup.train.hooks.checkpoint_saver import TFCheckpointSaverHook
 
 __all__ = ["CollectivePart", "collective_part"]
 
 # What a run raises that waits for a lost task, besides errors that are the task's own.
 _PERHAPS_LOST = (
     errors.UnavailableError, errors.AbortedError, errors.CancelledError, errors.FailedPreconditionError,
-    errors.DeadlineExceededError, errors.InternalError, errors.UnknownError, RuntimeError,
+    errors.DeadlineExceededError, errors.InternalError, errors.UnknownError,
 )  # fmt: skip
 
 
@@ -43,6 +46,16 @@ class CollectivePart:
         self._session_config = session_config
         self.membership = membership
         self.signals = StopSignals()
+        # What each task runs in a step. Set once the model is there.
+        self.step: list[Any] = []
+
+    def new_saver_hook(self, **options: Any) -> LeaderSaverHook:
+        """Makes the hook that saves the checkpoints.
+
+        Args:
+          **options: the arguments of `CheckpointSaverHook`.
+        """
+        return LeaderSaverHook(self.membership, **options)
 
     def open_session(
         self,
@@ -63,12 +76,18 @@ class CollectivePart:
         """
         config = self._config
         own: list[Any] = [CollectiveStepHook(self.membership, self.signals)]
+        given = [hook for hook in hooks if isinstance(hook, TFCheckpointSaverHook)]
+        # Only one task writes to the model directory.
+        others = hooks if config.is_chief else [hook for hook in hooks if hook not in given]
         if config.is_chief:
             own += [*chief_hooks, *leader_hooks(scaffold, config, summary_steps, count_steps)]
+        elif not given and (config.save_checkpoints_steps or config.save_checkpoints_secs):
+            own.append(FollowerSaverHook(self.membership, scaffold, config.save_checkpoints_steps))
         creator = CollectiveSessionCreator(
             self.membership,
             self.signals.raise_if_come,
             peer_timeout_secs(config),
+            functools.partial(check_lone_runs, graph=ops.get_default_graph(), step=self.step, saver_hooks=given),
             scaffold=scaffold,
             master=config.master,
             config=self._session_config,
@@ -76,7 +95,7 @@ class CollectivePart:
             executor=config.executor,
             recovery_wait_secs=config.recovery_wait_secs,
         )
-        return CollectiveSession(creator, [*own, *hooks], config.profiler)
+        return CollectiveSession(creator, [*own, *others], config.profiler)
 
     def explain(self, error: BaseException) -> BaseException:
         """The error of the lost task that has led to an error; or that error, if none is lost.
@@ -84,12 +103,15 @@ class CollectivePart:
         Args:
           error: what has ended the training.
         """
-        if isinstance(error, _PERHAPS_LOST):
-            loss = self.membership.verdict()
-            if loss is not None and loss not in str(error):
-                lost: BaseException = self.membership.error(loss)
-                return lost
-        return error
+        loss = None
+        if isinstance(error, _PERHAPS_LOST) and not hasattr(error, "loss"):
+            loss = self.membership.find_loss()
+        elif isinstance(error, RuntimeError):  # The session was closed because of the loss.
+            loss = self.membership.loss
+        if loss is None:
+            return error
+        lost: BaseException = self.membership.error(loss)
+        return lost
 
 
 def _name(task: tuple[str, int]) -> str:

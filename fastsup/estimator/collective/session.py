@@ -33,20 +33,32 @@ class CollectiveSessionCreator(ChiefSessionCreator):
       membership: this task's part in the training.
       interrupted: function that raises an error if the wait for the other tasks is to end.
       limit_secs: seconds to wait for them at most.
+      check: function of the finalised scaffold that refuses a model with an error.
       **options: the arguments of `ChiefSessionCreator`.
     """
 
     def __init__(
-        self, membership: Membership, interrupted: Callable[[], None], limit_secs: float, **options: Any
+        self,
+        membership: Membership,
+        interrupted: Callable[[], None],
+        limit_secs: float,
+        check: Callable[[Any], None],
+        **options: Any,
     ) -> None:
         super().__init__(**options)
         self._membership = membership
         self._interrupted = interrupted
         self._limit_secs = limit_secs
+        self._check = check
 
     def _new_session_manager(self, **options: Any) -> Any:
         manager = _WatchedSessionManager(**options)
         manager.membership = self._membership
+        return manager
+
+    def _finalize_graph(self) -> Any:
+        manager = super()._finalize_graph()
+        self._check(self._scaffold)
         return manager
 
     def create_session(self) -> Any:

@@ -6,13 +6,17 @@ from typing import Any
 
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.distribute import parameter_server_strategy_v2
+from tensorflow.python.eager import context
 from tensorflow.python.framework import device
+from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.cluster.collective.settings import training_tasks
 from fastsup.cluster.task_settings import TaskType
 
 __all__ = [
     "check_cluster",
+    "check_devices",
+    "evaluates_with",
     "is_multi_worker",
     "refuse_unsupported",
     "resolve_strategies",
@@ -37,6 +41,18 @@ def trains_collectively(config: Any) -> bool:
     trains = config.task_type in (TaskType.CHIEF, TaskType.WORKER)
     # A configuration of the older kind has no strategy.
     return bool(is_multi_worker(getattr(config, "train_distribute", None)) and config.cluster_spec and trains)
+
+
+def evaluates_with(strategy: Any) -> Any:
+    """The strategy to evaluate with: None for one that spans the tasks of a cluster, of which one evaluates.
+
+    Args:
+      strategy: strategy of the configuration, or None.
+    """
+    if is_multi_worker(strategy) and strategy.extended._cluster_spec:
+        logging.info("eval_distribute=%r spans the tasks of a cluster: this task evaluates by itself.", strategy)
+        return None
+    return strategy
 
 
 def refuse_unsupported(train_distribute: Any, eval_distribute: Any) -> None:
@@ -78,6 +94,43 @@ def session_config_for(session_config: Any, *strategies: Any) -> Any:
     with_devices.CopyFrom(session_config)
     with_devices.device_count["CPU"] = cpus
     return with_devices
+
+
+def check_devices(name: str, strategy: Any, session_config: Any) -> None:
+    """Refuses a strategy several replicas of which would share a device: they would wait for each other without limit.
+
+    Args:
+      name: the argument that has the strategy.
+      strategy: the strategy.
+      session_config: ConfigProto of the sessions. With soft placement, the CPU stands in for a device that isn't there.
+
+    Raises:
+      ValueError: the sessions have fewer devices than the strategy. The message lists both.
+    """
+    wanted = [device.DeviceSpec.from_string(name) for name in strategy.extended.worker_devices]
+    have = {f"{kind}:{index}" for kind, count in _device_counts(session_config).items() for index in range(count)}
+    names = [f"{spec.device_type}:{spec.device_index or 0}" for spec in wanted]
+    if len({name if name in have else "CPU:0" for name in names}) < len(names):
+        raise ValueError(
+            f"{name}={strategy!r} has {len(names)} replicas, on the devices {', '.join(names)}. The sessions of this "
+            f"process have {', '.join(sorted(have))}. Make the strategy for devices that are there, each once. "
+            'session_config.device_count["CPU"] sets the number of CPU devices.'
+        )
+
+
+def _device_counts(session_config: Any) -> dict[str, int]:
+    """How many devices of each kind a local session has."""
+    limits = session_config.device_count
+    counts = {"CPU": int(limits.get("CPU", 1))}
+    virtual = session_config.gpu_options.experimental.virtual_devices
+    physical = context.context().list_physical_devices()
+    for kind in {each.device_type for each in physical} - {"CPU"}:
+        there = sum(each.device_type == kind for each in physical)
+        there = min(there, limits.get(kind, there))
+        if kind == "GPU" and virtual:
+            there = sum(max(1, len(each.memory_limit_mb)) for each in virtual)
+        counts[kind] = there
+    return counts
 
 
 _NAMES = ("train_distribute", "eval_distribute")

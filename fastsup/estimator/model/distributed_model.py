@@ -84,6 +84,7 @@ class DistributedModel(Training, Evaluation):
     def _train_model_distributed(self, input_fn: Any, hooks: list[Any], saving_listeners: list[Any]) -> Any:
         """Trains with the strategy of the configuration."""
         strategy = self._train_distribution
+        distribution.check_devices("train_distribute", strategy, self._session_config)
         if not distribution.trains_collectively(self._config):
             strategy.configure(self._session_config)
             return self._actual_train_model_distributed(strategy, input_fn, hooks, saving_listeners)
@@ -93,6 +94,10 @@ class DistributedModel(Training, Evaluation):
                 return self._actual_train_model_distributed(strategy, input_fn, hooks, saving_listeners)
             finally:
                 self._collective_part = None
+
+    def _new_saver_hook(self, **options: Any) -> Any:
+        part = self._collective_part
+        return super()._new_saver_hook(**options) if part is None else part.new_saver_hook(**options)
 
     def _open_training_session(self, *arguments: Any) -> Any:
         part = self._collective_part
@@ -124,12 +129,15 @@ class DistributedModel(Training, Evaluation):
                 training_chief_hooks=self._first_replica_hooks(strategy, grouped.training_chief_hooks),
                 scaffold=_combined_scaffold(grouped.scaffold, strategy),
             )
+            if self._collective_part is not None:
+                self._collective_part.step = [spec.train_op, spec.loss]
             return self._train_with_estimator_spec(spec, worker_hooks, hooks, global_step, saving_listeners)
 
     def _call_model_fn_eval_distributed(
         self, input_fn: Callable[..., Any], config: Any
     ) -> tuple[Any, Any, Any, Any, Any]:
         strategy = self._eval_distribution
+        distribution.check_devices("eval_distribute", strategy, self._session_config)
         iterator, input_hooks = self._iterator_of(input_fn, ModeKeys.EVAL, strategy)
         features, labels = parse_iterator_result(iterator.get_next())
         grouped = strategy.extended.call_for_each_replica(

@@ -135,7 +135,7 @@ class Training(EstimatorBase):
         ]
         task_hooks += training_hooks.progress_hooks(spec.loss, task_hooks, config)
         saver_hooks, new_saver_hooks = training_hooks.checkpoint_hooks(
-            [*task_hooks, *spec.training_chief_hooks], spec.scaffold, config, self._model_dir
+            [*task_hooks, *spec.training_chief_hooks], spec.scaffold, config, self._model_dir, self._new_saver_hook
         )
         training_hooks.add_listeners(saver_hooks, saving_listeners)
         summary_steps, count_steps = config.save_summary_steps, config.log_step_count_steps
@@ -156,6 +156,10 @@ class Training(EstimatorBase):
             logging.warning("Training with estimator made no steps. Perhaps input is empty or misspecified.")
             return None
         return session.last_result[1]
+
+    def _new_saver_hook(self, **options: Any) -> Any:
+        """Makes the hook that saves the checkpoints, with the arguments of `CheckpointSaverHook`."""
+        return session_layer.CheckpointSaverHook(**options)
 
     def _open_training_session(
         self, scaffold: Any, hooks: list[Any], chief_hooks: list[Any], summary_steps: Any, count_steps: Any
