@@ -80,15 +80,16 @@ for devices, counted in ((["/cpu:0", "/cpu:1"], "CPU:0, CPU:1. "), (["/gpu:0", "
         config = est.RunConfig(sys.argv[1], 1, session_config=one_cpu, **{name: wrong})
         model = est.Estimator(model_fn, config=config)
         try:
-            model.train(lambda: input_fn().repeat(), max_steps=1)
+            model.train(lambda: input_fn().repeat(), steps=1)
             model.evaluate(input_fn)
         except ValueError as error:
             for text in (name, "2 replicas, on the devices " + counted, "have CPU:0. Make the strategy for devices"):
                 assert text in str(error), (text, str(error))
         else:
             raise AssertionError(name)
-one = est.RunConfig(sys.argv[1], 1, train_distribute=tf.distribute.OneDeviceStrategy("/gpu:0"))
-est.Estimator(model_fn, config=one).train(lambda: input_fn().repeat(), steps=2)
+for one in (tf.distribute.OneDeviceStrategy("/gpu:0"), tf.distribute.MirroredStrategy(["/cpu:0"])):
+    config = est.RunConfig(sys.argv[1], 1, train_distribute=one)
+    est.Estimator(model_fn, config=config).train(lambda: input_fn().repeat(), steps=2)
 """
 
 

@@ -51,8 +51,8 @@ def check_lone_runs(scaffold: Any, graph: Any, step: list[Any], saver_hooks: lis
     if saved and saver_hooks:
         raise ValueError(
             f"{saver_hooks[0]!r} can't save this model: it has variables that are reduced over the workers when they "
-            f"are read (VariableSynchronization.ON_READ), by {saved[0].name!r}, so all workers must save together. Leave "
-            "the hook out, and set RunConfig's save_checkpoints_steps or save_checkpoints_secs."
+            f"are read (VariableSynchronization.ON_READ), by {saved[0].name!r}, so all workers must save together. "
+            "Leave the hook out, and set RunConfig's save_checkpoints_steps or save_checkpoints_secs."
         )
     if scaffold.summary_op is None:
         return
