@@ -14,7 +14,14 @@ from fastsup.cluster.cluster_members import parse_cluster_spec
 from fastsup.cluster.known_keys import warn_about_unknown_keys
 from fastsup.cluster.tf_config import ClusterConfigTypeError, summarize_tf_config
 
-__all__ = ["TaskSettings", "TaskType", "check_job_layout", "parse_task_settings"]
+__all__ = [
+    "TaskSettings",
+    "TaskType",
+    "check_service",
+    "evaluator_settings",
+    "own_task",
+    "parse_task_settings",
+]
 
 
 class TaskType:
@@ -91,8 +98,8 @@ def _master(tf_config: dict[str, Any], key: str) -> str:
     return value
 
 
-def _task_in_cluster(tf_config: dict[str, Any], cluster_spec: Any, chief: str) -> tuple[str, int]:
-    """Role and index of the task, checked against the cluster."""
+def _check_chief(cluster_spec: Any, chief: str) -> None:
+    """Refuses a cluster that hasn't one task of the chief's role, with index 0."""
     if chief not in cluster_spec.jobs:
         raise ValueError(
             f'If "cluster" is set in TF_CONFIG, it must have one "{chief}" node. '
@@ -104,6 +111,18 @@ def _task_in_cluster(tf_config: dict[str, Any], cluster_spec: Any, chief: str) -
         )
     if cluster_spec.task_indices(chief) != [0]:
         raise ValueError(f'The index of the "{chief}" node must be 0. TF_CONFIG["cluster"]["{chief}"] has another one.')
+
+
+def own_task(tf_config: dict[str, Any], cluster_spec: Any) -> tuple[str, int]:
+    """Role and index of this process, checked against the cluster.
+
+    Args:
+      tf_config: TF_CONFIG as a dictionary.
+      cluster_spec: the cluster in it.
+
+    Raises:
+      ValueError: the task isn't set, or the cluster has no such task.
+    """
     task = _task_section(tf_config)
     task_type, task_id = task.get("type"), task.get("index")
     roles = [*cluster_spec.jobs, TaskType.EVALUATOR]
@@ -206,12 +225,47 @@ def parse_task_settings(tf_config: dict[str, Any]) -> TaskSettings:
         raise type(error)(f"{error} {summarize_tf_config(tf_config)}") from None
 
 
-def _parse(tf_config: dict[str, Any]) -> TaskSettings:
+def check_service(tf_config: dict[str, Any]) -> dict[str, Any] | None:
+    """The "service" dictionary of TF_CONFIG, or None.
+
+    Args:
+      tf_config: TF_CONFIG as a dictionary.
+
+    Raises:
+      ClusterConfigTypeError: it is no dictionary.
+    """
     service = tf_config.get("service")
     if service is not None and not isinstance(service, dict):
         raise ClusterConfigTypeError(
             f'If "service" is set in TF_CONFIG, it must be a dict. Given {type(service)}: {service!r}.'
         )
+    return service
+
+
+def evaluator_settings(tf_config: dict[str, Any], service: dict[str, Any] | None, task_id: int) -> TaskSettings:
+    """The settings of an evaluator, which isn't part of the cluster that trains.
+
+    Args:
+      tf_config: TF_CONFIG as a dictionary.
+      service: the "service" dictionary of TF_CONFIG, or None.
+      task_id: index of the evaluator.
+    """
+    return TaskSettings(
+        service=service,
+        cluster_spec=server_lib.ClusterSpec({}),
+        task_type=TaskType.EVALUATOR,
+        task_id=task_id,
+        global_id_in_cluster=None,
+        master="",
+        evaluation_master=_master(tf_config, "eval_session_master"),
+        is_chief=False,
+        num_ps_replicas=0,
+        num_worker_replicas=0,
+    )
+
+
+def _parse(tf_config: dict[str, Any]) -> TaskSettings:
+    service = check_service(tf_config)
     cluster_spec = parse_cluster_spec(tf_config)
     if not cluster_spec:
         return _single_process_settings(tf_config, service)
@@ -223,26 +277,15 @@ def _parse(tf_config: dict[str, Any]) -> TaskSettings:
                 "If `master` node exists in `cluster`, job `chief` is not supported. "
                 'Leave one of the two out of TF_CONFIG["cluster"].'
             )
-    task_type, task_id = _task_in_cluster(tf_config, cluster_spec, chief)
+    _check_chief(cluster_spec, chief)
+    task_type, task_id = own_task(tf_config, cluster_spec)
     if task_type == TaskType.EVALUATOR:
         if chief == TaskType.MASTER:
             raise ValueError(
                 "If `master` node exists in `cluster`, task_type `evaluator` is not supported. "
                 "The master evaluates; with an evaluator, name it `chief`."
             )
-        # The evaluator isn't part of the cluster that trains.
-        return TaskSettings(
-            service=service,
-            cluster_spec=server_lib.ClusterSpec({}),
-            task_type=task_type,
-            task_id=task_id,
-            global_id_in_cluster=None,
-            master="",
-            evaluation_master=_master(tf_config, "eval_session_master"),
-            is_chief=False,
-            num_ps_replicas=0,
-            num_worker_replicas=0,
-        )
+        return evaluator_settings(tf_config, service, task_id)
     if "session_master" in tf_config:
         master = _master(tf_config, "session_master")
     elif _is_single_node(cluster_spec):
@@ -261,27 +304,3 @@ def _parse(tf_config: dict[str, Any]) -> TaskSettings:
         num_ps_replicas=_num_tasks(cluster_spec, TaskType.PS),
         num_worker_replicas=_num_tasks(cluster_spec, TaskType.WORKER, chief),
     )
-
-
-def check_job_layout(config: Any) -> None:
-    """Refuses a job whose tasks would overwrite each other's files or wait for each other without limit.
-
-    Args:
-      config: configuration of the task.
-
-    Raises:
-      ValueError: the task is a second evaluator, or the cluster has workers and no parameter server.
-    """
-    if config.task_type == TaskType.EVALUATOR and config.task_id > 0:
-        raise ValueError(
-            "For distributed training, there can only be one `evaluator` task (with task id 0).  Given task id "
-            f'{config.task_id}. TF_CONFIG["task"]["index"] of the evaluator should be 0. {summarize_tf_config()}'
-        )
-    jobs = config.cluster_spec.jobs if config.cluster_spec else []
-    # A program with its own device function may place the variables elsewhere.
-    if TaskType.WORKER in jobs and TaskType.PS not in jobs and getattr(config, "device_fn", None) is None:
-        raise ValueError(
-            'TF_CONFIG["cluster"] has workers and no "ps": there is no task that holds the variables they share. Add '
-            '"ps": ["host:port"] to it, or leave "worker" out to train in one process. The cluster is '
-            f"{config.cluster_spec.as_dict()}. {summarize_tf_config()}"
-        )

@@ -8,8 +8,10 @@ from typing import Any
 
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.cluster.task_settings import TaskType, check_job_layout
+from fastsup.cluster.job_layout import check_job_layout
+from fastsup.cluster.task_settings import TaskType
 from fastsup.cluster.tf_config import summarize_tf_config
+from fastsup.estimator.config import distribution
 from fastsup.experiment.experiment import Experiment
 
 __all__ = ["run", "tune"]
@@ -37,7 +39,7 @@ def _default_schedule(config: Any) -> str:
             f"No default schedule for task type: {role}. There are some for {sorted(_SCHEDULES)}. "
             f"{summarize_tf_config()}"
         )
-    check_job_layout(config)
+    check_job_layout(config, distribution.trains_collectively(config))
     return _SCHEDULES[role]
 
 

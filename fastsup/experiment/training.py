@@ -13,6 +13,7 @@ from fastsup.cluster.job_completion import JobCompletionWatcher, mark_task_ended
 from fastsup.cluster.peer_liveness import peer_timeout_secs
 from fastsup.cluster.server import serve_until_job_ends, start_server, start_std_server
 from fastsup.cluster.tf_config import read_tf_config
+from fastsup.estimator.config import distribution
 from fastsup.estimator.model.arguments import is_hook
 from fastsup.experiment.arguments import check_hooks, check_seconds
 from fastsup.experiment.continuous_eval import log_and_sleep
@@ -49,7 +50,7 @@ class Training:
         self._train_monitors.extend(check_hooks("additional_hooks", additional_hooks, self._is_core_estimator, True))
 
     def train(self, delay_secs: float | None = None) -> Any:
-        """Trains up to train_steps. In a cluster, starts the server of this task first.
+        """Trains up to train_steps. In a cluster, starts the server of this task first, and workers wait a little.
 
         Args:
           delay_secs: seconds to wait first. None: 5 for each worker with a lower index, 60 at most; or, with
@@ -72,9 +73,12 @@ class Training:
         if in_cluster:
             mark_task_started(*task)
         # Before the delay: the other tasks' servers wait for this one.
-        if in_cluster and config.master and self._starts_own_server(config):
+        collective = distribution.trains_collectively(config)
+        if in_cluster and config.master and not collective and self._starts_own_server(config):
             self._start_server()
         hooks = list(self._train_monitors)
+        if collective:
+            delay_secs = 0  # All tasks begin together.
         if delay_secs is None:
             delay_secs = 0
             index = config.task_id or 0

@@ -159,7 +159,9 @@ def _step_of(graph: ops.Graph) -> list[ops.Operation]:
     variables = graph.get_collection(ops.GraphKeys.GLOBAL_VARIABLES) + graph.get_collection(
         ops.GraphKeys.LOCAL_VARIABLES
     )
-    once = {getattr(variable, "initializer", None) for variable in variables}
+    # A variable of a strategy has one for each device. Its own initializer is made anew each time that it is asked for.
+    parts = [part for variable in variables for part in getattr(variable, "_values", (variable,))]
+    once = {getattr(part, "initializer", None) for part in parts}
     beside_steps: set[ops.Operation] = set()
     ends = []
     for op in operations:

@@ -267,6 +267,10 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         """
         self._checkpoint = (path, passed)
 
+    def _forget_checkpoint(self) -> None:
+        """Takes back `_note_checkpoint`: the next save writes in any case."""
+        self._checkpoint = None
+
     def _unchanged_checkpoint(self) -> str | None:
         """Path of the checkpoint noted last. None if anything that may write variables has run here since."""
         if self._checkpoint is None or self.gate.running > 0 or self._checkpoint[1] != self.gate.passed:

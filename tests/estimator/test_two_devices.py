@@ -70,7 +70,30 @@ for threshold, step in ((found * 0.9, 17), (found * 1.1, 18)):
 """
 
 
-@pytest.mark.parametrize("program", [TRAIN, STOP_EARLY], ids=["train", "stop early"])
+# What would wait for ever. A single replica goes to the CPU, as in TensorFlow.
+WRONG = """
+for devices, counted in ((["/cpu:0", "/cpu:1"], "CPU:0, CPU:1. "), (["/gpu:0", "/gpu:1"], "GPU:0, GPU:1. "),
+                         (["/cpu:0", "/gpu:3"], "CPU:0, GPU:3. ")):
+    one_cpu = v1.ConfigProto(allow_soft_placement=True, device_count={"CPU": 1, "GPU": 0})
+    wrong = tf.distribute.MirroredStrategy(devices)
+    for name in ("train_distribute", "eval_distribute"):
+        config = est.RunConfig(sys.argv[1], 1, session_config=one_cpu, **{name: wrong})
+        model = est.Estimator(model_fn, config=config)
+        try:
+            model.train(lambda: input_fn().repeat(), steps=1)
+            model.evaluate(input_fn)
+        except ValueError as error:
+            for text in (name, "2 replicas, on the devices " + counted, "have CPU:0. Make the strategy for devices"):
+                assert text in str(error), (text, str(error))
+        else:
+            raise AssertionError(name)
+for one in (tf.distribute.OneDeviceStrategy("/gpu:0"), tf.distribute.MirroredStrategy(["/cpu:0"])):
+    config = est.RunConfig(sys.argv[1], 1, train_distribute=one)
+    est.Estimator(model_fn, config=config).train(lambda: input_fn().repeat(), steps=2)
+"""
+
+
+@pytest.mark.parametrize("program", [TRAIN, STOP_EARLY, WRONG], ids=["train", "stop early", "wrong devices"])
 def test_two_devices(tmp_path: Path, program: str) -> None:
     command = [sys.executable, "-c", PROGRAM + program, str(tmp_path / "model")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)

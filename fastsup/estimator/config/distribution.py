@@ -6,9 +6,23 @@ from typing import Any
 
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.distribute import parameter_server_strategy_v2
+from tensorflow.python.eager import context
 from tensorflow.python.framework import device
+from tensorflow.python.platform import tf_logging as logging
 
-__all__ = ["is_multi_worker", "refuse_unsupported", "resolve_strategies", "session_config_for"]
+from fastsup.cluster.collective.settings import training_tasks
+from fastsup.cluster.task_settings import TaskType
+
+__all__ = [
+    "check_cluster",
+    "check_devices",
+    "evaluates_with",
+    "is_multi_worker",
+    "refuse_unsupported",
+    "resolve_strategies",
+    "session_config_for",
+    "trains_collectively",
+]
 
 _MULTI_WORKER = ("CollectiveAllReduceStrategy", "CollectiveAllReduceStrategyV1", "MultiWorkerMirroredStrategy")
 
@@ -16,6 +30,29 @@ _MULTI_WORKER = ("CollectiveAllReduceStrategy", "CollectiveAllReduceStrategyV1",
 def is_multi_worker(strategy: Any) -> bool:
     """True for a strategy that spans several processes."""
     return any(kind.__name__ in _MULTI_WORKER for kind in type(strategy).__mro__)
+
+
+def trains_collectively(config: Any) -> bool:
+    """True for a task that trains together with others, by a strategy that spans them.
+
+    Args:
+      config: the task's `RunConfig`.
+    """
+    trains = config.task_type in (TaskType.CHIEF, TaskType.WORKER)
+    # A configuration of the older kind has no strategy.
+    return bool(is_multi_worker(getattr(config, "train_distribute", None)) and config.cluster_spec and trains)
+
+
+def evaluates_with(strategy: Any) -> Any:
+    """The strategy to evaluate with: None for one that spans the tasks of a cluster, of which one evaluates.
+
+    Args:
+      strategy: strategy of the configuration, or None.
+    """
+    if is_multi_worker(strategy) and strategy.extended._cluster_spec:
+        logging.info("eval_distribute=%r spans the tasks of a cluster: this task evaluates by itself.", strategy)
+        return None
+    return strategy
 
 
 def refuse_unsupported(train_distribute: Any, eval_distribute: Any) -> None:
@@ -59,6 +96,43 @@ def session_config_for(session_config: Any, *strategies: Any) -> Any:
     return with_devices
 
 
+def check_devices(name: str, strategy: Any, session_config: Any) -> None:
+    """Refuses a strategy several replicas of which would share a device: they would wait for each other without limit.
+
+    Args:
+      name: the argument that has the strategy.
+      strategy: the strategy.
+      session_config: ConfigProto of the sessions. With soft placement, the CPU stands in for a device that isn't there.
+
+    Raises:
+      ValueError: the sessions have fewer devices than the strategy. The message lists both.
+    """
+    wanted = [device.DeviceSpec.from_string(name) for name in strategy.extended.worker_devices]
+    have = {f"{kind}:{index}" for kind, count in _device_counts(session_config).items() for index in range(count)}
+    names = [f"{spec.device_type}:{spec.device_index or 0}" for spec in wanted]
+    if len({name if name in have else "CPU:0" for name in names}) < len(names):
+        raise ValueError(
+            f"{name}={strategy!r} has {len(names)} replicas, on the devices {', '.join(names)}. The sessions of this "
+            f"process have {', '.join(sorted(have))}. Make the strategy for devices that are there, each once. "
+            'session_config.device_count["CPU"] sets the number of CPU devices.'
+        )
+
+
+def _device_counts(session_config: Any) -> dict[str, int]:
+    """How many devices of each kind a local session has."""
+    limits = session_config.device_count
+    counts = {"CPU": int(limits.get("CPU", 1))}
+    virtual = session_config.gpu_options.experimental.virtual_devices
+    physical = context.context().list_physical_devices()
+    for kind in {each.device_type for each in physical} - {"CPU"}:
+        there = sum(each.device_type == kind for each in physical)
+        there = min(there, limits.get(kind, there))
+        if kind == "GPU" and virtual:
+            there = sum(max(1, len(each.memory_limit_mb)) for each in virtual)
+        counts[kind] = there
+    return counts
+
+
 _NAMES = ("train_distribute", "eval_distribute")
 
 
@@ -79,7 +153,7 @@ def _take_from_distribute_config(config: Any) -> None:
     if given.remote_cluster:
         raise NotImplementedError(
             "`experimental_distribute.remote_cluster` isn't supported. Start the same program in each task of the "
-            "cluster, with TF_CONFIG set, and without `train_distribute`."
+            "cluster, with TF_CONFIG set. MultiWorkerMirroredStrategy trains on all of them together."
         )
 
 
@@ -93,7 +167,7 @@ def resolve_strategies(config: Any, tf_config: dict[str, Any]) -> None:
     Raises:
       TypeError: an argument is no strategy.
       ValueError: a strategy is given twice, or no Estimator supports it.
-      NotImplementedError: a strategy spans the processes of a cluster.
+      NotImplementedError: a strategy of one process is to train in the tasks of a cluster.
     """
     config._distribute_coordinator_mode = None
     _take_from_distribute_config(config)
@@ -103,11 +177,43 @@ def resolve_strategies(config: Any, tf_config: dict[str, Any]) -> None:
             raise TypeError(f"{name} must be a tf.distribute.Strategy or None, got {strategy!r}.")
     refuse_unsupported(config._train_distribute, config._eval_distribute)
     cluster = tf_config.get("cluster")
-    if is_multi_worker(config._train_distribute) or (
-        cluster and config._train_distribute and not (isinstance(cluster, dict) and "master" in cluster)
-    ):
+    local = config._train_distribute and not is_multi_worker(config._train_distribute)
+    if cluster and local and not (isinstance(cluster, dict) and "master" in cluster):
         raise NotImplementedError(
-            f"train_distribute={config._train_distribute!r} would span the processes of a cluster, which isn't "
-            "supported. Leave `train_distribute` out: the tasks of TF_CONFIG then train by between-graph replication, "
-            "with their variables on the parameter servers. MirroredStrategy trains on the devices of one process."
+            f"train_distribute={config._train_distribute!r} trains on the devices of one process, and TF_CONFIG has "
+            "the tasks of a cluster. tf.distribute.MultiWorkerMirroredStrategy trains on all of them together. Or "
+            "leave `train_distribute` out: the tasks then train by between-graph replication, with their variables on "
+            "the parameter servers."
         )
+
+
+def check_cluster(config: Any) -> None:
+    """Refuses a strategy whose cluster isn't that of the RunConfig: the operations would be placed on other tasks.
+
+    Args:
+      config: the RunConfig, with the settings from TF_CONFIG.
+
+    Raises:
+      ValueError: the strategy spans several processes, and they aren't those of TF_CONFIG.
+    """
+    strategy = config.train_distribute
+    if not is_multi_worker(strategy) or config.task_type == TaskType.EVALUATOR:
+        return
+    extended = strategy.extended
+    if not extended._cluster_spec:
+        return  # Made for one process, or before TF_CONFIG was set: it is configured when training begins.
+    ours = training_tasks(config.cluster_spec), (config.task_type, config.task_id)
+    theirs = training_tasks(extended._cluster_spec), (extended._task_type, extended._task_id)
+    if ours != theirs:
+        raise ValueError(
+            f"train_distribute is of a cluster with {_described(*theirs)}. TF_CONFIG has {_described(*ours)}. Set "
+            "TF_CONFIG before the strategy is made, and make it without a cluster_resolver that has something else."
+        )
+
+
+def _described(tasks: dict[tuple[str, int], str], task: tuple[str, int]) -> str:
+    """The tasks of a cluster, and that of this process, for a message."""
+    if not tasks:
+        return "no cluster"
+    listed = ", ".join(f"{role} {index} at {address}" for (role, index), address in tasks.items())
+    return f"{listed}; this process is {task[0]} {task[1]}"

@@ -10,6 +10,7 @@ from typing import Any
 from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 from tensorflow.python.platform import tf_logging as logging
 
+from fastsup.cluster.collective.settings import parse_collective_settings
 from fastsup.cluster.task_settings import TaskType, parse_task_settings
 from fastsup.cluster.tf_config import read_tf_config
 from fastsup.estimator.config import distribution
@@ -169,12 +170,16 @@ class RunConfig:
             distribution.resolve_strategies(self, tf_config)
         self._init_distributed_setting_from_environment_var(tf_config)
         self._maybe_overwrite_session_config_for_distributed_training()
+        distribution.check_cluster(self)
         if train_distribute or eval_distribute or experimental_distribute:
             logging.info("Not using Distribute Coordinator.")
 
     def _init_distributed_setting_from_environment_var(self, tf_config: dict[str, Any]) -> None:
         """Sets the cluster and the role of this process from TF_CONFIG."""
-        for name, value in parse_task_settings(tf_config)._asdict().items():
+        parse = (
+            parse_collective_settings if distribution.is_multi_worker(self.train_distribute) else parse_task_settings
+        )
+        for name, value in parse(tf_config)._asdict().items():
             setattr(self, "_" + name, value)
 
     def _maybe_overwrite_session_config_for_distributed_training(self) -> None:
@@ -237,6 +242,15 @@ class RunConfig:
     recovery_wait_secs = _property("_recovery_wait_secs", "Seconds between two checks of the chief's model.")
     profiler = _property("_profiler", "`fastsup.HookProfiler` of the training, or None.")
     progress = _property("_progress", "True to show the progress of training and evaluation.")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        # A strategy counts the collectives that are made with it, and one of several processes has a server: no copy of
+        # it is the same.
+        for strategy in (self.train_distribute, self.eval_distribute):
+            memo[id(strategy)] = strategy
+        made = memo[id(self)] = type(self).__new__(type(self))
+        vars(made).update(copy.deepcopy(vars(self), memo))
+        return made
 
     def replace(self, **kwargs: Any) -> Any:
         """A copy with other values for some properties.

@@ -71,8 +71,11 @@ class _StopOnPredicateHook(GlobalStepHook, GlobalStepReader):
         self._timer.update_last_triggered_step(global_step)
         if self._should_stop_fn():
             logging.info("Requesting early stopping at global step %d", global_step)
-            run_context.session.run(self._stop_op)
-            run_context.request_stop()
+            self._stop(run_context)
+
+    def _stop(self, run_context: Any) -> None:
+        run_context.session.run(self._stop_op)
+        run_context.request_stop()
 
     def _schedule(self, run: int, step_read: Any) -> bool:
         self._decide_after_run()
@@ -97,6 +100,33 @@ class _CheckForStoppingHook(session_run_hook.SessionRunHook):  # type: ignore[mi
             run_context.request_stop()
 
 
+class _StopCollectivelyHook(_StopOnPredicateHook):
+    """The chief's hook in a training of collectives: has all tasks stop after the next step.
+
+    Args:
+      estimator: the `Estimator` that trains.
+      should_stop_fn: as for `_StopOnPredicateHook`; so are the intervals.
+      run_every_secs: seconds between two calls; or
+      run_every_steps: global steps between two calls.
+    """
+
+    def __init__(
+        self, estimator: Any, should_stop_fn: Callable[[], Any], run_every_secs: Any, run_every_steps: Any
+    ) -> None:
+        super().__init__(should_stop_fn, run_every_secs, run_every_steps)
+        self._estimator = estimator
+
+    def begin(self) -> None:
+        """Finds this task's part in the training."""
+        GlobalStepReader.begin(self)
+        self._part = self._estimator._collective_part
+        if self._part is None:
+            raise RuntimeError("An early stopping hook must be made with the Estimator that trains with it.")
+
+    def _stop(self, run_context: Any) -> None:
+        self._part.membership.ask_stop("early stopping")
+
+
 def make_early_stopping_hook(
     estimator: Any,
     should_stop_fn: Callable[[], Any],
@@ -117,13 +147,14 @@ def make_early_stopping_hook(
     Raises:
       TypeError: `estimator` is no Estimator, `should_stop_fn` can't be called, or an interval is no number.
       ValueError: both intervals are given, or neither.
-      NotImplementedError: the Estimator trains with a strategy that spans several processes.
     """
     check_estimator(estimator)
     if run_every_secs is not None and run_every_steps is not None:
         raise ValueError("Only one of `run_every_secs` and `run_every_steps` must be set.")
-    if distribution.is_multi_worker(estimator.config.train_distribute):
-        raise NotImplementedError("Early stopping with a strategy that spans several processes isn't supported.")
+    if distribution.trains_collectively(estimator.config):
+        hook = _StopCollectivelyHook(estimator, should_stop_fn, run_every_secs, run_every_steps)
+        # The others learn of it without a hook.
+        return hook if estimator.config.is_chief else session_run_hook.SessionRunHook()
     if estimator.config.is_chief:
         return _StopOnPredicateHook(should_stop_fn, run_every_secs, run_every_steps)
     return _CheckForStoppingHook()

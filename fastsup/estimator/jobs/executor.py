@@ -14,6 +14,7 @@ from fastsup.cluster.job_completion import JobCompletionWatcher, mark_task_ended
 from fastsup.cluster.peer_liveness import peer_liveness_of
 from fastsup.cluster.task_settings import TaskType
 from fastsup.cluster.tf_config import summarize_tf_config
+from fastsup.estimator.config import distribution
 from fastsup.estimator.jobs.deleted_checkpoint import step_in_name
 from fastsup.estimator.jobs.eval_listener import ContinuousEvalListener, NewCheckpointListenerForEvaluate
 from fastsup.estimator.jobs.eval_result import EvalResult, EvalStatus
@@ -117,8 +118,9 @@ class TrainingExecutor:
         self._start_distributed_training(saving_listeners=self._train_spec.saving_listeners)
 
     def run_worker(self) -> None:
-        """Trains."""
-        self._start_distributed_training()
+        """Trains. A worker that is the chief of collectives saves the checkpoints, too."""
+        is_chief = self._estimator.config.is_chief
+        self._start_distributed_training(saving_listeners=self._train_spec.saving_listeners if is_chief else None)
 
     def run_master(self) -> None:
         """Trains, saves the checkpoints, and evaluates them."""
@@ -193,10 +195,13 @@ class TrainingExecutor:
         """Starts the server of this task, and trains."""
         config = self._estimator.config
         mark_task_started(self._estimator.model_dir, config.task_type, config.task_id)
-        # Before the delay: the other tasks' servers wait for this one.
-        if not task_server.is_google_environment():
-            self._start_std_server(config)
-        delay_secs = self._start_delay_secs(config)
+        delay_secs = 0
+        # With collectives the Estimator starts the server, and all tasks begin together.
+        if not distribution.trains_collectively(config):
+            # Before the delay: the other tasks' servers wait for this one.
+            if not task_server.is_google_environment():
+                self._start_std_server(config)
+            delay_secs = self._start_delay_secs(config)
         if delay_secs > 0:
             logging.info("Waiting %d secs before starting training.", delay_secs)
             time.sleep(delay_secs)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastsup.cluster.task_settings import check_job_layout
+from fastsup.cluster.job_layout import check_job_layout
+from fastsup.estimator.config import distribution
 from fastsup.estimator.jobs.executor import TrainingExecutor
 from fastsup.estimator.jobs.specs import assert_eval_spec
 
@@ -15,7 +16,8 @@ def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any) -> Any:
     """Trains, evaluates and exports an Estimator.
 
     A single process evaluates after each checkpoint. In a cluster (see `RunConfig` and TF_CONFIG) each task calls this
-    function with the same arguments and runs its own part: between-graph replication, with one model directory.
+    function with the same arguments and runs its own part, with one model directory: between-graph replication, or
+    synchronous training with `MultiWorkerMirroredStrategy`.
 
     `TrainSpec.max_steps` ends training alike in both. The end of the data ends training too; but in a cluster each
     worker reads the data independently.
@@ -34,5 +36,5 @@ def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any) -> Any:
     """
     assert_eval_spec(eval_spec)  # First, as in TensorFlow.
     executor = TrainingExecutor(estimator=estimator, train_spec=train_spec, eval_spec=eval_spec)
-    check_job_layout(estimator.config)
+    check_job_layout(estimator.config, distribution.trains_collectively(estimator.config))
     return executor.run()

@@ -52,7 +52,7 @@ class EstimatorBase:
         self._has_temporary_dir = not model_dir and getattr(config, "model_dir", None) is None
         self._config: Any = resolve_config(config, model_dir)
         self._train_distribution = self._config.train_distribute
-        self._eval_distribution = self._config.eval_distribute
+        self._eval_distribution = distribution.evaluates_with(self._config.eval_distribute)
         self._model_dir = self._config.model_dir
         self._session_config = distribution.session_config_for(
             self._config.session_config, self._train_distribution, self._eval_distribution

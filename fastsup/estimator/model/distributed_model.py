@@ -1,4 +1,4 @@
-"""Training and evaluation with a `tf.distribute` strategy, on several devices of this process."""
+"""Training and evaluation with a `tf.distribute` strategy, on several devices or in several processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from tensorflow.python.ops import array_ops, variables
 from tensorflow.python.training import monitored_session, training_util
 from tensorflow.python.util import nest
 
+from fastsup.estimator.collective.part import CollectivePart, collective_part
+from fastsup.estimator.config import distribution
 from fastsup.estimator.inputs.input_fn import DistributedIteratorInitializerHook, parse_iterator_result
+from fastsup.estimator.model import trained_model
 from fastsup.estimator.model.eval_metrics import add_loss_metric, split_metrics
 from fastsup.estimator.model.evaluate_model import Evaluation
 from fastsup.estimator.model.model_fn import EstimatorSpec, ModeKeys
@@ -70,6 +73,9 @@ def _reported_loss_reduction() -> Any:
 class DistributedModel(Training, Evaluation):
     """The part of an Estimator that trains and evaluates with a strategy."""
 
+    # This task's part in a training of several processes, while it trains.
+    _collective_part: CollectivePart | None = None
+
     def _iterator_of(self, input_fn: Callable[..., Any], mode: str, strategy: Any) -> tuple[Any, list[Any]]:
         """The iterator of the strategy over the input, and the hook that initialises the iterator."""
         iterator = strategy.make_input_fn_iterator(lambda context: self._call_input_fn(input_fn, mode, context))
@@ -78,8 +84,26 @@ class DistributedModel(Training, Evaluation):
     def _train_model_distributed(self, input_fn: Any, hooks: list[Any], saving_listeners: list[Any]) -> Any:
         """Trains with the strategy of the configuration."""
         strategy = self._train_distribution
-        strategy.configure(self._session_config)
-        return self._actual_train_model_distributed(strategy, input_fn, hooks, saving_listeners)
+        distribution.check_devices("train_distribute", strategy, self._session_config)
+        if not distribution.trains_collectively(self._config):
+            strategy.configure(self._session_config)
+            return self._actual_train_model_distributed(strategy, input_fn, hooks, saving_listeners)
+        checkpoint = trained_model.newest_checkpoint(self._model_dir)
+        with collective_part(self._config, strategy, self._session_config, checkpoint) as self._collective_part:
+            try:
+                return self._actual_train_model_distributed(strategy, input_fn, hooks, saving_listeners)
+            finally:
+                self._collective_part = None
+
+    def _new_saver_hook(self, **options: Any) -> Any:
+        part = self._collective_part
+        return super()._new_saver_hook(**options) if part is None else part.new_saver_hook(**options)
+
+    def _open_training_session(self, *arguments: Any) -> Any:
+        part = self._collective_part
+        if part is not None:
+            return part.open_session(*arguments)
+        return super()._open_training_session(*arguments)
 
     def _actual_train_model_distributed(
         self, strategy: Any, input_fn: Any, hooks: list[Any], saving_listeners: list[Any]
@@ -105,12 +129,15 @@ class DistributedModel(Training, Evaluation):
                 training_chief_hooks=self._first_replica_hooks(strategy, grouped.training_chief_hooks),
                 scaffold=_combined_scaffold(grouped.scaffold, strategy),
             )
+            if self._collective_part is not None:
+                self._collective_part.step = [spec.train_op, spec.loss]
             return self._train_with_estimator_spec(spec, worker_hooks, hooks, global_step, saving_listeners)
 
     def _call_model_fn_eval_distributed(
         self, input_fn: Callable[..., Any], config: Any
     ) -> tuple[Any, Any, Any, Any, Any]:
         strategy = self._eval_distribution
+        distribution.check_devices("eval_distribute", strategy, self._session_config)
         iterator, input_hooks = self._iterator_of(input_fn, ModeKeys.EVAL, strategy)
         features, labels = parse_iterator_result(iterator.get_next())
         grouped = strategy.extended.call_for_each_replica(

@@ -135,7 +135,7 @@ class Training(EstimatorBase):
         ]
         task_hooks += training_hooks.progress_hooks(spec.loss, task_hooks, config)
         saver_hooks, new_saver_hooks = training_hooks.checkpoint_hooks(
-            [*task_hooks, *spec.training_chief_hooks], spec.scaffold, config, self._model_dir
+            [*task_hooks, *spec.training_chief_hooks], spec.scaffold, config, self._model_dir, self._new_saver_hook
         )
         training_hooks.add_listeners(saver_hooks, saving_listeners)
         summary_steps, count_steps = config.save_summary_steps, config.log_step_count_steps
@@ -145,25 +145,10 @@ class Training(EstimatorBase):
             summary_steps, count_steps = 0, None
 
         find_checkpoint = functools.partial(trained_model.newest_checkpoint, self._model_dir)
+        chief_hooks = [*new_saver_hooks, *spec.training_chief_hooks]
         with (
             trained_model.explaining_missing_variables(find_checkpoint),
-            session_layer.MonitoredTrainingSession(
-                master=config.master,
-                is_chief=config.is_chief,
-                checkpoint_dir=self._model_dir,
-                scaffold=spec.scaffold,
-                hooks=task_hooks,
-                chief_only_hooks=(*new_saver_hooks, *spec.training_chief_hooks),
-                save_checkpoint_secs=0,  # A hook saves.
-                save_summaries_steps=summary_steps,
-                config=self._session_config,
-                max_wait_secs=config.session_creation_timeout_secs,
-                log_step_count_steps=count_steps,
-                save_graph_def=config.checkpoint_save_graph_def,
-                executor=config.executor,
-                recovery_wait_secs=config.recovery_wait_secs,
-                profiler=config.profiler,
-            ) as session,
+            self._open_training_session(spec.scaffold, task_hooks, chief_hooks, summary_steps, count_steps) as session,
         ):
             session.run_loop([spec.train_op, spec.loss])
         # The session keeps the last result, also if the end of the input has ended the loop.
@@ -171,3 +156,30 @@ class Training(EstimatorBase):
             logging.warning("Training with estimator made no steps. Perhaps input is empty or misspecified.")
             return None
         return session.last_result[1]
+
+    def _new_saver_hook(self, **options: Any) -> Any:
+        """Makes the hook that saves the checkpoints, with the arguments of `CheckpointSaverHook`."""
+        return session_layer.CheckpointSaverHook(**options)
+
+    def _open_training_session(
+        self, scaffold: Any, hooks: list[Any], chief_hooks: list[Any], summary_steps: Any, count_steps: Any
+    ) -> Any:
+        """Opens the session of a training, with the hooks of every task and those of the chief."""
+        config = self._config
+        return session_layer.MonitoredTrainingSession(
+            master=config.master,
+            is_chief=config.is_chief,
+            checkpoint_dir=self._model_dir,
+            scaffold=scaffold,
+            hooks=hooks,
+            chief_only_hooks=chief_hooks,
+            save_checkpoint_secs=0,  # A hook saves.
+            save_summaries_steps=summary_steps,
+            config=self._session_config,
+            max_wait_secs=config.session_creation_timeout_secs,
+            log_step_count_steps=count_steps,
+            save_graph_def=config.checkpoint_save_graph_def,
+            executor=config.executor,
+            recovery_wait_secs=config.recovery_wait_secs,
+            profiler=config.profiler,
+        )

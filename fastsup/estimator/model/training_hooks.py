@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tensorflow.python.framework import ops
@@ -48,7 +49,9 @@ def progress_hooks(loss: Any, hooks: list[Any], config: Any) -> list[Any]:
     return [train.ProgressHook({"loss": loss})]
 
 
-def checkpoint_hooks(hooks: list[Any], scaffold: Any, config: Any, model_dir: Any) -> tuple[list[Any], list[Any]]:
+def checkpoint_hooks(
+    hooks: list[Any], scaffold: Any, config: Any, model_dir: Any, new_hook: Callable[..., Any]
+) -> tuple[list[Any], list[Any]]:
     """The hooks that save checkpoints.
 
     Args:
@@ -56,6 +59,7 @@ def checkpoint_hooks(hooks: list[Any], scaffold: Any, config: Any, model_dir: An
       scaffold: scaffold of the model.
       config: the `RunConfig`.
       model_dir: directory of the checkpoints.
+      new_hook: what makes a hook: `CheckpointSaverHook`, or a function with its arguments.
 
     Returns:
       All hooks that save checkpoints, and those of them that are new. There is a new one if `hooks` has none and the
@@ -64,8 +68,8 @@ def checkpoint_hooks(hooks: list[Any], scaffold: Any, config: Any, model_dir: An
     given = [hook for hook in hooks if isinstance(hook, TFCheckpointSaverHook)]
     if given or not (config.save_checkpoints_secs or config.save_checkpoints_steps):
         return given, []
-    default = train.CheckpointSaverHook(
-        model_dir,
+    default = new_hook(
+        checkpoint_dir=model_dir,
         save_secs=config.save_checkpoints_secs,
         save_steps=config.save_checkpoints_steps,
         scaffold=scaffold,

@@ -52,7 +52,7 @@ class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
 
     def _get_session_manager(self) -> Any:
         if not self._session_manager:
-            self._session_manager = session_manager.SessionManager(
+            self._session_manager = self._new_session_manager(
                 local_init_op=self._scaffold.local_init_op,
                 local_init_feed_dict=self._scaffold.local_init_feed_dict,
                 ready_op=self._scaffold.ready_op,
@@ -63,6 +63,10 @@ class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
                 restore=self._restore,
             )
         return self._session_manager
+
+    def _new_session_manager(self, **options: Any) -> Any:
+        """Makes the SessionManager. A subclass may make another one."""
+        return session_manager.SessionManager(**options)
 
 
 class ChiefSessionCreator(_GraphSessionCreator, tf_monitored_session.ChiefSessionCreator):  # type: ignore[misc]

@@ -1,0 +1,320 @@
+"""One task's part in a training of collectives: it joins the others, stops with them, and leaves.
+
+An operation of such a training waits for every task, and TensorFlow's runtime waits without a limit. So the tasks begin
+together, tell each other where they are, and end at the same step.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from tensorflow.python.framework import errors
+from tensorflow.python.platform import tf_logging as logging
+
+from fastsup.cluster.collective.peer_watch import HURRY_SECS, PeerWatch
+from fastsup.cluster.collective.peers import Peer
+from fastsup.cluster.collective.task_status import ENDED, FAILED, JOINING, LEFT, TRAINING, TaskStatus
+
+__all__ = ["Membership"]
+
+# What a task waits for the others at most: until they know of a stop, have seen that it has failed, or have left.
+_STOP_SECS = 30.0
+_FAILURE_SECS = 3.0
+_LEAVE_SECS = 10.0
+# How long a failed run waits until the reason is found.
+_VERDICT_SECS = 8.0
+_LONGEST_TEXT = 1500
+
+_PROCESS = uuid.uuid4().hex[:12]
+# For each job of this process: how many trainings there were, and the processes of the last one.
+_trainings: dict[str, tuple[int, dict[str, str]]] = {}
+
+
+class Membership:
+    """One task's part in a training of collectives.
+
+    Args:
+      own: this task.
+      others: the other tasks.
+      leader: the one of them that keeps the status board, and saves the model.
+      checkpoint: name of the newest checkpoint that this task has found; empty if there is none.
+    """
+
+    def __init__(self, own: Peer, others: list[Peer], leader: Peer, checkpoint: str) -> None:
+        target = f"grpc://{leader.address}"
+        self._key = target + own.job
+        count, self._known = _trainings.get(self._key, (0, {}))
+        _trainings[self._key] = count + 1, self._known
+        self.status = TaskStatus(_PROCESS, count + 1, checkpoint=checkpoint)
+        self._watch = PeerWatch(own, others, self.status, target, leader.job, self._learn)
+        self._others = list(self._watch.others.values())
+        self._own = own
+        self._leader = leader
+        self._stop: tuple[int, str, int] | None = None
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this task keeps the board and saves the model."""
+        return self._own is self._leader
+
+    @property
+    def stop(self) -> tuple[int, str, int] | None:
+        """After how many runs all stop, why, and the number of the signal that one has got, or 0. None: not yet."""
+        return self._stop
+
+    # Joining.
+
+    def join(self, limit_secs: float, interrupted: Callable[[], None]) -> None:
+        """Waits until all tasks are there.
+
+        Args:
+          limit_secs: seconds to wait at most.
+          interrupted: called again and again; it may raise an error that ends the wait.
+
+        Raises:
+          tf.errors.DeadlineExceededError: a task wasn't there in time. The message names it.
+          tf.errors.UnavailableError: a task was started again since the last training of this process.
+          ValueError: the tasks have found different checkpoints.
+        """
+        self._watch.start()
+        started = time.monotonic()
+        logged = 0.0
+        while not self._has_joined():
+            interrupted()
+            waited = time.monotonic() - started
+            if waited >= limit_secs:
+                raise errors.DeadlineExceededError(
+                    None,
+                    None,
+                    f"The training has not begun after waiting {waited:.0f} secs, because {self._missing()}. Start the "
+                    "missing tasks, with the same TF_CONFIG. RunConfig.session_creation_timeout_secs="
+                    f"{limit_secs} says for how long to wait.",
+                )
+            if waited >= logged:
+                logging.info("Waiting for all workers: %s; %d s so far.", self._missing(), waited)
+                logged = max(10.0, 2 * waited)
+            self._watch.wait_for_news()
+        _trainings[self._key] = self.status.training, dict(self.status.members)
+        self.status.phase = TRAINING
+        self._watch.slow_down()
+
+    def _missing(self) -> str:
+        if not self.is_leader and self._leader.status is None:
+            return f"{self._leader} doesn't answer"
+        missing = [str(peer) for peer in self._others if not self._is_here(peer)]
+        return f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing" if missing else "all are there"
+
+    def _is_here(self, peer: Peer) -> bool:
+        status = peer.status
+        return status is not None and status.training == self.status.training and status.phase in (JOINING, TRAINING)
+
+    def _has_joined(self) -> bool:
+        if not self.is_leader:
+            status = self._leader.status
+            if status is None or status.training != self.status.training:
+                return False
+            if status.members.get(self._own.name) != _PROCESS:
+                return False
+            self._check_known({self._leader.name: status.process})
+            self.status.members = dict(status.members)
+            return True
+        if not all(map(self._is_here, self._others)):
+            return False
+        found = {self._own.name: self.status, **{peer.name: peer.status for peer in self._others if peer.status}}
+        # Also if an error follows: the others then learn of it.
+        self.status.members = {name: status.process for name, status in found.items()}
+        self._check_known(self.status.members)
+        checkpoints = {name: status.checkpoint for name, status in found.items()}
+        if len(set(checkpoints.values())) > 1:
+            listed = ", ".join(f"{name} has {path or 'none'}" for name, path in checkpoints.items())
+            raise ValueError(
+                f"The tasks have found different checkpoints in their model_dir: {listed}. It must be the same "
+                "directory for all of them, on a file system that all see: each restores the newest checkpoint from it."
+            )
+        return True
+
+    def _check_known(self, processes: dict[str, str]) -> None:
+        again = [name for name, process in processes.items() if self._known.get(name, process) != process]
+        if again:
+            raise self.error(f"{', '.join(again)} was started again since the last training of this process")
+
+    # Training.
+
+    def watch_session(self, session: Any) -> None:
+        """Takes the session that is closed when a task is lost while a run waits for it.
+
+        Args:
+          session: a `fastsup.Session`.
+        """
+        self._watch.session = session
+
+    def begin_wait(self) -> None:
+        """Begins something that may wait for the other tasks.
+
+        Raises:
+          tf.errors.UnavailableError: one of them is lost.
+        """
+        if self._watch.loss is not None:
+            raise self.error(self._watch.loss)
+        self._watch.waits_since = time.monotonic()
+
+    def end_wait(self) -> None:
+        """Ends what `begin_wait` has begun."""
+        self._watch.waits_since = None
+
+    def end_step(self) -> bool:
+        """Ends a training step that `begin_wait` has begun. Returns whether it was the last one."""
+        self.end_wait()
+        self.status.runs += 1
+        return self._stop is not None and self.status.runs >= self._stop[0]
+
+    def ask_stop(self, reason: str, signal: int = 0) -> None:
+        """Has all tasks stop after the next step. Returns when they know.
+
+        To be called between two steps. No task can end the next step before this one has begun it, so all of them
+        learn of the stop in time.
+
+        Args:
+          reason: why, as a sentence without its full stop.
+          signal: number of the signal that this task has got, or 0.
+        """
+        if self._stop is None:
+            self.status.stop_reason, self.status.stop_signal = reason, signal
+            self.status.stop_after = self.status.runs + 1
+            self._learn_stop(self._own.name, self.status)
+        self._watch.hurry_until(lambda: all(map(self._knows_stop, self._others)), _STOP_SECS)
+
+    def _knows_stop(self, peer: Peer) -> bool:
+        status = peer.status
+        return self._watch.loss is not None or (
+            status is not None and (status.knows_stop is not None or status.phase not in (JOINING, TRAINING))
+        )
+
+    @property
+    def save_after(self) -> int:
+        """After how many steps of this training the leader's next save is, or its last one was; 0 before the first."""
+        return self.status.knows_save
+
+    def ask_save(self) -> int:
+        """Of the leader, between two steps: has all tasks take part in a save after the next step.
+
+        Returns:
+          After how many steps of this training that is.
+
+        Raises:
+          tf.errors.UnavailableError: a task doesn't answer.
+        """
+        self.status.save_after = self.status.knows_save = self.status.runs + 1
+
+        def know() -> bool:
+            return all(peer.status and peer.status.knows_save == self.status.save_after for peer in self._others)
+
+        if not self._watch.hurry_until(lambda: self._watch.loss is not None or know(), _STOP_SECS):
+            raise self.error(f"A task hasn't answered for {_STOP_SECS:.0f} s that it takes part in a save")
+        return self.status.save_after
+
+    def _learn(self, name: str, status: TaskStatus) -> None:
+        """Takes the status of another task. Called in another thread."""
+        if status.training != self.status.training:
+            return
+        self._learn_stop(name, status)
+        if name == self._leader.name and status.save_after != self.status.knows_save:
+            self.status.knows_save = status.save_after
+            self._watch.tell_now()
+
+    def _learn_stop(self, name: str, status: TaskStatus) -> None:
+        if status.stop_after is None or (self._stop is not None and self._stop[0] <= status.stop_after):
+            return
+        self._stop = status.stop_after, f"{name}: {status.stop_reason}", status.stop_signal
+        self.status.knows_stop = status.stop_after
+        self._watch.tell_now()
+        logging.info("All workers end after step %d of this training. %s.", *self._stop[:2])
+
+    @property
+    def loss(self) -> str | None:
+        """What was lost, as a sentence without its full stop; None if nothing is."""
+        return self._watch.loss
+
+    def find_loss(self) -> str | None:
+        """What was lost, if that is found within some seconds: after a run has failed, perhaps for that."""
+        if self.status.phase == TRAINING and self._watch.is_alive():
+            self._watch.hurry_until(lambda: self._watch.loss is not None, _VERDICT_SECS)
+        return self._watch.loss
+
+    @staticmethod
+    def error(loss: str) -> errors.UnavailableError:
+        """The error of a lost task.
+
+        Args:
+          loss: what was lost, as a sentence without its full stop.
+        """
+        error = errors.UnavailableError(
+            None,
+            None,
+            f"{loss}. Training with MultiWorkerMirroredStrategy can't go on without all of its workers, so this one "
+            "ends too. Start all tasks again with the same TF_CONFIG: they go on from the newest checkpoint.",
+        )
+        # What this task tells the others.
+        error.loss = loss
+        return error
+
+    # Leaving.
+
+    def leave(self, error: BaseException | None) -> None:
+        """Ends this task's part, and tells the others so. To be called in any case.
+
+        Args:
+          error: the error that has ended the training here; None if it has ended well.
+
+        Raises:
+          tf.errors.UnavailableError: the training has ended well here, and the leader has failed to save it, or is
+            lost.
+        """
+        if not self._watch.started:
+            return
+        try:
+            if error is not None:
+                self._fail(error)
+            elif self.is_leader:
+                self.status.phase = ENDED
+                self._watch.hurry_until(self._all_have_left, _LEAVE_SECS)
+            else:
+                self.status.phase = ENDED
+                self._wait_for_leader()
+                self.status.phase = LEFT
+                self._watch.hurry_until(lambda: False, 2 * HURRY_SECS)
+        finally:
+            self._watch.end()
+
+    def _fail(self, error: BaseException) -> None:
+        self.status.error = getattr(error, "loss", f"{type(error).__name__}: {error}")[:_LONGEST_TEXT]
+        self.status.phase = FAILED
+        # The others read it in this process, if it keeps the board.
+        if self.is_leader:
+            self._watch.hurry_until(self._all_have_left, _FAILURE_SECS)
+        else:
+            self._watch.hurry_until(lambda: False, 2 * HURRY_SECS)
+
+    def _wait_for_leader(self) -> None:
+        """Waits until the leader has saved the model: what follows may read it."""
+
+        def has_ended() -> bool:
+            return self._watch.has_ended(self._leader)
+
+        while not has_ended():
+            loss = self._watch.loss_of(self._leader)
+            if loss is not None:
+                raise self.error(loss)
+            self._watch.hurry_until(has_ended, 1.0)
+
+    def _all_have_left(self) -> bool:
+        return all(map(self._has_left, self._others))
+
+    def _has_left(self, peer: Peer) -> bool:
+        status = peer.status
+        if status is None or status.training > self.status.training or status.phase in (LEFT, FAILED):
+            return True
+        return self._watch.loss_of(peer) is not None

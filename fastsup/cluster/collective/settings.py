@@ -1,0 +1,125 @@
+"""Derives the role of this process in a job of collectives from TF_CONFIG: workers alone, one of which is the chief."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorflow.python.training import server_lib
+
+from fastsup.cluster.cluster_members import parse_cluster_spec
+from fastsup.cluster.known_keys import warn_about_unknown_keys
+from fastsup.cluster.task_settings import (
+    TaskSettings,
+    TaskType,
+    check_service,
+    evaluator_settings,
+    own_task,
+    parse_task_settings,
+)
+from fastsup.cluster.tf_config import summarize_tf_config
+
+__all__ = ["leader_of", "parse_collective_settings", "training_tasks"]
+
+_ROLES = (TaskType.CHIEF, TaskType.WORKER)
+_STRATEGY = "MultiWorkerMirroredStrategy"
+
+
+def leader_of(cluster_spec: Any) -> tuple[str, int]:
+    """The role and index of the task that saves the model: the chief, or worker 0 where there is none.
+
+    Args:
+      cluster_spec: `tf.train.ClusterSpec` of the job.
+    """
+    return (TaskType.CHIEF if TaskType.CHIEF in cluster_spec.jobs else TaskType.WORKER), 0
+
+
+def training_tasks(cluster_spec: Any) -> dict[tuple[str, int], str]:
+    """The addresses of the tasks that train, by role and index: the chief first.
+
+    Args:
+      cluster_spec: `tf.train.ClusterSpec` of the job.
+    """
+    return {
+        (role, index): cluster_spec.task_address(role, index)
+        for role in _ROLES
+        if role in cluster_spec.jobs
+        for index in cluster_spec.task_indices(role)
+    }
+
+
+def parse_collective_settings(tf_config: dict[str, Any]) -> TaskSettings:
+    """Derives the settings of this process in a job of collectives.
+
+    Args:
+      tf_config: TF_CONFIG as a dictionary.
+
+    Returns:
+      The settings. Without a cluster they are those of a single process.
+
+    Raises:
+      ValueError: the cluster is invalid, or the task doesn't belong to it. The message shows the roles and the task.
+      ClusterConfigTypeError: a part is of the wrong type.
+    """
+    if not tf_config.get("cluster"):
+        return parse_task_settings(tf_config)
+    warn_about_unknown_keys(tf_config)
+    try:
+        return _parse(tf_config)
+    except ValueError as error:
+        raise type(error)(f"{error} {summarize_tf_config(tf_config)}") from None
+
+
+def _parse(tf_config: dict[str, Any]) -> TaskSettings:
+    service = check_service(tf_config)
+    members = parse_cluster_spec(tf_config)
+    _check_roles(members)
+    task_type, task_id = own_task(tf_config, members)
+    if task_type == TaskType.EVALUATOR:
+        return evaluator_settings(tf_config, service, task_id)
+    # TensorFlow's strategy wants the evaluator among the addresses. It doesn't train.
+    jobs = {job: addresses for job, addresses in members.as_dict().items() if job in _ROLES}
+    cluster_spec = server_lib.ClusterSpec(jobs)
+    tasks = list(training_tasks(cluster_spec))
+    return TaskSettings(
+        service=service,
+        cluster_spec=cluster_spec,
+        task_type=task_type,
+        task_id=task_id,
+        global_id_in_cluster=tasks.index((task_type, task_id)),
+        # Of a single task too: the strategy places operations on its job.
+        master="grpc://" + cluster_spec.task_address(task_type, task_id),
+        evaluation_master="",
+        is_chief=(task_type, task_id) == leader_of(cluster_spec),
+        num_ps_replicas=0,
+        num_worker_replicas=len(tasks),
+    )
+
+
+def _check_roles(members: Any) -> None:
+    """Refuses a cluster that is no job of collectives."""
+    roles = list(members.jobs)
+    others = [role for role in roles if role not in (*_ROLES, TaskType.EVALUATOR)]
+    if others:
+        raise ValueError(
+            f'{_STRATEGY} trains on the "chief" and the "worker" tasks alone: TF_CONFIG["cluster"] has {others} too. '
+            + (
+                "It keeps a copy of the variables on each of them. Leave out the parameter servers; or train without a "
+                "strategy, by between-graph replication, which uses them."
+                if others == [TaskType.PS]
+                else "Give those tasks one of the two roles, or leave them out."
+            )
+        )
+    if not set(roles) & set(_ROLES):
+        raise ValueError(
+            f'{_STRATEGY} needs a chief in TF_CONFIG["cluster"]: a "chief" task, or "worker" tasks, of which worker 0 '
+            'is the chief. Add "chief": ["host:port"] or "worker": ["host:port", ...] to it.'
+        )
+    if TaskType.CHIEF in roles and members.num_tasks(TaskType.CHIEF) > 1:
+        raise ValueError("There must be at most one 'chief' job. Make the others \"worker\" nodes.")
+    for role in set(roles) & set(_ROLES):
+        indices = members.task_indices(role)
+        if indices != list(range(len(indices))):
+            raise ValueError(
+                f'The indices of TF_CONFIG["cluster"]["{role}"] must be 0, 1, 2 and so on for {_STRATEGY}; got '
+                f"{indices}."
+            )

@@ -1,0 +1,1 @@
+"""Training with MultiWorkerMirroredStrategy: one task of a job of collectives."""

@@ -1,0 +1,72 @@
+"""SIGTERM and SIGINT in a training of collectives, where no task may stop by itself: the others would wait for it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from tensorflow.python.platform import tf_logging as logging
+
+__all__ = ["StopSignals", "raise_for"]
+
+_DEFAULTS: dict[signal.Signals, Any] = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+
+
+class StopSignals:
+    """Takes note of SIGTERM and SIGINT, where the program doesn't handle them. A second one ends it at once."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watches during a `with` block. Only the main thread can."""
+        watched = {}
+        if threading.current_thread() is threading.main_thread():
+            watched = {number: old for number, old in _DEFAULTS.items() if signal.getsignal(number) is old}
+        for number in watched:
+            signal.signal(number, self._note)
+        try:
+            yield
+        finally:
+            for number, old in watched.items():
+                if signal.getsignal(number) == self._note:
+                    signal.signal(number, old)
+
+    def _note(self, number: int, frame: Any) -> None:
+        self.number = number
+        signal.signal(number, _DEFAULTS[signal.Signals(number)])
+        with contextlib.suppress(RuntimeError):  # The log was being written to when the signal came.
+            logging.warning(
+                "%s: all workers end after the next step, with a checkpoint. A second one ends this one at once. See "
+                "docs/signals.md.",
+                signal.Signals(number).name,
+            )
+
+    def raise_if_come(self) -> None:
+        """Raises what the signal that has come stands for.
+
+        Raises:
+          KeyboardInterrupt: it was SIGINT.
+          SystemExit: it was SIGTERM; with the exit code 143.
+        """
+        raise_for(self.number)
+
+
+def raise_for(number: int) -> None:
+    """Raises what a signal stands for.
+
+    Args:
+      number: the signal's number, or 0 for none.
+
+    Raises:
+      KeyboardInterrupt: it is SIGINT.
+      SystemExit: it is another one, with the exit code 128 + number.
+    """
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt()
+    if number:
+        raise SystemExit(128 + number)
