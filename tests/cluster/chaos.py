@@ -16,6 +16,8 @@ if a process is left. The table says how long training stood still for each kind
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import random
 import re
 import signal
@@ -317,7 +319,12 @@ def main(arguments: list[str] | None = None) -> int:
     failed = 0
     for seed in range(options.seed, options.seed + options.runs):
         with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
-            outcome = run_chaos(Path(folder), options.seconds, seed, SMALL if options.small else LARGE)
+            tasks = SMALL if options.small else LARGE
+            # The ends of the logs are of use if something is wrong.
+            with contextlib.redirect_stdout(io.StringIO()) as logs:
+                outcome = run_chaos(Path(folder), options.seconds, seed, tasks)
+            if outcome.problems:
+                print(logs.getvalue())
         losses += outcome.losses
         failed += bool(outcome.problems)
         print(
