@@ -31,12 +31,14 @@ class Program:
       remote: whether the step runs on a gRPC server in this process.
       devices: number of CPU devices that the session has.
       device: the device for the operations that ask for none, such as "/gpu:0"; empty for TensorFlow's choice.
+      target: the engine of a cluster that runs already; empty for none.
     """
 
     build: Callable[[], Step]
     remote: bool = False
     devices: int = 1
     device: str = ""
+    target: str = ""
 
     def config(self) -> Any:
         """Makes the session's ConfigProto."""
@@ -73,7 +75,7 @@ class InGraph:
 
     def __init__(self, program: Program) -> None:
         self._server = tf1.train.Server.create_local_server() if program.remote else None
-        self._target = self._server.target if self._server else ""
+        self._target = self._server.target if self._server else program.target
         self._config = program.config()
         self._graph = tf.Graph()
         with self._graph.as_default(), tf.device(program.device or None):
@@ -92,13 +94,17 @@ class Monitored(InGraph):
     """A MonitoredTrainingSession with its default hooks and the program's, in a temporary directory."""
 
     library: Any
+    is_chief = True
 
     def __init__(self, program: Program) -> None:
         super().__init__(program)
         self._folder = tempfile.TemporaryDirectory(prefix="fastsup-benchmark-")
         with self._graph.as_default():
+            if not self.is_chief:
+                initialize(self._target)
             self._session = self.library.MonitoredTrainingSession(
                 master=self._target,
+                is_chief=self.is_chief,
                 config=self._config,
                 checkpoint_dir=self._folder.name,
                 hooks=self._step.hooks(self.library),
@@ -115,6 +121,12 @@ class Monitored(InGraph):
         with self._graph.as_default():
             self._session.close()
         self._folder.cleanup()
+
+
+def initialize(target: str) -> None:
+    """Does a chief's part for the default graph: its variables have their first values."""
+    with tf1.Session(target) as session:
+        session.run(tf1.global_variables_initializer())
 
 
 class TensorFlowMonitored(Monitored):

@@ -84,6 +84,10 @@ def mark_task_ended(model_dir: Any, task_type: str, task_id: int) -> None:
 class JobCompletionWatcher:
     """Reads which tasks of a job have ended.
 
+    A look at the directory costs the same whatever the number of tasks: two questions whether a file exists, while the
+    chief trains, and one list of the directory after that. Files that were there before are read once, at the start,
+    and then only as long as they haven't changed.
+
     Args:
       model_dir: the job's model directory. It needn't exist.
     """
@@ -92,35 +96,53 @@ class JobCompletionWatcher:
         self._directory = _directory_of(model_dir)
         self._start = time.monotonic()
         # Files from before this watcher that haven't changed since, with their contents.
-        self._old_files = self._read_files()
+        self._old_files = {name: self._read(name) for name in self._list()}
         self._chief_ended_at: float | None = None
 
-    def _read_files(self) -> dict[str, str]:
-        """The contents of the files, by name."""
+    def _list(self) -> set[str]:
+        """The names of the files; empty if the file system can't be reached now."""
         if self._directory is None:
-            return {}
-        files = {}
+            return set()
         try:
             names = file_io.list_directory_v2(self._directory) if file_io.is_directory(self._directory) else []
-            for name in names:
-                if name.endswith(".json"):
-                    files[name] = file_io.read_file_to_string(os.path.join(self._directory, name))
         except errors.OpError:
-            pass  # A file was deleted meanwhile, or the file system is unreachable. The next call reads again.
-        return files
+            return set()
+        return {name for name in names if name.endswith(".json")}
 
-    def _ended_task_files(self) -> set[str]:
-        """The names of the files that count."""
-        files = self._read_files()
-        if time.monotonic() - self._start >= STALE_SECS:
-            return set(files)
-        # A file that has changed or was deleted belongs to this run: each later version of that file counts.
-        self._old_files = {name: text for name, text in self._old_files.items() if files.get(name) == text}
-        return files.keys() - self._old_files.keys()
+    def _exists(self, name: str) -> bool:
+        try:
+            return self._directory is not None and bool(file_io.file_exists_v2(os.path.join(self._directory, name)))
+        except errors.OpError:
+            return False
+
+    def _read(self, name: str) -> str | None:
+        """The content of a file; None if it was deleted meanwhile, or can't be read."""
+        try:
+            text: str = file_io.read_file_to_string(os.path.join(str(self._directory), name))
+        except errors.OpError:
+            return None
+        return text
+
+    def _counts(self, name: str) -> bool:
+        """Whether a file that is there counts."""
+        if name not in self._old_files or time.monotonic() - self._start >= STALE_SECS:
+            return True
+        if self._read(name) == self._old_files[name]:
+            return False
+        # A file that has changed belongs to this run: each later version of it counts.
+        del self._old_files[name]
+        return True
 
     def chief_has_ended(self) -> bool:
         """True if the task that saves the checkpoints has ended: no further checkpoint will come."""
-        return not self._ended_task_files().isdisjoint(_CHIEF_FILES)
+        ended = False
+        for name in _CHIEF_FILES:
+            if self._exists(name):
+                ended = self._counts(name) or ended
+            else:
+                # The task has started again, and has deleted it: whatever comes belongs to this run.
+                self._old_files.pop(name, None)
+        return ended
 
     def job_has_ended(self, num_workers: int) -> bool:
         """True if no task needs a parameter server any more.
@@ -130,11 +152,11 @@ class JobCompletionWatcher:
         Args:
           num_workers: number of workers in the cluster, the chief excluded.
         """
-        ended = self._ended_task_files()
-        if ended.isdisjoint(_CHIEF_FILES):
+        if not self.chief_has_ended():
             self._chief_ended_at = None
             return False
-        if all(f"worker-{index}.json" in ended for index in range(num_workers)):
+        there = self._list()
+        if all(name in there and self._counts(name) for name in map("worker-{}.json".format, range(num_workers))):
             return True
         if self._chief_ended_at is None:
             self._chief_ended_at = time.monotonic()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tensorflow.python.framework import errors
@@ -20,9 +21,19 @@ __all__ = ["PeerLiveness", "peer_liveness_of", "peer_timeout_secs"]
 
 _TRAINING_ROLES = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
 _CONNECT_TIMEOUT_SECS = 1.0
+_ASKED_AT_ONCE = 32
 _MAX_INTERVAL_SECS = 60.0
 # For a configuration of an older kind, which has no session_creation_timeout_secs.
 _DEFAULT_TIMEOUT_SECS = 7200.0
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_SECS).close()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 class PeerLiveness:
@@ -36,17 +47,28 @@ class PeerLiveness:
     def __init__(self, addresses: list[str], timeout_secs: float) -> None:
         self.addresses = addresses
         self.timeout_secs = timeout_secs
+        # The chief, until it doesn't answer: most of the time it does.
+        self._last_to_answer = addresses[0] if addresses else None
         self._silent_since: float | None = None
         self._next_check = 0.0
 
     def _any_peer_answers(self) -> bool:
-        for address in self.addresses:
-            host, _, port = address.rpartition(":")
-            try:
-                socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_SECS).close()
-            except (OSError, ValueError):
-                continue
+        """Asks the peer that has answered last; if it doesn't, all the others, some at a time."""
+        last, self._last_to_answer = self._last_to_answer, None
+        if last is not None and _answers(last):
+            self._last_to_answer = last
             return True
+        others = [address for address in self.addresses if address != last]
+        # A machine that is gone takes as long as the timeout to ask. There may be a thousand.
+        for first in range(0, len(others), _ASKED_AT_ONCE):
+            asked = others[first : first + _ASKED_AT_ONCE]
+            with ThreadPoolExecutor(len(asked), "liveness of peers") as pool:
+                answered = [
+                    address for address, answers in zip(asked, pool.map(_answers, asked), strict=True) if answers
+                ]
+            if answered:
+                self._last_to_answer = answered[0]
+                return True
         return False
 
     def record_alive(self) -> None:

@@ -13,8 +13,9 @@ __all__ = ["CLOSE_SECS", "close_remote"]
 
 # Seconds that closing a session may take.
 CLOSE_SECS = 10.0
-# Seconds that the end of the program waits for what was left behind.
-_EXIT_SECS = 5.0
+# Seconds that the end of the program waits for what was left behind. TensorFlow gives up a task that is gone after some
+# ten seconds; a close that comes back from there later than this aborts the program, with a wrong exit code.
+_EXIT_SECS = 10.0
 
 _left_behind: list[threading.Thread] = []
 

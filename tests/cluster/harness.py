@@ -73,6 +73,7 @@ class Cluster:
     def __exit__(self, *exception: object) -> None:
         running = [process for process in self._processes.values() if process.poll() is None]
         for process in running:
+            process.send_signal(signal.SIGCONT)
             process.send_signal(signal.SIGUSR1)  # The program writes where its threads are.
         if running:
             time.sleep(0.5)
@@ -99,6 +100,16 @@ class Cluster:
         assert process.poll() is None, f"{task} had ended before it could be killed"
         process.send_signal(signal.SIGKILL)
         process.wait()
+
+    def signal(self, task: str, number: int) -> None:
+        """Sends a signal to a task that runs."""
+        process = self._processes[task]
+        assert process.poll() is None, f"{task} had ended before it could be sent signal {number}"
+        process.send_signal(number)
+
+    def exit_code(self, task: str) -> int | None:
+        """The exit code of a task's last process; None while it runs."""
+        return self._processes[task].poll()
 
     def hurry(self) -> None:
         """Lets the program train as fast as it can, to its end."""

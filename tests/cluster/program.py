@@ -46,8 +46,12 @@ def model_fn(features: Any, labels: Any, mode: str, params: dict[str, float]) ->
     )
 
 
-def set_up_process() -> None:
-    """Whatever becomes of the test that has started it: it doesn't outlive it for long. It tells where it stands."""
-    signal.alarm(170)
+def set_up_process(alarm_secs: int = 170) -> None:
+    """Whatever becomes of the test that has started it: it doesn't outlive it for long. It tells where it stands.
+
+    Args:
+      alarm_secs: seconds after which the process ends.
+    """
+    signal.alarm(alarm_secs)
     faulthandler.register(signal.SIGUSR1)
     logging.getLogger("tensorflow").setLevel(logging.INFO)

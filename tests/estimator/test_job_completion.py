@@ -160,3 +160,39 @@ def test_an_evaluator_ends_when_training_has(tmp_path: Path, monkeypatch: pytest
     evaluated = [call[1]["checkpoint_path"] for call in est.evaluate.call_args_list]
     assert evaluated == ["model.ckpt-10", "model.ckpt-20", "model.ckpt-25"]
     assert tf_log.messages[-1] == "Exiting evaluation, training has ended before max_steps=100."
+
+
+def test_a_look_costs_the_same_for_any_number_of_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No directory is listed and no file is read while the chief trains; afterwards no file of this run is read."""
+    calls: list[str] = []
+    for name in ("list_directory_v2", "read_file_to_string", "file_exists_v2"):
+        function = getattr(job_completion.file_io, name)
+        monkeypatch.setattr(
+            job_completion.file_io, name, lambda *args, name=name, f=function: (calls.append(name), f(*args))[1]
+        )
+    watcher = JobCompletionWatcher(tmp_path)
+    for index in range(50):
+        mark_task_ended(tmp_path, "worker", index)
+    calls.clear()
+    assert not watcher.job_has_ended(50)
+    assert calls == ["file_exists_v2"] * 2
+    mark_task_ended(tmp_path, "chief", 0)
+    calls.clear()
+    assert watcher.job_has_ended(50)
+    assert calls == ["file_exists_v2"] * 2 + ["list_directory_v2"]
+
+
+def test_workers_that_ended_in_an_earlier_run_are_waited_for(tmp_path: Path, now: list[float]) -> None:
+    for role, index in (("chief", 0), ("worker", 0), ("worker", 1)):
+        mark_task_ended(tmp_path, role, index)
+    watcher = JobCompletionWatcher(tmp_path)
+    mark_task_started(tmp_path, "chief", 0)
+    assert not watcher.job_has_ended(2)
+    mark_task_ended(tmp_path, "chief", 0)
+    mark_task_started(tmp_path, "worker", 0)
+    mark_task_ended(tmp_path, "worker", 0)
+    assert not watcher.job_has_ended(2)
+    mark_task_started(tmp_path, "worker", 1)
+    assert not watcher.job_has_ended(2)
+    mark_task_ended(tmp_path, "worker", 1)
+    assert watcher.job_has_ended(2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -131,3 +132,27 @@ def test_an_evaluator_of_a_lost_job_fails(tmp_path: Path, closed: str, set_tf_co
     executor = est.TrainingExecutor(estimator, est.TrainSpec(lambda: None, max_steps=10), spec)
     with pytest.raises(tf.errors.DeadlineExceededError, match="No chief or worker has answered"):
         executor.run()
+
+
+def test_peers_of_machines_that_are_gone_are_asked_at_once(now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes the whole timeout. The one that answers is the first to be asked the next time."""
+    asked: list[int] = []
+
+    def connect(address: tuple[str, int], timeout: float) -> Any:
+        asked.append(address[1])
+        if address[1] != 60:
+            time.sleep(0.05)
+            raise TimeoutError
+        return socket.socket()
+
+    monkeypatch.setattr(peer_liveness.socket, "create_connection", connect)
+    liveness = PeerLiveness([f"gone:{port}" for port in range(1, 101)], timeout_secs=100)
+    started = time.perf_counter()
+    liveness.check()
+    # The chief alone; then two groups.
+    assert time.perf_counter() - started < 100 * 0.05 / 2
+    assert sorted(asked) == list(range(1, 66))
+    asked.clear()
+    now[0] += 50
+    liveness.check()
+    assert asked == [60]

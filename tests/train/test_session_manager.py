@@ -562,6 +562,58 @@ def test_recovery_wait_secs_reaches_the_worker(
     assert clock.slept == [4, 4, 4, 4]
 
 
+def test_a_worker_looks_early(graph: Any, server: Any, clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chief that restarts is back in seconds. `recovery_wait_secs` is the longest pause."""
+    from fastsup import train
+
+    variable("never_there")
+    monkeypatch.setattr("time.sleep", clock.sleep)
+    creator = train.WorkerSessionCreator(master=server.target, max_wait_secs=60, recovery_wait_secs=3)
+    with pytest.raises(tf.errors.DeadlineExceededError):
+        creator.create_session()
+    assert clock.slept[:5] == [0.5, 0.5, 0.5, 0.5, 0.5]
+    assert clock.slept[5] == pytest.approx(0.625, abs=0.1)
+    assert clock.slept == sorted(clock.slept)
+    assert clock.slept[-1] == 3
+    assert 57 < sum(clock.slept) <= 60
+
+
+@pytest.mark.parametrize(
+    ("waited", "longest", "pause"),
+    [(0, 30, 0.5), (2, 30, 0.5), (40, 30, 10), (1000, 30, 30), (40, 0.1, 0.1), (40, -1, 0)],
+)
+def test_pauses(waited: float, longest: float, pause: float) -> None:
+    from fastsup.train.session.session_wait import pause_before_look
+
+    assert pause_before_look(waited, longest) == pause
+
+
+def test_a_thousand_workers_dont_look_at_once() -> None:
+    from fastsup.train.session.session_wait import pause_before_look
+
+    pauses = [pause_before_look(0, 30, workers=1000) for _ in range(200)]
+    assert 10 <= min(pauses) < 15
+    assert 25 < max(pauses) <= 30
+    assert {pause_before_look(0, 30, workers=25) for _ in range(10)} == {0.5}
+    assert pause_before_look(0, 1, workers=1000) == 1
+
+
+@pytest.mark.parametrize(
+    ("tf_config", "workers"),
+    [
+        ("", 1),
+        ('{"cluster": {"ps": ["a:1"]}}', 1),
+        ('{"cluster": {"worker": ["a:1", "b:1"]}}', 2),
+        ('{"cluster": []}', 1),
+    ],
+)
+def test_the_number_of_workers(monkeypatch: pytest.MonkeyPatch, tf_config: str, workers: int) -> None:
+    from fastsup.train.session.session_wait import number_of_workers
+
+    monkeypatch.setenv("TF_CONFIG", tf_config)
+    assert number_of_workers() == workers
+
+
 def test_a_session_that_fails_is_closed(graph: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import fastsup
     from fastsup import train

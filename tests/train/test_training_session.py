@@ -244,3 +244,22 @@ def test_worker_gives_up_after_max_wait_secs(
         impl.train.MonitoredTrainingSession(master=server.target, is_chief=False, max_wait_secs=100)
     assert "Session was not ready after waiting 100 secs." in str(raised.value)
     assert 0 < sum(clock.slept) <= 100
+
+
+@pytest.mark.parametrize("needs_step", [False, True])
+def test_a_worker_fetches_the_step_only_for_a_hook(graph: Any, needs_step: bool) -> None:
+    """Over gRPC each fetch is a message. Without a hook that counts steps, a run is that of the program's fetches."""
+    from fastsup import train
+
+    server = v1.train.Server.create_local_server()
+    step = v1.train.get_or_create_global_step()
+    train_op = v1.assign_add(step, 1, name="train").op
+    with v1.Session(server.target) as chief:
+        chief.run(v1.global_variables_initializer())
+    hooks = [train.StopAtStepHook(last_step=1000)] if needs_step else []
+    with train.MonitoredTrainingSession(server.target, is_chief=False, hooks=hooks) as session:
+        for _ in range(5):
+            session.run(train_op)
+        session.run_loop(train_op, 5)
+        runs = [info.fetches for info in session.raw_session().executor_info() if train_op.name in info.fetches]
+    assert [len(fetches) > 1 for fetches in runs] == [needs_step]

@@ -92,7 +92,7 @@ class RunConfig:
       checkpoint_save_graph_def: True to write the graph too (`graph.pbtxt`, and a `.meta` file per checkpoint).
       executor: executor mode of the sessions, as for `fastsup.Session`.
       async_save: True if training continues while a checkpoint is written. See `fastsup.train.CheckpointSaverHook`.
-      recovery_wait_secs: seconds between two checks of a worker that waits until the chief's model is ready.
+      recovery_wait_secs: the most seconds between two checks of a worker that waits until the chief's model is ready.
       profiler: `fastsup.HookProfiler` that records the cost of hooks and steps in training. None: the profiler of the
         whole program, if one is on. A copy of the configuration shares the profiler.
       progress: True to show the progress of training and evaluation on stderr, by a `fastsup.train.ProgressHook`.

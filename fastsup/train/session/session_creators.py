@@ -62,6 +62,7 @@ class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
                 executor=self._executor,
                 restore=self._restore,
             )
+            self._session_manager._looks_early = True
         return self._session_manager
 
     def _new_session_manager(self, **options: Any) -> Any:
@@ -140,7 +141,7 @@ class WorkerSessionCreator(_GraphSessionCreator, tf_monitored_session.WorkerSess
       config: ConfigProto of the session, or None.
       max_wait_secs: seconds to wait for the model at most.
       executor: executor mode, as for `fastsup.Session`.
-      recovery_wait_secs: seconds between two checks of the model.
+      recovery_wait_secs: the most seconds between two checks of the model. The first ones come sooner.
 
     Raises:
       AttributeError: `scaffold` is no Scaffold.

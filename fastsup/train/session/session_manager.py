@@ -22,6 +22,8 @@ from fastsup.train.session.session_wait import (
     check_recovery_wait_secs,
     deadline_exceeded,
     limit_text,
+    number_of_workers,
+    pause_before_look,
     wait_for_servers,
 )
 
@@ -59,6 +61,10 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
       ValueError: `ready_for_local_init_op` was given without `local_init_op`, `recovery_wait_secs` isn't finite, or
         `restore` is unknown.
     """
+
+    # Whether the first looks of a wait for the chief come sooner than after `recovery_wait_secs`. A program that makes
+    # a SessionManager gets TensorFlow's pauses.
+    _looks_early = False
 
     def __init__(
         self,
@@ -230,6 +236,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
           tf.errors.DeadlineExceededError: the model wasn't ready after `max_wait_secs`.
         """
         limit = math.inf if max_wait_secs is None else max_wait_secs
+        workers = number_of_workers() if self._looks_early and master else 1
         log = WaitLog(self._recovery_wait_secs)
         if master:
             wait_for_servers(master, config, limit, self._recovery_wait_secs, log)
@@ -244,10 +251,13 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
                 return session
             self._safe_close(session)
             missing = readiness.missing_for_local_init, readiness.missing
-            if limit - log.waited() < max(0.0, self._recovery_wait_secs):
+            pause = max(0.0, self._recovery_wait_secs)
+            if self._looks_early and master:
+                pause = pause_before_look(log.waited(), pause, workers)
+            if limit - log.waited() < pause:
                 raise deadline_exceeded(limit, "{}. Ready_for_local_init_op: {}, ready: {}".format(awaited, *missing))
             log.info(WAITING_FOR_MODEL, *missing, awaited, log.waited(), limit_text(limit))
-            time.sleep(max(0.0, self._recovery_wait_secs))
+            time.sleep(pause)
 
     def _make_session(self, master: str, config: Any) -> Session:
         self._target = master

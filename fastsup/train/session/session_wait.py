@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import time
 from numbers import Real
 from typing import Any
@@ -11,6 +12,8 @@ from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.cluster.server_probe import ServerProbe
+from fastsup.cluster.task_settings import TaskType
+from fastsup.cluster.tf_config import read_tf_config
 from fastsup.core.checks import doubt_about
 
 __all__ = [
@@ -19,6 +22,8 @@ __all__ = [
     "check_recovery_wait_secs",
     "deadline_exceeded",
     "limit_text",
+    "number_of_workers",
+    "pause_before_look",
     "wait_for_servers",
 ]
 
@@ -26,6 +31,11 @@ __all__ = [
 WAITING_FOR_MODEL = (
     "Waiting for model to be ready.  Ready_for_local_init_op:  %s, ready: %s. Waiting for %s; %d s so far, %s."
 )
+# The first pause in seconds of a wait that looks early, and the share of the wait so far that the next ones take.
+_FIRST_PAUSE_SECS = 0.5
+_PAUSE_SHARE = 0.25
+# The most looks a second of all workers together. Each is a session on every parameter server.
+_LOOKS_PER_SEC = 50.0
 # The longest time in seconds between two log lines of a wait.
 _LONGEST_SILENCE_SECS = 600.0
 
@@ -49,6 +59,34 @@ def check_recovery_wait_secs(value: Any) -> None:
     )
     if doubt is not None:
         logging.warning(doubt)
+
+
+def number_of_workers() -> int:
+    """Returns the number of workers that TF_CONFIG has; 1 if it has none, or is none: not every program uses it."""
+    try:
+        cluster = read_tf_config().get("cluster")
+    except ValueError:
+        return 1
+    workers = cluster.get(TaskType.WORKER) if isinstance(cluster, dict) else None
+    return max(1, len(workers)) if isinstance(workers, (list, dict)) else 1
+
+
+def pause_before_look(waited_secs: float, longest_secs: float, workers: int = 1) -> float:
+    """Returns the pause before the next look of a wait for the chief, in seconds.
+
+    A chief that is being restarted is back within seconds, or not for long. So looks come early at first, and a wait is
+    never longer than it had to be by more than a quarter, or half a second. Many workers, who have all lost the same
+    task at the same moment, take longer pauses of different lengths, which spares the parameter servers.
+
+    Args:
+      waited_secs: seconds of the wait so far.
+      longest_secs: the longest pause: the argument `recovery_wait_secs`.
+      workers: number of workers that wait.
+    """
+    shortest = workers / _LOOKS_PER_SEC
+    if shortest > _FIRST_PAUSE_SECS:
+        shortest *= random.uniform(0.5, 1.5)
+    return max(0.0, min(longest_secs, max(_FIRST_PAUSE_SECS, shortest, _PAUSE_SHARE * waited_secs)))
 
 
 class WaitLog:

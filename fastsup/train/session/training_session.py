@@ -105,7 +105,7 @@ def MonitoredTrainingSession(
       save_graph_def: whether to write the graph with the checkpoints.
       executor: executor mode, as for `fastsup.Session`.
       async_save: whether training goes on while a checkpoint is written, as for `CheckpointSaverHook`.
-      recovery_wait_secs: seconds between a worker's checks of the model.
+      recovery_wait_secs: the most seconds between two of a worker's checks of the model. The first ones come sooner.
       restore: "strict" or "partial", as for `SessionManager`.
       max_recoveries: number of preemptions in a row to recover from, as for `MonitoredSession`. None: no limit.
       handle_signals: whether SIGTERM and SIGINT end the session between two steps, with a checkpoint, as for

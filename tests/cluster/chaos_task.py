@@ -1,0 +1,103 @@
+"""One task of the job of chaos.py: what it is, TF_CONFIG says.
+
+python chaos_task.py MODEL_DIR SETTINGS
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+from typing import Any
+
+import tensorflow as tf
+from chaos_notes import Notes, note_line
+from program import PARAMS, input_fn, set_up_process
+
+from fastsup import estimator as est
+
+v1 = tf.compat.v1
+
+
+def model_fn(features: Any, labels: Any, mode: str, params: dict[str, float]) -> Any:
+    """A linear model, with variables beside it that say by how many steps each parameter server's part was changed."""
+    weights = v1.get_variable("w", [2, 1], initializer=v1.zeros_initializer())
+    counts = [
+        v1.get_variable(f"count_{number}", [], tf.int64, initializer=v1.zeros_initializer()) for number in range(4)
+    ]
+    error = tf.matmul(features, weights) - labels
+    loss = tf.reduce_mean(tf.square(error))
+    optimizer = v1.train.GradientDescentOptimizer(params["learning_rate"])
+    counted = [v1.assign_add(count, 1, use_locking=True) for count in counts]
+    with tf.control_dependencies(counted):
+        train_op = optimizer.minimize(loss, v1.train.get_global_step())
+    return est.EstimatorSpec(
+        mode, loss=loss, train_op=train_op, eval_metric_ops={"mae": v1.metrics.mean(tf.abs(error))}
+    )
+
+
+class Progress(v1.train.SessionRunHook):
+    """Notes each step where the job's keeper sees it, and makes steps last until it says that the job may end."""
+
+    def __init__(self, folder: str, task: str, step_secs: float) -> None:
+        self._notes = Notes(os.path.join(folder, f"{task}.notes"))
+        self._hurry = os.path.join(folder, "hurry")
+        self._restored = os.path.join(folder, "journal") if task == "chief-0" else None
+        self._secs = step_secs
+
+    def begin(self) -> None:
+        self._step = v1.train.get_global_step()
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        if self._restored is not None:
+            note_line(self._restored, "start", int(session.run(self._step)))
+
+    def before_run(self, run_context: Any) -> Any:
+        return v1.train.SessionRunArgs(self._step)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        self._notes.add_step(int(run_values.results))
+        time.sleep(0.001 if os.path.exists(self._hurry) else self._secs)
+
+
+class Journal(v1.train.CheckpointSaverListener):
+    """Notes each checkpoint when its save is acknowledged."""
+
+    def __init__(self, folder: str) -> None:
+        self._path = os.path.join(folder, "journal")
+
+    def after_save(self, session: Any, global_step_value: Any) -> None:
+        note_line(self._path, "saved", int(global_step_value))
+
+
+def main(model_dir: str, settings: dict[str, Any]) -> None:
+    set_up_process(settings["alarm_secs"])
+    for handler in logging.getLogger("tensorflow").handlers:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    folder = os.path.dirname(model_dir)
+    # recovery_wait_secs and the delays of closes and probes are the defaults.
+    config = est.RunConfig(
+        model_dir=model_dir,
+        save_checkpoints_steps=settings["save_steps"],
+        log_step_count_steps=settings["save_steps"],
+        experimental_max_worker_delay_secs=0,
+        session_creation_timeout_secs=300,
+        keep_checkpoint_max=10,
+    )
+    task = f"{config.task_type}-{config.task_id}"
+    est.train_and_evaluate(
+        est.Estimator(model_fn, config=config, params=PARAMS),
+        est.TrainSpec(
+            input_fn,
+            settings["max_steps"],
+            hooks=[Progress(folder, task, settings["step_secs"])],
+            saving_listeners=[Journal(folder)],
+        ),
+        est.EvalSpec(input_fn, steps=2, start_delay_secs=0, throttle_secs=1),
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]))
