@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["install", "install_at_import", "uninstall"]
 
 _OLDEST, _NEWEST = (2, 16), (2, 21)
-_LIBRARIES = frozenset({"fastsup", "keras", "tensorflow", "tf_keras"})
+_LIBRARIES = frozenset({"fastsup", "keras", "numpy", "tensorflow", "tf_keras"})
 
 _current: Installation | None = None
 
@@ -98,8 +98,10 @@ class Installation:
     def _imported(self, name: str) -> None:
         if name == "tensorflow":
             self.complete_in(sys.modules[name])
-        elif self.complete:
+        elif self.complete and is_interface(name):
             self._equip(name)
+        elif self._moved is not None:
+            self._moved.put_in(name)
 
     def complete_in(self, tensorflow: Any) -> None:
         """Makes the changes, once TensorFlow is imported. A second call does nothing.
@@ -113,7 +115,10 @@ class Installation:
         if self.complete:
             return
         _check_version(str(tensorflow.__version__))
+        import numpy
+
         from fastsup.legacy.moved_names import MovedNames
+        from fastsup.legacy.numpy_names import numpy_names
         from fastsup.legacy.own_globals import OwnGlobals
         from fastsup.legacy.replaced_names import COUNTERPARTS, NameExchange
 
@@ -123,6 +128,8 @@ class Installation:
         self._exchange, self._own_globals, self._moved = NameExchange(), OwnGlobals(), MovedNames()
         self._moved.put()
         self._exchange.put_ours()
+        for name, value in numpy_names().items():
+            self._exchange.add(numpy, name, value)
         self._own_globals.give(theirs for theirs, _ in COUNTERPARTS if _has_lost_its_name(theirs))
         for name in [name for name in sys.modules if is_interface(name)]:
             self._equip(name)

@@ -1,73 +1,99 @@
-"""Names that TensorFlow 2 has moved from one of its modules to another, where programs and libraries look for them."""
+"""Gives the modules of TensorFlow the names back that it has moved to others of its modules, at their first use."""
 
 from __future__ import annotations
 
+import functools
 import importlib
+import sys
 from types import ModuleType
+from typing import Any
 
-__all__ = ["MovedNames"]
+from fastsup.legacy.moved_names_table import MOVED_NAMES
 
-# The module that had the names; for each module that has them now, the names. All are in tensorflow.python.
-_MOVED: dict[str, dict[str, str]] = {
-    "framework.ops": {
-        "framework.indexed_slices": "IndexedSlices IndexedSlicesValue convert_n_to_tensor_or_indexed_slices "
-        "convert_to_tensor_or_indexed_slices internal_convert_n_to_tensor_or_indexed_slices "
-        "internal_convert_to_tensor_or_indexed_slices",
-        "framework.stack": "default_session",
-        "framework.tensor": "Tensor disable_tensor_equality enable_tensor_equality",
-        "framework.tensor_conversion": "convert_to_tensor_v2",
-        "framework.tensor_conversion_registry": "register_tensor_conversion_function",
-    },
-    "framework.tensor_util": {"ops.shape_util": "maybe_set_static_shape shape_tensor"},
-    "ops.array_ops": {"ops.array_ops_stack": "stack unstack"},
-    "ops.control_flow_ops": {
-        "ops.cond": "cond cond_for_tf_v2",
-        "ops.control_flow_assert": "Assert",
-        "ops.control_flow_case": "case case_v2",
-        "ops.control_flow_switch_case": "switch_case",
-        "ops.while_loop": "while_loop while_loop_v2",
-    },
-    "ops.math_ops": {"ops.bincount_ops": "bincount_v1"},
-    "ops.variable_scope": {
-        "ops.resource_variables_toggle": "disable_resource_variables enable_resource_variables "
-        "resource_variables_enabled",
-        "ops.variable_v1": "default_variable_creator variable=VariableV1",
-        "ops.variables": "default_variable_creator_v2",
-    },
-    "ops.variables": {
-        "ops.ref_variable": "RefVariable",
-        "ops.variable_v1": "VariableV1 default_variable_creator is_variable_initialized",
-    },
-}
+__all__ = ["PLACES", "MovedNames", "has_moved_names"]
+
+_PREFIX = "tensorflow.python."
+# Keras as TensorFlow had it inside, of which a part is left. Keras 2 is in a package of its own.
+_KERAS, _KERAS_2 = "tensorflow.python.keras", "tf_keras.src"
 
 
-def _module(name: str) -> ModuleType | None:
+def _index() -> dict[str, dict[str, tuple[str, str]]]:
+    """For each module, where its names are: a module and the name there."""
+    index: dict[str, dict[str, tuple[str, str]]] = {}
+    for old, places in MOVED_NAMES.items():
+        found = index.setdefault(_PREFIX + old, {})
+        for place, names in places.items():
+            module = place if place.startswith("fastsup.") else _PREFIX + place
+            for entry in names.split():
+                name, _, other = entry.partition("=")
+                found[name] = (module, other or name)
+    return index
+
+
+# For each module, where its names are now: a module, and the name there.
+PLACES = _index()
+
+
+def has_moved_names(name: str) -> bool:
+    """Whether a module had names that are elsewhere now.
+
+    Args:
+      name: the module's full name.
+    """
+    return name in PLACES or f"{name}.".startswith(f"{_KERAS}.")
+
+
+def _attribute(module: str, name: str) -> Any:
+    """An attribute of a module; None if there is no such module or attribute in this version of TensorFlow."""
     try:
-        return importlib.import_module(f"tensorflow.python.{name}")
+        return getattr(importlib.import_module(module), name, None)
     except ModuleNotFoundError:
-        return None  # Another version of TensorFlow has it elsewhere, or has not moved it yet.
+        return None
 
 
 class MovedNames:
     """The names that were put back where they were."""
 
     def __init__(self) -> None:
+        self._equipped: list[ModuleType] = []
         self._put: list[tuple[ModuleType, str]] = []
 
     def put(self) -> None:
-        """Gives the modules the names that they lack."""
-        for old, places in _MOVED.items():
-            for place, names in places.items():
-                before, now = _module(old), _module(place)
-                for entry in names.split():
-                    name, _, other = entry.partition("=")
-                    found = getattr(now, other or name, None)
-                    if before is not None and found is not None and not hasattr(before, name):
-                        setattr(before, name, found)
-                        self._put.append((before, name))
+        """Lets the modules that are imported find the names that they lack."""
+        for name in [name for name in sys.modules if has_moved_names(name)]:
+            self.put_in(name)
+
+    def put_in(self, name: str) -> None:
+        """Lets a module find the names that it lacks.
+
+        Args:
+          name: full name of the module, which is imported. The call does nothing for a module that is there under
+            another name than its own, or that looks up its names by itself.
+        """
+        module = sys.modules.get(name)
+        if module is not None and module.__name__ == name and "__getattr__" not in vars(module):
+            vars(module)["__getattr__"] = functools.partial(self._find, module)
+            self._equipped.append(module)
+
+    def _find(self, module: ModuleType, name: str) -> Any:
+        own = module.__name__
+        found = None
+        if not name.startswith("__"):
+            if name in PLACES.get(own, {}):
+                found = _attribute(*PLACES[own][name])
+            elif f"{own}.".startswith(f"{_KERAS}."):
+                found = _attribute(_KERAS_2 + own[len(_KERAS) :], name)
+        if found is None:
+            raise AttributeError(f"module {own!r} has no attribute {name!r}", name=name, obj=module)
+        vars(module)[name] = found
+        self._put.append((module, name))
+        return found
 
     def take_away(self) -> None:
         """Removes the names again."""
+        for module in self._equipped:
+            vars(module).pop("__getattr__", None)
         for module, name in self._put:
             vars(module).pop(name, None)
+        self._equipped.clear()
         self._put.clear()

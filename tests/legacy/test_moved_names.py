@@ -1,0 +1,130 @@
+"""Names and modules of TensorFlow's own that it has moved: found where they were, until `uninstall`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def test_every_name_of_the_tables(children: Any) -> None:
+    found = children.of_source(
+        """
+        import importlib, json, sys
+        import tensorflow as tf
+        import fastsup, fastsup.train, fastsup.estimator
+        from fastsup.legacy.moved_modules import MOVED
+        from fastsup.legacy.moved_names import PLACES
+
+        def lacks(old):
+            module = importlib.import_module(old)
+            return [f"{old}.{name}" for name in PLACES[old] if not hasattr(module, name)]
+
+        def is_absent(name):
+            try:
+                importlib.import_module(name)
+            except ModuleNotFoundError:
+                return True
+            return False
+
+        places = {place for names in PLACES.values() for place, _ in names.values()}
+        for name in (*PLACES, *places, *MOVED.values()):
+            if name and not name.startswith("tensorflow_estimator"):
+                importlib.import_module(name)  # The import of a submodule sets an attribute of its package.
+        before = {name: set(vars(module)) for name, module in sys.modules.items() if name.startswith("tensorflow")}
+        counts = [len([name for old in PLACES for name in lacks(old)]), len([name for name in MOVED if is_absent(name)])]
+        fastsup.install()
+        during = [[name for old in PLACES for name in lacks(old)], [name for name in MOVED if is_absent(name)]]
+        fastsup.uninstall()
+        after = {name: set(vars(module)) for name, module in sys.modules.items() if name in before}
+        changed = [name for name in before if before[name] != after.get(name)]
+        left = [name for name in MOVED if name in sys.modules and not name.startswith("tf_keras")]
+        again = [len([name for old in PLACES for name in lacks(old)]), len([name for name in MOVED if is_absent(name)])]
+        print(json.dumps([counts, during, changed, left, again]))
+        """
+    )
+    counts, during, changed, left, again = found
+    assert counts[0] > 100
+    assert counts[1] > 40
+    assert during == [[], []]
+    assert changed == []
+    assert left == []
+    assert again == counts
+
+
+def test_as_libraries_use_them(children: Any) -> None:
+    found = children.of_source(
+        """
+        import json
+        import fastsup
+        fastsup.install()
+        import tensorflow.compat.v1 as tf
+        from tensorflow.python.data.ops import dataset_ops
+        from tensorflow.python.framework import ops
+        from tensorflow.python.framework.ops import Tensor, register_dense_tensor_like_type
+        from tensorflow.python.keras.layers import BatchNormalization, Dense
+        from tensorflow.python.keras.preprocessing import sequence
+        from tensorflow.python.ops import control_flow_ops, variables
+        from tensorflow.python.tpu import tpu_config, tpu_estimator
+        from tensorflow.python.training import distribution_strategy_context, training_ops
+        from tensorflow.python.util import nest
+        from tensorflow.python.util.tf_export import estimator_export
+        from tensorflow.python.distribute import estimator_training
+
+        assert not hasattr(ops, "no_such_name")
+        try:
+            register_dense_tensor_like_type(int)
+        except TypeError as error:
+            refused = str(error)
+        try:
+            estimator_training.train_and_evaluate(None, None, None, None)
+        except NotImplementedError as error:
+            no_coordinator = str(error)
+        import tensorflow.python.keras.preprocessing.sequence as again
+        print(json.dumps([
+            isinstance(tf.constant(1), Tensor),
+            variables.RefVariable is not None,
+            BatchNormalization.__module__.partition(".")[0], Dense.__module__.partition(".")[0],
+            again is sequence,
+            tpu_config.TPUConfig.__module__, tpu_estimator.TPUEstimator.__module__,
+            hasattr(training_ops, "apply_adam"), distribution_strategy_context.in_cross_replica_context(),
+            [nest.is_sequence([1]), nest.is_sequence(1)],
+            estimator_export("estimator.Mine")(int) is int,
+            issubclass(dataset_ops.MapDataset, tf.data.Dataset.__mro__[1]),
+            refused, no_coordinator, estimator_training.should_run_distribute_coordinator(tf.estimator.RunConfig()),
+        ]))
+        """
+    )
+    *values, refused, no_coordinator, distributed = found
+    tpu = "fastsup.legacy.tpu"
+    assert values[:5] == [True, True, "tf_keras", "tensorflow", True]
+    assert values[5].startswith(tpu)
+    assert values[6].startswith(tpu)
+    assert values[7:] == [True, False, [True, False], True, True]
+    assert "does not define a `name` property" in refused
+    assert "docs/migrating.md" in no_coordinator
+    assert distributed is False
+
+
+def test_names_of_numpy(children: Any) -> None:
+    """TensorFlow 2.16 and later need a NumPy without the names that programs of its time used."""
+    found = children.of_source(
+        """
+        import json
+        import numpy as np
+        import fastsup
+        before = dict(vars(np))
+        fastsup.install()
+        during = [
+            np.array(["a"], np.object).dtype == object,
+            np.zeros(2).astype(np.int).dtype.kind,
+            np.float(1), bool(np.bool(1)), float(np.float_(2)), np.string_("a") == b"a",
+            int(np.product([2, 3])), bool(np.alltrue([1, 0])), bool(np.NINF < np.Inf), bool(np.isnan(np.NaN)),
+            np.in1d([[1, 2]], [2]).tolist(), np.mat([[1]]).shape, float(np.trapz([1, 1])),
+        ]
+        fastsup.uninstall()
+        print(json.dumps([during, vars(np) == before, hasattr(np, "float"), hasattr(np, "unicode")]))
+        """
+    )
+    during, as_before, *left = found
+    assert during == [True, "i", 1.0, True, 2.0, True, 6, False, True, True, [False, True], [1, 1], 1.0]
+    assert as_before
+    assert left == [False, False]
