@@ -110,7 +110,8 @@ def test_names_of_numpy(children: Any) -> None:
         """
         import json
         import numpy as np
-        import fastsup
+        import tensorflow as tf
+        import fastsup, fastsup.estimator
         before = dict(vars(np))
         fastsup.install()
         during = [
@@ -121,10 +122,10 @@ def test_names_of_numpy(children: Any) -> None:
             np.in1d([[1, 2]], [2]).tolist(), np.mat([[1]]).shape, float(np.trapz([1, 1])),
         ]
         fastsup.uninstall()
-        print(json.dumps([during, vars(np) == before, hasattr(np, "float"), hasattr(np, "unicode")]))
+        print(json.dumps([during, [name for name in {**vars(np), **before} if vars(np).get(name) is not before.get(name)], hasattr(np, "float"), hasattr(np, "unicode")]))
         """
     )
-    during, as_before, *left = found
+    during, changed, *left = found
     assert during == [True, "i", 1.0, True, 2.0, True, 6, False, True, True, [False, True], [1, 1], 1.0]
-    assert as_before
+    assert changed == []
     assert left == [False, False]
