@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["install", "install_at_import", "uninstall"]
 
 _OLDEST, _NEWEST = (2, 16), (2, 21)
-_LIBRARIES = frozenset({"fastsup", "keras", "numpy", "tensorflow", "tf_keras"})
+_LIBRARIES = frozenset({"fastsup", "keras", "tensorflow", "tf_keras"})
 
 _current: Installation | None = None
 
@@ -93,6 +93,8 @@ class Installation:
         self._exchange: NameExchange | None = None
         self._own_globals: OwnGlobals | None = None
         self._moved: MovedNames | None = None
+        # Names of Python and NumPy.
+        self._additions: NameExchange | None = None
         self._tensorflow: Any = None
 
     def _imported(self, name: str) -> None:
@@ -115,11 +117,10 @@ class Installation:
         if self.complete:
             return
         _check_version(str(tensorflow.__version__))
-        import numpy
-
         from fastsup.legacy.moved_names import MovedNames
         from fastsup.legacy.numpy_names import numpy_names
         from fastsup.legacy.own_globals import OwnGlobals
+        from fastsup.legacy.python_names import python_names
         from fastsup.legacy.replaced_names import COUNTERPARTS, NameExchange
 
         self.complete = True
@@ -128,8 +129,9 @@ class Installation:
         self._exchange, self._own_globals, self._moved = NameExchange(), OwnGlobals(), MovedNames()
         self._moved.put()
         self._exchange.put_ours()
-        for name, value in numpy_names().items():
-            self._exchange.add(numpy, name, value)
+        self._additions = NameExchange()
+        for owner, name, value in (*numpy_names(), *python_names()):
+            self._additions.add(owner, name, value)
         self._own_globals.give(theirs for theirs, _ in COUNTERPARTS if _has_lost_its_name(theirs))
         for name in [name for name in sys.modules if is_interface(name)]:
             self._equip(name)
@@ -168,9 +170,10 @@ class Installation:
         assert self._exchange is not None
         assert self._own_globals is not None
         assert self._moved is not None
+        assert self._additions is not None
         self._moved.take_away()
         self._own_globals.take_back()
-        kept = self._exchange.put_back()
+        kept = [*self._exchange.put_back(), *self._additions.put_back()]
         for name, module in list(sys.modules.items()):
             if is_interface(name) and isinstance(vars(module).get("estimator"), HelpfulModule):
                 del module.estimator

@@ -42,12 +42,12 @@ def _in1d(ar1: Any, ar2: Any, assume_unique: bool = False, invert: bool = False)
     return numpy.isin(numpy.ravel(ar1), ar2, assume_unique=assume_unique, invert=invert)
 
 
-def numpy_names() -> dict[str, Any]:
-    """The names that the installed NumPy lacks, with what they stood for."""
+def numpy_names() -> list[tuple[Any, str, Any]]:
+    """The names that the installed NumPy lacks: for each the module, the name, and what it stood for."""
     names = {name: getattr(builtins, name) for name in _OF_PYTHON}
     names.update((name, getattr(numpy, now)) for name, now in _RENAMED.items())
     names.update(NINF=-numpy.inf, in1d=_in1d, long=int, unicode=str)
     if not hasattr(numpy, "trapz"):
         names["trapz"] = numpy.trapezoid
     # Not by `hasattr`: NumPy answers for some of them with a warning.
-    return {name: value for name, value in names.items() if name not in vars(numpy)}
+    return [(numpy, name, value) for name, value in names.items() if name not in vars(numpy)]

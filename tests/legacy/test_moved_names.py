@@ -129,3 +129,46 @@ def test_names_of_numpy(children: Any) -> None:
     assert during == [True, "i", 1.0, True, 2.0, True, 6, False, True, True, [False, True], [1, 1], 1.0]
     assert changed == []
     assert left == [False, False]
+
+
+def test_names_of_python(children: Any) -> None:
+    found = children.of_source(
+        """
+        import base64, collections, fractions, inspect, json, time, unittest
+        import tensorflow as tf
+        import fastsup, fastsup.estimator
+
+        owners = [base64, collections, fractions, inspect, time, unittest.TestCase]
+        before = [dict(vars(owner)) for owner in owners]
+        fastsup.install()
+
+        def plain(a, b=1, *c, **d): pass
+        def keyword(a, *, b): pass
+
+        spec = inspect.getargspec(plain)
+        try:
+            inspect.getargspec(keyword)
+        except ValueError as error:
+            refused = str(error)
+
+        class Case(unittest.TestCase):
+            def test(self):
+                self.assertEquals(1, 1)
+                with self.assertRaisesRegexp(KeyError, "x"):
+                    raise KeyError("x")
+
+        outcome = unittest.TextTestRunner().run(Case("test"))
+        during = [
+            list(spec), spec.keywords, isinstance({}, collections.Mapping), isinstance([], collections.Iterable),
+            fractions.gcd(4, 6), base64.encodestring(b"a") == base64.encodebytes(b"a"), time.clock() <= time.clock(),
+            outcome.wasSuccessful(),
+        ]
+        fastsup.uninstall()
+        after = [dict(vars(owner)) for owner in owners]
+        print(json.dumps([during, refused, before == after]))
+        """
+    )
+    during, refused, undone = found
+    assert during == [[["a", "b"], "c", "d", [1]], "d", True, True, 2, True, True, True]
+    assert "keyword-only" in refused
+    assert undone
