@@ -16,8 +16,8 @@ from importlib.util import spec_from_loader
 from types import ModuleType
 from typing import Any
 
-from fastsup.legacy.moved_modules import moved_spec
-from fastsup.legacy.moved_names import has_moved_names
+from fastsup.legacy.moved.modules import moved_spec
+from fastsup.legacy.moved.names import has_moved_names
 
 __all__ = ["ImportHook", "is_interface"]
 

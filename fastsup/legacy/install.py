@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from fastsup.legacy.import_hook import ImportHook, is_interface
-from fastsup.legacy.moved_modules import forget_moved_modules
+from fastsup.legacy.moved.modules import forget_moved_modules
 
 if TYPE_CHECKING:
-    from fastsup.legacy.moved_names import MovedNames
+    from fastsup.legacy.moved.names import MovedNames
     from fastsup.legacy.own_globals import OwnGlobals
     from fastsup.legacy.replaced_names import NameExchange
 
@@ -117,10 +117,10 @@ class Installation:
         if self.complete:
             return
         _check_version(str(tensorflow.__version__))
-        from fastsup.legacy.moved_names import MovedNames
-        from fastsup.legacy.numpy_names import numpy_names
+        from fastsup.legacy.moved.names import MovedNames
+        from fastsup.legacy.moved.numpy_names import numpy_names
+        from fastsup.legacy.moved.python_names import python_names
         from fastsup.legacy.own_globals import OwnGlobals
-        from fastsup.legacy.python_names import python_names
         from fastsup.legacy.replaced_names import COUNTERPARTS, NameExchange
 
         self.complete = True

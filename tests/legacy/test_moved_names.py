@@ -11,8 +11,8 @@ def test_every_name_of_the_tables(children: Any) -> None:
         import importlib, json, sys
         import tensorflow as tf
         import fastsup, fastsup.train, fastsup.estimator
-        from fastsup.legacy.moved_modules import MOVED
-        from fastsup.legacy.moved_names import PLACES
+        from fastsup.legacy.moved.modules import MOVED
+        from fastsup.legacy.moved.names import PLACES
 
         def lacks(old):
             module = importlib.import_module(old)
@@ -30,14 +30,18 @@ def test_every_name_of_the_tables(children: Any) -> None:
             if name and not name.startswith("tensorflow_estimator"):
                 importlib.import_module(name)  # The import of a submodule sets an attribute of its package.
         before = {name: set(vars(module)) for name, module in sys.modules.items() if name.startswith("tensorflow")}
-        counts = [len([name for old in PLACES for name in lacks(old)]), len([name for name in MOVED if is_absent(name)])]
+
+        def absent():
+            return [name for old in PLACES for name in lacks(old)], [name for name in MOVED if is_absent(name)]
+
+        counts = [len(names) for names in absent()]
         fastsup.install()
-        during = [[name for old in PLACES for name in lacks(old)], [name for name in MOVED if is_absent(name)]]
+        during = absent()
         fastsup.uninstall()
         after = {name: set(vars(module)) for name, module in sys.modules.items() if name in before}
         changed = [name for name in before if before[name] != after.get(name)]
         left = [name for name in MOVED if name in sys.modules and not name.startswith("tf_keras")]
-        again = [len([name for old in PLACES for name in lacks(old)]), len([name for name in MOVED if is_absent(name)])]
+        again = [len(names) for names in absent()]
         print(json.dumps([counts, during, changed, left, again]))
         """
     )
@@ -100,7 +104,7 @@ def test_as_libraries_use_them(children: Any) -> None:
     assert values[6].startswith(tpu)
     assert values[7:] == [True, False, [True, False], True, True]
     assert "does not define a `name` property" in refused
-    assert "docs/migrating.md" in no_coordinator
+    assert "docs/cluster.md" in no_coordinator
     assert distributed is False
 
 
@@ -122,7 +126,8 @@ def test_names_of_numpy(children: Any) -> None:
             np.in1d([[1, 2]], [2]).tolist(), np.mat([[1]]).shape, float(np.trapz([1, 1])),
         ]
         fastsup.uninstall()
-        print(json.dumps([during, [name for name in {**vars(np), **before} if vars(np).get(name) is not before.get(name)], hasattr(np, "float"), hasattr(np, "unicode")]))
+        changed = [name for name in {**vars(np), **before} if vars(np).get(name) is not before.get(name)]
+        print(json.dumps([during, changed, hasattr(np, "float"), hasattr(np, "unicode")]))
         """
     )
     during, changed, *left = found

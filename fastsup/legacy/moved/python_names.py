@@ -1,4 +1,4 @@
-"""Names that Python's own library had when the programs were written, of which TensorFlow 2.16 and later need a newer one."""
+"""Names that Python's own library had when the programs were written. TensorFlow 2.16 and later need a newer Python."""
 
 from __future__ import annotations
 

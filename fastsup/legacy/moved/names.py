@@ -8,7 +8,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from fastsup.legacy.moved_names_table import MOVED_NAMES
+from fastsup.legacy.moved.names_table import MOVED_NAMES
 
 __all__ = ["PLACES", "MovedNames", "has_moved_names"]
 

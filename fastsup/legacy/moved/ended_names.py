@@ -14,13 +14,13 @@ __all__ = [
 ]
 
 _NO_COORDINATOR = (
-    "fastsup has no distribute coordinator: strategies that span several processes aren't supported. Use tasks of TF_CONFIG "
-    "with parameter servers, or MirroredStrategy in one process. See docs/migrating.md."
+    "fastsup has no distribute coordinator. Its tf.estimator.train_and_evaluate runs strategies of several processes "
+    "itself: call that. See docs/cluster.md."
 )
 
 
 def register_dense_tensor_like_type(tensor_type: Any) -> None:
-    """Once told TensorFlow which classes its operations take as tensors. It asks for `tf.types.experimental.Tensor` now.
+    """Once told TensorFlow which classes its operations take as tensors. A base class tells it now.
 
     Args:
       tensor_type: the class, with the properties `name` and `dtype`.
@@ -37,7 +37,7 @@ def should_run_distribute_coordinator(config: Any) -> bool:
     """Whether a config asks for the distribute coordinator, which spans several processes. There is none.
 
     Args:
-      config: a `RunConfig`, which refuses strategies that need one.
+      config: a `RunConfig`.
     """
     del config
     return False

@@ -61,7 +61,7 @@ _IN_TENSORFLOW = {
 # The same by full names; some are in other packages.
 MOVED = {
     **{f"{_PYTHON}.{old}": place and f"{_PYTHON}.{place}" for old, place in _IN_TENSORFLOW.items()},
-    f"{_PYTHON}.distribute.estimator_training": "fastsup.legacy.ended_names",
+    f"{_PYTHON}.distribute.estimator_training": "fastsup.legacy.moved.ended_names",
     **{f"{_PYTHON}.tpu.{name}": f"{_TPU}.{name}" for name in ("tpu_config", "tpu_context", "tpu_estimator", "util")},
     **{
         f"{_PYTHON}.feature_column.{name}": f"{_KERAS_2}.feature_column.{name}"

@@ -11,8 +11,8 @@ _OPTIONAL = " ".join(
     f"optional_{name} optional_{name}_eager_fallback" for name in ("from_value", "get_value", "has_value", "none")
 )
 
-# The module that had the names; for each module that has them now, the names. All are in tensorflow.python. "name=other"
-# is a name that is another one there.
+# The module that had the names; for each module that has them now, the names. All are in tensorflow.python.
+# "name=other" is a name that is another one there.
 MOVED_NAMES: dict[str, dict[str, str]] = {
     "autograph": {
         "autograph.core.converter": "ConversionOptions Feature",
@@ -112,7 +112,7 @@ MOVED_NAMES: dict[str, dict[str, str]] = {
         "framework.tensor_conversion_registry": "register_tensor_conversion_function",
         "ops.handle_data_util": "get_handle_data",
         "types.core": "_TensorLike=Tensor",
-        "fastsup.legacy.ended_names": "register_dense_tensor_like_type",
+        "fastsup.legacy.moved.ended_names": "register_dense_tensor_like_type",
     },
     "framework.tensor_spec": {"framework.tensor": "sanitize_spec_name"},
     "framework.tensor_util": {"ops.shape_util": "maybe_set_static_shape shape_tensor"},
