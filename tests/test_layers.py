@@ -33,7 +33,7 @@ LAYERS = (
     ("fastsup.contrib.learn.monitors",),
     ("fastsup.contrib.learn", "fastsup.contrib.training"),
     ("fastsup.contrib",),
-    ("fastsup.legacy.tpu",),
+    ("fastsup.legacy.tpu", "fastsup.legacy.moved"),
     ("fastsup.legacy",),
     ("fastsup.profile",),
     ("fastsup",),

@@ -18,7 +18,9 @@ from fastsup.runtime.session import Session
 __all__ = ["UNCHANGED", "reuse_unchanged_checkpoint"]
 
 # Logged in place of TensorFlow's line about a save. Takes the step and the path of the checkpoint.
-UNCHANGED = "The checkpoint of step %d, %s, holds this state already and is left as it is."
+UNCHANGED = (
+    "The checkpoint of step %d, %s, holds this state already and is left as it is. See docs/dropin.md#checkpoints."
+)
 
 
 def reuse_unchanged_checkpoint(

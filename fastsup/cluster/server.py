@@ -147,7 +147,9 @@ def serve_until_job_ends(server: Any, config: Any, watcher: JobCompletionWatcher
         if not serving.is_alive():
             break
         if watcher.job_has_ended(num_workers):
-            logging.info("The job has ended: its parameter server %s ends too.", config.task_id)
+            logging.info(
+                "The job has ended: its parameter server %s ends too. See docs/dropin.md#clusters.", config.task_id
+            )
             return
         liveness.check()
     if serving.error is not None:

@@ -3,10 +3,14 @@
 A FileWriter passes each event to a thread of its own, through a queue of ten events. Waking that thread, and sharing
 the interpreter's lock with it, takes many times as long as a short step. A buffer keeps the summaries with their times,
 and writes them into the file's own buffer without waking the thread.
+
+The FileWriter is the program's too, by FileWriterCache. What the program adds comes after what was buffered before, and
+when it flushes the writer or closes it, the buffered summaries are in the file.
 """
 
 from __future__ import annotations
 
+import functools
 import time
 import weakref
 from typing import Any
@@ -19,6 +23,8 @@ from fastsup.core.recorder import span_here
 
 _LIMIT = 256
 _MAX_AGE_SECS = 1.0
+# Methods of a FileWriter before which the buffer is written. `_add_event` is that of `add_summary` and `add_graph`.
+_AFTER_BUFFERED = ("_add_event", "add_event", "close", "flush")
 
 
 class EventBuffer:
@@ -92,6 +98,14 @@ def _fill(proto: Any, summary: Any, seen_tags: set[str]) -> None:
                 seen_tags.add(value.tag)
 
 
+def _call_after_buffered(writer_of: weakref.ref[Any], name: str, *args: Any, **kwargs: Any) -> Any:
+    writer = writer_of()
+    if writer is None:
+        return None
+    flush_summaries(writer)
+    return getattr(type(writer), name)(writer, *args, **kwargs)
+
+
 _buffers: weakref.WeakKeyDictionary[Any, EventBuffer] = weakref.WeakKeyDictionary()
 
 
@@ -102,6 +116,9 @@ def buffer_for(writer: Any) -> EventBuffer | None:
     buffer = _buffers.get(writer)
     if buffer is None and type(getattr(writer, "_seen_summary_tags", None)) is set:
         buffer = _buffers[writer] = EventBuffer(writer)
+        for name in _AFTER_BUFFERED:
+            # One that the program has replaced stays the program's.
+            vars(writer).setdefault(name, functools.partial(_call_after_buffered, weakref.ref(writer), name))
     return buffer
 
 

@@ -97,7 +97,11 @@ def evaluate_continuously(
             )
             return
         if is_last:
-            logging.info("Exiting continuous eval, training has ended before train_steps=%s.", train_steps)
+            logging.info(
+                "Exiting continuous eval, training has ended before train_steps=%s. See "
+                "docs/dropin.md#experiment-and-tfcontrib.",
+                train_steps,
+            )
             return
         start = time.time()
         # Read before `latest`, which then returns the final checkpoint if training has ended.

@@ -16,7 +16,8 @@ from importlib.util import spec_from_loader
 from types import ModuleType
 from typing import Any
 
-from fastsup.legacy.moved_modules import moved_spec
+from fastsup.legacy.moved.modules import moved_spec
+from fastsup.legacy.moved.names import has_moved_names
 
 __all__ = ["ImportHook", "is_interface"]
 
@@ -117,10 +118,12 @@ def _contrib_spec(fullname: str) -> ModuleSpec | None:
 
 
 class ImportHook(MetaPathFinder):
-    """Finds the modules of tensorflow_estimator and tensorflow.contrib, and reports copies of TensorFlow's interface.
+    """Finds the modules of tensorflow_estimator and tensorflow.contrib, and those that TensorFlow has moved.
+
+    It reports the imports of copies of TensorFlow's interface, and of modules that lack names which they had.
 
     Args:
-      imported: function that is called with the name of the copy.
+      imported: function that is called with the name of the module.
     """
 
     def __init__(self, imported: Callable[[str], None]) -> None:
@@ -137,6 +140,8 @@ class ImportHook(MetaPathFinder):
             moved = moved_spec(fullname, lambda: self._elsewhere(fullname, path, target) is not None)
             if moved is not None:
                 return moved
+            if has_moved_names(fullname):
+                return self._own(fullname, path, target)
         if library in ("tensorflow", "tensorflow_estimator"):
             return self._find(fullname, path, target)
         if fullname in _OVER_TENSORFLOW and "tensorflow" not in sys.modules:

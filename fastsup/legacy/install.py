@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from fastsup.legacy.import_hook import ImportHook, is_interface
-from fastsup.legacy.moved_modules import forget_moved_modules
+from fastsup.legacy.moved.modules import forget_moved_modules
 
 if TYPE_CHECKING:
-    from fastsup.legacy.moved_names import MovedNames
+    from fastsup.legacy.moved.names import MovedNames
     from fastsup.legacy.own_globals import OwnGlobals
     from fastsup.legacy.replaced_names import NameExchange
 
@@ -93,13 +93,17 @@ class Installation:
         self._exchange: NameExchange | None = None
         self._own_globals: OwnGlobals | None = None
         self._moved: MovedNames | None = None
+        # Names of Python and NumPy.
+        self._additions: NameExchange | None = None
         self._tensorflow: Any = None
 
     def _imported(self, name: str) -> None:
         if name == "tensorflow":
             self.complete_in(sys.modules[name])
-        elif self.complete:
+        elif self.complete and is_interface(name):
             self._equip(name)
+        elif self._moved is not None:
+            self._moved.put_in(name)
 
     def complete_in(self, tensorflow: Any) -> None:
         """Makes the changes, once TensorFlow is imported. A second call does nothing.
@@ -113,7 +117,9 @@ class Installation:
         if self.complete:
             return
         _check_version(str(tensorflow.__version__))
-        from fastsup.legacy.moved_names import MovedNames
+        from fastsup.legacy.moved.names import MovedNames
+        from fastsup.legacy.moved.numpy_names import numpy_names
+        from fastsup.legacy.moved.python_names import python_names
         from fastsup.legacy.own_globals import OwnGlobals
         from fastsup.legacy.replaced_names import COUNTERPARTS, NameExchange
 
@@ -123,6 +129,9 @@ class Installation:
         self._exchange, self._own_globals, self._moved = NameExchange(), OwnGlobals(), MovedNames()
         self._moved.put()
         self._exchange.put_ours()
+        self._additions = NameExchange()
+        for owner, name, value in (*numpy_names(), *python_names()):
+            self._additions.add(owner, name, value)
         self._own_globals.give(theirs for theirs, _ in COUNTERPARTS if _has_lost_its_name(theirs))
         for name in [name for name in sys.modules if is_interface(name)]:
             self._equip(name)
@@ -161,9 +170,10 @@ class Installation:
         assert self._exchange is not None
         assert self._own_globals is not None
         assert self._moved is not None
+        assert self._additions is not None
         self._moved.take_away()
         self._own_globals.take_back()
-        kept = self._exchange.put_back()
+        kept = [*self._exchange.put_back(), *self._additions.put_back()]
         for name, module in list(sys.modules.items()):
             if is_interface(name) and isinstance(vars(module).get("estimator"), HelpfulModule):
                 del module.estimator

@@ -73,7 +73,7 @@ _ABSENT = object()
 
 
 class _Exchanged(NamedTuple):
-    module: ModuleType
+    module: Any
     name: str
     before: Any
     now: Any
@@ -136,11 +136,11 @@ class NameExchange:
                 self._exchanged.append(_Exchanged(module, name, value, our))
                 setattr(module, name, our)
 
-    def add(self, module: ModuleType, name: str, our: Any) -> None:
-        """Gives a module a name that it had in TensorFlow 2.15.
+    def add(self, module: Any, name: str, our: Any) -> None:
+        """Gives a module or a class a name that it had in TensorFlow 2.15, or before.
 
         Args:
-          module: the module.
+          module: the module or class.
           name: the name. Where the module has it, the call does nothing.
           our: what has the name from now on.
         """

@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 from fastsup.contrib import training
-from fastsup.legacy.moved_names import MovedNames
+from fastsup.legacy.moved.names import MovedNames
 
 v1 = tf.compat.v1
 

@@ -242,3 +242,31 @@ def test_the_step_that_a_session_counts_is_its_own(
             session.run(step.op)
     assert known == [None] * 3
     assert [number for number, _, _ in written()] == [1, 2, 3, 1, 2]
+
+
+def test_what_the_program_flushes_and_adds_comes_after_the_hooks_summaries(
+    impl: Any, step: Any, summary: Any, tmp_path: Any
+) -> None:
+    """The writer is the program's too: FileWriterCache hands it out."""
+
+    def written() -> list[tuple[int, str]]:
+        # While the file is still open.
+        (path,) = tmp_path.glob("events*")
+        read = v1.train.summary_iterator(str(path))
+        return [(event.step, value.tag) for event in read for value in event.summary.value]
+
+    hook = impl.train.SummarySaverHook(save_steps=1, summary_op=summary.op, output_dir=str(tmp_path))
+    with impl.train.SingularMonitoredSession(hooks=[hook]) as session:
+        writer = v1.summary.FileWriterCache.get(str(tmp_path))
+        for _ in range(3):
+            session.run(step.op)
+        writer.flush()
+        assert [entry[0] for entry in written()] == [1, 2, 3]
+        session.run(step.op)
+        own = v1.Summary(value=[v1.Summary.Value(tag="own", simple_value=0.5)])
+        writer.add_summary(own, 4)
+        session.run(step.op)
+        writer.add_event(v1.Event(step=5, summary=own))
+        session.run(step.op)
+        writer.flush()
+        assert written()[3:] == [(4, "counted"), (4, "own"), (5, "counted"), (5, "own"), (6, "counted")]

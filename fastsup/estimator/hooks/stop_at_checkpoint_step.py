@@ -76,7 +76,10 @@ def make_stop_at_checkpoint_step_hook(estimator: Any, last_step: int, wait_after
     if last_step is not None:
         check_number("last_step", last_step, "an integer")
         if not last_step > 0:
-            logging.warning("last_step=%r isn't positive: training ends after its first step.", last_step)
+            logging.warning(
+                "last_step=%r isn't positive: training ends after its first step. See docs/dropin.md#estimator.",
+                last_step,
+            )
     if not is_number(wait_after_file_check_secs):
         raise TypeError(f"wait_after_file_check_secs must be a number of seconds, got {wait_after_file_check_secs!r}.")
     if estimator.config.is_chief:

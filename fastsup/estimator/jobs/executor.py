@@ -177,7 +177,11 @@ class TrainingExecutor:
             return
         step = step_in_name(self._estimator.latest_checkpoint())
         if step is not None and step >= self._train_spec.max_steps:
-            logging.info("Evaluating the checkpoint of step %s: training had reached max_steps before.", step)
+            logging.info(
+                "Evaluating the checkpoint of step %s: training had reached max_steps before. See "
+                "docs/dropin.md#estimator.",
+                step,
+            )
             listener.evaluate_last(step)
 
     def _train(self, saving_listeners: Any) -> None:
@@ -244,7 +248,10 @@ class TrainingExecutor:
                     return
                 liveness.record_alive()
             if is_last:
-                logging.info("Exiting evaluation, training has ended before max_steps=%s.", max_steps)
+                logging.info(
+                    "Exiting evaluation, training has ended before max_steps=%s. See docs/dropin.md#clusters.",
+                    max_steps,
+                )
                 return
             liveness.check()
 

@@ -89,7 +89,12 @@ def check_steps(name: str, steps: Any, endless: bool = True) -> None:
     if _is_whole_number(steps):
         return
     if float(steps) < math.inf:
-        logging.warning("%s=%r is no integer: the last step is the first at which that number is reached.", name, steps)
+        logging.warning(
+            "%s=%r is no integer: the last step is the first at which that number is reached. See "
+            "docs/dropin.md#estimator.",
+            name,
+            steps,
+        )
     elif not endless:
         raise TypeError(no_integer)
 

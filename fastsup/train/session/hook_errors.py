@@ -32,4 +32,10 @@ def report_error(hooks: Iterable[Any], run_context: Any, error: BaseException) -
         try:
             on_error(run_context, error)
         except Exception as another:
-            logging.error("on_error of the hook %r has failed: %r", hook, another)
+            # A hook of an old program may have a method of that name for another purpose.
+            logging.error(
+                "on_error of the hook %r has failed: %r. A session calls that method for each error. See "
+                "docs/dropin.md#hooks.",
+                hook,
+                another,
+            )

@@ -337,7 +337,7 @@ cdef class Recoverable(Wrapped):
         if limit is not None and self.failures > limit:
             logging.error(
                 "Not recovering any more: %d failures in a row, with nothing that ran well in between. max_recoveries "
-                "says how many there may be.", self.failures,
+                "says how many there may be. See docs/dropin.md#sessions-and-executors.", self.failures,
             )
             self.given_up_with = error
             raise error

@@ -1,0 +1,152 @@
+"""Modules that TensorFlow and tf_keras have moved, where programs and libraries look for them."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_loader
+from types import ModuleType
+
+__all__ = ["MOVED", "forget_moved_modules", "moved_spec"]
+
+_PYTHON = "tensorflow.python"
+_LEGACY_LAYERS = "tf_keras.legacy_tf_layers"
+_TPU = "tensorflow_estimator.python.estimator.tpu"
+# Keras as TensorFlow had it inside, of which a part is left. Keras 2 is in a package of its own.
+_KERAS, _KERAS_2 = f"{_PYTHON}.keras", "tf_keras.src"
+
+# Where a module of tensorflow.python was, and where in tensorflow.python it is. An empty string: a package that is no
+# more, whose modules are elsewhere.
+_IN_TENSORFLOW = {
+    "data.experimental.ops.distribute_options": "data.ops.options",
+    "data.experimental.ops.optimization_options": "data.ops.options",
+    "data.experimental.ops.threading_options": "data.ops.options",
+    "distribute.all_reduce": "distribute.v1.all_reduce",
+    "distribute.distribution_strategy_context": "distribute.distribute_lib",
+    "eager.function_context": "eager.polymorphic_function.function_context",
+    "eager.function_spec": "eager.polymorphic_function.function_type_utils",
+    "eager.polymorphic_function.function_spec": "eager.polymorphic_function.function_type_utils",
+    "eager.polymorphic_function.monomorphic_function": "eager.polymorphic_function.concrete_function",
+    "ops.linalg.registrations_util": "ops.linalg.property_hint_util",
+    "ops.losses.loss_reduction": "keras.utils.losses_utils",
+    "ops.rnn_cell_wrapper_impl": "keras.layers.legacy_rnn.rnn_cell_wrapper_impl",
+    "tpu.tpu_embedding": "tpu.tpu_embedding_v1",
+    "training.distribute": "distribute.distribute_lib",
+    "training.distribution_strategy_context": "distribute.distribute_lib",
+    "training.gen_training_ops": "ops.gen_training_ops",
+    "training.saving.checkpoint_options": "checkpoint.checkpoint_options",
+    "training.saving.functional_saver": "checkpoint.functional_saver",
+    "training.tracking": "",
+    "training.tracking.asset": "trackable.asset",
+    "training.tracking.autotrackable": "trackable.autotrackable",
+    "training.tracking.base": "trackable.base",
+    "training.tracking.base_delegate": "trackable.base_delegate",
+    "training.tracking.checkpoint_util": "checkpoint.util",
+    "training.tracking.data_structures": "trackable.data_structures",
+    "training.tracking.graph_view": "checkpoint.graph_view",
+    "training.tracking.layer_utils": "trackable.layer_utils",
+    "training.tracking.python_state": "trackable.python_state",
+    "training.tracking.resource": "trackable.resource",
+    "training.tracking.trackable_utils": "trackable.trackable_utils",
+    "training.tracking.tracking": "trackable.autotrackable",
+    "training.tracking.util": "checkpoint.checkpoint",
+    "training.training_ops": "ops.gen_training_ops",
+    "util.compat_internal": "util.compat",
+    "util.deprecation_wrapper": "util.module_wrapper",
+}
+# The same by full names; some are in other packages.
+MOVED = {
+    **{f"{_PYTHON}.{old}": place and f"{_PYTHON}.{place}" for old, place in _IN_TENSORFLOW.items()},
+    f"{_PYTHON}.distribute.estimator_training": "fastsup.legacy.moved.ended_names",
+    **{f"{_PYTHON}.tpu.{name}": f"{_TPU}.{name}" for name in ("tpu_config", "tpu_context", "tpu_estimator", "util")},
+    **{
+        f"{_PYTHON}.feature_column.{name}": f"{_KERAS_2}.feature_column.{name}"
+        for name in ("dense_features", "dense_features_v2")
+    },
+    # TensorFlow itself imports this one where it was.
+    _LEGACY_LAYERS: "",
+    **{
+        f"{_LEGACY_LAYERS}.{name}": f"{_KERAS_2}.legacy_tf_layers.{name}"
+        for name in ("base", "convolutional", "core", "normalization", "pooling", "variable_scope_shim")
+    },
+}
+
+# Modules that were found under another name than their own, by that name.
+_found: dict[str, ModuleType] = {}
+
+
+class _Package(ModuleType):
+    """A package whose modules are elsewhere."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "A package that was moved.")
+        self.__path__: list[str] = []
+
+
+class _Moved(Loader):
+    """A loader whose result is the module that was moved, or a package.
+
+    Args:
+      place: where the module is; empty for a package.
+    """
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None if self._place else _Package(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        if self._place:
+            sys.modules[name] = importlib.import_module(self._place)
+        _found[name] = sys.modules[name]
+
+
+def _of_keras_2(fullname: str, is_there: Callable[[], bool]) -> str | None:
+    """The place of a module of Keras that TensorFlow has no more."""
+    if not fullname.startswith(f"{_KERAS}."):
+        return None
+    parent = fullname.rpartition(".")[0]
+    # What is in a package that was found elsewhere would be found there, and be executed a second time.
+    if parent not in _found and is_there():
+        return None
+    place = _KERAS_2 + fullname[len(_KERAS) :]
+    try:
+        return place if importlib.util.find_spec(place) is not None else None
+    except ModuleNotFoundError:
+        return None
+
+
+def moved_spec(fullname: str, is_there: Callable[[], bool]) -> ModuleSpec | None:
+    """The specification of a module that was moved.
+
+    Args:
+      fullname: the name under which it is imported.
+      is_there: function that tells whether the module is found under that name.
+
+    Returns:
+      The specification; None for any other module, and in a version that has the module where it was.
+    """
+    if fullname in MOVED:
+        place: str | None = None if is_there() else MOVED[fullname]
+    else:
+        place = _of_keras_2(fullname, is_there)
+    return None if place is None else spec_from_loader(fullname, _Moved(place), is_package=not place)
+
+
+def forget_moved_modules() -> None:
+    """Takes the modules out of where they were."""
+    for name, found in _found.items():
+        if sys.modules.get(name) is found:
+            del sys.modules[name]
+        parent, _, child = name.rpartition(".")
+        # The import of a submodule has set an attribute of its package.
+        of_parent = vars(sys.modules[parent]) if parent in sys.modules else {}
+        if of_parent.get(child) is found:
+            del of_parent[child]
+    _found.clear()
