@@ -175,7 +175,7 @@ def test_of_three_tasks_one_is_killed(start: Any, lost: str) -> None:
 @pytest.mark.parametrize("lost", TASKS)
 def test_a_stopped_task_counts_as_lost_after_a_while(start: Any, lost: str) -> None:
     """A pause of some seconds doesn't matter."""
-    cluster = start(*TASKS, **LONG, eager=lost == "chief-0")
+    cluster = start(*TASKS, **LONG, eager=False)
     for task in TASKS:
         cluster.wait_for_line(task, "loss of step 5:")
     process = cluster._processes[lost]
@@ -188,6 +188,20 @@ def test_a_stopped_task_counts_as_lost_after_a_while(start: Any, lost: str) -> N
     other = TASKS[1 - TASKS.index(lost)]
     assert list(cluster.exit_codes([other], 100).values()) == [1]
     assert "doesn't answer: it has given no sign of life for" in cluster.log(other)
+
+
+@long_only
+def test_with_eager_execution_a_pause_of_the_chief_ends_the_job(start: Any) -> None:
+    """By TensorFlow's coordination service, which doesn't wait as long."""
+    cluster = start(*TASKS, **LONG)
+    for task in TASKS:
+        cluster.wait_for_line(task, "loss of step 5:")
+    cluster._processes["chief-0"].send_signal(signal.SIGSTOP)
+    time.sleep(25)
+    cluster._processes["chief-0"].send_signal(signal.SIGCONT)
+    assert codes(cluster, *TASKS) == [1, 1]
+    assert "worker 0 (localhost" in cluster.log("chief-0")
+    assert "CoordinationService" in cluster.log("worker-0")
 
 
 @long_only

@@ -14,6 +14,7 @@ from typing import Any
 from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 
+from fastsup.cluster.collective.lost_task import lost_task_error
 from fastsup.cluster.collective.peer_watch import HURRY_SECS, PeerWatch
 from fastsup.cluster.collective.peers import Peer
 from fastsup.cluster.collective.task_status import ENDED, FAILED, JOINING, LEFT, TRAINING, TaskStatus
@@ -47,7 +48,6 @@ class Membership:
         target = f"grpc://{leader.address}"
         self._key = target + own.job
         count, self._known = _trainings.get(self._key, (0, {}))
-        _trainings[self._key] = count + 1, self._known
         self.status = TaskStatus(_PROCESS, count + 1, checkpoint=checkpoint)
         self._watch = PeerWatch(own, others, self.status, target, leader.job, self._learn)
         self._others = list(self._watch.others.values())
@@ -139,7 +139,7 @@ class Membership:
     def _check_known(self, processes: dict[str, str]) -> None:
         again = [name for name, process in processes.items() if self._known.get(name, process) != process]
         if again:
-            raise self.error(f"{', '.join(again)} was started again since the last training of this process")
+            raise lost_task_error(f"{', '.join(again)} was started again since the last training of this process")
 
     # Training.
 
@@ -158,7 +158,7 @@ class Membership:
           tf.errors.UnavailableError: one of them is lost.
         """
         if self._watch.loss is not None:
-            raise self.error(self._watch.loss)
+            raise lost_task_error(self._watch.loss)
         self._watch.waits_since = time.monotonic()
 
     def end_wait(self) -> None:
@@ -213,7 +213,7 @@ class Membership:
             return all(peer.status and peer.status.knows_save == self.status.save_after for peer in self._others)
 
         if not self._watch.hurry_until(lambda: self._watch.loss is not None or know(), _STOP_SECS):
-            raise self.error(f"A task hasn't answered for {_STOP_SECS:.0f} s that it takes part in a save")
+            raise lost_task_error(f"A task hasn't answered for {_STOP_SECS:.0f} s that it takes part in a save")
         return self.status.save_after
 
     def _learn(self, name: str, status: TaskStatus) -> None:
@@ -243,23 +243,6 @@ class Membership:
         if self.status.phase == TRAINING and self._watch.is_alive():
             self._watch.hurry_until(lambda: self._watch.loss is not None, _VERDICT_SECS)
         return self._watch.loss
-
-    @staticmethod
-    def error(loss: str) -> errors.UnavailableError:
-        """The error of a lost task.
-
-        Args:
-          loss: what was lost, as a sentence without its full stop.
-        """
-        error = errors.UnavailableError(
-            None,
-            None,
-            f"{loss}. Training with MultiWorkerMirroredStrategy can't go on without all of its workers, so this one "
-            "ends too. Start all tasks again with the same TF_CONFIG: they go on from the newest checkpoint.",
-        )
-        # What this task tells the others.
-        error.loss = loss
-        return error
 
     # Leaving.
 
@@ -307,7 +290,7 @@ class Membership:
         while not has_ended():
             loss = self._watch.loss_of(self._leader)
             if loss is not None:
-                raise self.error(loss)
+                raise lost_task_error(loss)
             self._watch.hurry_until(has_ended, 1.0)
 
     def _all_have_left(self) -> bool:

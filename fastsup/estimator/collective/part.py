@@ -12,6 +12,7 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.framework import errors, ops
 from tensorflow.python.platform import tf_logging as logging
 
+from fastsup.cluster.collective.lost_task import lost_task_error
 from fastsup.cluster.collective.membership import Membership
 from fastsup.cluster.collective.peers import Peer
 from fastsup.cluster.collective.server import ensure_server
@@ -76,7 +77,8 @@ class CollectivePart:
         """
         config = self._config
         own: list[Any] = [CollectiveStepHook(self.membership, self.signals)]
-        given = [hook for hook in hooks if isinstance(hook, TFCheckpointSaverHook)]
+        given = [hook for hook in (*hooks, *chief_hooks) if isinstance(hook, TFCheckpointSaverHook)]
+        given = [hook for hook in given if not isinstance(hook, LeaderSaverHook)]
         # Only one task writes to the model directory.
         others = hooks if config.is_chief else [hook for hook in hooks if hook not in given]
         if config.is_chief:
@@ -110,7 +112,7 @@ class CollectivePart:
             loss = self.membership.loss
         if loss is None:
             return error
-        lost: BaseException = self.membership.error(loss)
+        lost: BaseException = lost_task_error(loss)
         return lost
 
 
