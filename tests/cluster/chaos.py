@@ -203,7 +203,7 @@ def run_chaos(
 
     Args:
       folder: empty directory.
-      seconds: for how long members are lost.
+      seconds: for how long members are lost; with planned losses, about how long they take.
       seed: of what is random.
       tasks: the members.
       planned: the losses, as the arguments of `Keeper.lose`; None for random ones.
@@ -224,7 +224,7 @@ def run_chaos(
             keeper.wait_for_steps_of_all(START_SECS)
             end = time.monotonic() + seconds
             coming = None if planned is None else iter(planned)
-            while time.monotonic() < end:
+            while coming is not None or time.monotonic() < end:
                 loss = _random_loss(keeper, chance) if coming is None else next(coming, None)
                 if loss is None:
                     break

@@ -27,7 +27,7 @@ def chaos() -> Any:
 @pytest.mark.timeout(600)
 def test_a_job_whose_members_are_lost_ends_by_itself(chaos: Any, tmp_path: Path) -> None:
     lost = [("ps-0", "killed", 0.0), ("chief-0", "killed", 0.0), ("worker-0", "stopped", 1.0)]
-    outcome = chaos.run_chaos(tmp_path, seconds=60, seed=0, tasks=chaos.SMALL, planned=lost)
+    outcome = chaos.run_chaos(tmp_path, seconds=15, seed=0, tasks=chaos.SMALL, planned=lost)
     assert outcome.problems == []
     assert [(loss.role, loss.how) for loss in outcome.losses] == [
         ("ps", "killed"), ("chief", "killed"), ("worker", "stopped")
