@@ -18,7 +18,9 @@ ENVIRONMENTS: dict[str, list[list[str]]] = {
     "tensorflow-2.15": [["tensorflow-cpu==2.15.1", "tensorflow-estimator==2.15.0", "numpy<2"]],
     # Orbit is a part of a distribution whose other parts need much that Orbit doesn't.
     "orbit": [["tensorflow-cpu>=2.16,<2.22", "absl-py"], ["--no-deps", "tf-models-official"]],
-    "jax": [["jax", "keras", "clu"]],
+    "jax": [["jax", "keras"]],
+    # CLU's writers import TensorFlow.
+    "clu": [["jax", "clu", "tensorflow-cpu"]],
     "torch": [["torch", "keras", "pytorch-ignite", "lightning"]],
 }
 
@@ -56,7 +58,7 @@ PEERS = (
     Peer("Keras fit on JAX, 100 steps in a function", "keras_100", "jax", {"KERAS_BACKEND": "jax"}),
     Peer("Keras fit on PyTorch", "keras_1", "torch", {"KERAS_BACKEND": "torch"}),
     Peer("JAX, a jitted step", "jax", "jax"),
-    Peer("JAX, CLU's periodic actions", "clu", "jax"),
+    Peer("JAX, CLU's periodic actions", "clu", "clu"),
     Peer("PyTorch", "torch", "torch"),
     Peer("PyTorch, ignite", "ignite", "torch"),
     Peer("PyTorch, Lightning", "lightning", "torch"),
