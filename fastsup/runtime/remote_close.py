@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import threading
 import time
 from collections.abc import Callable
@@ -26,6 +27,16 @@ def _wait_for_left_behind() -> None:
     until = time.monotonic() + _EXIT_SECS
     for thread in _left_behind:
         thread.join(max(0.0, until - time.monotonic()))
+    if any(thread.is_alive() for thread in _left_behind):
+        _skip_destructors()
+
+
+def _skip_destructors() -> None:
+    """Has the process end, with its exit code, before the runtime's destructors make the closes come back."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "on_exit"):  # glibc alone has it.
+        # Its handlers are called with the exit code first, which is what `_exit` takes.
+        libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)
 
 
 def close_remote(close: Callable[[], None], target: object) -> None:
