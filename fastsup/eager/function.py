@@ -138,6 +138,8 @@ class Function(LiftedCalls):
 
     def _call_elsewhere(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call where no lifted graph may run: TensorFlow's own."""
+        if globals()["bridge"] is None:
+            return self.original(*args, **kwargs)  # The interpreter ends, and has cleared the names of this module.
         if self._entries and bridge.why_foreign():
             raise RuntimeError(f"{self.__name__} can't be called: {bridge.why_foreign()}.")
         if not bridge.why_closed() and not self._entries and not self._why_not:
