@@ -16,6 +16,7 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.peer_environments import PEERS, Peer, python_of
+from benchmarks.whole_programs import medians
 
 __all__ = ["Felt", "as_json", "measure", "tables", "write_page"]
 
@@ -136,12 +137,6 @@ def measure(
                     continue
                 known.append(felt)
     return runs, versions
-
-
-def medians(felt: list[Felt]) -> Felt:
-    """The median of each figure."""
-    rows = [asdict(run) for run in felt]
-    return Felt(**{name: median(row[name] for row in rows) for name in rows[0]})
 
 
 HEADINGS = ("µs a step", "slowest slice", "against the fastest", "imports, s", "first step, s", "end, s", "memory, MB")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.table import Table
 
@@ -72,6 +72,7 @@ class Felt:
     peak_mb: float
 
 
+Figures = TypeVar("Figures")
 # The runs, by program and side.
 Runs = dict[str, dict[str, list[Felt]]]
 
@@ -132,10 +133,10 @@ def measure(rounds: int, quick: bool = False, reference: str | None = None) -> R
     return runs
 
 
-def medians(felt: Sequence[Felt]) -> Felt:
-    """The median of each figure."""
-    rows = [asdict(run) for run in felt]
-    return Felt(**{name: median(row[name] for row in rows) for name in rows[0]})
+def medians(felt: Sequence[Figures]) -> Figures:
+    """The median of each figure of some runs, which are objects of one dataclass."""
+    rows = [asdict(run) for run in felt]  # type: ignore[call-overload]
+    return type(felt[0])(**{name: median(row[name] for row in rows) for name in rows[0]})
 
 
 def rows_of(runs: Runs) -> Iterator[tuple[str, str, Felt]]:

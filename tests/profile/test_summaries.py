@@ -110,18 +110,15 @@ with tf.Graph().as_default():
 """
 
 
+def profile(directory: Path, script: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """Runs a script by `python -m fastsup profile --summaries`."""
+    script.write_text(text)
+    command = [sys.executable, "-m", "fastsup", "profile", "--summaries", str(directory), str(script)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tempfile.gettempdir())
+
+
 def test_the_command_writes_them(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(SCRIPT)
-    command = [
-        sys.executable,
-        "-m",
-        "fastsup",
-        "profile",
-        "--summaries",
-        str(tmp_path / "logs"),
-        str(tmp_path / "script.py"),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tempfile.gettempdir())
+    done = profile(tmp_path / "logs", tmp_path / "script.py", SCRIPT)
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
     assert done.stderr.splitlines()[-1] == f"Written: {tmp_path / 'logs'}"
@@ -131,17 +128,7 @@ def test_the_command_writes_them(tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_be_made_is_refused_before_the_script_runs(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    (tmp_path / "script.py").write_text("raise SystemExit('the script has run')")
-    command = [
-        sys.executable,
-        "-m",
-        "fastsup",
-        "profile",
-        "--summaries",
-        str(tmp_path / "file"),
-        str(tmp_path / "script.py"),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tempfile.gettempdir())
+    done = profile(tmp_path / "file", tmp_path / "script.py", "raise SystemExit('the script has run')")
     assert done.returncode == 2
     assert "--summaries" in done.stderr
     assert "the script has run" not in done.stderr
