@@ -77,7 +77,6 @@ def run_once(peer: Peer, workload: str, seconds: float, python: str) -> tuple[Fe
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path)) if python == sys.executable else ""
     command = [python, str(WORKER), peer.adapter, workload, str(seconds)]
     started = time.time()
-    # The parent's memory would count as the child's if the child were forked from it.
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         output, errors = process.communicate(timeout=LIMIT_SECS)

@@ -2,7 +2,8 @@
 
 Sides are `tensorflow` (its MonitoredTrainingSession), `fastsup`, and `estimator`: the Estimator that TensorFlow has
 up to 2.15. Only the side `fastsup` needs fastsup. The last line of the output is a JSON object with readings of a
-clock that all processes share, in seconds: `first` at the end of the first step, `last` at the end of the last one.
+clock that all processes share, in seconds: `first` at the end of the first step, `last` at the end of the last one; and
+`peak_mb`, the largest resident memory of the process in millions of bytes.
 """
 
 import json
@@ -222,7 +223,10 @@ def main():
     program = {"reinforcement_learning": reinforcement_learning, "wide_and_deep": wide_and_deep}[name]
     with tempfile.TemporaryDirectory(prefix="fastsup-benchmark-") as folder, tf.Graph().as_default():
         readings = program(side, folder, int(steps))
-    print(json.dumps({**readings, "tensorflow": tf.__version__}), flush=True)
+    # Not what the parent is told: its number includes the parent's own memory at the start of the process.
+    with open("/proc/self/status") as status:
+        peak_mb = next(int(line.split()[1]) * 1024 / 1e6 for line in status if line.startswith("VmHWM"))
+    print(json.dumps({**readings, "peak_mb": peak_mb, "tensorflow": tf.__version__}), flush=True)
 
 
 if __name__ == "__main__":

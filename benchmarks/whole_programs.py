@@ -98,10 +98,8 @@ def run_once(name: str, side: str, steps: int, python: str = sys.executable) -> 
     assert process.stdout is not None
     with process.stdout:
         output = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
+    process.wait()
     ended = time.monotonic()
-    # The process has been waited for.
-    process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} has failed with exit code {process.returncode}: run it to see why")
     readings = json.loads(output.splitlines()[-1])
@@ -109,7 +107,7 @@ def run_once(name: str, side: str, steps: int, python: str = sys.executable) -> 
         steps_per_sec=(steps - 1) / (readings["last"] - readings["first"]),
         first_step_secs=readings["first"] - started,
         end_secs=ended - readings["last"],
-        peak_mb=usage.ru_maxrss * 1024 / 1e6,
+        peak_mb=readings["peak_mb"],
     )
 
 
