@@ -327,9 +327,13 @@ def test_async_save(tmp_path: Path, model: Model, checkpoint: Any) -> None:
     assert float(again.weight) == float(model.weight)
 
 
-def test_an_async_write_that_fails_is_raised_at_the_end(tmp_path: Path, model: Model, checkpoint: Any) -> None:
+def test_an_async_write_that_fails_is_raised_at_the_end(
+    tmp_path: Path, model: Model, checkpoint: Any, wait_for: Callable[..., Any]
+) -> None:
     class Spoil(train.SessionRunHook):  # type: ignore[misc]
         def end(self, session: Any) -> None:
+            # The first checkpoint is written in the background: its state file comes last.
+            wait_for((tmp_path / "logs" / "checkpoint").exists)
             shutil.rmtree(tmp_path / "logs")
             (tmp_path / "logs").write_text("no folder")
 
