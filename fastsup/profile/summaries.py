@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from fastsup.core.recording import SESSION
+from fastsup.core.recording import RUNTIME, SESSION
 from fastsup.profile.phases import BETWEEN
 from fastsup.profile.report import Report, Row
 from fastsup.profile.table import as_text
@@ -16,7 +16,7 @@ from fastsup.profile.table import as_text
 __all__ = ["ProfileSummaries"]
 
 _TAG = "profile"
-# What TensorBoard takes for the name of a series.
+# What the name of a series can't have.
 _NOT_IN_A_TAG = re.compile(r"[^\w./-]+")
 
 _Key = tuple[str, str, str, str]
@@ -88,7 +88,7 @@ class ProfileSummaries:
         for name, ns in (("p50", times.p50_ns), ("p95", times.p95_ns), ("p99", times.p99_ns)):
             if ns is not None:
                 yield f"step time in us/{name}", ns / 1e3
-        sums = {"runtime": 0, "hooks": 0, "between steps": 0, "session": 0}
+        sums = {RUNTIME: 0, "hooks": 0, BETWEEN: 0, SESSION: 0}
         costs: dict[str, int] = {}
         for row in report.rows:
             ns = row.times.total_ns - self._before.get(_key(row), 0)
@@ -97,15 +97,11 @@ class ProfileSummaries:
                 name = _NOT_IN_A_TAG.sub("_", f"{row.owner}.{row.phase}")
                 costs[name] = costs.get(name, 0) + ns
             else:
-                sums[row.phase if row.phase in ("runtime", BETWEEN) else SESSION] += ns
+                sums[row.phase if row.phase in (RUNTIME, BETWEEN) else SESSION] += ns
         for name, ns in sums.items():
             yield f"us per step/{name}", ns / 1e3 / steps
         for name, ns in costs.items():
             yield f"us per step of hooks/{name}", ns / 1e3 / steps
-
-    def close(self) -> None:
-        """Closes the event file."""
-        self._writer.Close()
 
 
 def _as_code(text: str) -> str:

@@ -40,8 +40,8 @@ class SessionRunner:
         self,
         tensors: list[Any],
         buffers: Sequence[Any],
-        shared: Sequence[bool] | None = None,
-        before: list[Any] | None = None,
+        shared: Sequence[bool],
+        before: Sequence[Any] = (),
     ) -> list[Any]: ...
     def _give_up(self, reason: BaseException) -> None: ...
     def _has_plan_key(self, fetches: Any) -> bool: ...

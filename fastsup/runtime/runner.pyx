@@ -500,7 +500,7 @@ cdef class SessionRunner:
                 raise
             raise error.__context__ or error from None
 
-    def _copy_values(self, tensors, buffers, shared=None, before=None):
+    def _copy_values(self, tensors, buffers, shared, before=()):
         """The values of tensors that depend on variables alone, all of the same moment between two steps.
 
         Args:
@@ -508,8 +508,8 @@ cdef class SessionRunner:
           buffers: where the values are copied to: a list of arrays of the tensors' shapes and types, or None for those
             that get a new one. Memory that was used before is written several times as fast as new memory.
           shared: for each tensor, whether its value may share the runtime's memory instead, which nobody writes to as
-            long as the value is held. None: no value may.
-          before: operations to run before, at the same moment; None for none.
+            long as the value is held.
+          before: list of operations to run before, at the same moment.
 
         Returns:
           List of values.
@@ -527,7 +527,7 @@ cdef class SessionRunner:
                     self.run(before)
                 values = plan.structure.build(views_from(plan.callable, None))
                 for i, value in enumerate(values):
-                    if type(value) is ndarray and not (shared is not None and shared[i]):
+                    if type(value) is ndarray and not shared[i]:
                         buffer = buffers[i]
                         if buffer is None or buffer.shape != value.shape or buffer.dtype != value.dtype:
                             buffer = new_buffer(value.shape, value.dtype)

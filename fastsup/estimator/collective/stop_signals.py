@@ -10,7 +10,7 @@ from typing import Any
 
 from tensorflow.python.platform import tf_logging as logging
 
-__all__ = ["StopSignals", "raise_for"]
+__all__ = ["StopSignals"]
 
 _DEFAULTS: dict[signal.Signals, Any] = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
 
@@ -53,20 +53,7 @@ class StopSignals:
           KeyboardInterrupt: it was SIGINT.
           SystemExit: it was SIGTERM; with the exit code 143.
         """
-        raise_for(self.number)
-
-
-def raise_for(number: int) -> None:
-    """Raises what a signal stands for.
-
-    Args:
-      number: the signal's number, or 0 for none.
-
-    Raises:
-      KeyboardInterrupt: it is SIGINT.
-      SystemExit: it is another one, with the exit code 128 + number.
-    """
-    if number == signal.SIGINT:
-        raise KeyboardInterrupt()
-    if number:
-        raise SystemExit(128 + number)
+        if self.number == signal.SIGINT:
+            raise KeyboardInterrupt()
+        if self.number:
+            raise SystemExit(128 + self.number)

@@ -11,13 +11,13 @@ from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from types import ModuleType
 
-__all__ = ["MOVED", "forget_moved_modules", "moved_spec"]
+__all__ = ["KERAS", "KERAS_2", "MOVED", "forget_moved_modules", "moved_spec"]
 
 _PYTHON = "tensorflow.python"
 _LEGACY_LAYERS = "tf_keras.legacy_tf_layers"
 _TPU = "tensorflow_estimator.python.estimator.tpu"
 # Keras as TensorFlow had it inside, of which a part is left. Keras 2 is in a package of its own.
-_KERAS, _KERAS_2 = f"{_PYTHON}.keras", "tf_keras.src"
+KERAS, KERAS_2 = f"{_PYTHON}.keras", "tf_keras.src"
 
 # Where a module of tensorflow.python was, and where in tensorflow.python it is. An empty string: a package that is no
 # more, whose modules are elsewhere.
@@ -64,13 +64,13 @@ MOVED = {
     f"{_PYTHON}.distribute.estimator_training": "fastsup.legacy.moved.ended_names",
     **{f"{_PYTHON}.tpu.{name}": f"{_TPU}.{name}" for name in ("tpu_config", "tpu_context", "tpu_estimator", "util")},
     **{
-        f"{_PYTHON}.feature_column.{name}": f"{_KERAS_2}.feature_column.{name}"
+        f"{_PYTHON}.feature_column.{name}": f"{KERAS_2}.feature_column.{name}"
         for name in ("dense_features", "dense_features_v2")
     },
     # TensorFlow itself imports this one where it was.
     _LEGACY_LAYERS: "",
     **{
-        f"{_LEGACY_LAYERS}.{name}": f"{_KERAS_2}.legacy_tf_layers.{name}"
+        f"{_LEGACY_LAYERS}.{name}": f"{KERAS_2}.legacy_tf_layers.{name}"
         for name in ("base", "convolutional", "core", "normalization", "pooling", "variable_scope_shim")
     },
 }
@@ -109,13 +109,13 @@ class _Moved(Loader):
 
 def _of_keras_2(fullname: str, is_there: Callable[[], bool]) -> str | None:
     """The place of a module of Keras that TensorFlow has no more."""
-    if not fullname.startswith(f"{_KERAS}."):
+    if not fullname.startswith(f"{KERAS}."):
         return None
     parent = fullname.rpartition(".")[0]
     # What is in a package that was found elsewhere would be found there, and be executed a second time.
     if parent not in _found and is_there():
         return None
-    place = _KERAS_2 + fullname[len(_KERAS) :]
+    place = KERAS_2 + fullname[len(KERAS) :]
     try:
         return place if importlib.util.find_spec(place) is not None else None
     except ModuleNotFoundError:

@@ -8,13 +8,12 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from fastsup.legacy.moved.modules import KERAS, KERAS_2
 from fastsup.legacy.moved.names_table import MOVED_NAMES
 
 __all__ = ["PLACES", "MovedNames", "has_moved_names"]
 
 _PREFIX = "tensorflow.python."
-# Keras as TensorFlow had it inside, of which a part is left. Keras 2 is in a package of its own.
-_KERAS, _KERAS_2 = "tensorflow.python.keras", "tf_keras.src"
 
 
 def _index() -> dict[str, dict[str, tuple[str, str]]]:
@@ -40,7 +39,7 @@ def has_moved_names(name: str) -> bool:
     Args:
       name: the module's full name.
     """
-    return name in PLACES or f"{name}.".startswith(f"{_KERAS}.")
+    return name in PLACES or f"{name}.".startswith(f"{KERAS}.")
 
 
 def _attribute(module: str, name: str) -> Any:
@@ -81,8 +80,8 @@ class MovedNames:
         if not name.startswith("__"):
             if name in PLACES.get(own, {}):
                 found = _attribute(*PLACES[own][name])
-            elif f"{own}.".startswith(f"{_KERAS}."):
-                found = _attribute(_KERAS_2 + own[len(_KERAS) :], name)
+            elif f"{own}.".startswith(f"{KERAS}."):
+                found = _attribute(KERAS_2 + own[len(KERAS) :], name)
         if found is None:
             raise AttributeError(f"module {own!r} has no attribute {name!r}", name=name, obj=module)
         vars(module)[name] = found

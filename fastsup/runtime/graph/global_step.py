@@ -13,7 +13,7 @@ from typing import Any
 from tensorflow.python.framework import dtypes, op_def_registry, ops, tensor_util
 from tensorflow.python.training import training_util
 
-from fastsup.runtime.graph.operations import FUNCTION_CALLS, function_defs
+from fastsup.runtime.graph.operations import FUNCTION_CALLS, function_defs, named_functions
 
 UNKNOWN = -1
 
@@ -92,7 +92,7 @@ class GlobalStepWrites:
                 elif op.type in READS or not takes_reference(op, tensor):
                     pass
                 elif op.type in FUNCTION_CALLS:
-                    if any(function_writes(name, self._functions.get, set()) for name in called_functions(op)):
+                    if any(function_writes(name, self._functions.get, set()) for name in named_functions(op.node_def)):
                         writers.append(op)
                 elif op.type.startswith(_DIRECT_WRITERS):
                     writers.append(op)
@@ -108,12 +108,12 @@ class GlobalStepWrites:
             return list(op.outputs)
         if op.type != "VarHandleOp":
             return None
-        identity = _resource_identity(op)
+        identity = resource_identity(op)
         self._shared_name = identity[1]
         return [
             other.outputs[0]
             for other in self._graph.get_operations()
-            if other.type == "VarHandleOp" and _resource_identity(other) == identity
+            if other.type == "VarHandleOp" and resource_identity(other) == identity
         ]
 
     def _function_holds_variable(self, name: str) -> bool:
@@ -142,7 +142,7 @@ def function_writes(name: str, find: Callable[[str], Any], seen: set[str]) -> bo
         if node.op in READS or node.op in PASSES_ON:
             continue
         if node.op in FUNCTION_CALLS:
-            if any(function_writes(called, find, seen) for called in _functions_in(node.attr)):
+            if any(function_writes(called, find, seen) for called in named_functions(node)):
                 return True
             continue
         definition = op_def_registry.get(node.op)
@@ -179,7 +179,8 @@ def track_global_step(session: Any) -> Any:
     return variable
 
 
-def _resource_identity(op: ops.Operation) -> tuple[bytes, bytes]:
+def resource_identity(op: ops.Operation) -> tuple[bytes, bytes]:
+    """What names a variable: operations that make a handle of the same one have it in common."""
     return op.get_attr("container"), op.get_attr("shared_name") or op.name.encode()
 
 
@@ -194,20 +195,6 @@ def takes_reference(op: ops.Operation, tensor: Any) -> bool:
     if len(arguments) != len(op.inputs):
         return any(argument.is_ref for argument in arguments)
     return any(arguments[i].is_ref for i in position)
-
-
-def called_functions(op: ops.Operation) -> list[str]:
-    """The names of the functions that an operation calls."""
-    return _functions_in(op.node_def.attr)
-
-
-def _functions_in(attributes: Any) -> list[str]:
-    names = []
-    for attribute in attributes.values():
-        if attribute.HasField("func"):
-            names.append(attribute.func.name)
-        names.extend(function.name for function in attribute.list.func)
-    return names
 
 
 def _reached_from(op: ops.Operation) -> set[ops.Operation]:

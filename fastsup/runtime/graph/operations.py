@@ -19,11 +19,15 @@ def function_defs(graph: ops.Graph) -> list[Any]:
     return [function.cached_definition for function in graph._functions.values()]
 
 
+def named_functions(node: Any) -> set[str]:
+    """The names of the functions that a NodeDef names."""
+    named = {value.func.name for value in node.attr.values() if value.HasField("func")}
+    return named | {function.name for value in node.attr.values() for function in value.list.func}
+
+
 def called_functions(graph: ops.Graph, node: Any) -> set[str]:
-    """The names of the graph's functions that a NodeDef names."""
-    named = (value.func.name for value in node.attr.values())
-    listed = (function.name for value in node.attr.values() for function in value.list.func)
-    return {name for name in (*named, *listed) if name in graph._functions}
+    """The same, of the graph's own functions alone."""
+    return {name for name in named_functions(node) if name in graph._functions}
 
 
 def operations_behind(elements: Iterable[Any], feeds: Iterable[Any] = ()) -> set[ops.Operation]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from tensorflow.python.framework import dtypes, ops
 
-from fastsup.runtime.graph.global_step import PASSES_ON, READS, called_functions, function_writes, takes_reference
-from fastsup.runtime.graph.operations import FUNCTION_CALLS
+from fastsup.runtime.graph.global_step import PASSES_ON, READS, function_writes, takes_reference
+from fastsup.runtime.graph.operations import FUNCTION_CALLS, named_functions
 
 # The values of `Plan.access`.
 READS_ONLY, WRITES, SAVES, SAVES_COPIES = 0, 1, 2, 3
@@ -39,7 +39,7 @@ def _writes_variable(op: ops.Operation) -> bool:
     if op.type in FUNCTION_CALLS:
         # A conditional that reads the global step, for example.
         find = partial(_definition, op.graph)
-        if not any(function_writes(name, find, set()) for name in called_functions(op)):
+        if not any(function_writes(name, find, set()) for name in named_functions(op.node_def)):
             return False
     for tensor in op.inputs:
         if tensor.dtype == dtypes.resource:

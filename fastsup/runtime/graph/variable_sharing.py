@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 from tensorflow.python.framework import dtypes, ops
 from tensorflow.python.ops import gen_resource_variable_ops
 
-from fastsup.runtime.graph.global_step import PASSES_ON
-from fastsup.runtime.graph.operations import FUNCTION_CALLS, called_functions, function_defs
+from fastsup.runtime.graph.global_step import PASSES_ON, resource_identity
+from fastsup.runtime.graph.operations import FUNCTION_CALLS, called_functions, function_defs, named_functions
 
 __all__ = ["Snapshot", "add_reads_without_copy", "snapshot_of"]
 
@@ -64,12 +64,12 @@ def snapshot_of(graph: ops.Graph, tensors: Iterable[Any], is_remote: bool = Fals
       A `Snapshot`.
     """
     handles = [_variable_read_by(tensor) for tensor in tensors]
-    uses = _uses(graph, {_identity(handle) for handle in handles if handle is not None})
+    uses = _uses(graph, {resource_identity(handle) for handle in handles if handle is not None})
     before = [use.read_without_copy for use in uses.values() if use.has_rows and use.read_without_copy]
     if is_remote:
         # Their operations on rows would copy what is read without a copy.
         before = []
-    of_tensors = [None if handle is None else uses[_identity(handle)] for handle in handles]
+    of_tensors = [None if handle is None else uses[resource_identity(handle)] for handle in handles]
     return Snapshot([use is not None and use.is_shared(is_remote) for use in of_tensors], before)
 
 
@@ -81,7 +81,7 @@ def add_reads_without_copy(graph: ops.Graph) -> None:
     """
     if graph.finalized:
         return
-    variables = {_identity(op): op for op in graph.get_operations() if op.type == _HANDLE}
+    variables = {resource_identity(op): op for op in graph.get_operations() if op.type == _HANDLE}
     for identity, use in _uses(graph, set(variables)).items():
         if use.has_rows and use.read_without_copy is None:
             handle = variables[identity]
@@ -122,10 +122,6 @@ def _is_tensorflows(op_type: str) -> bool:
     return hasattr(raw_ops, op_type)
 
 
-def _identity(handle: ops.Operation) -> Identity:
-    return handle.get_attr("container"), handle.get_attr("shared_name") or handle.name.encode()
-
-
 def _variable_read_by(tensor: Any) -> ops.Operation | None:
     """The handle of the resource variable whose value a tensor is; None for any other tensor."""
     op = tensor.op
@@ -147,7 +143,7 @@ def _uses(graph: ops.Graph, wanted: set[Identity]) -> Mapping[Identity, _Use]:
     for handle in graph.get_operations():
         if handle.type != _HANDLE:
             continue
-        use = uses.get(_identity(handle))
+        use = uses.get(resource_identity(handle))
         if use is None:
             continue
         for op in _users(handle):
@@ -194,8 +190,7 @@ def _types_in(names: Iterable[str], functions: Mapping[str, Any]) -> set[str]:
             types.add("a function that isn't known")
             continue
         for node in function.node_def:
-            called = {value.func.name for value in node.attr.values() if value.HasField("func")}
-            called |= {func.name for value in node.attr.values() for func in value.list.func}
+            called = named_functions(node)
             if node.op in functions:
                 called.add(node.op)
             elif node.input:

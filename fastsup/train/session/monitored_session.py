@@ -28,10 +28,10 @@ from fastsup.train.session.recorded_hooks import hook_span
 from fastsup.train.session.session_creators import ChiefSessionCreator
 from fastsup.train.session.session_stack import CoordinatedSessionCreator, RecoverableSession
 from fastsup.train.session.step_context import StepContext
+from fastsup.train.session.wrapped_sessions import Wrapped
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-from fastsup.train.session.wrapped_sessions import Wrapped
 
 __all__ = ["MonitoredSession", "SingularMonitoredSession"]
 

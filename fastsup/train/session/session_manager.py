@@ -236,7 +236,8 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
           tf.errors.DeadlineExceededError: the model wasn't ready after `max_wait_secs`.
         """
         limit = math.inf if max_wait_secs is None else max_wait_secs
-        workers = number_of_workers() if self._looks_early and master else 1
+        looks_early = self._looks_early and bool(master)
+        workers = number_of_workers() if looks_early else 1
         log = WaitLog(self._recovery_wait_secs)
         if master:
             wait_for_servers(master, config, limit, self._recovery_wait_secs, log)
@@ -252,7 +253,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
             self._safe_close(session)
             missing = readiness.missing_for_local_init, readiness.missing
             pause = max(0.0, self._recovery_wait_secs)
-            if self._looks_early and master:
+            if looks_early:
                 pause = pause_before_look(log.waited(), pause, workers)
             if limit - log.waited() < pause:
                 raise deadline_exceeded(limit, "{}. Ready_for_local_init_op: {}, ready: {}".format(awaited, *missing))
