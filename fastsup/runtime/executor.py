@@ -16,6 +16,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.training import training_util
 
 from fastsup.runtime.graph.devices import is_on_first_cpu
+from fastsup.runtime.graph.end_of_input import READS_INPUT, changes_beside_input
 from fastsup.runtime.graph.nested_conditionals import threads_held
 from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, function_defs, operations_behind
 from fastsup.runtime.graph.step_cost import StepCost
@@ -128,6 +129,8 @@ def _suits_single_thread(graph: ops.Graph, config: Any) -> bool:
         return False
     # Steps of several threads that hold two threads of the pool each could wait for each other's.
     if any(held > 1 for held in threads_held(operations).values()):
+        return False
+    if not READS_INPUT.isdisjoint(types | types_in_functions) and changes_beside_input(_step_of(graph)):
         return False
     # Parallelism can't save more than all there is to do: where that is little, nobody need ask what a step is.
     cost = StepCost(graph)

@@ -28,10 +28,11 @@ def access_of(operations: Iterable[ops.Operation]) -> int:
         return SAVES if types & _VARIABLES else SAVES_COPIES
     if any(kind.startswith(_WAITS_FOR_OTHERS) for kind in types):
         return READS_ONLY
-    return WRITES if any(_writes_variable(op) for op in operations) else READS_ONLY
+    return WRITES if any(writes_variable(op) for op in operations) else READS_ONLY
 
 
-def _writes_variable(op: ops.Operation) -> bool:
+def writes_variable(op: ops.Operation) -> bool:
+    """Whether an operation changes a variable or a table."""
     if op.type in READS or op.type in PASSES_ON:
         return False
     if op.type.startswith(_TABLE_WRITERS):
@@ -43,7 +44,7 @@ def _writes_variable(op: ops.Operation) -> bool:
             return False
     for tensor in op.inputs:
         if tensor.dtype == dtypes.resource:
-            if _source(tensor).type in _VARIABLES:
+            if source_of(tensor).type in _VARIABLES:
                 return True
         elif tensor.dtype._is_ref_dtype and takes_reference(op, tensor):
             return True
@@ -55,7 +56,7 @@ def _definition(graph: Any, name: str) -> Any:
     return getattr(function, "cached_definition", None) or getattr(function, "definition", None)
 
 
-def _source(tensor: Any) -> ops.Operation:
+def source_of(tensor: Any) -> ops.Operation:
     """The operation that a handle comes from."""
     op: ops.Operation = tensor.op
     seen = set()
