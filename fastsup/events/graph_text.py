@@ -6,6 +6,7 @@ have few fields and mostly equal attributes, so most of the text can be cached; 
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterator
 from functools import lru_cache
@@ -19,9 +20,11 @@ from tensorflow.python.lib.io import file_io
 
 # The escape sequence of each byte. NumPy pads the shorter ones with zero bytes, which no escape sequence contains.
 _ESCAPED = np.array([text_encoding.CEscape(bytes([byte]), False) for byte in range(256)], "S4").view(np.uint32)
-# Before 2.21, TensorFlow formats a float as Python formats the double of the same value.
+# Before 2.21, TensorFlow formats a float as Python formats the double of the same value. Protobuf 7 can't: it lacks the
+# argument, and TensorFlow 2.20's own `tf.io.write_graph` fails with it.
 _BEFORE_2_21 = tuple(map(int, versions.VERSION.split(".")[:2])) < (2, 21)
-_FLOATS = {"float_format": ""} if _BEFORE_2_21 else {}
+_HAS_FLOAT_FORMAT = "float_format" in inspect.signature(text_format.MessageToString).parameters
+_FLOATS = {"float_format": ""} if _BEFORE_2_21 and _HAS_FLOAT_FORMAT else {}
 # Size in bytes above which attributes aren't cached, because they are seldom equal.
 _MANY_BYTES = 1024
 _WRITTEN_BY_NAME = frozenset({"name", "op", "input", "device", "attr"})
