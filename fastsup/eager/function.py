@@ -69,7 +69,7 @@ class Function(LiftedCalls):
             self.__name__ = original.name
 
     def __repr__(self) -> str:
-        return f"<fastsup.function of {self.original!r}>"
+        return f"<fastsup.function {self.__name__} of {self.original!r}>"
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Makes methods of functions that are defined in a class."""
@@ -244,22 +244,22 @@ def _executor_of(step: LiftedStep) -> str:
 
 @overload
 def function(
-    func: Callable[..., Any], *, input_signature: Any = None, executor: str = "auto", fallback: str = "warn"
+    func: Callable[..., Any], *, executor: str = "auto", fallback: str = "warn", **arguments: Any
 ) -> Function: ...
 
 
 @overload
 def function(
-    func: None = None, *, input_signature: Any = None, executor: str = "auto", fallback: str = "warn"
+    func: None = None, *, executor: str = "auto", fallback: str = "warn", **arguments: Any
 ) -> Callable[[Callable[..., Any]], Function]: ...
 
 
 def function(
     func: Callable[..., Any] | None = None,
     *,
-    input_signature: Any = None,
     executor: str = "auto",
     fallback: str = "warn",
+    **arguments: Any,
 ) -> Any:
     """Makes a function that TensorFlow traces, and that is run without TensorFlow's cost of a call.
 
@@ -270,35 +270,36 @@ def function(
 
     Args:
       func: a Python function, a `tf.function`, or a ConcreteFunction. None: returns a decorator.
-      input_signature: as that of `tf.function`, for a Python function.
       executor: "auto", "thread_pool" (TensorFlow's), "inline" (in the calling thread) or "single_threaded"
         (TensorFlow's SINGLE_THREADED_EXECUTOR). "auto" takes the fastest of those that are right, by measurement.
       fallback: what is done where a ConcreteFunction can't be lifted, and TensorFlow has to run it: "warn" says so
         once, with the reason; "raise" raises a RuntimeError; "silent" says nothing. `why_not` has the reason.
+      **arguments: those of `tf.function` (`input_signature`, `autograph`, `jit_compile`, ...), for a Python function.
 
     Returns:
       A `Function`, or a decorator that makes one.
 
     Raises:
-      TypeError: `func` is no function, or `executor` no string.
-      ValueError: `executor` or `fallback` is none of the names above, or `input_signature` is given for a function that
-        has been traced or has its own.
+      TypeError: `func` is no function, `executor` no string, or an argument is none of `tf.function`'s.
+      ValueError: `executor` or `fallback` is none of the names above, or arguments of `tf.function` are given for a
+        function that is one already.
     """
     check_executor(executor)
     if fallback not in FALLBACKS:
         names = ", ".join(repr(name) for name in FALLBACKS)
         raise ValueError(f"fallback must be one of {names}; got {fallback!r}.")
     if func is None:
-        return functools.partial(function, input_signature=input_signature, executor=executor, fallback=fallback)
+        return functools.partial(function, executor=executor, fallback=fallback, **arguments)
     if isinstance(func, Function):
         func = func.original
     if isinstance(func, concrete_function.ConcreteFunction | polymorphic_function.Function):
-        if input_signature is not None:
-            raise ValueError(
-                f"input_signature must be None for {func!r}, which is TensorFlow's function already; got "
-                f"{input_signature!r}. Give it to tf.function."
-            )
+        for name, value in arguments.items():
+            if value is not None:
+                raise ValueError(
+                    f"{name} must be None for {func!r}, which is TensorFlow's function already; got {value!r}. Give it "
+                    "to tf.function."
+                )
         return Function(func, executor, fallback)
     if not callable(func):
         raise TypeError(f"func must be a function, got {func!r} of type {type(func).__name__}.")
-    return Function(def_function.function(func, input_signature=input_signature), executor, fallback)
+    return Function(def_function.function(func, **arguments), executor, fallback)

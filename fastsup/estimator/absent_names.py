@@ -29,8 +29,11 @@ def _alternative_to(name: str) -> str | None:
     if name == "tpu":
         return (
             "TPUs aren't supported. TPUEstimator ended with TensorFlow 2.15; on TPUs use tf.distribute.TPUStrategy "
-            "with Keras or a custom training loop."
+            "with Keras or a custom training loop. On CPU and GPU, fastsup.install() brings tf.estimator.tpu, for "
+            "use_tpu=False (docs/migrating.md)."
         )
+    if name == "SavedModelEstimator":
+        return "Load the model in a model_fn, with tf.saved_model.load, and pass that to fastsup.estimator.Estimator."
     return None
 
 

@@ -268,6 +268,7 @@ def _warn_of_what_stays(kinds: Iterator[Any]) -> None:
         # By the type: `__class__` of a proxy may run code of the program.
         if issubclass(type(session), tf_session.BaseSession)
         and not isinstance(session, Session)
+        and type(session).__module__.partition(".")[0] != "fastsup"  # Those of lifted functions.
         and not session._closed
     ]
     if is_open:

@@ -133,7 +133,8 @@ def on_signal(number, frame):
         request_stop()
     try:
         log().warning(
-            "%s: ending after this step, with a checkpoint. A second one ends at once. See docs/signals.md.", signal.Signals(number).name
+            "%s: ending after this step. What saves checkpoints saves one. A second signal ends at once. See docs/signals.md.",
+            signal.Signals(number).name,
         )
     except RuntimeError:
         pass  # The log was being written to, in this thread, when the signal came.

@@ -57,6 +57,19 @@ def test_decorators() -> None:
         with_options(tf.ones([2, 2]))
 
 
+def test_arguments_of_tf_function() -> None:
+    @fastsup.function(fallback="raise", autograph=False, reduce_retracing=True, jit_compile=False)
+    def doubled(x: Any) -> Any:
+        return x * 2.0
+
+    for size in (1, 2, 3, 4):
+        assert doubled(tf.ones([size])).numpy().tolist() == [2.0] * size
+    assert doubled.lifted
+    # One for each of the first two sizes, and one for any size.
+    assert doubled.original.experimental_get_tracing_count() == 2
+    assert repr(doubled).startswith("<fastsup.function doubled of <")
+
+
 def test_an_existing_function_and_a_concrete_one() -> None:
     original = tf.function(lambda x, y: x - y)
     ours = lift(original)
@@ -87,6 +100,8 @@ def test_an_existing_function_and_a_concrete_one() -> None:
             "fallback must be one of 'warn', 'raise', 'silent'; got",
         ),
         ({"func": tf.function(len), "input_signature": []}, ValueError, "input_signature must be None for"),
+        ({"func": tf.function(len), "jit_compile": True}, ValueError, "jit_compile must be None for"),
+        ({"func": len, "compiled": True}, TypeError, "unexpected keyword argument 'compiled'"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], error: type[Exception], text: str) -> None:

@@ -109,6 +109,10 @@ def test_what_the_program_had_before(children: Any) -> None:
             pass
 
         kept = {"session": MonitoredSession, "function": MonitoredTrainingSession}
+        import fastsup
+
+        lifted = fastsup.function(lambda x: x + 1.0, fallback="raise")  # Its session isn't TensorFlow's own.
+        lifted(1.0)
         tf.compat.v1.disable_eager_execution()
         step = tf.compat.v1.train.get_or_create_global_step()
         add = tf.compat.v1.assign_add(step, 1)
@@ -121,7 +125,6 @@ def test_what_the_program_had_before(children: Any) -> None:
                 said.append([record.levelname, record.getMessage()])
 
         logging.getLogger("tensorflow").addHandler(Lines())
-        import fastsup
         fastsup.install()
         from fastsup import train
 

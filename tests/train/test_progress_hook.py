@@ -284,6 +284,7 @@ def test_ends_of_a_program_in_a_terminal(end: str, code: int, tmp_path: Path) ->
     [
         (lambda: train.ProgressHook("loss"), TypeError, "tensors must be a dictionary from names to tensors.*'loss'"),
         (lambda: train.ProgressHook(3), TypeError, "tensors must be a dictionary from names to tensors.*got 3"),
+        (lambda: train.ProgressHook(tf.constant(1.0)), TypeError, "Pass {'loss': loss} for the tensor loss"),
         (lambda: train.ProgressHook(total=0), ValueError, "total must be positive.*got 0"),
         (lambda: train.ProgressHook(every_secs=-1), ValueError, "every_secs must be positive, got -1"),
         (lambda: train.ProgressHook(file="x"), TypeError, r"file must be a text stream.*got 'x'"),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
 import numpy as np
-from tensorflow.python.framework import ops
+from tensorflow.python.framework import ops, tensor_util
 from tensorflow.python.training import basic_session_run_hooks, evaluation, session_run_hook, training_util
 
 from fastsup.core.checks import check_interval
@@ -198,7 +198,7 @@ def _by_name(tensors: Any) -> dict[str, Any]:
         return {}
     if isinstance(tensors, Mapping):
         return dict(tensors)
-    if isinstance(tensors, str | bytes) or not isinstance(tensors, Iterable):
+    if isinstance(tensors, str | bytes) or tensor_util.is_tf_type(tensors) or not isinstance(tensors, Iterable):
         raise TypeError(
             "tensors must be a dictionary from names to tensors, an iterable of tensors, or None; got "
             f"{tensors!r}. Pass {{'loss': loss}} for the tensor loss."
