@@ -248,7 +248,7 @@ def test_a_forked_child_ends_well_after_a_session_was_closed_in_a_waiting_step(
             sys.exit(abs(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
     """
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    ended = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=100, env=environment
-    )
+    # Since 3.12, Python warns of each fork of a process with threads.
+    command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", textwrap.dedent(program)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment)
     assert (ended.returncode, without_cpp_log(ended.stderr)) == (0, "")
