@@ -18,7 +18,7 @@ from tensorflow.python.training import training_util
 from fastsup.runtime.graph.devices import is_on_first_cpu
 from fastsup.runtime.graph.end_of_input import READS_INPUT, changes_beside_input
 from fastsup.runtime.graph.nested_conditionals import threads_held
-from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, function_defs, operations_behind
+from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, function_defs, operations_behind, sources_of
 from fastsup.runtime.graph.step_cost import StepCost
 
 EXECUTORS = ("auto", "thread_pool", "inline", "single_threaded")
@@ -130,13 +130,18 @@ def _suits_single_thread(graph: ops.Graph, config: Any) -> bool:
     # Steps of several threads that hold two threads of the pool each could wait for each other's.
     if any(held > 1 for held in threads_held(operations).values()):
         return False
-    if not READS_INPUT.isdisjoint(types | types_in_functions) and changes_beside_input(_step_of(graph)):
-        return False
-    # Parallelism can't save more than all there is to do: where that is little, nobody need ask what a step is.
+    # Parallelism can't save more than all there is to do: where that is little, nobody need ask what a step is, unless
+    # it reads a dataset.
+    reads_input = not READS_INPUT.isdisjoint(types | types_in_functions)
     cost = StepCost(graph)
-    if sum(map(cost.secs, operations)) <= _POOL_SECS:
+    light = sum(map(cost.secs, operations)) <= _POOL_SECS
+    if light and not reads_input:
         return True
     step = _step_of(graph)
+    if reads_input and changes_beside_input(step):
+        return False
+    if light:
+        return True
     busy = sum(cost.secs(op) > 0 for op in step)
     return cost.worth_of_parallelism(step) <= _POOL_SECS + busy * _POOL_SECS_PER_OPERATION
 
@@ -168,8 +173,7 @@ def _step_of(graph: ops.Graph) -> list[ops.Operation]:
     beside_steps: set[ops.Operation] = set()
     ends = []
     for op in operations:
-        sources = [tensor.op for tensor in op.inputs] + list(op.control_inputs)
-        if op in once or op.type in _SAVING or any(source in beside_steps for source in sources):
+        if op in once or op.type in _SAVING or any(source in beside_steps for source in sources_of(op)):
             beside_steps.add(op)
         elif not op._control_outputs and not any(output.consumers() for output in op.outputs):
             ends.append(op)

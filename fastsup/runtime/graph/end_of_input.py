@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tensorflow.python.framework import ops
 
-from fastsup.runtime.graph.operations import FUNCTION_CALLS, called_functions
+from fastsup.runtime.graph.operations import FUNCTION_CALLS, called_functions, sources_of
 from fastsup.runtime.graph.variable_access import source_of, writes_variable
 
 READS_INPUT = frozenset({"IteratorGetNext", "IteratorGetNextSync", "MultiDeviceIteratorGetNextFromShard"})
@@ -29,7 +29,7 @@ def changes_beside_input(step: Sequence[ops.Operation]) -> bool:
     after_input: set[ops.Operation] = set()
     beside_input = []
     for op in step:
-        if _reads_input(op) or any(source in after_input for source in _sources(op)):
+        if _reads_input(op) or any(source in after_input for source in sources_of(op)):
             after_input.add(op)
         elif writes_variable(op):
             beside_input.append(op)
@@ -46,7 +46,3 @@ def _reads_input(op: ops.Operation) -> bool:
         return False
     bodies = [op.graph._functions[name].cached_definition for name in called_functions(op.graph, op.node_def)]
     return any(node.op in READS_INPUT for body in bodies for node in body.node_def)
-
-
-def _sources(op: ops.Operation) -> list[ops.Operation]:
-    return [*(tensor.op for tensor in op.inputs), *op.control_inputs]

@@ -30,6 +30,11 @@ def called_functions(graph: ops.Graph, node: Any) -> set[str]:
     return {name for name in named_functions(node) if name in graph._functions}
 
 
+def sources_of(op: ops.Operation) -> list[ops.Operation]:
+    """The operations that an operation runs after: of its inputs and its control inputs."""
+    return [*(tensor.op for tensor in op.inputs), *op.control_inputs]
+
+
 def operations_behind(elements: Iterable[Any], feeds: Iterable[Any] = ()) -> set[ops.Operation]:
     """Every operation that computing these tensors and operations may run.
 

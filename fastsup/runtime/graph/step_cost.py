@@ -12,6 +12,8 @@ from typing import Any
 
 from tensorflow.python.framework import ops, tensor_util
 
+from fastsup.runtime.graph.operations import sources_of
+
 _ELEMENTS_PER_SEC = 1e9
 _FLOPS_PER_SEC = 2e10
 _UNKNOWN_DIMENSION = 1024
@@ -81,9 +83,9 @@ class StepCost:
         for op in operations:
             secs = self.secs(op)
             total += secs
-            inputs = [tensor.op for tensor in op.inputs] + list(op.control_inputs)
             # Inputs were created first, but for the back edges of loops.
-            chain_ending_at[op] = secs + max((chain_ending_at.get(source, 0.0) for source in inputs), default=0.0)
+            before = max((chain_ending_at.get(source, 0.0) for source in sources_of(op)), default=0.0)
+            chain_ending_at[op] = secs + before
         return total - max(chain_ending_at.values(), default=0.0)
 
     def _count(self, tensor: Any) -> float:
