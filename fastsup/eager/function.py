@@ -209,7 +209,8 @@ class Function(LiftedCalls):
         try:
             with uninterrupted:
                 graph = LiftedGraph(concrete)
-                chosen, trial = choose(graph, self._executor, lambda trial: None)
+                chooser = functools.partial(choose, graph, self._executor, lambda trial: None)
+                step = LiftedStep(graph, chooser, concrete.function_type.pack_output)
         except NotLiftable as reason:
             self._say(str(reason))
             return None
@@ -222,7 +223,6 @@ class Function(LiftedCalls):
             # Whatever it is, TensorFlow's own function is right.
             self._say(f"{type(error).__name__}: {error}")
             return None
-        step = LiftedStep(graph, chosen, trial, concrete.function_type.pack_output)
         bridge.keep_track(step)
         return step
 

@@ -90,6 +90,7 @@ class LiftedGraph:
       opaque_inputs: list of pairs of the position of an argument among the function's flat inputs and the BoxVariable
         that the graph reads it from.
       is_compiled_by_xla: whether XLA compiles the function, or a part of it.
+      keeps_random_sequences: whether operations in it draw from sequences that `tf.random.set_seed` begins anew.
 
     Raises:
       NotLiftable: the function can't be lifted; the message says why.
@@ -105,6 +106,7 @@ class LiftedGraph:
         self.is_compiled_by_xla = _is_compiled(concrete.function_def) or any(
             _is_compiled(function.cached_definition) for function in inner._functions.values()
         )
+        self.keeps_random_sequences = _keeps_random_sequences(concrete)
         self.opaque_inputs: list[tuple[int, BoxVariable]] = []
         self.captured: list[BoxVariable] = []
         self.graph = ops.Graph()
@@ -224,6 +226,13 @@ class LiftedGraph:
             owner = _Callable(session.session, options)
             return session.callable(owner, owner._handle, len(self.feeds), len(self.outputs))
 
+    def forget_sessions(self) -> None:
+        """Lets callables that are compiled from now on begin with new kernels, whose state is that of the beginning.
+
+        A session lives as long as one of its callables.
+        """
+        self._sessions = {}
+
     def leave_open(self) -> None:
         """Lets the sessions live as long as the process."""
         for session in self._sessions.values():
@@ -246,6 +255,18 @@ def names_of_handle(handle: Any) -> tuple[str, str] | None:
     """
     found = _HANDLE.search(str(handle))
     return None if found is None else (found[1], found[3])
+
+
+def _keeps_random_sequences(concrete: Any) -> bool:
+    """Whether an operation draws from a sequence that has a seed, and keeps its place in it."""
+    definitions = [concrete.function_def] + [
+        function.cached_definition for function in concrete.graph._functions.values()
+    ]
+    return any(
+        "seed2" in node.attr and (node.attr["seed"].i or node.attr["seed2"].i)
+        for definition in definitions
+        for node in definition.node_def
+    )
 
 
 def _is_compiled(definition: Any) -> bool:

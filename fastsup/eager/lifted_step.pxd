@@ -4,8 +4,13 @@ from fastsup.eager.eager_session cimport EagerCallable
 cdef class LiftedStep:
     cdef readonly object graph
     cdef readonly object trial
-    # Calls under way, in all threads.
     cdef object __weakref__
+    # Chooses what runs the step.
+    cdef object choose
+    # TensorFlow's generator of seeds when the step's random sequences began: `tf.random.set_seed` makes another one.
+    cdef object seeds
+    cdef bint keeps_random_sequences
+    # Calls under way, in all threads.
     cdef readonly Py_ssize_t running
     # What runs the step, once that is decided, and the calls until the trial looks again; -1 if it never does.
     cdef EagerCallable chosen
@@ -17,5 +22,6 @@ cdef class LiftedStep:
     cdef bint is_known
 
     cdef object run(self, void** inputs)
+    cdef int begin_sequences(self, object seeds) except -1
     cdef list run_on_trial(self, void** inputs)
     cdef object packed(self, list flat)

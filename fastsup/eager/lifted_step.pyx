@@ -7,6 +7,8 @@ from libc.stdlib cimport free, malloc
 
 from fastsup.eager.eager_session cimport EagerCallable, handle_of
 
+from tensorflow.python.eager import context
+
 
 @final
 cdef class NamedTemplate:
@@ -21,17 +23,20 @@ cdef class LiftedStep:
 
     Args:
       graph: the LiftedGraph, whose `feeds` are the step's inputs and whose boxes hold the others.
-      chosen: the EagerCallable that runs it; None if a trial decides.
-      trial: the trial of two executors, or None.
+      choose: function without arguments that chooses what runs the graph. It returns the EagerCallable, or None if
+        a trial decides; and that trial, or None.
       pack: function from the flat list of results to what the function returns.
+
+    Raises:
+      NotLiftable, tf.errors.OpError: those of `choose`.
     """
 
-    def __init__(self, graph, EagerCallable chosen, trial, pack):
+    def __init__(self, graph, choose, pack):
         self.graph = graph
-        self.chosen = chosen
-        self.trial = trial
+        self.choose = choose
         self.pack = pack
-        self.calls_until_look = -1
+        self.keeps_random_sequences = graph.keeps_random_sequences
+        self.begin_sequences(_seeds())
 
     def __call__(self, list tensors):
         """Runs the step.
@@ -61,8 +66,14 @@ cdef class LiftedStep:
 
     cdef object run(self, void** inputs):
         """Runs the step with handles whose tensors the caller keeps alive."""
-        cdef EagerCallable chosen = self.chosen
+        cdef EagerCallable chosen
         cdef list flat
+        if self.keeps_random_sequences:
+            seeds = _seeds()
+            if seeds is not self.seeds:
+                self.graph.forget_sessions()
+                self.begin_sequences(seeds)
+        chosen = self.chosen
         self.running += 1
         try:
             if chosen is None:
@@ -77,6 +88,16 @@ cdef class LiftedStep:
         finally:
             self.running -= 1
         return self.packed(flat)
+
+    cdef int begin_sequences(self, object seeds) except -1:
+        """Chooses what runs the step. Its random sequences begin with that."""
+        # First: another thread must not begin them again.
+        self.seeds = seeds
+        chosen, trial = self.choose()
+        self.calls_until_look = -1
+        self.trial = trial
+        self.chosen = chosen
+        return 0
 
     def leave_open(self):
         """Lets the sessions live as long as the process."""
@@ -112,6 +133,11 @@ cdef class LiftedStep:
                 pass
             self.is_known = True
         return result
+
+
+cdef object _seeds():
+    """TensorFlow's generator of the seeds of operations without one. None before the first `tf.random.set_seed`."""
+    return getattr(context._context, "_rng", None)
 
 
 cdef object _template(object result, dict places):
