@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tensorflow.python.framework import errors, op_def_registry, ops
 
-from fastsup.runtime.graph.devices import nodes_of_functions
-from fastsup.runtime.graph.operations import FUNCTION_CALLS, operations_behind
+from fastsup.runtime.graph.operations import FUNCTION_CALLS, nodes_of_functions, operations_behind
 
 # Runs operations with feeds and drops their results. Returns the text of the error, or None.
 Evaluate = Callable[[Sequence[ops.Operation], Mapping[Any, Any]], "str | None"]

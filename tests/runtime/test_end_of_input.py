@@ -61,6 +61,21 @@ def change_beside_input_read_by_a_function() -> Any:
     return tf.group(following(), v1.assign_add(variable(), 1.0))
 
 
+def change_beside_input_read_by_a_function_of_a_function() -> Any:
+    iterator = v1.data.make_initializable_iterator(tf.data.Dataset.range(8).batch(4, drop_remainder=True))
+    v1.add_to_collection(v1.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
+
+    @tf.function
+    def following() -> Any:
+        return iterator.get_next()
+
+    @tf.function
+    def total() -> Any:
+        return tf.reduce_sum(following())
+
+    return tf.group(total(), v1.assign_add(variable(), 1.0))
+
+
 @pytest.mark.parametrize(
     ("build", "beside"),
     [
@@ -71,6 +86,7 @@ def change_beside_input_read_by_a_function() -> Any:
         (change_beside_the_input, True),
         (change_before_the_input, True),
         (change_beside_input_read_by_a_function, True),
+        (change_beside_input_read_by_a_function_of_a_function, True),
     ],
 )
 def test_what_keeps_a_step_off_the_single_threaded_executor(build: Callable[[], Any], beside: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from tensorflow.python.framework import device as device_lib
 from tensorflow.python.framework import errors, kernels, ops
 
-from fastsup.runtime.graph.operations import FUNCTION_CALLS, called_functions
+from fastsup.runtime.graph.operations import FUNCTION_CALLS, nodes_of_functions
 
 # The placer puts these where the tensor is that they describe.
 _OF_METADATA = frozenset({"Shape", "Size", "Rank"})
@@ -155,15 +155,3 @@ class _Placement:
 def _makes_values(op: ops.Operation) -> bool:
     """Whether an operation without inputs makes values that the placer makes where they are needed."""
     return not any(output.dtype == "resource" for output in op.outputs)
-
-
-def nodes_of_functions(op: ops.Operation) -> Iterable[Any]:
-    """The nodes of all functions that an operation calls, and that those call."""
-    waiting, seen = [op.node_def], set[str]()
-    while waiting:
-        node = waiting.pop()
-        for name in called_functions(op.graph, node) - seen:
-            seen.add(name)
-            nodes = op.graph._functions[name].cached_definition.node_def
-            yield from nodes
-            waiting.extend(node for node in nodes if node.op in FUNCTION_CALLS)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tensorflow.python.framework import ops
 
-from fastsup.runtime.graph.operations import FUNCTION_CALLS, called_functions, sources_of
+from fastsup.runtime.graph.operations import FUNCTION_CALLS, nodes_of_functions, sources_of
 from fastsup.runtime.graph.variable_access import source_of, writes_variable
 
 READS_INPUT = frozenset({"IteratorGetNext", "IteratorGetNextSync", "MultiDeviceIteratorGetNextFromShard"})
@@ -42,7 +42,4 @@ def changes_beside_input(step: Sequence[ops.Operation]) -> bool:
 def _reads_input(op: ops.Operation) -> bool:
     if op.type in READS_INPUT:
         return True
-    if op.type not in FUNCTION_CALLS:
-        return False
-    bodies = [op.graph._functions[name].cached_definition for name in called_functions(op.graph, op.node_def)]
-    return any(node.op in READS_INPUT for body in bodies for node in body.node_def)
+    return op.type in FUNCTION_CALLS and any(node.op in READS_INPUT for node in nodes_of_functions(op))

@@ -30,6 +30,18 @@ def called_functions(graph: ops.Graph, node: Any) -> set[str]:
     return {name for name in named_functions(node) if name in graph._functions}
 
 
+def nodes_of_functions(op: ops.Operation) -> Iterable[Any]:
+    """The nodes of all functions that an operation calls, and that those call."""
+    waiting, seen = [op.node_def], set[str]()
+    while waiting:
+        node = waiting.pop()
+        for name in called_functions(op.graph, node) - seen:
+            seen.add(name)
+            nodes = op.graph._functions[name].cached_definition.node_def
+            yield from nodes
+            waiting.extend(node for node in nodes if node.op in FUNCTION_CALLS)
+
+
 def sources_of(op: ops.Operation) -> list[ops.Operation]:
     """The operations that an operation runs after: of its inputs and its control inputs."""
     return [*(tensor.op for tensor in op.inputs), *op.control_inputs]
