@@ -224,6 +224,26 @@ def test_hooks_and_where_they_may_run_eagerly(model: Model) -> None:
     assert seen == pytest.approx([-0.5, -0.25])
 
 
+def test_results_in_a_dict_have_their_keys_as_names() -> None:
+    weight = tf.Variable(1.0)
+
+    @tf.function
+    def step() -> Any:
+        with tf.name_scope("loss"):
+            doubled = weight * 2.0
+        return {"loss": doubled, "taken": tf.identity(doubled + 1.0, name="other"), "two words": doubled,
+                "other": weight + 0.0, "nested": {"inner": doubled}, "none": None}  # fmt: skip
+
+    seen: dict[str, Any] = {}
+    log = train.LoggingTensorHook(["loss", "taken", "other"], every_n_iter=1, formatter=seen.update)
+    with monitored_function(step, hooks=[log]) as training:
+        result = training()
+        assert result["loss"] == 2.0
+        assert result["nested"] == {"inner": 2.0}
+    # An operation that has a name keeps it.
+    assert seen == {"loss": 2.0, "taken": 3.0, "other": 3.0}
+
+
 def test_hooks_of_what_the_step_returns(model: Model) -> None:
     def hooks(outputs: Any) -> list[Any]:
         return [train.NanTensorHook(outputs, fail_on_nan_loss=False)]

@@ -248,7 +248,8 @@ def monitored_function(
       checkpoint: `tf.train.Checkpoint` of what is saved and restored; or a `tf.train.CheckpointManager`.
       checkpoint_dir: directory of the checkpoints. Not with a CheckpointManager, which has its own.
       hooks: `SessionRunHook`s; or a function that is called with the tensors that the step returns, and returns hooks.
-        Hooks that take tensors by name find those of the step: `tf.identity(loss, name="loss")` is "loss:0".
+        Hooks that take tensors by name find those of the step: `tf.identity(loss, name="loss")` is "loss:0". The
+        results of a step that returns a dict have their keys as names, where no operation has them already.
       global_step: integer variable that the step counts up, such as `optimizer.iterations`. None: each step counts one.
       save_checkpoint_secs: seconds between two checkpoints. Defaults to 600, unless `save_checkpoint_steps` is given.
         None or 0: none by time.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import types
 from typing import Any
 
 from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.framework import constant_op, dtypes, ops
-from tensorflow.python.ops import control_flow_ops, resource_variable_ops, state_ops, variables
+from tensorflow.python.framework import tensor as tensor_lib
+from tensorflow.python.ops import array_ops, control_flow_ops, resource_variable_ops, state_ops, variables
 from tensorflow.python.ops import gen_resource_variable_ops as gen
 from tensorflow.python.training import training_util
 from tensorflow.python.util import nest
@@ -22,6 +24,7 @@ from fastsup.eager.tracing import ConcreteTracer, FunctionTracer
 __all__ = ["StepGraph"]
 
 _OPAQUE = (dtypes.resource, dtypes.variant)
+_NAME_OF_OPERATION = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.-]*")
 _READS = ("ReadVariableOp", "ResourceGather", "VarIsInitializedOp", "VariableShape")
 
 
@@ -75,6 +78,7 @@ class StepGraph:
             self.outputs = self._structure()
             self._leaves = [leaf for leaf in nest.flatten(self.outputs) if leaf is not None]
             self.fetches = (self._leaves, self._count_steps(counts_itself))
+            self._name_results()
         self._is_bound = bool(self._args or self._kwargs)
         self._bound_feeds = self._feeds_of(self._args, self._kwargs) if self._is_bound else None
 
@@ -108,6 +112,17 @@ class StepGraph:
         outputs = iter(self.lifted.outputs)
         flat = [None if leaf is None else next(outputs) for leaf in nest.flatten(inner, expand_composites=True)]
         return nest.pack_sequence_as(inner, flat, expand_composites=True)
+
+    def _name_results(self) -> None:
+        """Lets hooks ask for `{"loss": loss}` that the function returns by the name "loss"."""
+        if not isinstance(self.outputs, dict):
+            return
+        graph = self.lifted.graph
+        taken = {operation.name for operation in graph.get_operations()}
+        for key, value in self.outputs.items():
+            is_name = isinstance(key, str) and _NAME_OF_OPERATION.fullmatch(key)
+            if is_name and key not in taken and isinstance(value, tensor_lib.Tensor):
+                array_ops.identity(value, name=f"{key}/")
 
     def _count_steps(self, counts_itself: bool) -> Any:
         """Puts the global step into the graph. Returns the operation of a whole step."""
