@@ -193,6 +193,8 @@ def write_page(table: list[str]) -> None:
 
 
 def main() -> None:
+    # A shell lets what it starts in the background ignore SIGINT, and Python leaves it so.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=1, help="runs of each cell")
     parser.add_argument("--jobs", type=int, default=2, help="runs at the same time")
