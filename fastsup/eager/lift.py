@@ -21,6 +21,7 @@ from fastsup.eager.boxes import BoxVariable
 from fastsup.eager.context_life import OfEagerContext
 from fastsup.eager.eager_session import SESSION_TARGET, EagerCallable, EagerSession
 from fastsup.runtime.executor import CALLING_THREAD, SINGLE_THREADED
+from fastsup.runtime.graph.operations import function_defs
 from fastsup.runtime.interpreter_end import uninterrupted
 
 __all__ = ["LiftedGraph", "NotLiftable", "OverEagerContext", "SharedSession", "names_of_handle"]
@@ -103,10 +104,9 @@ class LiftedGraph:
         self._config = context.context().config
         inner = concrete.graph
         _check(concrete)
-        self.is_compiled_by_xla = _is_compiled(concrete.function_def) or any(
-            _is_compiled(function.cached_definition) for function in inner._functions.values()
-        )
-        self.keeps_random_sequences = _keeps_random_sequences(concrete)
+        definitions = [concrete.function_def, *function_defs(inner)]
+        self.is_compiled_by_xla = any(_is_compiled(definition) for definition in definitions)
+        self.keeps_random_sequences = any(_keeps_random_sequences(definition) for definition in definitions)
         self.opaque_inputs: list[tuple[int, BoxVariable]] = []
         self.captured: list[BoxVariable] = []
         self.graph = ops.Graph()
@@ -257,16 +257,9 @@ def names_of_handle(handle: Any) -> tuple[str, str] | None:
     return None if found is None else (found[1], found[3])
 
 
-def _keeps_random_sequences(concrete: Any) -> bool:
+def _keeps_random_sequences(definition: Any) -> bool:
     """Whether an operation draws from a sequence that has a seed, and keeps its place in it."""
-    definitions = [concrete.function_def] + [
-        function.cached_definition for function in concrete.graph._functions.values()
-    ]
-    return any(
-        "seed2" in node.attr and (node.attr["seed"].i or node.attr["seed2"].i)
-        for definition in definitions
-        for node in definition.node_def
-    )
+    return any("seed2" in node.attr and (node.attr["seed"].i or node.attr["seed2"].i) for node in definition.node_def)
 
 
 def _is_compiled(definition: Any) -> bool:
@@ -289,7 +282,7 @@ def _check(concrete: Any) -> None:
         if not isinstance(variable, resource_variable_ops.BaseResourceVariable):
             raise NotLiftable(f"{variable.name} is a {type(variable).__name__}: it belongs to several devices")
     types = {operation.type for operation in inner.get_operations()}
-    types |= {node.op for function in inner._functions.values() for node in function.cached_definition.node_def}
+    types |= {node.op for definition in function_defs(inner) for node in definition.node_def}
     for kind in sorted(types):
         if kind.startswith(_SEVERAL_DEVICES):
             raise NotLiftable(f"the operation {kind} belongs to several devices or processes")

@@ -13,10 +13,14 @@ import fastsup
 v1 = tf.compat.v1
 
 
-def batches() -> Any:
+def iterator_of_batches() -> Any:
     iterator = v1.data.make_initializable_iterator(tf.data.Dataset.range(8).batch(4, drop_remainder=True))
     v1.add_to_collection(v1.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
-    return tf.cast(iterator.get_next(), tf.float32)
+    return iterator
+
+
+def batches() -> Any:
+    return tf.cast(iterator_of_batches().get_next(), tf.float32)
 
 
 def variable(**settings: Any) -> Any:
@@ -51,8 +55,7 @@ def change_before_the_input() -> Any:
 
 
 def change_beside_input_read_by_a_function() -> Any:
-    iterator = v1.data.make_initializable_iterator(tf.data.Dataset.range(8).batch(4, drop_remainder=True))
-    v1.add_to_collection(v1.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
+    iterator = iterator_of_batches()
 
     @tf.function
     def following() -> Any:
@@ -62,8 +65,7 @@ def change_beside_input_read_by_a_function() -> Any:
 
 
 def change_beside_input_read_by_a_function_of_a_function() -> Any:
-    iterator = v1.data.make_initializable_iterator(tf.data.Dataset.range(8).batch(4, drop_remainder=True))
-    v1.add_to_collection(v1.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
+    iterator = iterator_of_batches()
 
     @tf.function
     def following() -> Any:
