@@ -61,7 +61,16 @@ extensions = [
 
 
 class BuildWithC(build_ext):
-    """Brings the C files up to date first: an extension over an older struct of theirs would crash."""
+    """Brings the C files up to date first: an extension over an older struct of theirs would crash.
+
+    Extensions are compiled at the same time, unless `--parallel` says how many.
+    """
+
+    def finalize_options(self):
+        super().finalize_options()
+        if self.parallel is None:
+            # A compiler takes up to half a GB, and no extension takes much longer than another.
+            self.parallel = min(os.cpu_count() or 1, 8)
 
     def run(self):
         self.run_command("build_clib")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.util
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -52,13 +54,16 @@ def install_at_import(tf1: bool = False) -> None:
     """Installs fastsup when the program imports TensorFlow, so that environment variables set before take effect.
 
     Args:
-      tf1: whether the module `tensorflow` gets the names of `tf.compat.v1`, and the behaviour of TensorFlow 1.
+      tf1: whether the module `tensorflow` gets the names of `tf.compat.v1`, and the behaviour of TensorFlow 1. Its Keras
+        is Keras 2 then, where tf_keras is installed and TF_USE_LEGACY_KERAS isn't set.
 
     Raises:
       ImportError: TensorFlow was imported before, and is too old or too new.
     """
     installation = _begin()
     installation.tf1 = installation.hook.tf1 = tf1
+    if tf1 and importlib.util.find_spec("tf_keras") is not None:
+        os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     if "tensorflow" in sys.modules:
         installation.complete_in(sys.modules["tensorflow"])
 

@@ -461,6 +461,14 @@ def test_not_in_a_function(model: Model) -> None:
         tf.function(lambda: monitored_function(bound(model)))()
 
 
+def test_errors_of_the_function_itself() -> None:
+    def step() -> Any:
+        raise TypeError("no step")
+
+    with pytest.raises(TypeError, match=r"(?s)^(?!The arguments of).*no step"):
+        monitored_function(tf.function(step))
+
+
 def test_wrong_arguments(tmp_path: Path, model: Model, checkpoint: Any) -> None:
     unused = tf.Variable(0, dtype=tf.int64)
     for arguments, error, message in [

@@ -77,6 +77,27 @@ def test_what_a_script_sets_before_it_imports_tensorflow_counts(children: Any, t
     assert done.stdout.startswith("True True <class 'fastsup."), done.stderr
 
 
+@pytest.mark.parametrize(("environment", "legacy"), [({}, True), ({"TF_USE_LEGACY_KERAS": "0"}, False)])
+def test_a_tf1_program_gets_the_keras_of_its_years(
+    children: Any, tmp_path: Path, environment: dict[str, str], legacy: bool
+) -> None:
+    script = tmp_path / "layers.py"
+    script.write_text(
+        "import tensorflow as tf
+with tf.Graph().as_default():
+"
+        "    print(tf.keras.layers.Dense.__module__.split('.')[0])
+"
+        "    print(tf.layers.dense(tf.zeros([2, 3]), 4, name='d').shape)"
+    )
+    done = children.run("-m", "fastsup", "run", "--tf1", script, **environment)
+    if legacy:
+        assert done.stdout.splitlines() == ["tf_keras", "(2, 4)"], done.stderr
+    else:
+        assert done.stdout == "keras\n"
+        assert "TF_USE_LEGACY_KERAS=1" in done.stderr
+
+
 def test_the_log_has_one_line_about_it(children: Any, tmp_path: Path) -> None:
     script = tmp_path / "verbose.py"
     script.write_text(

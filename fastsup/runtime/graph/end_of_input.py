@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from tensorflow.python.framework import ops
 
 from fastsup.runtime.graph.operations import FUNCTION_CALLS, nodes_of_functions, sources_of
-from fastsup.runtime.graph.variable_access import source_of, writes_variable
+from fastsup.runtime.graph.variable_access import handle_source, writes_variable
 
 READS_INPUT = frozenset({"IteratorGetNext", "IteratorGetNextSync", "MultiDeviceIteratorGetNextFromShard"})
 
@@ -36,7 +36,7 @@ def changes_beside_input(step: Sequence[ops.Operation]) -> bool:
     if not after_input or not beside_input:
         return False
     counters = {variable.op for variable in step[0].graph.get_collection(ops.GraphKeys.EVAL_STEP)}
-    return any(source_of(op.inputs[0]) not in counters for op in beside_input)
+    return any(handle_source(op.inputs[0]) not in counters for op in beside_input)
 
 
 def _reads_input(op: ops.Operation) -> bool:

@@ -44,7 +44,7 @@ def writes_variable(op: ops.Operation) -> bool:
             return False
     for tensor in op.inputs:
         if tensor.dtype == dtypes.resource:
-            if source_of(tensor).type in _VARIABLES:
+            if handle_source(tensor).type in _VARIABLES:
                 return True
         elif tensor.dtype._is_ref_dtype and takes_reference(op, tensor):
             return True
@@ -56,7 +56,7 @@ def _definition(graph: Any, name: str) -> Any:
     return getattr(function, "cached_definition", None) or getattr(function, "definition", None)
 
 
-def source_of(tensor: Any) -> ops.Operation:
+def handle_source(tensor: Any) -> ops.Operation:
     """The operation that a handle comes from."""
     op: ops.Operation = tensor.op
     seen = set()

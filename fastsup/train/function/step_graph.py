@@ -23,6 +23,8 @@ from fastsup.eager.tracing import ConcreteTracer, FunctionTracer
 
 __all__ = ["StepGraph"]
 
+# TensorFlow's words. What the function itself raises while it is traced is another TypeError.
+_WRONG_ARGUMENTS = "Binding inputs to tf.function failed"
 _OPAQUE = (dtypes.resource, dtypes.variant)
 _NAME_OF_OPERATION = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.-]*")
 _READS = ("ReadVariableOp", "ResourceGather", "VarIsInitializedOp", "VariableShape")
@@ -55,6 +57,8 @@ class StepGraph:
         try:
             self._concrete = original if is_concrete else original.get_concrete_function(*self._args, **self._kwargs)
         except TypeError as error:
+            if not str(error).startswith(_WRONG_ARGUMENTS):
+                raise
             cause = str(error).rstrip(".")
             raise TypeError(
                 f"The arguments of {self._step.__name__} aren't known: {cause}. Pass fastsup.bind(step, *args), or a "
