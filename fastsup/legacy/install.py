@@ -54,8 +54,8 @@ def install_at_import(tf1: bool = False) -> None:
     """Installs fastsup when the program imports TensorFlow, so that environment variables set before take effect.
 
     Args:
-      tf1: whether the module `tensorflow` gets the names of `tf.compat.v1`, and the behaviour of TensorFlow 1. Its Keras
-        is Keras 2 then, where tf_keras is installed and TF_USE_LEGACY_KERAS isn't set.
+      tf1: whether the module `tensorflow` gets the names of `tf.compat.v1`, and the behaviour of TensorFlow 1. It has
+        Keras 2 then, if tf_keras is installed and TF_USE_LEGACY_KERAS isn't set.
 
     Raises:
       ImportError: TensorFlow was imported before, and is too old or too new.

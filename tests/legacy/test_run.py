@@ -83,11 +83,8 @@ def test_a_tf1_program_gets_the_keras_of_its_years(
 ) -> None:
     script = tmp_path / "layers.py"
     script.write_text(
-        "import tensorflow as tf
-with tf.Graph().as_default():
-"
-        "    print(tf.keras.layers.Dense.__module__.split('.')[0])
-"
+        "import tensorflow as tf\nwith tf.Graph().as_default():\n"
+        "    print(tf.keras.layers.Dense.__module__.split('.')[0])\n"
         "    print(tf.layers.dense(tf.zeros([2, 3]), 4, name='d').shape)"
     )
     done = children.run("-m", "fastsup", "run", "--tf1", script, **environment)
