@@ -14,6 +14,7 @@ import os
 import random
 import shutil
 import signal
+import statistics
 import sys
 import tempfile
 import time
@@ -160,16 +161,22 @@ def child(run: Run) -> Any:
 
 
 def text_of(outcomes: dict[Cell, list[Outcome]]) -> list[str]:
-    """The table: a row for what runs, a column for whose sessions; in each, how many runs didn't end as they should."""
-    lines = ["| what runs in daemon threads | fastsup: ended badly | slowest | TensorFlow: ended badly | slowest |"]
-    lines.append("|---|--:|--:|--:|--:|")
+    """The table: a row for what runs; for whose sessions, how many runs ended badly, and how long they took."""
+    columns = ["what runs in daemon threads"]
+    for name in ("fastsup", "TensorFlow"):
+        columns += [f"{name}: ended badly", f"{name}: median, slowest"]
+    lines = [f"| {' | '.join(columns)} |", "|---|--:|--:|--:|--:|"]
     for kind in programs.KINDS:
         parts = [kind]
         for impl in ("fastsup", "tensorflow"):
             of_kind = {cell: found for cell, found in outcomes.items() if (cell.impl, cell.kind) == (impl, kind)}
             every = [outcome for found in of_kind.values() for outcome in found]
+            if not every:
+                parts += ["", ""]
+                continue
             bad = sum(not as_expected(cell, outcome) for cell, found in of_kind.items() for outcome in found)
-            parts += [f"{bad} of {len(every)}", f"{max(o.seconds for o in every):.1f} s"] if every else ["", ""]
+            seconds = [outcome.seconds for outcome in every]
+            parts += [f"{bad} of {len(every)}", f"{statistics.median(seconds):.1f} s, {max(seconds):.1f} s"]
         lines.append(f"| {' | '.join(parts)} |")
     return lines
 
