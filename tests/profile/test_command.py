@@ -18,6 +18,8 @@ from fastsup.__main__ import main
 from fastsup.eager import bridge
 from fastsup.profile import doctor
 
+pytestmark = pytest.mark.one_world
+
 # Without TensorFlow, so that it starts quickly.
 SCRIPT = """
 import sys

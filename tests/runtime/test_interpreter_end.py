@@ -136,6 +136,7 @@ def test_no_session_is_deleted_in_a_daemon_thread_once_the_program_ends(
     assert deleted
 
 
+@pytest.mark.one_world
 def test_a_session_that_the_main_module_holds_is_closed_when_other_names_are_gone(
     without_cpp_log: Callable[[str], str],
 ) -> None:
@@ -175,6 +176,7 @@ BODIES = {
 }
 
 
+@pytest.mark.one_world
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_a_program_that_ends_meanwhile_ends_well(body: str, without_cpp_log: Callable[[str], str]) -> None:
     program = f"""
@@ -216,6 +218,7 @@ def test_a_program_that_ends_meanwhile_ends_well(body: str, without_cpp_log: Cal
     assert (ended.returncode, without_cpp_log(ended.stderr)) == (0, "")
 
 
+@pytest.mark.one_world
 @pytest.mark.parametrize("eager", [False, True])
 def test_a_forked_child_ends_well_after_a_session_was_closed_in_a_waiting_step(
     eager: bool, tmp_path: Path, without_cpp_log: Callable[[str], str]

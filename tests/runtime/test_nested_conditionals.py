@@ -114,6 +114,7 @@ for kinds in sys.argv[2:]:
 """
 
 
+@pytest.mark.one_world
 @pytest.mark.parametrize(
     ("threads", "runs", "refused"),
     [

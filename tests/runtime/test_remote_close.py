@@ -83,6 +83,7 @@ def run_script(script: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.one_world
 def test_a_session_that_nobody_closes_lets_the_process_end() -> None:
     result = run_script("""
         import tensorflow as tf
@@ -98,6 +99,7 @@ def test_a_session_that_nobody_closes_lets_the_process_end() -> None:
     assert result.stdout == "1.5\n"
 
 
+@pytest.mark.one_world
 def test_a_server_that_was_killed_holds_nobody_up() -> None:
     """Nor do the callables of its session."""
     result = run_script("""
@@ -130,6 +132,7 @@ def test_a_server_that_was_killed_holds_nobody_up() -> None:
     assert result.stdout == "closed\n"
 
 
+@pytest.mark.one_world
 @pytest.mark.parametrize("ends", [True, False])
 def test_the_end_of_the_program_waits_a_little(ends: bool) -> None:
     """What comes back from the runtime while Python is being taken down would abort the process."""

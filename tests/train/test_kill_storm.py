@@ -14,6 +14,7 @@ kill_storm = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(kill_storm)
 
 
+@pytest.mark.one_world
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("kills", "async_save"), [(20, False), (6, True)])

@@ -256,6 +256,7 @@ with tf.Graph().as_default():
 """
 
 
+@pytest.mark.one_world
 @pytest.mark.parametrize(("end", "code"), [("signal", 128 + signal.SIGTERM), ("left open", 0)])
 def test_ends_of_a_program_in_a_terminal(end: str, code: int, tmp_path: Path) -> None:
     master, slave = os.openpty()
