@@ -95,6 +95,22 @@ def test_a_tf1_program_gets_the_keras_of_its_years(
         assert "not available with Keras 3" in done.stderr
 
 
+def test_under_the_profiler(children: Any, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import tensorflow as tf\n"
+        "step = tf.train.get_or_create_global_step()\n"
+        "add = tf.assign_add(step, 1)\n"
+        "with tf.train.MonitoredTrainingSession(hooks=[tf.train.StopAtStepHook(20)]) as session:\n"
+        "    while not session.should_stop():\n"
+        "        session.run(add)"
+    )
+    done = children.run("-m", "fastsup", "profile", "-m", "fastsup", "run", "--tf1", script)
+    assert done.returncode == 0, done.stderr
+    assert "MonitoredTrainingSession (train), train.py:4: 20 runs" in done.stdout
+    assert re.search(r"StopAtStepHook +\S", done.stdout)
+
+
 def test_the_log_has_one_line_about_it(children: Any, tmp_path: Path) -> None:
     script = tmp_path / "verbose.py"
     script.write_text(
