@@ -21,5 +21,7 @@ cdef class CallPattern:
     cdef tuple positional
     cdef tuple keywords
     cdef tuple names
+    # Weak references to the objects that the pattern knows by identity. Once one is gone, no call fits.
+    cdef readonly tuple objects
 
     cdef bint fits(self, tuple args, dict kwargs, CallTensors* tensors, list kept) except -1

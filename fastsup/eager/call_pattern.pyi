@@ -1,3 +1,4 @@
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,8 @@ class SequencePattern(Pattern): ...
 class DictPattern(Pattern): ...
 
 class CallPattern:
+    @property
+    def objects(self) -> tuple[weakref.ref[Any], ...]: ...
     def __init__(
         self,
         args: tuple[Any, ...],

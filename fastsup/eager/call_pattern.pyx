@@ -128,6 +128,9 @@ cdef class CallPattern:
         makes of them, in the order of the feeds.
       is_identified: function that tells whether TensorFlow knows an object by its identity alone.
 
+    Attributes:
+      objects: weak references to the objects that it knows by identity. Once one of them is gone, no call fits.
+
     Raises:
       TypeError: no pattern describes such arguments.
     """
@@ -140,6 +143,7 @@ cdef class CallPattern:
         self.positional = tuple([maker.pattern(value, probe) for value, probe in zip(args, probes)])
         self.names = tuple(kwargs)
         self.keywords = tuple([maker.pattern(value, keyword_probes[name]) for name, value in kwargs.items()])
+        self.objects = tuple(maker.objects)
 
     cdef bint fits(self, tuple args, dict kwargs, CallTensors* tensors, list kept) except -1:
         """Whether the arguments of a call fit. See Pattern.fits."""
@@ -180,6 +184,7 @@ class _PatternMaker:
         self._is_identified = is_identified
         self._places = {}
         self._probes = []
+        self.objects = []
 
     def probe(self, value):
         """A copy of the value with tensors of its own."""
@@ -243,4 +248,5 @@ class _PatternMaker:
             raise TypeError(f"an argument of type {kind.__name__}.")
         by_identity = ObjectPattern()
         by_identity.reference = weakref.ref(value)
+        self.objects.append(by_identity.reference)
         return by_identity

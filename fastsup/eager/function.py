@@ -170,12 +170,12 @@ class Function(LiftedCalls):
             inside.shape.is_compatible_with(value.shape) for inside, value in zip(arguments, inputs, strict=True)
         ):
             return self.original(*args, **kwargs)
-        boxed = tuple((box.box, inputs[place]) for place, box in step.graph.opaque_inputs)
+        boxed = [(box.box, inputs[place]) for place, box in step.graph.opaque_inputs]
         self._make_route(concrete, step, boxed, args, kwargs)
         return self._run(step, [value for value in inputs if value.dtype not in _OPAQUE], boxed, args, kwargs)
 
     def _make_route(
-        self, concrete: Any, step: LiftedStep, boxed: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, concrete: Any, step: LiftedStep, boxed: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         if self._failed_patterns >= _MOST_FAILED_PATTERNS:
             return

@@ -12,8 +12,12 @@ cdef class Route:
     cdef CallPattern pattern
     # None: calls of this pattern are TensorFlow's.
     cdef readonly LiftedStep step
-    # Pairs of a box and the tensor that it must hold.
-    cdef tuple boxed
+    # Pairs of a box and the tensor that it must hold. Emptied when an object of the pattern goes, by `watched`: the tensor
+    # of an iterator, with the iterator's threads, must not outlive it.
+    cdef list boxed
+    cdef tuple watched
+
+    cdef bint may_be_taken(self) except -1
 
 
 cdef class LiftedCalls:

@@ -16,7 +16,7 @@ class Box:
 class Route:
     @property
     def step(self) -> LiftedStep | None: ...
-    def __init__(self, pattern: CallPattern, step: LiftedStep | None, boxed: tuple[tuple[Box, Any], ...]) -> None: ...
+    def __init__(self, pattern: CallPattern, step: LiftedStep | None, boxed: list[tuple[Box, Any]]) -> None: ...
 
 class LiftedCalls:
     original: Any
@@ -28,7 +28,7 @@ class LiftedCalls:
         self,
         step: LiftedStep,
         tensors: list[Any],
-        boxed: tuple[tuple[Box, Any], ...],
+        boxed: list[tuple[Box, Any]],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any: ...

@@ -1,5 +1,7 @@
 """The calls of one function: each is run by the lifted graph of its pattern, or goes to TensorFlow."""
 
+import weakref
+
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 
@@ -102,13 +104,21 @@ cdef class Route:
     Args:
       pattern: the CallPattern.
       step: the LiftedStep; None if TensorFlow runs these calls.
-      boxed: tuple of pairs of a Box and the tensor that it holds in these calls.
+      boxed: list of pairs of a Box and the tensor that it holds in these calls.
     """
 
-    def __init__(self, CallPattern pattern, LiftedStep step, tuple boxed):
+    def __init__(self, CallPattern pattern, LiftedStep step, list boxed):
         self.pattern = pattern
         self.step = step
         self.boxed = boxed
+        self.watched = tuple([weakref.ref(known(), lambda gone: boxed.clear()) for known in pattern.objects if boxed])
+
+    cdef bint may_be_taken(self) except -1:
+        """Whether a call can still take it."""
+        for known in self.pattern.objects:
+            if known() is None:
+                return False
+        return True
 
 
 cdef class LiftedCalls:
@@ -156,13 +166,13 @@ cdef class LiftedCalls:
     def _call_new(self, args, kwargs):
         raise NotImplementedError
 
-    def _run(self, LiftedStep step, list tensors, tuple boxed, args, kwargs):
+    def _run(self, LiftedStep step, list tensors, list boxed, args, kwargs):
         """Runs a lifted graph whose inputs are known.
 
         Args:
           step: the LiftedStep.
           tensors: list of its feeds.
-          boxed: tuple of pairs of a Box and the tensor that it must hold.
+          boxed: list of pairs of a Box and the tensor that it must hold.
           args: the positional arguments of the call.
           kwargs: its keyword arguments.
 
@@ -175,9 +185,8 @@ cdef class LiftedCalls:
 
     def _add_route(self, Route route):
         """Lets calls of a new pattern take a route."""
-        if len(self.routes) >= MOST_ROUTES:
-            del self.routes[0]
-        self.routes.append(route)
+        routes = [other for other in self.routes if (<Route>other).may_be_taken()]
+        self.routes = [*routes[-(MOST_ROUTES - 1):], route]
         self.latest = route
 
     def _drop_routes(self, step=None):
@@ -186,7 +195,7 @@ cdef class LiftedCalls:
         self.routes = [] if step is None else [route for route in self.routes if (<Route>route).step is not step]
 
 
-cdef bint put_all(LiftedStep step, tuple boxed) except -1:
+cdef bint put_all(LiftedStep step, list boxed) except -1:
     """Puts tensors into a step's boxes. False if another thread's call needs what is in them now."""
     cdef Box box
     for box, tensor in boxed:

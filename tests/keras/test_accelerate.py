@@ -453,6 +453,21 @@ def test_a_report_of_another_model() -> None:
         fastsup.keras.report(small_model())
 
 
+def test_the_iterators_of_past_epochs_are_gone() -> None:
+    start_over()
+    model = small_model()
+    fastsup.keras.accelerate(model)
+    rows = tf.data.Dataset.from_tensor_slices((X, Y)).batch(32).prefetch(2)
+
+    def threads_after(epochs: int) -> int:
+        model.fit(rows, epochs=epochs, validation_data=rows, verbose=0)
+        gc.collect()
+        return len(os.listdir("/proc/self/task"))
+
+    # Each iterator has threads.
+    assert threads_after(15) < threads_after(3) + 20
+
+
 def test_a_model_goes_with_all_that_was_lifted() -> None:
     model = fastsup.keras.accelerate(small_model())
     model.fit(X, Y, verbose=0)
