@@ -465,7 +465,8 @@ def test_the_iterators_of_past_epochs_are_gone() -> None:
         return len(os.listdir("/proc/self/task"))
 
     # Each iterator has threads.
-    assert threads_after(15) < threads_after(3) + 20
+    before = threads_after(3)
+    assert threads_after(15) < before + 20
 
 
 def test_a_model_goes_with_all_that_was_lifted() -> None:
