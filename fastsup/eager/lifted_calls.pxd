@@ -12,8 +12,8 @@ cdef class Route:
     cdef CallPattern pattern
     # None: calls of this pattern are TensorFlow's.
     cdef readonly LiftedStep step
-    # Pairs of a box and the tensor that it must hold. Emptied when an object of the pattern goes, by `watched`: the tensor
-    # of an iterator, with the iterator's threads, must not outlive it.
+    # Pairs of a box and the tensor that it must hold. An iterator's tensor, and with it its threads, must not outlive the
+    # iterator: `watched`, weak references to the objects of the pattern, empties the list when one of them goes.
     cdef list boxed
     cdef tuple watched
 

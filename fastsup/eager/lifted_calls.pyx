@@ -114,7 +114,7 @@ cdef class Route:
         self.watched = tuple([weakref.ref(known(), lambda gone: boxed.clear()) for known in pattern.objects if boxed])
 
     cdef bint may_be_taken(self) except -1:
-        """Whether a call can still take it."""
+        """Whether a call can still fit its pattern: all objects of the pattern are there."""
         for known in self.pattern.objects:
             if known() is None:
                 return False
