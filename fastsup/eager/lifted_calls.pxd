@@ -12,7 +12,7 @@ cdef class Route:
     cdef CallPattern pattern
     # None: calls of this pattern are TensorFlow's.
     cdef readonly LiftedStep step
-    # Pairs of a box and the tensor that it must hold. An iterator's tensor, and with it its threads, must not outlive the
+    # Pairs of a box and the tensor that it must hold. The tensor of an iterator, and its threads, must not outlive the
     # iterator: `watched`, weak references to the objects of the pattern, empties the list when one of them goes.
     cdef list boxed
     cdef tuple watched
