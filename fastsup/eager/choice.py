@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fastsup.eager.eager_session import EagerCallable
+from fastsup.eager.effects_first import put_effects_first
 from fastsup.eager.lift import LiftedGraph
-from fastsup.runtime.executor import REMEDY, SINGLE_THREADED, config_for, may_run_inline
+from fastsup.runtime.executor import REMEDY, may_run_inline, suits_single_thread
 from fastsup.runtime.graph.nested_conditionals import check_threads
 from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, function_defs
 from fastsup.runtime.trial import Trial
 
-__all__ = ["choose"]
+__all__ = ["choose", "takes_one_thread"]
 
 
 def choose(lifted: LiftedGraph, executor: str, chosen: Callable[[Any], None]) -> tuple[EagerCallable | None, Any]:
@@ -31,24 +32,40 @@ def choose(lifted: LiftedGraph, executor: str, chosen: Callable[[Any], None]) ->
       tf.errors.UnimplementedError: the single-threaded executor was asked for, and can't run the graph.
       tf.errors.OpError: the runtime refuses the graph.
     """
+    if executor == "auto" and takes_one_thread(lifted, lifted.fetches):
+        executor = "single_threaded"
+    elif executor == "single_threaded":
+        check_threads(lifted.graph.get_operations(), lifted.session_config(single_threaded=True), REMEDY)
+        put_effects_first(lifted.fetches)
+    elif executor == "auto" and lifted.is_compiled_by_xla:
+        executor = "thread_pool"
     lifted.graph.finalize()
-    operations = lifted.graph.get_operations()
-    if executor == "single_threaded":
-        check_threads(operations, lifted.session_config(single_threaded=True), REMEDY)
-        return lifted.compile(executor), None
     if executor != "auto":
         return lifted.compile(executor), None
-    if lifted.is_compiled_by_xla:
-        return lifted.compile("thread_pool"), None
-    inside = {node.op for definition in function_defs(lifted.graph) for node in definition.node_def}
-    config = config_for("auto", lifted.graph, "", lifted.session_config(single_threaded=False))
-    if inside.isdisjoint(FUNCTIONAL_CONTROL_FLOW) and config.experimental.executor_type == SINGLE_THREADED:
-        return lifted.compile("single_threaded"), None
     pool: Any = lifted.compile("thread_pool")
-    if not may_run_inline(operations) or not may_run_inline([_Typed(kind) for kind in inside]):
+    inside = [_Typed(kind) for kind in _types_inside(lifted)]
+    if not may_run_inline(lifted.graph.get_operations()) or not may_run_inline(inside):
         return pool, None
     make_inline: Callable[[], Any] = functools.partial(lifted.compile, "inline")
     return None, Trial(pool, make_inline, False, chosen)
+
+
+def takes_one_thread(lifted: LiftedGraph, fetches: Iterable[Any]) -> bool:
+    """Whether "auto" takes the single-threaded executor for a lifted graph. Puts the graph in order for it.
+
+    Args:
+      lifted: the graph.
+      fetches: the tensors and operations that a step computes.
+    """
+    if lifted.is_compiled_by_xla or not FUNCTIONAL_CONTROL_FLOW.isdisjoint(_types_inside(lifted)):
+        return False
+    config = lifted.session_config(single_threaded=False)
+    return suits_single_thread(lifted.graph, config, may_end=False) and put_effects_first(fetches)
+
+
+def _types_inside(lifted: LiftedGraph) -> set[str]:
+    """The types of the operations in the graph's functions."""
+    return {node.op for definition in function_defs(lifted.graph) for node in definition.node_def}
 
 
 class _Typed:

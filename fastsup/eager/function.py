@@ -18,7 +18,7 @@ from fastsup.eager import bridge
 from fastsup.eager.call_pattern import CallPattern
 from fastsup.eager.choice import choose
 from fastsup.eager.lift import LiftedGraph, NotLiftable
-from fastsup.eager.lifted_calls import LiftedCalls, Route
+from fastsup.eager.lifted_calls import LiftedCalls, Route, why_not_now
 from fastsup.eager.lifted_step import LiftedStep
 from fastsup.eager.tracing import ConcreteTracer, FunctionTracer, is_identified
 from fastsup.runtime.executor import check_executor
@@ -43,7 +43,9 @@ class _Entry:
 
 
 class Function(LiftedCalls):
-    """A callable like the `tf.function` or ConcreteFunction in it. `fastsup.function` makes it.
+    """A callable like the `tf.function` or ConcreteFunction in it, whose other attributes it has too.
+
+    `fastsup.function` makes it.
 
     Args:
       original: a `tf.function` or a ConcreteFunction.
@@ -60,6 +62,7 @@ class Function(LiftedCalls):
         self._lock = threading.RLock()
         self._entries: dict[int, _Entry] = {}
         self._why_not = ""
+        self._why_elsewhere = ""
         self._failed_patterns = 0
         self._bound: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
         python_function = getattr(original, "python_function", None)
@@ -70,6 +73,11 @@ class Function(LiftedCalls):
 
     def __repr__(self) -> str:
         return f"<fastsup.function {self.__name__} of {self.original!r}>"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.original, name)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Makes methods of functions that are defined in a class."""
@@ -97,9 +105,10 @@ class Function(LiftedCalls):
     def why_not(self) -> str:
         """Why the function, or the ConcreteFunction that was called last among those not lifted, isn't lifted.
 
-        An empty string if there is none.
+        If all calls so far were where nothing can be lifted, such as under a gradient tape, it says so. An empty string
+        if there is no reason.
         """
-        return self._why_not
+        return self._why_not or ("" if self._entries else self._why_elsewhere)
 
     @property
     def executor(self) -> str:
@@ -143,12 +152,12 @@ class Function(LiftedCalls):
         if self._entries and bridge.why_foreign():
             raise RuntimeError(f"{self.__name__} can't be called: {bridge.why_foreign()}.")
         if not bridge.why_closed() and not self._entries and not self._why_not:
-            from fastsup.eager.lifted_calls import why_not_now
-
             if not why_not_now():  # The bridge has been opened just now.
                 return self(*args, **kwargs)
         elif bridge.why_closed():
             self._say(bridge.why_closed())
+        if not self._why_elsewhere and not self._entries:
+            self._why_elsewhere = why_not_now()
         return self.original(*args, **kwargs)
 
     def _call_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -190,6 +199,14 @@ class Function(LiftedCalls):
             self._failed_patterns += 1
         else:
             self._add_route(Route(pattern, step, boxed))
+
+    def _explained(self, error: Any, step: LiftedStep, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The error of a step with the operation that it comes from."""
+        try:
+            inputs = self._tracer.inputs(step.graph.concrete, args, kwargs)
+            return step.graph.with_operation(error, inputs)
+        except Exception:
+            return error  # The error that there is says more than one of the search.
 
     def _entry(self, concrete: Any) -> _Entry:
         entry = self._entries.get(id(concrete))

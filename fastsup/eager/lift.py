@@ -8,20 +8,23 @@ resources or variants, which a session can't be fed.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from tensorflow.core.framework import attr_value_pb2
 from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 from tensorflow.python.client import session as tf_session
 from tensorflow.python.eager import context
-from tensorflow.python.framework import dtypes, importer, ops
+from tensorflow.python.framework import dtypes, errors_impl, importer, ops
 from tensorflow.python.ops import array_ops, gen_functional_ops, gen_resource_variable_ops, resource_variable_ops
 
 from fastsup.eager.boxes import BoxVariable
 from fastsup.eager.context_life import OfEagerContext
 from fastsup.eager.eager_session import SESSION_TARGET, EagerCallable, EagerSession
-from fastsup.runtime.executor import CALLING_THREAD, SINGLE_THREADED
-from fastsup.runtime.graph.operations import function_defs
+from fastsup.eager.flattening import flattened
+from fastsup.runtime.errors import ErrorSources
+from fastsup.runtime.executor import CALLING_THREAD, SINGLE_THREADED, runs_on_first_cpu
+from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, PLAIN_CALLS, function_defs
 from fastsup.runtime.interpreter_end import uninterrupted
 
 __all__ = ["LiftedGraph", "NotLiftable", "OverEagerContext", "SharedSession", "names_of_handle"]
@@ -83,6 +86,7 @@ class LiftedGraph:
       concrete: the ConcreteFunction.
 
     Attributes:
+      concrete: the ConcreteFunction.
       graph: the graph. It may get more operations until it is finalized.
       feeds: list of the placeholders of the arguments that can be fed.
       outputs: list of the tensors of the function's results.
@@ -98,9 +102,11 @@ class LiftedGraph:
     """
 
     def __init__(self, concrete: Any) -> None:
-        self._concrete = concrete
+        self.concrete = concrete
         self.executor = ""
         self._sessions: dict[bool, EagerSession] = {}
+        self._error_sources = ErrorSources([])
+        self._searchable: LiftedGraph | None = None
         self._config = context.context().config
         inner = concrete.graph
         _check(concrete)
@@ -121,6 +127,7 @@ class LiftedGraph:
             else:
                 outputs, self.targets = self._import(inner, outer)
             self.outputs = self._distinct(outputs, outer)
+        self._flatten()
 
     def _argument(self, place: int, inside: Any) -> Any:
         if inside.dtype in _OPAQUE:
@@ -156,9 +163,9 @@ class LiftedGraph:
 
     def _call(self, outer: list[Any]) -> tuple[list[Any], list[Any]]:
         """One operation that calls the function, for XLA to compile it as a whole."""
-        self._concrete.add_to_graph(self.graph)
-        name = attr_value_pb2.NameAttrList(name=self._concrete.name)
-        types = [tensor.dtype for tensor in self._concrete.graph.outputs]
+        self.concrete.add_to_graph(self.graph)
+        name = attr_value_pb2.NameAttrList(name=self.concrete.name)
+        types = [tensor.dtype for tensor in self.concrete.graph.outputs]
         outputs = gen_functional_ops.stateful_partitioned_call(args=outer, Tout=types, f=name)
         operation = outputs[0].op if types else outputs
         operation._set_attr("_XlaMustCompile", attr_value_pb2.AttrValue(b=True))
@@ -173,6 +180,30 @@ class LiftedGraph:
             taken.add(id(tensor))
             distinct.append(fetch)
         return distinct
+
+    def _flatten(self) -> None:
+        """Takes the functions apart that the graph calls: what they cost, change and may fail in is then seen."""
+        operations = self.graph.get_operations()
+        types = {operation.type for operation in operations}
+        types |= {node.op for definition in function_defs(self.graph) for node in definition.node_def}
+        if types.isdisjoint(PLAIN_CALLS) or self.is_compiled_by_xla or not types.isdisjoint(FUNCTIONAL_CONTROL_FLOW):
+            return
+        if not runs_on_first_cpu(operations, self._config):
+            return
+        kept = [*self.feeds, *self.fetches]
+        try:
+            self.graph = flattened(self.graph, [element.name for element in kept])
+        except errors_impl.OpError:
+            return  # The graph as it is does the same.
+        self.feeds, self.outputs, self.targets = (
+            [self.graph.as_graph_element(element.name) for element in elements]
+            for elements in (self.feeds, self.outputs, self.targets)
+        )
+
+    @property
+    def fetches(self) -> list[Any]:
+        """The tensors and operations that a step computes."""
+        return [*self.outputs, *self.targets]
 
     def session_config(self, single_threaded: bool) -> Any:
         """The ConfigProto of a session for the graph.
@@ -212,10 +243,7 @@ class LiftedGraph:
         single = executor == "single_threaded"
         self.executor = executor
         with uninterrupted:
-            session = self._sessions.get(single)
-            if session is None:
-                config = self.session_config(single)
-                session = self._sessions[single] = EagerSession(lambda: SharedSession(self.graph, config))
+            session = self._session(single)
             options = config_pb2.CallableOptions()
             options.feed.extend(tensor.name for tensor in self.feeds)
             options.fetch.extend(tensor.name for tensor in self.outputs)
@@ -225,6 +253,35 @@ class LiftedGraph:
             session.session._extend_graph()
             owner = _Callable(session.session, options)
             return session.callable(owner, owner._handle, len(self.feeds), len(self.outputs))
+
+    def _session(self, single_threaded: bool) -> EagerSession:
+        session = self._sessions.get(single_threaded)
+        if session is None:
+            config = self.session_config(single_threaded)
+            session = self._sessions[single_threaded] = EagerSession(lambda: SharedSession(self.graph, config))
+        return session
+
+    def with_operation(self, error: Any, inputs: Sequence[Any]) -> Any:
+        """The error of a failed call with the name of the operation, which the single-threaded executor leaves out.
+
+        Args:
+          error: a `tf.errors.OpError`.
+          inputs: the tensors that the function's flat arguments were, with resources and variants.
+        """
+        if self.executor != "single_threaded":
+            return error
+        searched = self if isinstance(error, errors_impl.OutOfRangeError) else self._searchable_graph()
+        session = searched._session(single_threaded=True).session
+        arrays = [value.numpy() for value in inputs if value.dtype not in _OPAQUE]
+        feeds = dict(zip(searched.feeds, arrays, strict=True))
+        return self._error_sources.named(error, searched.fetches, feeds, session._make_callable_from_options)
+
+    def _searchable_graph(self) -> LiftedGraph:
+        """The same graph as it was made: in this one, what could be run again may wait for what has an effect."""
+        if self._searchable is None:
+            self._searchable = LiftedGraph(self.concrete)
+            self._searchable.graph.finalize()
+        return self._searchable
 
     def forget_sessions(self) -> None:
         """Lets callables that are compiled from now on begin with new kernels, whose state is that of the beginning.
@@ -237,11 +294,15 @@ class LiftedGraph:
         """Lets the sessions live as long as the process."""
         for session in self._sessions.values():
             session.session.left_open = True
+        if self._searchable is not None:
+            self._searchable.leave_open()
 
     def empty_boxes(self) -> None:
         """Lets the tensors in the boxes go. The graph can't be run any more."""
         for box in self.captured + [box for _, box in self.opaque_inputs]:
             box.empty()
+        if self._searchable is not None:
+            self._searchable.empty_boxes()
 
 
 def names_of_handle(handle: Any) -> tuple[str, str] | None:

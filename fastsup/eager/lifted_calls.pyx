@@ -13,7 +13,7 @@ from fastsup.eager.eager_session import settings
 
 from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import eager_function_run
-from tensorflow.python.framework import ops
+from tensorflow.python.framework import errors_impl, ops
 
 cdef enum:
     # Patterns that a function keeps. The one that has been used the longest time ago goes first.
@@ -124,7 +124,8 @@ cdef class Route:
 cdef class LiftedCalls:
     """A callable that knows the lifted graphs of one function by the patterns of their calls.
 
-    A subclass defines `_call_new(args, kwargs)`, for calls of no known pattern.
+    A subclass defines `_call_new(args, kwargs)`, for calls of no known pattern, and `_explained(error, step, args,
+    kwargs)`, which returns the error that a failed step raises.
 
     Args:
       original: TensorFlow's function, for calls that can't be lifted.
@@ -158,12 +159,18 @@ cdef class LiftedCalls:
             return self.original(*args, **kwargs)
         if route.boxed and not put_all(step, route.boxed):
             return self.original(*args, **kwargs)
-        return step.run(inputs)
+        try:
+            return step.run(inputs)
+        except errors_impl.OpError as error:
+            raise self._explained(error, step, args, kwargs) from None
 
     def _call_elsewhere(self, args, kwargs):
         return self.original(*args, **kwargs)
 
     def _call_new(self, args, kwargs):
+        raise NotImplementedError
+
+    def _explained(self, error, LiftedStep step, args, kwargs):
         raise NotImplementedError
 
     def _run(self, LiftedStep step, list tensors, list boxed, args, kwargs):
@@ -181,7 +188,10 @@ cdef class LiftedCalls:
         """
         if not put_all(step, boxed):
             return self.original(*args, **kwargs)
-        return step(tensors)
+        try:
+            return step(tensors)
+        except errors_impl.OpError as error:
+            raise self._explained(error, step, args, kwargs) from None
 
     def _add_route(self, Route route):
         """Lets calls of a new pattern take a route."""

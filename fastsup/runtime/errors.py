@@ -2,43 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 from typing import Any
 
-from fastsup.runtime.failed_operation import Evaluate, find_failed
+from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.framework import errors, ops
+
+from fastsup.runtime.failed_operation import find_failed
+from fastsup.runtime.graph.operations import calls_functions, operations_behind
 
 _HINT = (
     '\n(The single-threaded executor doesn\'t say which operation it was{}. executor="inline" or "thread_pool" does.)'
 )
 _MOST_NAMES = 8
+# What a session spends at most on finding the operations that its errors come from.
+_MOST_SEARCH_SECS = 10.0
 
 # What it says of a graph that it can't run at all.
 _REFUSED = "Single-threaded executor does not support"
 _REMEDY = '\n(executor="single_threaded" can\'t run this graph: executor="auto" takes one that can.)'
 
 
-def with_operation(error: Any, elements: Sequence[Any], feeds: Mapping[Any, Any], evaluate: Evaluate) -> Any:
-    """The error with the name of the operation in its message, as TensorFlow's other executors have it.
+class ErrorSources:
+    """Finds the operations that the errors of one session come from.
 
     Args:
-      error: a `tf.errors.OpError`.
-      elements: what the failed run was to compute.
-      feeds: the tensors that it was fed, each with its array.
-      evaluate: runs operations of the session again, as `find_failed` wants it.
+      kept: list of callables that live as long as the session: those that call functions are appended to it.
     """
-    if error.message.startswith(_REFUSED):
-        return with_remedy(error)
-    if "{{node " in error.message:
-        return error
-    found = find_failed(error, elements, feeds, evaluate)
-    if not found.searched:
-        return error
-    if len(found.names) == 1:
-        suffix = f"\n\t [[{{{{node {found.names[0]}}}}}]]"
-    else:
-        some = 0 < len(found.names) <= _MOST_NAMES
-        suffix = _HINT.format(": one of " + ", ".join(found.names) if some else "")
-    return type(error)(error.node_def, error.op, error.message + suffix)
+
+    def __init__(self, kept: list[Any]) -> None:
+        self._kept = kept
+        self._secs = 0.0
+
+    def named(
+        self, error: Any, elements: Sequence[Any], feeds: Mapping[Any, Any], compile_: Callable[[Any], Any]
+    ) -> Any:
+        """The error with the name of the operation in its message, as TensorFlow's other executors have it.
+
+        Args:
+          error: a `tf.errors.OpError`.
+          elements: what the failed run was to compute.
+          feeds: the tensors that it was fed, each with its array.
+          compile_: makes a callable of the session from its CallableOptions.
+        """
+        if error.message.startswith(_REFUSED):
+            return with_remedy(error)
+        if "{{node " in error.message:
+            return error
+
+        def evaluate(operations: Sequence[ops.Operation], feeds: Mapping[Any, Any]) -> str | None:
+            return self._evaluate(operations, feeds, compile_)
+
+        started = perf_counter()
+        # Whoever gets so many errors lives with them.
+        is_patient = self._secs < _MOST_SEARCH_SECS
+        found = find_failed(error, elements, feeds, evaluate if is_patient else lambda operations, feeds: None)
+        self._secs += perf_counter() - started
+        if not found.searched:
+            return error
+        if len(found.names) == 1:
+            suffix = f"\n\t [[{{{{node {found.names[0]}}}}}]]"
+        else:
+            some = 0 < len(found.names) <= _MOST_NAMES
+            suffix = _HINT.format(": one of " + ", ".join(found.names) if some else "")
+        return type(error)(error.node_def, error.op, error.message + suffix)
+
+    def _evaluate(
+        self, operations: Sequence[ops.Operation], feeds: Mapping[Any, Any], compile_: Callable[[Any], Any]
+    ) -> str | None:
+        """Runs operations that have no effect. Returns the text of the error that they raise, or None."""
+        options = config_pb2.CallableOptions(
+            feed=[tensor.name for tensor in feeds], target=[op.name for op in operations]
+        )
+        try:
+            function = compile_(options)
+            if calls_functions(operations_behind(operations, feeds)):
+                self._kept.append(function)
+            function(*feeds.values())
+        except errors.OpError as error:
+            return str(error.message)
+        except Exception:
+            return None  # What can't be run says nothing.
+        return None
 
 
 def with_remedy(error: Any) -> Any:

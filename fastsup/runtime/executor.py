@@ -16,10 +16,10 @@ from tensorflow.python.framework import ops
 from tensorflow.python.training import training_util
 
 from fastsup.runtime.graph.devices import is_on_first_cpu
-from fastsup.runtime.graph.end_of_input import READS_INPUT, changes_beside_input
 from fastsup.runtime.graph.nested_conditionals import threads_held
 from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, function_defs, operations_behind, sources_of
 from fastsup.runtime.graph.step_cost import StepCost
+from fastsup.runtime.graph.step_failure import READS_INPUT, changes_beside_input
 
 EXECUTORS = ("auto", "thread_pool", "inline", "single_threaded")
 SINGLE_THREADED = "SINGLE_THREADED_EXECUTOR"
@@ -84,7 +84,7 @@ def config_for(executor: str, graph: ops.Graph, target: str, config: Any) -> Any
       config: the ConfigProto that was asked for, or None.
     """
     chosen = executor == "single_threaded" or (
-        executor == "auto" and graph.finalized and not target and _suits_single_thread(graph, config)
+        executor == "auto" and graph.finalized and not target and suits_single_thread(graph, config)
     )
     if not chosen:
         return config
@@ -99,7 +99,14 @@ def config_for(executor: str, graph: ops.Graph, target: str, config: Any) -> Any
     return single
 
 
-def _suits_single_thread(graph: ops.Graph, config: Any) -> bool:
+def suits_single_thread(graph: ops.Graph, config: Any, *, may_end: bool = True) -> bool:
+    """Whether the single-threaded executor does the same for a graph's steps as the others, and takes less time.
+
+    Args:
+      graph: the graph.
+      config: the session's ConfigProto, or None.
+      may_end: whether the end of a dataset may come between what a step changes; False if that is taken care of.
+    """
     from tensorflow.python.eager import context
 
     if graph in _traced_graphs:
@@ -110,7 +117,7 @@ def _suits_single_thread(graph: ops.Graph, config: Any) -> bool:
     if config.graph_options.build_cost_model:
         return False  # It measures nothing that a cost model could be made of, and fails where one is to be built.
     operations: list[ops.Operation] = graph.get_operations()
-    if not is_on_first_cpu(operations, _devices(config, context.context().list_physical_devices())):
+    if not runs_on_first_cpu(operations, config):
         return False
     types = {op.type for op in operations}
     types_in_functions = {node.op for function in function_defs(graph) for node in function.node_def}
@@ -132,7 +139,7 @@ def _suits_single_thread(graph: ops.Graph, config: Any) -> bool:
         return False
     # Parallelism can't save more than all there is to do: where that is little, nobody need ask what a step is, unless
     # it reads a dataset.
-    reads_input = not READS_INPUT.isdisjoint(types | types_in_functions)
+    reads_input = may_end and not READS_INPUT.isdisjoint(types | types_in_functions)
     cost = StepCost(graph)
     light = sum(map(cost.secs, operations)) <= _POOL_SECS
     if light and not reads_input:
@@ -144,6 +151,18 @@ def _suits_single_thread(graph: ops.Graph, config: Any) -> bool:
         return True
     busy = sum(cost.secs(op) > 0 for op in step)
     return cost.worth_of_parallelism(step) <= _POOL_SECS + busy * _POOL_SECS_PER_OPERATION
+
+
+def runs_on_first_cpu(operations: Iterable[ops.Operation], config: Any) -> bool:
+    """Whether a local session runs these operations on the first CPU device alone.
+
+    Args:
+      operations: the operations.
+      config: the session's ConfigProto.
+    """
+    from tensorflow.python.eager import context
+
+    return is_on_first_cpu(operations, _devices(config, context.context().list_physical_devices()))
 
 
 def _devices(config: Any, physical: Sequence[Any]) -> list[str]:

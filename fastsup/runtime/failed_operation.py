@@ -14,23 +14,13 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
-from tensorflow.python.framework import errors, op_def_registry, ops
+from tensorflow.python.framework import errors, ops
 
-from fastsup.runtime.graph.operations import FUNCTION_CALLS, nodes_of_functions, operations_behind
+from fastsup.runtime.graph.effects import is_pure
+from fastsup.runtime.graph.operations import FUNCTION_CALLS, operations_behind
 
 # Runs operations with feeds and drops their results. Returns the text of the error, or None.
 Evaluate = Callable[[Sequence[ops.Operation], Mapping[Any, Any]], "str | None"]
-
-# Operations with state that can be evaluated again: they only look at it.
-_READS = frozenset(
-    {
-        "VarHandleOp", "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp", "VariableShape",
-        "HashTableV2", "LookupTableFindV2", "LookupTableSizeV2", "Assert", "CheckNumerics", "CheckNumericsV2",
-        "IteratorV2", "OneShotIterator", "ReadFile", "MatchingFiles", "Placeholder", "PlaceholderWithDefault",
-    }
-)  # fmt: skip
-# These call the program's own functions, which may do anything.
-_CALLS_PROGRAM = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 # What only some operations say. They have effects, or take long, and aren't run again.
 _SAID_BY = (
@@ -107,7 +97,7 @@ class _Search:
         fed = {id(tensor) for tensor in feeds}
         for op in operations:
             sources = [tensor.op for tensor in op.inputs if id(tensor) not in fed] + list(op.control_inputs)
-            if _is_pure(op) and all(source in self._pure for source in sources):
+            if is_pure(op) and all(source in self._pure for source in sources):
                 self._pure[op] = None
             else:
                 self._others.append(op)
@@ -142,8 +132,10 @@ class _Search:
         for op in self._others:
             if perf_counter() > self._until:
                 return []  # Some are left: a part of the suspects would mislead.
-            if not _is_pure(op) or op.type in FUNCTION_CALLS or not op.inputs:
+            if not is_pure(op) or op.type in FUNCTION_CALLS or not op.inputs:
                 continue
+            if not all(source in self._pure for source in op.control_inputs):
+                continue  # It can't be run without them, and what they do isn't done twice.
             said = [text for text in self._said_by(op) if _template(text) == template]
             if self._message in said:
                 same.append(op.name)
@@ -195,20 +187,6 @@ class _Tensors:
 def _template(text: str) -> str:
     """A text without what differs from one value to the next: its numbers, and how many there are in a row."""
     return re.sub(r"#(?:,?\s+#)+", "#", _NUMBER.sub("#", text))
-
-
-def _is_pure(op: ops.Operation) -> bool:
-    """Whether an operation may be run once more, by itself, without an effect."""
-    if op.type in FUNCTION_CALLS:
-        return all(_is_pure_type(node.op) for node in nodes_of_functions(op))
-    return _is_pure_type(op.type)
-
-
-def _is_pure_type(op_type: str) -> bool:
-    if op_type in _READS or op_type in FUNCTION_CALLS:
-        return True
-    definition = op_def_registry.get(op_type)
-    return definition is not None and not definition.is_stateful and op_type not in _CALLS_PROGRAM
 
 
 def _shapes_of(tensor: Any, shapes: list[tuple[int, ...]], rows: list[int]) -> list[tuple[int, ...]]:

@@ -18,7 +18,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import training_util
 
 from fastsup.core.plan_executor import PlanExecutor
-from fastsup.runtime.errors import with_operation, with_remedy
+from fastsup.runtime.errors import ErrorSources, with_remedy
 from fastsup.runtime.executor import (
     CALLING_THREAD,
     REMEDY,
@@ -45,8 +45,6 @@ __all__ = ["Session"]
 
 # What a close waits at most for runs that have just begun. A thread may lose the processor for some milliseconds.
 _RUNS_BEGIN_SECS = 0.05
-# What a session spends at most on finding the operations that its errors come from.
-_MOST_SEARCH_SECS = 10.0
 
 
 def _convert_a_result() -> None:
@@ -56,10 +54,6 @@ def _convert_a_result() -> None:
 
 
 _convert_a_result()
-
-
-def _evaluate_nothing(operations: Sequence[ops.Operation], feeds: Mapping[Any, Any]) -> None:
-    return None
 
 
 def _raise(error: BaseException) -> None:
@@ -151,7 +145,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         self._cheaper_reads: dict[str, str] = {}
         self._trace_warned = False
         self._kept_callables: list[Any] = []
-        self._search_secs = 0.0
+        self._error_sources = ErrorSources(self._kept_callables)
         self._checkpoint: tuple[str, int] | None = None
 
     @property
@@ -206,7 +200,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             self._forget_fetches()
             self.liveness.open = not self._target
             self._drop_plans()
-            self._kept_callables = []
+            self._kept_callables.clear()
             self._release_unused()
             self.liveness.open = False
         if not self._session or self._closed:
@@ -431,34 +425,9 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
           feeds: the tensors that it was fed, each with its array.
         """
         if self.executor == "single_threaded":
-            error = self._with_operation(error, elements, feeds)
+            compile_ = super()._make_callable_from_options
+            error = self._error_sources.named(error, elements, feeds, compile_)
         self._do_call(_raise, error)
-
-    def _with_operation(self, error: Any, elements: Sequence[Any], feeds: Mapping[Any, Any]) -> Any:
-        """A runtime error of the single-threaded executor, with the operation that it comes from."""
-        started = perf_counter()
-        # Whoever gets so many errors lives with them.
-        evaluate = self._evaluate_again if self._search_secs < _MOST_SEARCH_SECS else _evaluate_nothing
-        try:
-            return with_operation(error, elements, feeds, evaluate)
-        finally:
-            self._search_secs += perf_counter() - started
-
-    def _evaluate_again(self, operations: Sequence[ops.Operation], feeds: Mapping[Any, Any]) -> str | None:
-        """Runs operations that have no effect. Returns the text of the error that they raise, or None."""
-        options = config_pb2.CallableOptions(
-            feed=[tensor.name for tensor in feeds], target=[op.name for op in operations]
-        )
-        try:
-            function = super()._make_callable_from_options(options)
-            if calls_functions(operations_behind(operations, feeds)):
-                self._kept_callables.append(function)
-            function(*feeds.values())
-        except errors.OpError as error:
-            return str(error.message)
-        except Exception:
-            return None  # What can't be run says nothing.
-        return None
 
     def _check_traceable(self, options: Any) -> None:
         """Says so, once, when step statistics are asked of an executor that records none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import re
 import threading
 import time
 import weakref
@@ -266,7 +267,37 @@ def test_fallback(tf_log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         fastsup.function(step, fallback="raise")()
 
 
+def test_why_not_says_where_a_function_was_called() -> None:
+    variable = tf.Variable(1.0)
+    function = fastsup.function(lambda: variable * 2.0, fallback="raise")
+    assert function.why_not == ""
+    with tf.GradientTape():
+        assert function().numpy() == 2.0
+    assert (function.lifted, function.why_not) == (False, "a gradient tape records")
+    assert function().numpy() == 2.0
+    assert (function.lifted, function.why_not) == (True, "")
+    with tf.device("/cpu:0"):
+        function()
+    assert (function.lifted, function.why_not) == (True, "")
+
+
+def test_other_attributes_are_those_of_the_function_in_it() -> None:
+    function = fastsup.function(lambda x: x + 1.0, input_signature=[tf.TensorSpec([])])
+    function(1.0)
+    assert function.experimental_get_tracing_count() == 1
+    assert function.input_signature == (tf.TensorSpec([]),)
+    assert "float32" in function.pretty_printed_concrete_signatures()
+    assert str(function.function_spec) == str(function.original.function_spec)
+    with pytest.raises(AttributeError, match="no_such_attribute"):
+        function.no_such_attribute
+    with pytest.raises(AttributeError, match="_created_variables"):
+        function._created_variables
+
+
 # Errors.
+
+
+_NODE = re.compile(r"\{\{node ([^}]*)\}\}")
 
 
 def error_of(function: Any, *args: Any) -> Exception:
@@ -298,6 +329,8 @@ def test_errors_are_those_of_tensorflow(executor: str) -> None:
             assert type(error) is type(theirs)
             assert text in str(error)
             assert text in str(theirs)
+            # Of a conditional, the single-threaded executor's error names the whole.
+            assert _NODE.findall(theirs.message)[0].startswith(*_NODE.findall(error.message))
         assert ours.lifted
 
 

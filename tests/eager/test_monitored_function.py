@@ -472,7 +472,8 @@ def test_errors_of_the_function_itself() -> None:
 def test_wrong_arguments(tmp_path: Path, model: Model, checkpoint: Any) -> None:
     unused = tf.Variable(0, dtype=tf.int64)
     for arguments, error, message in [
-        ((5,), TypeError, "func must be a function, got 5"),
+        ((5,), TypeError, "step must be a function, got 5"),
+        ((bound(model), str(tmp_path)), TypeError, r"checkpoint must be a tf.train.Checkpoint, .* of type str"),
         ((tf.function(lambda x: x),), TypeError, "arguments of <lambda> aren't known"),
         ((bound(model), checkpoint), ValueError, "checkpoint_dir must be given"),
         ((bound(model), model, tmp_path), TypeError, "checkpoint must be a tf.train.Checkpoint of what is saved in"),

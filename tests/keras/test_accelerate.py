@@ -382,6 +382,16 @@ def test_the_report() -> None:
     assert [row.name for row in fastsup.keras.report(model) if row.lifted] == ["train", "test"]
 
 
+def test_the_report_says_where_a_model_was_called() -> None:
+    model = fastsup.keras.accelerate(small_model(), fallback="raise")
+    with tf.device("/cpu:0"):
+        model.fit(X, Y, verbose=0)
+    lines = str(fastsup.keras.report(model)).splitlines()
+    assert lines[0].startswith("train: not lifted: a tf.device scope, ")
+    model.fit(X, Y, verbose=0)
+    assert fastsup.keras.report(model)[0].lifted
+
+
 def test_the_functions_are_made_once() -> None:
     model = fastsup.keras.accelerate(small_model())
     model.fit(X, Y, verbose=0)

@@ -86,7 +86,7 @@ def change_beside_input_read_by_a_function_of_a_function() -> Any:
         (change_without_input, False),
         (count_of_evaluations, False),
         (change_beside_the_input, True),
-        (change_before_the_input, True),
+        (change_before_the_input, False),
         (change_beside_input_read_by_a_function, True),
         (change_beside_input_read_by_a_function_of_a_function, True),
     ],

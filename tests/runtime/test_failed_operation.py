@@ -344,6 +344,22 @@ def test_a_key_that_the_checkpoint_lacks(impl: Any, graph: Any, tmp_path: Any) -
     assert "executor=" not in raised.value.message
 
 
+def test_a_search_changes_nothing(graph: Any) -> None:
+    """What an operation waits for may have an effect: the operation isn't tried again by itself then."""
+    index = fed([], tf.int32)
+    steps, total = (v1.get_variable(name, initializer=0.0, use_resource=True) for name in ("steps", "total"))
+    with tf.control_dependencies([steps.assign_add(1.0)]):
+        gathered = tf.gather(tf.constant([1.0, 2.0, 3.0]), index)
+    changed = total.assign_add(gathered, read_value=False)
+    with tf.control_dependencies([changed]):
+        result = tf.identity(gathered)
+    with fastsup.Session(executor="single_threaded") as session:
+        session.run(v1.global_variables_initializer())
+        with pytest.raises(tf.errors.InvalidArgumentError, match="indices = 9 is not in"):
+            session.run(result, {index: 9})
+        assert session.run([steps, total]) == [1.0, 0.0]
+
+
 def test_what_is_no_operations_error(graph: Any) -> None:
     taken = v1.FIFOQueue(3, tf.float32, [[]], name="queue").dequeue()
     with fastsup.Session(executor="single_threaded") as session:
@@ -365,7 +381,7 @@ def test_a_session_does_not_search_for_ever(graph: Any, monkeypatch: pytest.Monk
             with pytest.raises(tf.errors.InvalidArgumentError) as raised:
                 session.run(y, {x: np.ones(i + 3)})
             texts.append(raised.value.message)
-            monkeypatch.setattr("fastsup.runtime.session._MOST_SEARCH_SECS", 0.0)
+            monkeypatch.setattr("fastsup.runtime.errors._MOST_SEARCH_SECS", 0.0)
     assert "[[{{node Reshape}}]]" in texts[0]
     assert "[[" not in texts[1]
     assert "doesn't say which operation it was. executor=" in texts[1]

@@ -8,10 +8,12 @@ from typing import Any
 from tensorflow.python.checkpoint import checkpoint as tracking_checkpoint
 from tensorflow.python.eager import context
 from tensorflow.python.framework.ops import inside_function
+from tensorflow.python.util import nest
 
 from fastsup.core.checks import check_number
 from fastsup.core.session_origin import session_role
 from fastsup.eager import bridge
+from fastsup.eager.choice import takes_one_thread
 from fastsup.loop.checkpoint import manager_in
 from fastsup.loop.restore import restore_newest
 from fastsup.runtime.executor import check_executor
@@ -55,6 +57,8 @@ class _FunctionSessionCreator(SessionCreator):  # type: ignore[misc]
                     self._restore()
                 elif self._session is None:
                     self._manager.restore_or_initialize()
+        if not self.graph.finalized and self._executor == "auto":
+            takes_one_thread(self._step_graph.lifted, nest.flatten(self._step_graph.fetches, expand_composites=True))
         self.graph.finalize()
         self._session = FunctionSession(self._step_graph.lifted, self._executor)
         return self._session
@@ -320,6 +324,11 @@ def _manager(checkpoint: Any, checkpoint_dir: Any, max_to_keep: int | None) -> A
         return manager_in(checkpoint_dir, checkpoint, max_to_keep)
     if checkpoint is None or all(hasattr(checkpoint, name) for name in ("latest_checkpoint", "checkpoints", "save")):
         return checkpoint
+    if not isinstance(checkpoint, tracking_checkpoint.Checkpoint):
+        raise TypeError(
+            "checkpoint must be a tf.train.Checkpoint, a tf.train.CheckpointManager or None, got "
+            f"{checkpoint!r} of type {type(checkpoint).__name__}."
+        )
     raise ValueError(
         f"checkpoint_dir must be given for {checkpoint!r}: the folder of its checkpoints. Or pass a "
         "tf.train.CheckpointManager."

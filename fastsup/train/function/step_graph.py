@@ -205,6 +205,8 @@ def _parts_of(step: Any) -> tuple[Function, tuple[Any, ...], dict[str, Any]]:
         step, args, kwargs = step.step, step.args, step.kwargs
     if isinstance(step, types.MethodType) and isinstance(step.__func__, Function):
         step, args = step.__func__, (step.__self__, *args)
+    if not callable(step):
+        raise TypeError(f"step must be a function, got {step!r} of type {type(step).__name__}.")
     return function(step), args, kwargs
 
 

@@ -1,0 +1,65 @@
+"""Puts the bodies of functions in the place of their calls, as TensorFlow does before it runs a graph."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from tensorflow.core.protobuf import config_pb2, device_properties_pb2, meta_graph_pb2
+from tensorflow.python.framework import importer, ops
+from tensorflow.python.grappler import cluster, tf_optimizer
+
+__all__ = ["flattened"]
+
+# Names that TensorFlow gives to what it puts before the body of a function.
+_IS_ARGUMENT = re.compile(r"Func/.*/input/_\d+$")
+_IS_WAIT = re.compile(r"Func/.*/input_control_node/_\d+$")
+
+
+def flattened(graph: ops.Graph, kept: Iterable[str]) -> ops.Graph:
+    """The graph without calls of functions, as far as TensorFlow's optimizer takes functions apart.
+
+    Args:
+      graph: a graph, all of which is on the first CPU device.
+      kept: names of the tensors and operations that keep their names. What none of them needs may be left out.
+
+    Returns:
+      Another graph.
+
+    Raises:
+      tf.errors.OpError: the optimizer refuses the graph.
+    """
+    meta_graph = meta_graph_pb2.MetaGraphDef(graph_def=graph.as_graph_def())
+    meta_graph.collection_def["train_op"].node_list.value.extend(kept)
+    config = config_pb2.ConfigProto()
+    rewrites = config.graph_options.rewrite_options
+    rewrites.optimizers.append("function")
+    rewrites.min_graph_nodes = -1  # No graph is too small.
+    # By itself the optimizer would open the devices of this machine once more to ask for their properties.
+    cpu = device_properties_pb2.NamedDevice(name="/job:localhost/replica:0/task:0/device:CPU:0")
+    cpu.properties.type = "CPU"
+    optimized = tf_optimizer.OptimizeGraph(config, meta_graph, verbose=False, cluster=cluster.Cluster(devices=[cpu]))
+    _release_effects(optimized)
+    result = ops.Graph()
+    with result.as_default():
+        importer.import_graph_def(optimized, name="")
+    return result
+
+
+def _release_effects(graph_def: Any) -> None:
+    """Lets what was in a function run without waiting for those of the function's arguments that it doesn't use.
+
+    The optimizer lets all of it wait for all arguments. When TensorFlow runs a function of functions, this gets lost.
+    """
+    sources: dict[str, set[str]] = {}
+    for node in graph_def.node:
+        if node.op == "Identity" and _IS_ARGUMENT.match(node.name):
+            for wait in node.input[1:]:
+                sources.setdefault(wait, set()).add("^" + node.input[0].split(":")[0])
+    for node in graph_def.node:
+        of_arguments = sources.get("^" + node.name)
+        if of_arguments and _IS_WAIT.match(node.name):
+            kept = [name for name in node.input if name not in of_arguments]
+            del node.input[:]
+            node.input.extend(kept)
