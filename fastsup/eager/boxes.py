@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from typing import Any
 
@@ -17,7 +16,7 @@ _CONTAINER = "fastsup"
 _numbers = itertools.count()
 
 
-class BoxVariable(OfEagerContext):
+class BoxVariable:
     """A variable of the eager context that a graph reads by its name.
 
     The tensor in it, a resource or a variant as a rule, isn't copied. The variable goes with this object.
@@ -29,13 +28,11 @@ class BoxVariable(OfEagerContext):
     """
 
     def __init__(self, tensor: Any, dtype: Any, shape: Any) -> None:
-        self._handle = None
-        self._take_context()
         self._dtype, self._shape = dtype, shape
         self._name = f"fastsup_box_{next(_numbers)}"
         with context.eager_mode(), ops.device("CPU:0"):
-            self._handle = self._open()
-        self.box = Box(None, functools.partial(_write, self._handle))
+            self._variable = _Variable(self._open())
+        self.box = Box(None, self._variable.write)
         if tensor is not None:
             self.box.put(tensor)
 
@@ -50,17 +47,36 @@ class BoxVariable(OfEagerContext):
 
     def empty(self) -> None:
         """Deletes the variable, and with it the reference to its tensor."""
-        if self._handle is not None:
-            handle, self._handle = self._handle, None
+        self._variable.write(None)
+
+
+class _Variable(OfEagerContext):
+    """The variable of a box, which goes with this object.
+
+    Args:
+      handle: its handle.
+    """
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = None
+        self._is_there = False
+        self._take_context()
+        self._handle = handle
+
+    def write(self, tensor: Any) -> None:
+        """Writes a tensor. None deletes the variable; the next tensor makes it anew.
+
+        Args:
+          tensor: the tensor, or None.
+        """
+        if tensor is not None:
+            self._is_there = True
             with context.eager_mode(), ops.device("CPU:0"):
-                gen_resource_variable_ops.destroy_resource_op(handle, ignore_lookup_error=True)
+                gen_resource_variable_ops.assign_variable_op(self._handle, tensor)
+        elif self._is_there and self._usable():
+            self._is_there = False
+            with self._uninterrupted, context.eager_mode(), ops.device("CPU:0"):
+                gen_resource_variable_ops.destroy_resource_op(self._handle, ignore_lookup_error=True)
 
     def __del__(self) -> None:
-        if self._handle is not None and self._usable():
-            with self._uninterrupted:
-                self.empty()
-
-
-def _write(handle: Any, tensor: Any) -> None:
-    with context.eager_mode(), ops.device("CPU:0"):
-        gen_resource_variable_ops.assign_variable_op(handle, tensor)
+        self.write(None)

@@ -14,7 +14,7 @@ from fastsup.runtime.graph.nested_conditionals import check_threads
 from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, function_defs
 from fastsup.runtime.trial import Trial
 
-__all__ = ["choose", "takes_one_thread"]
+__all__ = ["choose", "runs_in_one_thread"]
 
 
 def choose(lifted: LiftedGraph, executor: str, chosen: Callable[[Any], None]) -> tuple[EagerCallable | None, Any]:
@@ -32,11 +32,10 @@ def choose(lifted: LiftedGraph, executor: str, chosen: Callable[[Any], None]) ->
       tf.errors.UnimplementedError: the single-threaded executor was asked for, and can't run the graph.
       tf.errors.OpError: the runtime refuses the graph.
     """
-    if executor == "auto" and takes_one_thread(lifted, lifted.fetches):
-        executor = "single_threaded"
-    elif executor == "single_threaded":
+    if executor == "single_threaded":
         check_threads(lifted.graph.get_operations(), lifted.session_config(single_threaded=True), REMEDY)
-        put_effects_first(lifted.fetches)
+    if runs_in_one_thread(lifted, executor, lifted.fetches):
+        executor = "single_threaded"
     elif executor == "auto" and lifted.is_compiled_by_xla:
         executor = "thread_pool"
     lifted.graph.finalize()
@@ -50,17 +49,22 @@ def choose(lifted: LiftedGraph, executor: str, chosen: Callable[[Any], None]) ->
     return None, Trial(pool, make_inline, False, chosen)
 
 
-def takes_one_thread(lifted: LiftedGraph, fetches: Iterable[Any]) -> bool:
-    """Whether "auto" takes the single-threaded executor for a lifted graph. Puts the graph in order for it.
+def runs_in_one_thread(lifted: LiftedGraph, executor: str, fetches: Iterable[Any]) -> bool:
+    """Whether the single-threaded executor runs a lifted graph. Puts the graph in order for it.
 
     Args:
       lifted: the graph.
+      executor: the mode that was asked for.
       fetches: the tensors and operations that a step computes.
     """
-    if lifted.is_compiled_by_xla or not FUNCTIONAL_CONTROL_FLOW.isdisjoint(_types_inside(lifted)):
-        return False
-    config = lifted.session_config(single_threaded=False)
-    return suits_single_thread(lifted.graph, config, may_end=False) and put_effects_first(fetches)
+    if executor != "auto":
+        is_wanted = executor == "single_threaded"
+    elif lifted.is_compiled_by_xla or not FUNCTIONAL_CONTROL_FLOW.isdisjoint(_types_inside(lifted)):
+        is_wanted = False
+    else:
+        config = lifted.session_config(single_threaded=False)
+        is_wanted = suits_single_thread(lifted.graph, config, may_end=False)
+    return is_wanted and (put_effects_first(fetches) or executor != "auto")
 
 
 def _types_inside(lifted: LiftedGraph) -> set[str]:

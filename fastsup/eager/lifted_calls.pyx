@@ -79,7 +79,7 @@ cdef class Box:
 
     Args:
       tensor: what it holds first; None if nothing.
-      write: function that is called with the tensor that the box is to hold.
+      write: function that is called with the tensor that the box is to hold; None if nothing.
     """
 
     def __init__(self, tensor, write):
@@ -97,6 +97,16 @@ cdef class Box:
             self.write(tensor)
             self.tensor = tensor
 
+    def let_go(self, tensor):
+        """Empties the box, if it holds a tensor.
+
+        Args:
+          tensor: the tensor.
+        """
+        if self.tensor is tensor:
+            self.tensor = None
+            self.write(None)
+
 
 cdef class Route:
     """Where the calls of one pattern go.
@@ -111,7 +121,7 @@ cdef class Route:
         self.pattern = pattern
         self.step = step
         self.boxed = boxed
-        self.watched = tuple([weakref.ref(known(), lambda gone: boxed.clear()) for known in pattern.objects if boxed])
+        self.watched = tuple([weakref.ref(known(), lambda gone: let_go(boxed)) for known in pattern.objects if boxed])
 
     cdef bint may_be_taken(self) except -1:
         """Whether a call can still fit its pattern: all objects of the pattern are there."""
@@ -203,6 +213,18 @@ cdef class LiftedCalls:
         """Forgets the routes to a step; all routes if there is no step."""
         self.latest = None
         self.routes = [] if step is None else [route for route in self.routes if (<Route>route).step is not step]
+
+
+def let_go(list boxed):
+    """Empties boxes of tensors that no call will need any more, and the list of them.
+
+    Args:
+      boxed: list of pairs of a Box and a tensor.
+    """
+    pairs = list(boxed)
+    boxed.clear()
+    for box, tensor in pairs:
+        box.let_go(tensor)
 
 
 cdef bint put_all(LiftedStep step, list boxed) except -1:

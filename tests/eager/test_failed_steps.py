@@ -179,7 +179,7 @@ def test_auto_takes_the_single_threaded_executor_for_two_datasets() -> None:
     assert function.executor == "single_threaded"
 
 
-@pytest.mark.parametrize("executor", ["auto", "inline"])
+@pytest.mark.parametrize("executor", ["auto", "inline", "single_threaded"])
 def test_a_monitored_function_leaves_the_same_behind(executor: str) -> None:
     expected = State()
     function = tf.function(functools.partial(an_end_of_the_data, expected, tf.constant(0)))

@@ -287,7 +287,7 @@ def test_other_attributes_are_those_of_the_function_in_it() -> None:
     assert function.experimental_get_tracing_count() == 1
     assert function.input_signature == (tf.TensorSpec([]),)
     assert "float32" in function.pretty_printed_concrete_signatures()
-    assert str(function.function_spec) == str(function.original.function_spec)
+    assert function.function_spec.fullargspec.args == ["x"]
     with pytest.raises(AttributeError, match="no_such_attribute"):
         function.no_such_attribute
     with pytest.raises(AttributeError, match="_created_variables"):
@@ -445,6 +445,29 @@ def test_iterators_that_come_and_go() -> None:
     # Each iterator has threads. TensorFlow waits up to a minute when an old one goes while many live.
     before = threads_after(10)
     assert threads_after(60) < before + 20
+
+
+def test_the_last_iterator_goes() -> None:
+    ours = lift(lambda iterator: next(iterator))
+    seen = weakref.WeakSet[Any]()
+
+    class Batch:
+        pass
+
+    def numbers() -> Any:
+        batch = Batch()
+        seen.add(batch)
+        yield 1
+        yield id(batch)
+
+    def first() -> int:
+        data = tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec([], tf.int64))
+        return int(ours(iter(data)))
+
+    for _ in range(3):
+        assert first() == 1
+        gc.collect()
+        assert not seen
 
 
 def test_an_iterator_outlives_the_graph_that_asked_it_first() -> None:

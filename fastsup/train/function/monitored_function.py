@@ -13,7 +13,7 @@ from tensorflow.python.util import nest
 from fastsup.core.checks import check_number
 from fastsup.core.session_origin import session_role
 from fastsup.eager import bridge
-from fastsup.eager.choice import takes_one_thread
+from fastsup.eager.choice import runs_in_one_thread
 from fastsup.loop.checkpoint import manager_in
 from fastsup.loop.restore import restore_newest
 from fastsup.runtime.executor import check_executor
@@ -57,8 +57,9 @@ class _FunctionSessionCreator(SessionCreator):  # type: ignore[misc]
                     self._restore()
                 elif self._session is None:
                     self._manager.restore_or_initialize()
-        if not self.graph.finalized and self._executor == "auto":
-            takes_one_thread(self._step_graph.lifted, nest.flatten(self._step_graph.fetches, expand_composites=True))
+        if not self.graph.finalized:
+            fetches = nest.flatten(self._step_graph.fetches, expand_composites=True)
+            runs_in_one_thread(self._step_graph.lifted, self._executor, fetches)
         self.graph.finalize()
         self._session = FunctionSession(self._step_graph.lifted, self._executor)
         return self._session
