@@ -10,6 +10,8 @@ from tensorflow.core.protobuf import config_pb2, device_properties_pb2, meta_gra
 from tensorflow.python.framework import importer, ops
 from tensorflow.python.grappler import cluster, tf_optimizer
 
+from fastsup.runtime.graph.operations import PLAIN_CALLS
+
 __all__ = ["flattened"]
 
 # Names that TensorFlow gives to what it puts before the body of a function.
@@ -31,6 +33,8 @@ def flattened(graph: ops.Graph, kept: Iterable[str]) -> ops.Graph:
       tf.errors.OpError: the optimizer refuses the graph.
     """
     meta_graph = meta_graph_pb2.MetaGraphDef(graph_def=graph.as_graph_def())
+    for nodes in (meta_graph.graph_def.node, *(body.node_def for body in meta_graph.graph_def.library.function)):
+        _set_waits_apart(nodes)
     meta_graph.collection_def["train_op"].node_list.value.extend(kept)
     config = config_pb2.ConfigProto()
     rewrites = config.graph_options.rewrite_options
@@ -45,6 +49,19 @@ def flattened(graph: ops.Graph, kept: Iterable[str]) -> ops.Graph:
     with result.as_default():
         importer.import_graph_def(optimized, name="")
     return result
+
+
+def _set_waits_apart(nodes: Any) -> None:
+    """Where a call waits for an operation whose result it takes too, lets it wait for another operation in between.
+
+    Such a wait is one that the program, or the order of what it changes, asks for. `_release_effects` must not drop it.
+    """
+    for node in [node for node in nodes if node.op in PLAIN_CALLS]:
+        sources = {"^" + name.split(":")[0] for name in node.input}
+        for place, name in enumerate(node.input):
+            if name in sources:
+                between = nodes.add(op="NoOp", name=f"{node.name}/after/{name[1:]}", input=[name])
+                node.input[place] = "^" + between.name
 
 
 def _release_effects(graph_def: Any) -> None:

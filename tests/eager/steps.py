@@ -724,6 +724,24 @@ def iterators_as_arguments() -> Step:
 
 
 @step
+def a_function_that_reads_on_from_where_its_argument_was_read() -> Step:
+    iterator = iter(tf.data.Dataset.range(1000))
+    last = tf.Variable(0, dtype=tf.int64)
+
+    @tf.function
+    def read_on(first: Any) -> Any:
+        last.assign(next(iterator))
+        return 1000 * first + last
+
+    @tf.function(experimental_attributes={"_noinline": True})
+    def read_on_in_a_call(first: Any) -> Any:
+        last.assign(1000 * last + next(iterator))
+        return 1000 * first + last
+
+    return Step(lambda: read_on_in_a_call(read_on(next(iterator))), variables=lambda: [last], kept=[iterator])
+
+
+@step
 def captured_iterators() -> Step:
     iterator = iter(tf.data.Dataset.range(1000).shuffle(10, seed=1).batch(3))
     return Step(lambda: (next(iterator), iterator.get_next_as_optional().get_value()), kept=[iterator])
