@@ -31,6 +31,7 @@ def flattened(graph: ops.Graph, kept: Iterable[str]) -> ops.Graph:
 
     Raises:
       tf.errors.OpError: the optimizer refuses the graph.
+      ValueError: the optimized graph is none.
     """
     meta_graph = meta_graph_pb2.MetaGraphDef(graph_def=graph.as_graph_def())
     for nodes in (meta_graph.graph_def.node, *(body.node_def for body in meta_graph.graph_def.library.function)):

@@ -193,7 +193,7 @@ class LiftedGraph:
         kept = [*self.feeds, *self.fetches]
         try:
             self.graph = flattened(self.graph, [element.name for element in kept])
-        except errors_impl.OpError:
+        except (errors_impl.OpError, ValueError):
             return  # The graph as it is does the same.
         self.feeds, self.outputs, self.targets = (
             [self.graph.as_graph_element(element.name) for element in elements]

@@ -8,7 +8,9 @@ import os
 import re
 import threading
 import time
+import tracemalloc
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -496,22 +498,23 @@ def test_the_number_of_lifted_graphs_is_bounded() -> None:
 
 
 def test_calls_leak_nothing() -> None:
-    import tracemalloc
+    def bytes_grown(call: Callable[[], Any]) -> int:
+        for _ in range(500):
+            call()
+        gc.collect()
+        tracemalloc.start()
+        for _ in range(3000):
+            call()
+        grown = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        return grown
 
     v = tf.Variable(tf.zeros([10]))
     ours = lift(lambda x, scale: {"sum": tf.reduce_sum(v.assign_add(x * scale)), "x": [x, None]})
     x, array = tf.ones([10]), np.ones(10, np.float32)
-    for _ in range(500):
-        ours(x, 2.0)
-        ours(array, scale=2.0)
-    gc.collect()
-    tracemalloc.start()
-    for _ in range(3000):
-        ours(x, 2.0)
-        ours(array, scale=2.0)
-    grown = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    assert grown < 10 * 6000
+    assert bytes_grown(lambda: ours(x, 2.0)) < 10 * 3000
+    # TensorFlow 2.16 itself loses memory with each array that it converts.
+    assert bytes_grown(lambda: ours(array, scale=2.0)) < bytes_grown(lambda: tf.constant(array)) + 10 * 3000
 
 
 # Threads.
