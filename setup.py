@@ -5,12 +5,14 @@ behaviour), COVERAGE (line tracing in the Cython code, gcov in the C code), CORE
 """
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 SWITCHES = ("DEBUG", "SANITIZE", "COVERAGE", "CORE_ONLY")
 DEBUG, SANITIZE, COVERAGE, CORE_ONLY = (os.environ.get(name) == "1" for name in SWITCHES)
@@ -77,8 +79,20 @@ class BuildWithC(build_ext):
         super().run()
 
 
+class BuildWithPages(build_py):
+    """Puts the pages of the documentation into the package: `python -m fastsup docs` shows them."""
+
+    def run(self):
+        super().run()
+        if not self.editable_mode:
+            folder = Path(self.build_lib, "fastsup", "docs")
+            folder.mkdir(parents=True, exist_ok=True)
+            for page in sorted(Path("docs").glob("*.md")):
+                shutil.copy(page, folder)
+
+
 setup(
-    cmdclass={"build_ext": BuildWithC},
+    cmdclass={"build_ext": BuildWithC, "build_py": BuildWithPages},
     libraries=[library("fastsup_c", c_sources, compile_args)]
     + ([] if CORE_ONLY else [library("fastsup_cc", ["csrc/eager_session.cc"], cpp_args)]),
     ext_modules=cythonize(

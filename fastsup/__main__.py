@@ -1,4 +1,4 @@
-"""The command line: `python -m fastsup run`, `profile`, `doctor` and `--version`."""
+"""The command line: `python -m fastsup run`, `profile`, `doctor`, `docs` and `--version`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import fastsup
+from fastsup import pages
 from fastsup.legacy import run
 from fastsup.profile import command, doctor
 from fastsup.profile.head import tensorflow_version
@@ -44,6 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     run.add_parser(commands)
     command.add_parser(commands)
     doctor.add_parser(commands)
+    pages.add_parser(commands)
     chosen, unknown = parser.parse_known_args(arguments)
     if unknown:
         # The command's own parser reports it, with its usage.

@@ -1,0 +1,108 @@
+"""`python -m fastsup docs`: the pages that messages name, where there is neither a checkout nor a browser."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+__all__ = ["add_parser"]
+
+_HEADING = re.compile(r"(#+) +(.*)")
+# The start page is made of pieces of README, for the site alone.
+_NOT_SHOWN = "index"
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to a parser of several.
+
+    Args:
+      commands: what `argparse.ArgumentParser.add_subparsers` returned.
+    """
+    parser = commands.add_parser(
+        "docs",
+        help="show a page of the documentation, such as the one that a message names",
+        description="Shows a page of the documentation. Without a page: lists them.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("page", nargs="?", help="name of a page, also with a section: dropin, docs/dropin.md#hooks")
+    parser.set_defaults(run=_run, fail=parser.error)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    folder = _folder()
+    if folder is None:
+        arguments.fail("the pages aren't installed. They are in the folder docs of the repository.")
+        return 2
+    pages = {path.stem: path for path in sorted(folder.glob("*.md")) if path.stem != _NOT_SHOWN}
+    if arguments.page is None:
+        width = max(map(len, pages))
+        for name, path in pages.items():
+            _print(f"{name:{width}}  {_title(path)}")
+        return 0
+    name, _, section = arguments.page.partition("#")
+    name = Path(name).name.removesuffix(".md")
+    if name not in pages:
+        arguments.fail(f"there is no page {name!r}. The pages are {', '.join(pages)}.")
+    text = pages[name].read_text(encoding="utf-8")
+    if section:
+        sections = _sections(text)
+        if section not in sections:
+            arguments.fail(f"{name} has no section {section!r}. Its sections are {', '.join(sections)}.")
+        text = sections[section]
+    _show(text)
+    return 0
+
+
+def _folder() -> Path | None:
+    """The folder of the pages: beside this file where the package is installed, else that of the repository."""
+    here = Path(__file__).resolve().parent
+    return next((folder for folder in (here / "docs", here.parent / "docs") if (folder / "dropin.md").exists()), None)
+
+
+def _title(path: Path) -> str:
+    with path.open(encoding="utf-8") as file:
+        return next((found[2] for line in file if (found := _HEADING.match(line))), "")
+
+
+def _sections(text: str) -> dict[str, str]:
+    """The sections of a page by their anchors, each with those below it."""
+    lines = text.splitlines(keepends=True)
+    begins: list[tuple[int, int, str]] = []
+    in_code = False
+    for number, line in enumerate(lines):
+        in_code ^= line.startswith("```")
+        found = None if in_code else _HEADING.match(line)
+        if found:
+            anchor = re.sub(r"[^\w\- ]", "", found[2].lower()).strip().replace(" ", "-")
+            begins.append((number, len(found[1]), anchor))
+    sections = {}
+    for place, (begin, level, anchor) in enumerate(begins):
+        end = next((number for number, other, _ in begins[place + 1 :] if other <= level), len(lines))
+        sections[anchor] = "".join(lines[begin:end])
+    return sections
+
+
+def _show(text: str) -> None:
+    """Prints Markdown: laid out in a terminal, as it is anywhere else."""
+    if sys.stdout.isatty():
+        try:
+            from rich.console import Console
+            from rich.markdown import Markdown
+        except ImportError:
+            pass
+        else:
+            Console().print(Markdown(text))
+            return
+    _print(text.rstrip("\n"))
+
+
+def _print(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # The reader, such as `head`, has seen enough. Without this, the interpreter's last flush would fail too.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,0 +1,66 @@
+"""`python -m fastsup docs`, and the pages that messages name."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fastsup.__main__ import main
+
+pytestmark = pytest.mark.one_world
+
+ROOT = Path(__file__).resolve().parent.parent
+NAMED = re.compile(r"docs/[a-z0-9]+\.md(?:#[\w-]+)?")
+
+
+def named_pages() -> list[str]:
+    sources = [path for kind in ("*.py", "*.pyx") for path in (ROOT / "fastsup").rglob(kind)]
+    return sorted({name for path in sources for name in NAMED.findall(path.read_text())})
+
+
+@pytest.mark.parametrize("name", named_pages())
+def test_pages_that_messages_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["docs", name]) == 0
+    assert capsys.readouterr().out.startswith("#")
+
+
+def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["docs"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "hooks         Hooks" in lines
+    assert {line.split()[0] for line in lines} == {path.stem for path in ROOT.glob("docs/*.md")} - {"index"}
+
+
+def test_a_section(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["docs", "dropin#hooks"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("## Hooks\n")
+    assert "\n## " not in text
+
+
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        ("nothing", "there is no page 'nothing'. The pages are architecture, benchmarks, "),
+        ("dropin#nothing", "dropin has no section 'nothing'. Its sections are "),
+    ],
+)
+def test_what_there_is_not(page: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["docs", page])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    program = [sys.executable, "-m", "fastsup", "docs", "dropin"]
+    result = subprocess.run(program, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60)
+    os.close(writing)
+    assert (result.returncode, result.stderr) == (0, "")
