@@ -38,12 +38,16 @@ class BoxVariable:
 
     def _open(self) -> Any:
         return gen_resource_variable_ops.var_handle_op(
-            dtype=self._dtype, shape=self._shape, shared_name=self._name, container=_CONTAINER
+            dtype=self._dtype, shape=self._shape, shared_name=self._name, container=_CONTAINER, name=self._name
         )
 
-    def read(self) -> Any:
-        """Returns the tensor with the content of the box, in the graph that is the default one."""
-        return gen_resource_variable_ops.read_variable_op(self._open(), self._dtype)
+    def read(self, name: str) -> Any:
+        """Returns the tensor with the content of the box, in the graph that is the default one.
+
+        Args:
+          name: name of the operation.
+        """
+        return gen_resource_variable_ops.read_variable_op(self._open(), self._dtype, name=name)
 
     def empty(self) -> None:
         """Deletes the variable, and with it the reference to its tensor."""

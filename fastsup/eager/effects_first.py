@@ -7,9 +7,10 @@ from typing import Any
 
 from tensorflow.python.framework import ops
 
+from fastsup.runtime.graph.can_fail import CanFail
 from fastsup.runtime.graph.effects import has_effect
 from fastsup.runtime.graph.operations import operations_behind
-from fastsup.runtime.graph.step_failure import READS_INPUT, can_fail, can_fail_by_value, unordered
+from fastsup.runtime.graph.step_failure import READS_INPUT, unordered
 
 __all__ = ["put_effects_first"]
 
@@ -29,7 +30,7 @@ def put_effects_first(fetches: Iterable[Any]) -> bool:
     """
     operations = sorted(operations_behind(fetches), key=lambda op: op._id)
     wanted: dict[ops.Operation, list[ops.Operation]] = {}
-    for effect, failing, is_harmless in unordered(operations, can_fail, has_effect):
+    for effect, failing, is_harmless in unordered(operations, CanFail(by_shapes=True), has_effect):
         if is_harmless:
             wanted.setdefault(failing, []).append(effect)
     for failing, effects in wanted.items():
@@ -37,5 +38,5 @@ def put_effects_first(fetches: Iterable[Any]) -> bool:
     # Of two datasets, TensorFlow itself reads the one or not when the other ends.
     return all(
         effect.type in READS_INPUT and failing.type in READS_INPUT
-        for effect, failing, _ in unordered(operations, can_fail_by_value, has_effect)
+        for effect, failing, _ in unordered(operations, CanFail(by_shapes=False), has_effect)
     )

@@ -79,6 +79,9 @@ class Function(LiftedCalls):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.original, name)
 
+    def __copy__(self) -> Function:
+        return Function(self.original, self._executor, self._fallback)
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Makes methods of functions that are defined in a class."""
         get = getattr(self.original, "__get__", None)
@@ -204,7 +207,11 @@ class Function(LiftedCalls):
         """The error of a step with the operation that it comes from."""
         try:
             inputs = self._tracer.inputs(step.graph.concrete, args, kwargs)
-            return step.graph.with_operation(error, inputs)
+            named = step.graph.with_operation(error, inputs)
+            if self._executor == "auto" and not isinstance(error, errors_impl.OutOfRangeError):
+                # A program that goes on after such an error may meet many, and a search takes up to two seconds.
+                step.run_inline()
+            return named
         except Exception:
             return error  # The error that there is says more than one of the search.
 

@@ -16,7 +16,13 @@ from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 from tensorflow.python.client import session as tf_session
 from tensorflow.python.eager import context
 from tensorflow.python.framework import dtypes, errors_impl, importer, ops
-from tensorflow.python.ops import array_ops, gen_functional_ops, gen_resource_variable_ops, resource_variable_ops
+from tensorflow.python.ops import (
+    array_ops,
+    control_flow_ops,
+    gen_functional_ops,
+    gen_resource_variable_ops,
+    resource_variable_ops,
+)
 
 from fastsup.eager.boxes import BoxVariable
 from fastsup.eager.context_life import OfEagerContext
@@ -116,12 +122,18 @@ class LiftedGraph:
         self.opaque_inputs: list[tuple[int, BoxVariable]] = []
         self.captured: list[BoxVariable] = []
         self.graph = ops.Graph()
+        # The optimizer sorts what it adds up by its names: with other names, the last bits would differ.
+        names = [argument.name for argument in concrete.function_def.signature.input_arg]
         with self.graph.as_default():
             argument_count = len(inner.inputs) - len(inner.captures)
             self.feeds: list[Any] = []
-            outer = [self._argument(place, tensor) for place, tensor in enumerate(inner.inputs[:argument_count])]
+            arguments = enumerate(zip(names, inner.inputs[:argument_count], strict=False))
+            outer = [self._argument(place, name, tensor) for place, (name, tensor) in arguments]
             variables = {id(variable.handle): variable for variable in inner.variables}
-            outer += [self._capture(external, variables.get(id(external))) for external, _ in inner.captures]
+            outer += [
+                self._capture(name, external, variables.get(id(external)))
+                for name, (external, _) in zip(names[argument_count:], inner.captures, strict=True)
+            ]
             if _is_compiled(concrete.function_def):
                 outputs, self.targets = self._call(outer)
             else:
@@ -129,37 +141,44 @@ class LiftedGraph:
             self.outputs = self._distinct(outputs, outer)
         self._flatten()
 
-    def _argument(self, place: int, inside: Any) -> Any:
+    def _argument(self, place: int, name: str, inside: Any) -> Any:
         if inside.dtype in _OPAQUE:
             box = BoxVariable(None, inside.dtype, inside.shape)
             self.opaque_inputs.append((place, box))
-            return box.read()
-        feed = array_ops.placeholder(inside.dtype, inside.shape, name=f"fastsup_argument_{place}")
+            return box.read(name)
+        feed = array_ops.placeholder(inside.dtype, inside.shape, name=name)
         self.feeds.append(feed)
         return feed
 
-    def _capture(self, external: Any, variable: Any) -> Any:
+    def _capture(self, name: str, external: Any, variable: Any) -> Any:
         if variable is not None:
             names = names_of_handle(external)
             if names is None:
                 raise NotLiftable(f"the handle of the variable {variable.name} is unknown: {external!r}")
             return gen_resource_variable_ops.var_handle_op(
-                dtype=variable.dtype, shape=variable.shape, shared_name=names[0], container=names[1]
+                dtype=variable.dtype, shape=variable.shape, shared_name=names[0], container=names[1], name=name
             )
         box = BoxVariable(external, external.dtype, external.shape)
         self.captured.append(box)
-        return box.read()
+        return box.read(name)
 
     def _import(self, inner: Any, outer: list[Any]) -> tuple[list[Any], list[Any]]:
         names = {tensor.name: outside for tensor, outside in zip(inner.inputs, outer, strict=True)}
         wanted = [tensor.name for tensor in inner.outputs if tensor.name not in names]
         operations = [operation.name for operation in inner.control_outputs]
+        graph_def = inner.as_graph_def()
+        _remove_nodes(graph_def, {tensor.op.name for tensor in inner.inputs})
+        used = {name.lstrip("^").split(":")[0] for node in graph_def.node for name in node.input}
         imported = importer.import_graph_def(
-            inner.as_graph_def(), input_map=names, return_elements=wanted + operations, name=""
+            graph_def,
+            input_map={name: outside for name, outside in names.items() if name.split(":")[0] in used},
+            return_elements=wanted + operations,
+            name="",
         )
         found = dict(zip(wanted, imported[: len(wanted)], strict=True))
         outputs = [names.get(tensor.name, found.get(tensor.name)) for tensor in inner.outputs]
-        return outputs, list(imported[len(wanted) :])
+        # The effects alone: a call among the targets would compute the results that nobody takes, too.
+        return outputs, [control_flow_ops.group(*imported[len(wanted) :])] if operations else []
 
     def _call(self, outer: list[Any]) -> tuple[list[Any], list[Any]]:
         """One operation that calls the function, for XLA to compile it as a whole."""
@@ -316,6 +335,18 @@ def names_of_handle(handle: Any) -> tuple[str, str] | None:
     """
     found = _HANDLE.search(str(handle))
     return None if found is None else (found[1], found[3])
+
+
+def _remove_nodes(graph_def: Any, names: set[str]) -> None:
+    """Removes nodes from a GraphDef. Others that were to be on the same device as them may then be anywhere."""
+    places = {f"loc:@{name}".encode() for name in names}
+    nodes = [node for node in graph_def.node if node.name not in names]
+    for node in nodes:
+        if "_class" in node.attr:
+            kept = [place for place in node.attr["_class"].list.s if place not in places]
+            node.attr["_class"].list.s[:] = kept
+    del graph_def.node[:]
+    graph_def.node.extend(nodes)
 
 
 def _keeps_random_sequences(definition: Any) -> bool:

@@ -99,6 +99,11 @@ cdef class LiftedStep:
         self.chosen = chosen
         return 0
 
+    def run_inline(self):
+        """Runs the step in the calling thread by the ordinary executor from now on, unless that has to begin anew."""
+        if self.graph.executor == "single_threaded" and not self.keeps_random_sequences:
+            self.chosen = self.graph.compile("inline")
+
     def leave_open(self):
         """Lets the sessions live as long as the process."""
         self.graph.leave_open()

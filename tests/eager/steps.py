@@ -56,6 +56,19 @@ def batch(*shape: int) -> Callable[[int], Sequence[Any]]:
     return lambda number: (tf.constant(floats(*shape, seed=number)),)
 
 
+# Sums: the optimizer orders their terms by names.
+
+
+@step
+def a_sum_of_arguments() -> Step:
+    captured, weight = tf.constant(floats(64, seed=5)), tf.Variable(floats(64, seed=6))
+    inner = tf.function(lambda d, b: d + captured + b * 1.3 + weight)
+    return Step(
+        lambda z, y, x, a: (z + y + x + a, z * 2.0 + captured + y + weight * 3.0 + x, inner(x, z) + y + a + captured),
+        lambda number: [tf.constant(floats(64, seed=4 * number + place)) for place in range(4)],
+    )
+
+
 # Variables.
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import logging
 import os
@@ -294,6 +295,26 @@ def test_other_attributes_are_those_of_the_function_in_it() -> None:
         function.no_such_attribute
     with pytest.raises(AttributeError, match="_created_variables"):
         function._created_variables
+
+
+def test_a_copy() -> None:
+    function = lift(lambda x: x + 1.0, executor="inline")
+    other = copy.copy(function)
+    assert (other(1.0).numpy(), other.executor, other.original) == (2.0, "inline", function.original)
+
+
+def test_a_loop_over_a_dataset_that_calls_functions() -> None:
+    total = tf.Variable(0, dtype=tf.int64)
+    add = tf.function(lambda value: total.assign_add(value))
+
+    def add_all(numbers: Any) -> Any:
+        for number in numbers:
+            add(number)
+        return total.read_value()
+
+    ours = lift(add_all)
+    assert [int(ours(tf.data.Dataset.range(5))) for _ in range(2)] == [10, 20]
+    assert ours.lifted
 
 
 # Errors.

@@ -12,20 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tensorflow.python.framework import ops
 
-from fastsup.runtime.graph.operations import FUNCTION_CALLS, nodes_of_functions, sources_of
+from fastsup.runtime.graph.can_fail import calls
+from fastsup.runtime.graph.operations import FUNCTION_CALLS, sources_of
 from fastsup.runtime.graph.variable_access import handle_source, writes_variable
 
 READS_INPUT = frozenset({"IteratorGetNext", "IteratorGetNextSync", "MultiDeviceIteratorGetNextFromShard"})
-
-# Operations that a right program can see fail: by indices, labels, texts, files, matrices that it can't know before.
-_FAIL_BY_VALUE = (
-    *sorted(READS_INPUT),
-    "Assert", "CheckNumerics", "Cholesky", "Decode", "DynamicPartition", "EnsureShape", "Gather", "MatrixInverse",
-    "MatrixSolve", "Parse", "ReadFile", "ResourceGather", "ResourceScatter", "SegmentMean", "SegmentSum",
-    "SparseSegment", "SparseSoftmaxCrossEntropy", "SparseTensorDense", "SparseToDense", "StringToNumber",
-    "TensorScatter",
-)  # fmt: skip
-_OPAQUE = ("resource", "variant")
 
 Test = Callable[[ops.Operation], bool]
 
@@ -55,7 +46,7 @@ def unordered(
 
     Args:
       operations: operations, with all that they depend on.
-      may_fail: whether an operation can fail.
+      may_fail: whether an operation can fail. It is asked of each operation after those that it depends on.
       may_have_effect: whether an operation can have an effect.
 
     Yields:
@@ -112,20 +103,4 @@ def _in_order_of_dependence(operations: Iterable[ops.Operation]) -> Iterator[ops
 
 
 def _reads_input(op: ops.Operation) -> bool:
-    return op.type in READS_INPUT or _calls(op, lambda op_type: op_type in READS_INPUT)
-
-
-def can_fail_by_value(op: ops.Operation) -> bool:
-    if op.type.startswith(_FAIL_BY_VALUE):
-        return not (op.type.startswith("Gather") and all(tensor.op.type == "Const" for tensor in op.inputs[1:]))
-    return _calls(op, lambda op_type: op_type.startswith(_FAIL_BY_VALUE))
-
-
-def can_fail(op: ops.Operation) -> bool:
-    """Whether an operation can fail by the values, or by the shapes, of its inputs."""
-    unknown = sum(tensor.dtype.name not in _OPAQUE and not tensor.shape.is_fully_defined() for tensor in op.inputs)
-    return unknown > 1 or can_fail_by_value(op)
-
-
-def _calls(op: ops.Operation, is_wanted: Callable[[str], bool]) -> bool:
-    return op.type in FUNCTION_CALLS and any(is_wanted(node.op) for node in nodes_of_functions(op))
+    return op.type in READS_INPUT or calls(op, lambda op_type: op_type in READS_INPUT)
