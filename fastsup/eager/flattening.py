@@ -46,11 +46,11 @@ def flattened(graph: ops.Graph, kept: Iterable[str]) -> ops.Graph:
     cpu.properties.type = "CPU"
     optimized = tf_optimizer.OptimizeGraph(config, meta_graph, verbose=False, cluster=cluster.Cluster(devices=[cpu]))
     _release_effects(optimized)
-    # The session shares the eager context's functions: those that are left must be the same.
-    bodies = {body.signature.name: body for body in graph.as_graph_def().library.function}
-    for body in optimized.library.function:
-        if body.signature.name in bodies:
-            body.CopyFrom(bodies[body.signature.name])
+    # The session shares the eager context's functions: those that are left, and what they call, must be the same.
+    library = graph.as_graph_def().library
+    names = {body.signature.name for body in library.function}
+    library.function.extend(body for body in optimized.library.function if body.signature.name not in names)
+    optimized.library.CopyFrom(library)
     result = ops.Graph()
     with result.as_default():
         importer.import_graph_def(optimized, name="")

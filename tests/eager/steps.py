@@ -56,6 +56,20 @@ def batch(*shape: int) -> Callable[[int], Sequence[Any]]:
     return lambda number: (tf.constant(floats(*shape, seed=number)),)
 
 
+@step
+def a_call_that_stays_and_calls_others() -> Step:
+    total = tf.Variable(0.0)
+    add = tf.function(lambda x: total.assign_add(x))
+
+    @tf.function(experimental_attributes={"_noinline": True})
+    def add_twice(x: Any) -> Any:
+        add(x)
+        return add(tf.tanh(x)) * 2.0
+
+    outer = tf.function(lambda x: add_twice(x) + add(x))
+    return Step(lambda x: outer(x) - add_twice(x), batch(), variables=lambda: [total])
+
+
 # Sums: the optimizer orders their terms by names.
 
 

@@ -53,6 +53,12 @@ _FAIL_BY_INPUTS = {
 }
 # These may fail by zeros, and by negative numbers, among integers.
 _FAIL_BY_INTEGERS = frozenset({"Div", "FloorDiv", "FloorMod", "Mod", "Pow", "TruncateDiv", "TruncateMod"})
+# The gradient of an embedding adds up in segments what its rows get. Their numbers are those of the look-up, which
+# fails before, or numbers of unique rows.
+_LOOKS_UP = ("Gather", "ResourceGather")
+_ADDS_UP = ("UnsortedSegment",)
+_SAME_NUMBERS = ("Cast", "ExpandDims", "Identity", "Reshape", "Squeeze")
+_NUMBERS_SEGMENTS = ("Unique", "UniqueV2")
 _OF_SHAPES = frozenset({"Const", "Rank", "Shape", "ShapeN", "Size", "VariableShape"})
 _OPAQUE = ("resource", "variant")
 
@@ -68,11 +74,15 @@ class CanFail:
     def __init__(self, by_shapes: bool) -> None:
         self._by_shapes = by_shapes
         self._of_shapes: set[ops.Operation] = set()
+        # Operations whose numbers were rows of a look-up.
+        self._looked_up: set[ops.Operation] = set()
 
     def __call__(self, op: ops.Operation) -> bool:
         """Whether an operation can fail."""
         if op.type in _OF_SHAPES or (op.inputs and self._are_of_shapes(op.inputs) and is_pure(op)):
             self._of_shapes.add(op)
+        if op.type.startswith(_LOOKS_UP):
+            self._looked_up.add(_source_of_numbers(op.inputs[1]))
         if self._can_fail_by_value(op):
             return True
         unknown = [
@@ -85,12 +95,22 @@ class CanFail:
             return False
         if op.type in _FAIL_BY_INPUTS:
             return not self._are_of_shapes(list(op.inputs)[_FAIL_BY_INPUTS[op.type]])
+        if op.type.startswith(_ADDS_UP):
+            source = _source_of_numbers(op.inputs[1])
+            return not (source in self._looked_up or source.type in _NUMBERS_SEGMENTS)
         if op.type in _FAIL_BY_INTEGERS:
             return bool(op.inputs[0].dtype.is_integer) and not self._are_of_shapes(list(op.inputs)[1:])
         return op.type not in FUNCTION_CALLS or calls(op, lambda op_type: op_type not in _NEVER_FAIL)
 
     def _are_of_shapes(self, tensors: Iterable[Any]) -> bool:
         return all(tensor.op in self._of_shapes for tensor in tensors)
+
+
+def _source_of_numbers(tensor: Any) -> ops.Operation:
+    op: ops.Operation = tensor.op
+    while op.type in _SAME_NUMBERS:
+        op = op.inputs[0].op
+    return op
 
 
 def calls(op: ops.Operation, is_wanted: Callable[[str], bool]) -> bool:
