@@ -1,5 +1,6 @@
 """The calls of one function: each is run by the lifted graph of its pattern, or goes to TensorFlow."""
 
+import threading
 import weakref
 
 from cpython.dict cimport PyDict_GetItem
@@ -85,6 +86,8 @@ cdef class Box:
     def __init__(self, tensor, write):
         self.tensor = tensor
         self.write = write
+        # A tensor may go, and its box be emptied, while another thread puts another one into it; also within `put`.
+        self.lock = threading.RLock()
 
     def put(self, tensor):
         """Puts a tensor into the box, if the box doesn't hold it.
@@ -92,10 +95,11 @@ cdef class Box:
         Args:
           tensor: the tensor.
         """
-        if self.tensor is not tensor:
-            self.tensor = None
-            self.write(tensor)
-            self.tensor = tensor
+        with self.lock:
+            if self.tensor is not tensor:
+                self.tensor = None
+                self.write(tensor)
+                self.tensor = tensor
 
     def let_go(self, tensor):
         """Empties the box, if it holds a tensor.
@@ -103,9 +107,10 @@ cdef class Box:
         Args:
           tensor: the tensor.
         """
-        if self.tensor is tensor:
-            self.tensor = None
-            self.write(None)
+        with self.lock:
+            if self.tensor is tensor:
+                self.tensor = None
+                self.write(None)
 
 
 cdef class Route:

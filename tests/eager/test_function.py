@@ -601,6 +601,24 @@ def test_threads_with_iterators_of_their_own() -> None:
     assert found == {number: list(range(number * 1000, number * 1000 + 200)) for number in range(4)}
 
 
+def test_threads_whose_iterators_come_and_go() -> None:
+    """The box of one that goes is emptied. It may hold another thread's by then, or get it at that moment."""
+    ours = lift(lambda iterator: next(iterator))
+    sums: list[int] = []
+
+    def work() -> None:
+        for _ in range(300):
+            iterator = iter(tf.data.Dataset.range(4))
+            sums.append(sum(int(ours(iterator)) for _ in range(4)))
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sums == [6] * 6 * 300
+
+
 def test_a_step_may_call_lifted_functions_from_python() -> None:
     inner = lift(lambda x: x + 1.0)
     inner(tf.ones([]))
