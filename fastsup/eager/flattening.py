@@ -7,24 +7,26 @@ from collections.abc import Iterable
 from typing import Any
 
 from tensorflow.core.protobuf import config_pb2, device_properties_pb2, meta_graph_pb2
-from tensorflow.python.framework import importer, ops
+from tensorflow.python.framework import importer, op_def_registry, ops
 from tensorflow.python.grappler import cluster, tf_optimizer
 
 from fastsup.runtime.graph.operations import PLAIN_CALLS
 
 __all__ = ["flattened"]
 
+
 # Names that TensorFlow gives to what it puts before the body of a function.
 _IS_ARGUMENT = re.compile(r"Func/.*/input/_\d+$")
 _IS_WAIT = re.compile(r"Func/.*/input_control_node/_\d+$")
 
 
-def flattened(graph: ops.Graph, kept: Iterable[str]) -> ops.Graph:
+def flattened(graph: ops.Graph, kept: Iterable[str], arguments: Iterable[str]) -> ops.Graph:
     """The graph without calls of functions, as far as TensorFlow's optimizer takes functions apart.
 
     Args:
       graph: a graph, all of which is on the first CPU device.
       kept: names of the tensors and operations that keep their names. What none of them needs may be left out.
+      arguments: names of the operations that are arguments of the graph, without resources and variants.
 
     Returns:
       Another graph.
@@ -46,6 +48,7 @@ def flattened(graph: ops.Graph, kept: Iterable[str]) -> ops.Graph:
     cpu.properties.type = "CPU"
     optimized = tf_optimizer.OptimizeGraph(config, meta_graph, verbose=False, cluster=cluster.Cluster(devices=[cpu]))
     _release_effects(optimized)
+    _pass_arguments_by(optimized, set(arguments))
     # The session shares the eager context's functions: those that are left, and what they call, must be the same.
     library = graph.as_graph_def().library
     names = {body.signature.name for body in library.function}
@@ -86,3 +89,41 @@ def _release_effects(graph_def: Any) -> None:
             kept = [name for name in node.input if name not in of_arguments]
             del node.input[:]
             node.input.extend(kept)
+
+
+def _pass_arguments_by(graph_def: Any, arguments: set[str]) -> None:
+    """Lets operations of a function take arguments of the whole graph themselves, and not copies of them.
+
+    TensorFlow's optimizer orders sums by the names of their terms, and a copy has another name. What waits for the
+    copies, since it has an effect, waits for what they have waited for.
+
+    Args:
+      graph_def: the GraphDef.
+      arguments: names of the graph's arguments, without resources and variants.
+    """
+    copied: dict[str, tuple[str, list[str]]] = {}
+    for node in graph_def.node:
+        if node.op == "Identity" and _IS_ARGUMENT.match(node.name):
+            copied[node.name] = node.input[0].removesuffix(":0"), list(node.input[1:])
+
+    def source_of(name: str) -> tuple[str, list[str]]:
+        waits: list[str] = []
+        while name in copied:
+            name, more = copied[name]
+            waits += more
+        return name, waits
+
+    for node in graph_def.node:
+        added: dict[str, None] = {}
+        for place, name in enumerate(node.input):
+            source, waits = source_of(name.removesuffix(":0"))
+            if waits and source in arguments:
+                node.input[place] = source
+                added.update(dict.fromkeys(waits))
+        if _is_stateful(node.op):
+            node.input.extend(wait for wait in added if wait not in node.input)
+
+
+def _is_stateful(op_type: str) -> bool:
+    definition = op_def_registry.get(op_type)
+    return definition is None or definition.is_stateful

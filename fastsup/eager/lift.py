@@ -139,7 +139,7 @@ class LiftedGraph:
             else:
                 outputs, self.targets = self._import(inner, outer)
             self.outputs = self._distinct(outputs, outer)
-        self._flatten()
+        self._flatten(outer)
 
     def _argument(self, place: int, name: str, inside: Any) -> Any:
         if inside.dtype in _OPAQUE:
@@ -200,7 +200,7 @@ class LiftedGraph:
             distinct.append(fetch)
         return distinct
 
-    def _flatten(self) -> None:
+    def _flatten(self, arguments: list[Any]) -> None:
         """Takes the functions apart that the graph calls: what they cost, change and may fail in is then seen."""
         operations = self.graph.get_operations()
         types = {operation.type for operation in operations}
@@ -209,9 +209,10 @@ class LiftedGraph:
             return
         if not runs_on_first_cpu(operations, self._config):
             return
-        kept = [*self.feeds, *self.fetches]
+        kept = [element.name for element in (*self.feeds, *self.fetches)]
+        names = [tensor.op.name for tensor in arguments if tensor.dtype not in _OPAQUE]
         try:
-            self.graph = flattened(self.graph, [element.name for element in kept])
+            self.graph = flattened(self.graph, kept, names)
         except (errors_impl.OpError, ValueError):
             return  # The graph as it is does the same.
         self.feeds, self.outputs, self.targets = (

@@ -83,6 +83,23 @@ def a_sum_of_arguments() -> Step:
     )
 
 
+@step
+def a_sum_in_a_function_after_a_change() -> Step:
+    captured = [tf.constant(floats(16, seed=number)) for number in range(4)]
+    first, second = tf.Variable(floats(16, seed=7)), tf.Variable(floats(16, seed=8))
+
+    @tf.function
+    def total(x: Any) -> Any:
+        second.assign_add(0.1 * x)
+        return first * 1.1 + second * 1.3 + captured[0] + captured[1] + captured[2] + captured[3] + x
+
+    def body(x: Any) -> Any:
+        first.assign_add(x)
+        return total(x), total(x * 0.013)
+
+    return Step(body, batch(16), variables=lambda: [first, second])
+
+
 # Variables.
 
 

@@ -134,6 +134,7 @@ def failing_by_value(name: str, compute: Callable[[Any], Any]) -> None:
     STEPS[name] = body
 
 
+failing_by_value("power", lambda i: tf.pow(tf.constant([2, 3]), 1 - i))
 failing_by_value("segment", lambda i: tf.math.unsorted_segment_sum([1.0, 2.0], tf.stack([i, 0]), 3))
 failing_by_value("slice", lambda i: tf.slice([1.0, 2.0], [i], [1]))
 failing_by_value("top_k", lambda i: tf.math.top_k([1.0, 2.0], i)[0])

@@ -21,15 +21,15 @@ DepthwiseConv2dNativeBackpropInput Digamma DisableCopyOnRead DivNoNan Einsum Elu
 Expm1 ExtractImagePatches Floor FusedBatchNorm FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3
 FusedBatchNormV2 FusedBatchNormV3 Greater GreaterEqual HashTableV2 Identity IdentityN Igamma Igammac Imag InTopK
 InTopKV2 Inv InvGrad IsFinite IsInf IsNan IteratorV2 L2Loss LeakyRelu LeakyReluGrad Less LessEqual Lgamma Log Log1p
-LogSoftmax LogicalAnd LogicalNot LogicalOr LookupTableFindV2 LookupTableInsertV2 LookupTableSizeV2 MatMul MaxPool
-MaxPoolGrad Maximum Minimum Mul MulNoNan Ndtri Neg NoOp NotEqual OnesLike OptionalFromValue OptionalGetValue
-OptionalHasValue OptionalNone Pack Placeholder PlaceholderWithDefault Polygamma PreventGradient PrintV2 Rank
-ReadVariableOp Real RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad Rint RngReadAndSkip RngSkip
-Round Rsqrt RsqrtGrad Select SelectV2 Selu SeluGrad Shape ShapeN Sigmoid SigmoidGrad Sign Sin Sinh Size Snapshot
-Softmax SoftmaxCrossEntropyWithLogits Softplus SoftplusGrad Softsign SoftsignGrad Sqrt SqrtGrad Square
-SquaredDifference Squeeze StatelessRandomGetAlg StatelessRandomGetKeyCounter StopGradient StringFormat StringJoin
-StringLength StringLower StringStrip StringToHashBucketFast StringUpper Sub Tan Tanh TanhGrad Unique UniqueV2 Unpack
-VarHandleOp VarIsInitializedOp VariableShape Where Xdivy Xlog1py Xlogy ZerosLike Zeta
+LogSoftmax LogicalAnd LogicalNot LogicalOr LookupTableSizeV2 MatMul MaxPool MaxPoolGrad Maximum Minimum Mul MulNoNan
+Ndtri Neg NoOp NotEqual OnesLike OptionalFromValue OptionalHasValue OptionalNone Pack Placeholder
+PlaceholderWithDefault Polygamma PreventGradient PrintV2 Rank ReadVariableOp Real RealDiv Reciprocal ReciprocalGrad
+Relu Relu6 Relu6Grad ReluGrad Rint RngReadAndSkip RngSkip Round Rsqrt RsqrtGrad Select SelectV2 Selu SeluGrad Shape
+ShapeN Sigmoid SigmoidGrad Sign Sin Sinh Size Snapshot Softmax SoftmaxCrossEntropyWithLogits Softplus SoftplusGrad
+Softsign SoftsignGrad Sqrt SqrtGrad Square SquaredDifference Squeeze StatelessRandomGetAlg
+StatelessRandomGetKeyCounter StopGradient StringFormat StringJoin StringLength StringLower StringStrip
+StringToHashBucketFast StringUpper Sub Tan Tanh TanhGrad Unique UniqueV2 Unpack VarHandleOp VarIsInitializedOp
+VariableShape Where Xdivy Xlog1py Xlogy ZerosLike Zeta
 """
 _NEVER_FAIL = frozenset(_NEVER.split())
 _NEVER_FAILING_UPDATES = "ResourceApply"
@@ -82,7 +82,7 @@ class CanFail:
         if op.type in _OF_SHAPES or (op.inputs and self._are_of_shapes(op.inputs) and is_pure(op)):
             self._of_shapes.add(op)
         if op.type.startswith(_LOOKS_UP):
-            self._looked_up.add(_source_of_numbers(op.inputs[1]))
+            self._looked_up.add(_source(op.inputs[1]))
         if self._can_fail_by_value(op):
             return True
         unknown = [
@@ -96,17 +96,20 @@ class CanFail:
         if op.type in _FAIL_BY_INPUTS:
             return not self._are_of_shapes(list(op.inputs)[_FAIL_BY_INPUTS[op.type]])
         if op.type.startswith(_ADDS_UP):
-            source = _source_of_numbers(op.inputs[1])
+            source = _source(op.inputs[1])
             return not (source in self._looked_up or source.type in _NUMBERS_SEGMENTS)
         if op.type in _FAIL_BY_INTEGERS:
-            return bool(op.inputs[0].dtype.is_integer) and not self._are_of_shapes(list(op.inputs)[1:])
+            is_known = op.type != "Pow" and self._are_of_shapes(list(op.inputs)[1:])
+            return bool(op.inputs[0].dtype.is_integer) and not is_known
+        if op.type == "OptionalGetValue":
+            return bool(_source(op.inputs[0]).type != "OptionalFromValue")
         return op.type not in FUNCTION_CALLS or calls(op, lambda op_type: op_type not in _NEVER_FAIL)
 
     def _are_of_shapes(self, tensors: Iterable[Any]) -> bool:
         return all(tensor.op in self._of_shapes for tensor in tensors)
 
 
-def _source_of_numbers(tensor: Any) -> ops.Operation:
+def _source(tensor: Any) -> ops.Operation:
     op: ops.Operation = tensor.op
     while op.type in _SAME_NUMBERS:
         op = op.inputs[0].op
