@@ -28,6 +28,7 @@ class State:
         self.table = tf.Variable([1, 2, 3])
         self.batches = iter(tf.data.Dataset.range(3))
         self.generator = tf.random.Generator.from_seed(1)
+        self.places = tf.lookup.experimental.DenseHashTable(tf.int32, tf.int32, -1, empty_key=0, deleted_key=-1)
 
     def count(self, number: int, by: Any = 1) -> None:
         self.counters[number].assign_add(tf.cast(by, tf.int32))
@@ -105,6 +106,14 @@ def an_assertion(state: State, index: Any) -> Any:
     tf.debugging.assert_less(index, 3)
     state.count(1)
     state.count(2, index)
+    return index
+
+
+@step
+def a_table_that_refuses_a_key(state: State, index: Any) -> Any:
+    state.count(0)
+    state.places.insert(tf.reshape(9 - index, [1]), [1])
+    state.count(1)
     return index
 
 
