@@ -11,7 +11,7 @@ from fastsup.eager.effects_first import put_effects_first
 from fastsup.eager.lift import LiftedGraph
 from fastsup.runtime.executor import REMEDY, may_run_inline, suits_single_thread
 from fastsup.runtime.graph.nested_conditionals import check_threads
-from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, function_defs
+from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, types_in_functions
 from fastsup.runtime.trial import Trial
 
 __all__ = ["choose", "runs_in_one_thread"]
@@ -42,7 +42,7 @@ def choose(lifted: LiftedGraph, executor: str, chosen: Callable[[Any], None]) ->
     if executor != "auto":
         return lifted.compile(executor), None
     pool: Any = lifted.compile("thread_pool")
-    inside = [_Typed(kind) for kind in _types_inside(lifted)]
+    inside = [_Typed(kind) for kind in types_in_functions(lifted.graph)]
     if not may_run_inline(lifted.graph.get_operations()) or not may_run_inline(inside):
         return pool, None
     make_inline: Callable[[], Any] = functools.partial(lifted.compile, "inline")
@@ -59,17 +59,12 @@ def runs_in_one_thread(lifted: LiftedGraph, executor: str, fetches: Iterable[Any
     """
     if executor != "auto":
         is_wanted = executor == "single_threaded"
-    elif lifted.is_compiled_by_xla or not FUNCTIONAL_CONTROL_FLOW.isdisjoint(_types_inside(lifted)):
+    elif lifted.is_compiled_by_xla or not FUNCTIONAL_CONTROL_FLOW.isdisjoint(types_in_functions(lifted.graph)):
         is_wanted = False
     else:
         config = lifted.session_config(single_threaded=False)
         is_wanted = suits_single_thread(lifted.graph, config, may_end=False)
     return is_wanted and (put_effects_first(fetches) or executor != "auto")
-
-
-def _types_inside(lifted: LiftedGraph) -> set[str]:
-    """The types of the operations in the graph's functions."""
-    return {node.op for definition in function_defs(lifted.graph) for node in definition.node_def}
 
 
 class _Typed:

@@ -35,7 +35,8 @@ def flattened(graph: ops.Graph, kept: Iterable[str], arguments: Iterable[str]) -
       tf.errors.OpError: the optimizer refuses the graph.
       ValueError: the optimized graph is none.
     """
-    meta_graph = meta_graph_pb2.MetaGraphDef(graph_def=graph.as_graph_def())
+    graph_def = graph.as_graph_def()
+    meta_graph = meta_graph_pb2.MetaGraphDef(graph_def=graph_def)
     for nodes in (meta_graph.graph_def.node, *(body.node_def for body in meta_graph.graph_def.library.function)):
         _set_waits_apart(nodes)
     meta_graph.collection_def["train_op"].node_list.value.extend(kept)
@@ -50,7 +51,7 @@ def flattened(graph: ops.Graph, kept: Iterable[str], arguments: Iterable[str]) -
     _release_effects(optimized)
     _pass_arguments_by(optimized, set(arguments))
     # The session shares the eager context's functions: those that are left, and what they call, must be the same.
-    library = graph.as_graph_def().library
+    library = graph_def.library
     names = {body.signature.name for body in library.function}
     library.function.extend(body for body in optimized.library.function if body.signature.name not in names)
     optimized.library.CopyFrom(library)

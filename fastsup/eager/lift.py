@@ -30,7 +30,7 @@ from fastsup.eager.eager_session import SESSION_TARGET, EagerCallable, EagerSess
 from fastsup.eager.flattening import flattened
 from fastsup.runtime.errors import ErrorSources
 from fastsup.runtime.executor import CALLING_THREAD, SINGLE_THREADED, runs_on_first_cpu
-from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, PLAIN_CALLS, function_defs
+from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, PLAIN_CALLS, function_defs, types_in_functions
 from fastsup.runtime.interpreter_end import uninterrupted
 
 __all__ = ["LiftedGraph", "NotLiftable", "OverEagerContext", "SharedSession", "names_of_handle"]
@@ -203,8 +203,7 @@ class LiftedGraph:
     def _flatten(self, arguments: list[Any]) -> None:
         """Takes the functions apart that the graph calls: what they cost, change and may fail in is then seen."""
         operations = self.graph.get_operations()
-        types = {operation.type for operation in operations}
-        types |= {node.op for definition in function_defs(self.graph) for node in definition.node_def}
+        types = {operation.type for operation in operations} | types_in_functions(self.graph)
         if types.isdisjoint(PLAIN_CALLS) or self.is_compiled_by_xla or not types.isdisjoint(FUNCTIONAL_CONTROL_FLOW):
             return
         if not runs_on_first_cpu(operations, self._config):
@@ -374,8 +373,7 @@ def _check(concrete: Any) -> None:
     for variable in inner.variables:
         if not isinstance(variable, resource_variable_ops.BaseResourceVariable):
             raise NotLiftable(f"{variable.name} is a {type(variable).__name__}: it belongs to several devices")
-    types = {operation.type for operation in inner.get_operations()}
-    types |= {node.op for definition in function_defs(inner) for node in definition.node_def}
+    types = {operation.type for operation in inner.get_operations()} | types_in_functions(inner)
     for kind in sorted(types):
         if kind.startswith(_SEVERAL_DEVICES):
             raise NotLiftable(f"the operation {kind} belongs to several devices or processes")

@@ -17,7 +17,7 @@ from tensorflow.python.training import training_util
 
 from fastsup.runtime.graph.devices import is_on_first_cpu
 from fastsup.runtime.graph.nested_conditionals import threads_held
-from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, function_defs, operations_behind, sources_of
+from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, operations_behind, sources_of, types_in_functions
 from fastsup.runtime.graph.step_cost import StepCost
 from fastsup.runtime.graph.step_failure import READS_INPUT, changes_beside_input
 
@@ -120,8 +120,8 @@ def suits_single_thread(graph: ops.Graph, config: Any, *, may_end: bool = True) 
     if not runs_on_first_cpu(operations, config):
         return False
     types = {op.type for op in operations}
-    types_in_functions = {node.op for function in function_defs(graph) for node in function.node_def}
-    if any(map(_forbids_single_thread, types | types_in_functions)):
+    types_inside = types_in_functions(graph)
+    if any(map(_forbids_single_thread, types | types_inside)):
         return False
     if not types.isdisjoint(_LOW_LEVEL_CONTROL_FLOW | _BLOCKING):
         return False
@@ -139,7 +139,7 @@ def suits_single_thread(graph: ops.Graph, config: Any, *, may_end: bool = True) 
         return False
     # Parallelism can't save more than all there is to do: where that is little, nobody need ask what a step is, unless
     # it reads a dataset.
-    reads_input = may_end and not READS_INPUT.isdisjoint(types | types_in_functions)
+    reads_input = may_end and not READS_INPUT.isdisjoint(types | types_inside)
     cost = StepCost(graph)
     light = sum(map(cost.secs, operations)) <= _POOL_SECS
     if light and not reads_input:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from tensorflow.python.framework import ops
 
 from fastsup.runtime.graph.effects import is_pure
-from fastsup.runtime.graph.operations import FUNCTION_CALLS, nodes_of_functions
+from fastsup.runtime.graph.operations import FUNCTION_CALLS, calls_type
 
 # Types of operations that fail by no value that they get. An index, a label, a text and a matrix are such values.
 _NEVER = """
@@ -103,7 +103,7 @@ class CanFail:
             return bool(op.inputs[0].dtype.is_integer) and not is_known
         if op.type == "OptionalGetValue":
             return bool(_source(op.inputs[0]).type != "OptionalFromValue")
-        return op.type not in FUNCTION_CALLS or calls(op, lambda op_type: op_type not in _NEVER_FAIL)
+        return op.type not in FUNCTION_CALLS or calls_type(op, lambda op_type: op_type not in _NEVER_FAIL)
 
     def _are_of_shapes(self, tensors: Iterable[Any]) -> bool:
         return all(tensor.op in self._of_shapes for tensor in tensors)
@@ -114,13 +114,3 @@ def _source(tensor: Any) -> ops.Operation:
     while op.type in _SAME_NUMBERS:
         op = op.inputs[0].op
     return op
-
-
-def calls(op: ops.Operation, is_wanted: Callable[[str], bool]) -> bool:
-    """Whether an operation calls a function that has an operation of a wanted type.
-
-    Args:
-      op: the operation.
-      is_wanted: tells of a type whether it is wanted.
-    """
-    return op.type in FUNCTION_CALLS and any(is_wanted(node.op) for node in nodes_of_functions(op))

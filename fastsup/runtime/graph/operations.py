@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tensorflow.python.framework import ops
@@ -17,6 +17,11 @@ FUNCTION_CALLS = FUNCTIONAL_CONTROL_FLOW | PLAIN_CALLS | {"RemoteCall", "Symboli
 def function_defs(graph: ops.Graph) -> list[Any]:
     """The functions of a graph, as FunctionDefs, from its list of them: serialising the graph costs by its size."""
     return [function.cached_definition for function in graph._functions.values()]
+
+
+def types_in_functions(graph: ops.Graph) -> set[str]:
+    """The types of the operations in a graph's functions."""
+    return {node.op for definition in function_defs(graph) for node in definition.node_def}
 
 
 def named_functions(node: Any) -> set[str]:
@@ -40,6 +45,16 @@ def nodes_of_functions(op: ops.Operation) -> Iterable[Any]:
             nodes = op.graph._functions[name].cached_definition.node_def
             yield from nodes
             waiting.extend(node for node in nodes if node.op in FUNCTION_CALLS)
+
+
+def calls_type(op: ops.Operation, is_wanted: Callable[[str], bool]) -> bool:
+    """Whether an operation calls a function that has an operation of a wanted type.
+
+    Args:
+      op: the operation.
+      is_wanted: tells of a type whether it is wanted.
+    """
+    return op.type in FUNCTION_CALLS and any(is_wanted(node.op) for node in nodes_of_functions(op))
 
 
 def sources_of(op: ops.Operation) -> list[ops.Operation]:

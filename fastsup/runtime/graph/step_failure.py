@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tensorflow.python.framework import ops
 
-from fastsup.runtime.graph.can_fail import calls
-from fastsup.runtime.graph.operations import FUNCTION_CALLS, sources_of
+from fastsup.runtime.graph.operations import FUNCTION_CALLS, calls_type, sources_of
 from fastsup.runtime.graph.variable_access import handle_source, writes_variable
 
 READS_INPUT = frozenset({"IteratorGetNext", "IteratorGetNextSync", "MultiDeviceIteratorGetNextFromShard"})
@@ -103,4 +102,4 @@ def _in_order_of_dependence(operations: Iterable[ops.Operation]) -> Iterator[ops
 
 
 def _reads_input(op: ops.Operation) -> bool:
-    return op.type in READS_INPUT or calls(op, lambda op_type: op_type in READS_INPUT)
+    return op.type in READS_INPUT or calls_type(op, lambda op_type: op_type in READS_INPUT)
