@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
@@ -51,8 +52,17 @@ class ErrorSources:
         if "{{node " in error.message:
             return error
 
+        # The search runs an operation with one set of values after the other.
+        compile_once = functools.lru_cache(maxsize=1)(self._compiler(compile_))
+
         def evaluate(operations: Sequence[ops.Operation], feeds: Mapping[Any, Any]) -> str | None:
-            return self._evaluate(operations, feeds, compile_)
+            try:
+                compile_once(tuple(operations), tuple(tensor.ref() for tensor in feeds))(*feeds.values())
+            except errors.OpError as error:
+                return str(error.message)
+            except Exception:
+                return None  # What can't be run says nothing.
+            return None
 
         started = perf_counter()
         # Whoever gets so many errors lives with them.
@@ -68,23 +78,20 @@ class ErrorSources:
             suffix = _HINT.format(": one of " + ", ".join(found.names) if some else "")
         return type(error)(error.node_def, error.op, error.message + suffix)
 
-    def _evaluate(
-        self, operations: Sequence[ops.Operation], feeds: Mapping[Any, Any], compile_: Callable[[Any], Any]
-    ) -> str | None:
-        """Runs operations that have no effect. Returns the text of the error that they raise, or None."""
-        options = config_pb2.CallableOptions(
-            feed=[tensor.name for tensor in feeds], target=[op.name for op in operations]
-        )
-        try:
+    def _compiler(self, compile_: Callable[[Any], Any]) -> Callable[[tuple[ops.Operation, ...], tuple[Any, ...]], Any]:
+        """Makes callables that run operations without an effect, given the operations and references of the feeds."""
+
+        def compiled(operations: tuple[ops.Operation, ...], references: tuple[Any, ...]) -> Any:
+            feeds = [reference.deref() for reference in references]
+            options = config_pb2.CallableOptions(
+                feed=[tensor.name for tensor in feeds], target=[op.name for op in operations]
+            )
             function = compile_(options)
             if calls_functions(operations_behind(operations, feeds)):
                 self._kept.append(function)
-            function(*feeds.values())
-        except errors.OpError as error:
-            return str(error.message)
-        except Exception:
-            return None  # What can't be run says nothing.
-        return None
+            return function
+
+        return compiled
 
 
 def with_remedy(error: Any) -> Any:
