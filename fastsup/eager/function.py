@@ -13,6 +13,7 @@ from tensorflow.python.eager import def_function
 from tensorflow.python.eager.polymorphic_function import concrete_function, polymorphic_function
 from tensorflow.python.framework import dtypes, errors_impl
 from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.util import compat
 
 from fastsup.eager import bridge
 from fastsup.eager.call_pattern import CallPattern
@@ -65,11 +66,10 @@ class Function(LiftedCalls):
         self._why_elsewhere = ""
         self._failed_patterns = 0
         self._bound: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
-        python_function = getattr(original, "python_function", None)
-        if python_function is not None:
-            functools.update_wrapper(self, python_function, updated=())
-        else:
-            self.__name__ = original.name
+        self.__name__ = compat.as_str(original.name)
+        if not is_concrete:
+            # A functools.partial and an object that can be called have no name.
+            functools.update_wrapper(self, original.python_function, updated=())
 
     def __repr__(self) -> str:
         return f"<fastsup.function {self.__name__} of {self.original!r}>"
@@ -79,8 +79,9 @@ class Function(LiftedCalls):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.original, name)
 
-    def __copy__(self) -> Function:
-        return Function(self.original, self._executor, self._fallback)
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For copies, deep copies and pickles, which do what they do of the `tf.function`."""
+        return Function, (self.original, self._executor, self._fallback)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Makes methods of functions that are defined in a class."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import gc
 import logging
 import os
@@ -295,12 +294,6 @@ def test_other_attributes_are_those_of_the_function_in_it() -> None:
         function.no_such_attribute
     with pytest.raises(AttributeError, match="_created_variables"):
         function._created_variables
-
-
-def test_a_copy() -> None:
-    function = lift(lambda x: x + 1.0, executor="inline")
-    other = copy.copy(function)
-    assert (other(1.0).numpy(), other.executor, other.original) == (2.0, "inline", function.original)
 
 
 def test_a_loop_over_a_dataset_that_calls_functions() -> None:
