@@ -18,6 +18,7 @@ from tensorflow.python.util import compat
 from fastsup.eager import bridge
 from fastsup.eager.call_pattern import CallPattern
 from fastsup.eager.choice import choose
+from fastsup.eager.function_notes import FunctionNote, note_function
 from fastsup.eager.lift import LiftedGraph, NotLiftable
 from fastsup.eager.lifted_calls import LiftedCalls, Route, why_not_now
 from fastsup.eager.lifted_step import LiftedStep
@@ -231,10 +232,11 @@ class Function(LiftedCalls):
             return entry
 
     def _lift(self, concrete: Any) -> LiftedStep | None:
+        note = FunctionNote(self.__name__)
         try:
             with uninterrupted:
                 graph = LiftedGraph(concrete)
-                chooser = functools.partial(choose, graph, self._executor, lambda trial: None)
+                chooser = functools.partial(choose, graph, self._executor, note.take_choice)
                 step = LiftedStep(graph, chooser, concrete.function_type.pack_output)
         except NotLiftable as reason:
             self._say(str(reason))
@@ -249,11 +251,16 @@ class Function(LiftedCalls):
             self._say(f"{type(error).__name__}: {error}")
             return None
         bridge.keep_track(step)
+        if step.trial is None:
+            note.executor = str(step.graph.executor)
+        note_function(note)
         return step
 
     def _say(self, reason: str) -> None:
         is_new = not self._why_not
         self._why_not = reason
+        if is_new:
+            note_function(FunctionNote(self.__name__, why_not=reason))
         text = f"{self.__name__} isn't lifted: {reason}."
         if self._fallback == "raise":
             raise RuntimeError(f'{text} fallback="warn" lets TensorFlow run it.')

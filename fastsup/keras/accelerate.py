@@ -63,7 +63,10 @@ class Acceleration:
         try:
             _check_model(model)
             lifted = lift_step_function(
-                original, model.steps_per_execution, {"executor": self.executor, "fallback": self.fallback}
+                original,
+                model.steps_per_execution,
+                f"{model.name}.{kind}_function",
+                {"executor": self.executor, "fallback": self.fallback},
             )
         except NotAccelerated as reason:
             self.reasons[kind] = str(reason)

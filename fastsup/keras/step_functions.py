@@ -28,11 +28,18 @@ class LiftedStepFunction:
       on_iterator: Keras's `tf.function` of an iterator, which returns an optional.
       on_data: Keras's function of one batch.
       steps_per_execution: how many steps an execution has.
+      name: what messages call it.
       options: arguments of `fastsup.function`.
     """
 
     def __init__(
-        self, original: Any, on_iterator: Any, on_data: Any, steps_per_execution: int, options: dict[str, Any]
+        self,
+        original: Any,
+        on_iterator: Any,
+        on_data: Any,
+        steps_per_execution: int,
+        name: str,
+        options: dict[str, Any],
     ) -> None:
         self.original = original
 
@@ -49,6 +56,7 @@ class LiftedStepFunction:
         #: The lifted functions: of an iterator, and of one batch.
         self.on_iterator: Function = lift(_traced(on_iterators), **options)
         self.on_data: Function = lift(_traced(on_data), **options)
+        self.on_iterator.__name__ = self.on_data.__name__ = name
 
     def __call__(self, iterator: Any) -> Any:
         """Runs an execution.
@@ -77,12 +85,13 @@ class LiftedStepFunction:
         return outputs
 
 
-def lift_step_function(original: Any, steps_per_execution: int, options: dict[str, Any]) -> Any:
+def lift_step_function(original: Any, steps_per_execution: int, name: str, options: dict[str, Any]) -> Any:
     """Lifts the function that Keras has made for training, evaluation or prediction.
 
     Args:
       original: the function.
       steps_per_execution: how many steps an execution has.
+      name: what messages call it.
       options: arguments of `fastsup.function`.
 
     Returns:
@@ -92,12 +101,14 @@ def lift_step_function(original: Any, steps_per_execution: int, options: dict[st
       NotAccelerated: the function isn't one that Keras makes.
     """
     if isinstance(original, tf.types.experimental.GenericFunction):
-        return lift(original, **options)
+        lifted = lift(original, **options)
+        lifted.__name__ = name
+        return lifted
     parts = _closure(original)
     on_iterator, on_data = parts.get("multi_step_on_iterator"), parts.get("one_step_on_data")
     if not isinstance(on_iterator, tf.types.experimental.GenericFunction) or not callable(on_data):
         raise NotAccelerated(f"{original!r} isn't a function as Keras makes it")
-    return LiftedStepFunction(original, on_iterator, on_data, steps_per_execution, options)
+    return LiftedStepFunction(original, on_iterator, on_data, steps_per_execution, name, options)
 
 
 def _traced(function: Callable[..., Any]) -> Any:

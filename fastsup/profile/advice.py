@@ -34,6 +34,8 @@ _FEW_PLANS = 8
 _STEPS_A_PLAN = 20
 # In the thread pool, a run lighter than this mostly waits for threads.
 _LIGHT_NS = 200_000
+# Names that a sentence lists.
+_MOST_NAMES = 4
 # Steps that take less than this share of the program are a small part of it.
 _SMALL_PART = 0.5
 
@@ -71,9 +73,8 @@ def _on_steps(report: Report) -> str:
     if report.steps == 0 and report.skipped_steps:
         return f"All {report.skipped_steps} steps were left out: skip fewer of them."
     if report.steps == 0:
-        return " ".join(
-            ["No step of a fastsup session or loop was recorded.", *one_line_for(report.unrecorded_sessions)]
-        )
+        others = one_line_for(report.unrecorded_sessions) or _one_line_for_functions(report)
+        return " ".join(["No step of a fastsup session or loop was recorded.", *others])
     parts = sorted([*_hook_parts(report), *_session_parts(report)], key=lambda part: -part.total_ns)
     if parts and report.share(parts[0].total_ns) >= _WORTH_A_LOOK:
         first = parts[0]
@@ -87,6 +88,17 @@ def _on_steps(report: Report) -> str:
             f"{percent(report.share(total))}."
         )
     return _nothing_to_gain(report, of_hooks)
+
+
+def _one_line_for_functions(report: Report) -> list[str]:
+    names = list(dict.fromkeys(note.name for note in report.functions))
+    if not names:
+        return []
+    called = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
+    return [
+        f"The program calls functions of fastsup.function itself: {called}. Calls by fastsup.StepLoop and "
+        "fastsup.train.monitored_function are recorded as steps."
+    ]
 
 
 def _nothing_to_gain(report: Report, of_hooks: float) -> str:

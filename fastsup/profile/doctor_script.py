@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import textwrap
+from collections import Counter
 
 from fastsup.core.plan_executor import PlanExecutor
+from fastsup.eager.function_notes import FunctionNote
 from fastsup.legacy.script import ScriptFile, ScriptModule
 from fastsup.profile.command import print_at_the_end, run_profiled
 from fastsup.profile.profiler import HookProfiler
@@ -65,6 +67,7 @@ def findings(report: Report) -> list[Line]:
         lines += [(line, "") for line in _wrapped(f"the program: {duration(whole)}: {phases}")]
     for part in report.sessions:
         lines += _session(report, part)
+    lines += _functions(report)
     lines.append(("", ""))
     for opened in report.unrecorded_sessions:
         if opened.library == "tensorflow":
@@ -92,6 +95,27 @@ def _session(report: Report, part: SessionPart) -> list[Line]:
     if len(part.executors) > _MOST_PLANS:
         lines.append((f"  … and {len(part.executors) - _MOST_PLANS} combinations more of fetches and feeds", ""))
     return lines
+
+
+def _functions(report: Report) -> list[Line]:
+    if not report.functions:
+        return []
+    lines: list[Line] = [("", ""), ("functions of fastsup.function", "bold")]
+    counted = Counter(map(_function, report.functions))
+    for text, times in list(counted.items())[:_MOST_PLANS]:
+        of_it = f" ({times} ConcreteFunctions)" if times > 1 else ""
+        lines += [(line, "") for line in _wrapped(text + of_it, "  ", "      ")]
+    if len(counted) > _MOST_PLANS:
+        lines.append((f"  … and {len(counted) - _MOST_PLANS} more", ""))
+    return lines
+
+
+def _function(note: FunctionNote) -> str:
+    if note.why_not:
+        return f"{note.name}: not lifted: {note.why_not}"
+    on_trial = note.executor == "auto"
+    seconds = "" if note.seconds is None else f", {duration(1e9 * note.seconds)} a call"
+    return f"{note.name}: lifted, {'executor still on trial' if on_trial else note.executor}{seconds}"
 
 
 def _plan(plan: PlanExecutor) -> str:

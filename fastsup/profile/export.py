@@ -72,6 +72,7 @@ def as_dict(report: Report) -> dict[str, Any]:
         "head": {**asdict(report.head), "arguments": list(report.head.arguments)},
         "timeline": [{"phase": phase, "total_ns": ns, "times": times} for phase, ns, times in report.timeline],
         "unrecorded_sessions": [f"{opened.kind}, {opened.place}" for opened in report.unrecorded_sessions],
+        "functions": [asdict(note) for note in report.functions],
     }
 
 

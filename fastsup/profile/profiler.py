@@ -90,7 +90,7 @@ class HookProfiler(Recorder):
         head = replace(self._head, versions=head_of().versions)
         if program is None:
             return report_of(self, head)
-        return report_of(self, head, program.timeline.phases(), program.plain_sessions)
+        return report_of(self, head, program.timeline.phases(), program.plain_sessions, program.functions)
 
     def table(self) -> str:
         """Returns what was recorded so far, as a table of at most 80 columns, without colours."""

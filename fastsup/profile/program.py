@@ -10,6 +10,7 @@ from typing import Any
 
 from fastsup.core.session_origin import SessionOrigin, current_origin
 from fastsup.core.timeline import Timeline
+from fastsup.eager.function_notes import FunctionNote, end_notes, take_notes
 
 __all__ = ["Program"]
 
@@ -28,6 +29,8 @@ class Program:
     def __init__(self) -> None:
         self.timeline = Timeline()
         self._sessions: dict[SessionOrigin, None] = {}
+        #: The functions of `fastsup.function` that the program has called.
+        self.functions: list[FunctionNote] = []
         self._find_and_load: Callable[..., Any] | None = None
         self._counter: Any = None
 
@@ -40,12 +43,14 @@ class Program:
         """Begins to watch."""
         self.timeline = Timeline()
         self.timeline.start()
+        self.functions = take_notes()
         self._watch_sessions()
         self._watch_imports()
 
     def stop(self) -> None:
         """Ends watching, and restores Python's import and TensorFlow's counter."""
         self.timeline.stop()
+        end_notes()
         if self._find_and_load is not None:
             _bootstrap._find_and_load, self._find_and_load = self._find_and_load, None
         if self._counter is not None:

@@ -12,6 +12,7 @@ from fastsup.core.recorder import Recorder
 from fastsup.core.recording import RUNTIME, SESSION
 from fastsup.core.session_origin import SessionOrigin
 from fastsup.core.span_registry import OTHER_FETCHES
+from fastsup.eager.function_notes import FunctionNote
 from fastsup.profile.advice import advice_on
 from fastsup.profile.head import Head, head_of
 from fastsup.profile.phases import BETWEEN, FETCHES, STEP_FETCH
@@ -94,6 +95,7 @@ class Report:
       head: the script, the date, the versions and the machine.
       timeline: the phases of the whole program: (name, nanoseconds, number of times). Empty outside the command.
       unrecorded_sessions: the origins of sessions that no profile contains: TensorFlow's own, and plain ones.
+      functions: the functions of `fastsup.function`. Their calls are steps only in a loop or a monitored function.
     """
 
     steps: int
@@ -110,6 +112,7 @@ class Report:
     head: Head = field(default_factory=Head)
     timeline: tuple[tuple[str, int, int], ...] = ()
     unrecorded_sessions: tuple[SessionOrigin, ...] = ()
+    functions: tuple[FunctionNote, ...] = ()
 
     @property
     def hooks(self) -> list[tuple[str, int, list[Row]]]:
@@ -161,6 +164,7 @@ def report_of(
     head: Head | None = None,
     timeline: Iterable[tuple[str, int, int]] = (),
     unrecorded_sessions: Iterable[SessionOrigin] = (),
+    functions: Iterable[FunctionNote] = (),
 ) -> Report:
     """Makes the report of what a recorder has recorded so far.
 
@@ -169,6 +173,7 @@ def report_of(
       head: the head of the report; None for that of this process, now.
       timeline: the phases of the program: (name, nanoseconds, number of times).
       unrecorded_sessions: the origins of sessions that no profile contains.
+      functions: the functions of `fastsup.function` that the program has called.
 
     Returns:
       The report.
@@ -214,6 +219,7 @@ def report_of(
         head=head or head_of(),
         timeline=tuple(timeline),
         unrecorded_sessions=tuple(unrecorded_sessions),
+        functions=tuple(replace(note) for note in functions),
     )
 
 

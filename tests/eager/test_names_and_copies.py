@@ -41,7 +41,7 @@ def test_what_can_be_called_and_has_no_name(make: Any, tf_log: Any) -> None:
     assert tf_log.messages[0].startswith("function isn't lifted: ")
     assert repr(function).startswith("<fastsup.function function of ")
     assert "<fastsup.function function of " in repr(fastsup.bind(function))
-    with pytest.raises(RuntimeError, match="^function isn't lifted"):
+    with pytest.raises(RuntimeError, match=r"^function isn't lifted"):
         fastsup.function(make(), fallback="raise")()
 
 

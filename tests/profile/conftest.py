@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +14,16 @@ import pytest
 
 from fastsup import HookProfiler
 from fastsup.core.recorder import ManualClock
+
+TENSORFLOW_ONLY = """
+import tensorflow as tf
+v1 = tf.compat.v1
+with tf.Graph().as_default():
+    step = v1.assign_add(v1.train.get_or_create_global_step(), 1)
+    with v1.train.MonitoredTrainingSession(hooks=[v1.train.StopAtStepHook(last_step=3)]) as session:
+        while not session.should_stop():
+            session.run(step)
+"""
 
 
 class NamedHook:
@@ -62,3 +76,25 @@ def program(graph: Any) -> Callable[[], SimpleNamespace]:
         return SimpleNamespace(step=train, loss=loss, global_step=step)
 
     return build
+
+
+@pytest.fixture
+def tensorflow_only() -> str:
+    """A program that has a session of TensorFlow's alone."""
+    return TENSORFLOW_ONLY
+
+
+@pytest.fixture
+def run() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a command of `python -m fastsup` with arguments, and gives its exit code and what it has written."""
+
+    def run_command(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "fastsup", *map(str, arguments)]
+        # Elsewhere than in the folder of the sources, which aren't compiled.
+        options.setdefault("cwd", tempfile.gettempdir())
+        environment = {**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONUTF8": "1", **options.pop("env", {})}
+        return subprocess.run(
+            command, capture_output=True, encoding="utf-8", timeout=120, check=False, env=environment, **options
+        )
+
+    return run_command

@@ -1,10 +1,8 @@
-"""`python -m fastsup profile` and `doctor`, as a user runs them."""
+"""`python -m fastsup profile`, as a user runs it."""
 
 from __future__ import annotations
 
 import json
-import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -15,8 +13,6 @@ from typing import Any
 import pytest
 
 from fastsup.__main__ import main
-from fastsup.eager import bridge
-from fastsup.profile import doctor
 
 pytestmark = pytest.mark.one_world
 
@@ -55,17 +51,7 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-def run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fastsup", *map(str, arguments)]
-    # Elsewhere than in the folder of the sources, which aren't compiled.
-    options.setdefault("cwd", tempfile.gettempdir())
-    environment = {**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONUTF8": "1", **options.pop("env", {})}
-    return subprocess.run(
-        command, capture_output=True, encoding="utf-8", timeout=120, check=False, env=environment, **options
-    )
-
-
-def test_a_script_as_it_is(script: Path) -> None:
+def test_a_script_as_it_is(script: Path, run: Any) -> None:
     result = run("profile", script)
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
@@ -76,14 +62,14 @@ def test_a_script_as_it_is(script: Path) -> None:
     assert result.stderr == ""
 
 
-def test_arguments_and_exit_code_are_the_scripts(script: Path) -> None:
+def test_arguments_and_exit_code_are_the_scripts(script: Path, run: Any) -> None:
     result = run("profile", "--skip-steps", 20, script, -1, 7, "--json")
     assert result.returncode == 7
     assert result.stdout.startswith("done -1 7 --json\n30 steps (20 left out before) in ")
 
 
 @pytest.mark.parametrize("name", ["train", "scripts.train", "scripts"])
-def test_a_module(script: Path, tmp_path: Path, name: str) -> None:
+def test_a_module(script: Path, tmp_path: Path, name: str, run: Any) -> None:
     if name.startswith("scripts"):
         script.write_text(SCRIPT.replace("neighbour", ".neighbour"))
     if name == "scripts":
@@ -99,14 +85,14 @@ def test_a_module(script: Path, tmp_path: Path, name: str) -> None:
     assert result.stdout.startswith(alone.stdout + "50 steps in ")
 
 
-def test_a_hook_that_fails(script: Path) -> None:
+def test_a_hook_that_fails(script: Path, run: Any) -> None:
     result = run("profile", script, 10)
     assert result.returncode == 1
     assert result.stderr.splitlines()[-1] == "RuntimeError: the script's own error"
     assert "10 steps in " in result.stdout
 
 
-def test_a_script_that_fails(script: Path) -> None:
+def test_a_script_that_fails(script: Path, run: Any) -> None:
     """Its own error, as without the profiler, and the table of the steps that ran."""
     script.write_text(SCRIPT + "\n\ndef fail():\n    raise ValueError(len(sys.argv))\n\n\nfail()\n")
     alone = subprocess.run(
@@ -119,13 +105,13 @@ def test_a_script_that_fails(script: Path) -> None:
     assert "50 steps in " in result.stdout
 
 
-def test_a_module_that_is_none() -> None:
+def test_a_module_that_is_none(run: Any) -> None:
     result = run("profile", "-m", "math")
     assert result.returncode == 1
     assert "the module math isn't in Python" in result.stderr
 
 
-def test_a_script_that_is_none(tmp_path: Path) -> None:
+def test_a_script_that_is_none(tmp_path: Path, run: Any) -> None:
     path = tmp_path / "broken.py"
     path.write_text("1 +\n")
     result = run("profile", path)
@@ -134,7 +120,7 @@ def test_a_script_that_is_none(tmp_path: Path) -> None:
     assert "fastsup/profile" not in result.stderr
 
 
-def test_files(script: Path, tmp_path: Path) -> None:
+def test_files(script: Path, tmp_path: Path, run: Any) -> None:
     names = {kind: tmp_path / f"out.{kind}" for kind in ("json", "csv", "trace", "html")}
     options = [part for kind, path in names.items() for part in (f"--{kind}", path)]
     result = run("profile", *options, script)
@@ -150,7 +136,7 @@ def test_files(script: Path, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_relative_path_is_of_the_folder_at_the_start(script: Path, tmp_path: Path) -> None:
+def test_a_relative_path_is_of_the_folder_at_the_start(script: Path, tmp_path: Path, run: Any) -> None:
     script.write_text("import os; os.chdir('/')\n" + SCRIPT)
     result = run("profile", "--table", "--json", "out.json", script, cwd=tmp_path)
     assert (tmp_path / "out.json").exists(), result.stderr
@@ -193,7 +179,7 @@ def test_wrong_arguments(arguments: list[str], text: str, capsys: pytest.Capture
     assert text in capsys.readouterr().err
 
 
-def test_a_file_that_becomes_unwritable_is_said_in_the_end(script: Path, tmp_path: Path) -> None:
+def test_a_file_that_becomes_unwritable_is_said_in_the_end(script: Path, tmp_path: Path, run: Any) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
     script.write_text(SCRIPT + f"\nimport os; os.rmdir({str(folder)!r})\n")
@@ -203,7 +189,7 @@ def test_a_file_that_becomes_unwritable_is_said_in_the_end(script: Path, tmp_pat
     assert (tmp_path / "out.csv").exists()
 
 
-def test_interrupted(script: Path) -> None:
+def test_interrupted(script: Path, run: Any) -> None:
     script.write_text(SCRIPT + "\nimport os, signal; os.kill(os.getpid(), signal.SIGINT)\n")
     result = run("profile", script)
     assert result.returncode != 0
@@ -214,7 +200,7 @@ def test_interrupted(script: Path) -> None:
     assert "50 steps in " in result.stdout
 
 
-def test_a_script_without_sessions(tmp_path: Path) -> None:
+def test_a_script_without_sessions(tmp_path: Path, run: Any) -> None:
     path = tmp_path / "empty.py"
     path.write_text("print('nothing to do')\n")
     result = run("profile", path)
@@ -245,7 +231,7 @@ est.Estimator(model, config=config).train(numbers, hooks=[Own(), tf.compat.v1.tr
 """
 
 
-def test_an_estimator(tmp_path: Path) -> None:
+def test_an_estimator(tmp_path: Path, run: Any) -> None:
     """Hooks of the Estimator's own, of TensorFlow's and of the program, without a word of the profiler in it."""
     script, output = tmp_path / "train.py", tmp_path / "out.json"
     script.write_text(ESTIMATOR)
@@ -261,89 +247,8 @@ def test_an_estimator(tmp_path: Path) -> None:
     assert "Look first at " in result.stdout
 
 
-def test_doctor() -> None:
-    result = run("doctor", env={"TF_CPP_VMODULE": "executor=1"})
-    assert "tf.compat.v1.layers" in result.stdout
-    assert result.returncode == 0, result.stderr
-    assert "StepLoop around a step that does nothing: " in result.stdout
-    for executor in ("auto", "thread_pool", "inline", "single_threaded"):
-        assert f"\n  {executor} " in result.stdout
-    assert "(has chosen single_threaded)" in result.stdout
-    assert "The floor of this machine is about " in result.stdout
-    assert re.search(r"a function of that step: tf.function .*, fastsup.function .* \(\w+\)\n", result.stdout)
-    assert "! TF_CPP_VMODULE=executor=1: TensorFlow logs in every step. Unset it." in result.stdout
-
-
-@pytest.mark.parametrize(
-    ("version", "value", "says"),
-    [
-        (None, None, "not available. A program that needs them: `pip install tf_keras`, and set the environment"),
-        (None, "1", "not available. A program that needs them: `pip install tf_keras`."),
-        ("2.21.0", "0", "not available. A program that needs them: set the environment variable TF_USE_LEGACY_KERAS=1"),
-        ("2.21.0", "True", "available (tf_keras)"),
-    ],
-)
-def test_doctor_says_whether_the_layers_of_keras_2_can_be_used(
-    monkeypatch: pytest.MonkeyPatch, version: str | None, value: str | None, says: str
-) -> None:
-    monkeypatch.setattr(doctor, "version_of", {"tf_keras": version}.get)
-    if value is None:
-        monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
-    else:
-        monkeypatch.setenv("TF_USE_LEGACY_KERAS", value)
-    assert f"tf.compat.v1.layers and tf.compat.v1.nn.rnn_cell: {says}" in doctor.layers_of_keras_2()
-
-
-def test_doctor_says_why_functions_cannot_be_lifted(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr(bridge, "why_closed", lambda: "TensorFlow 3.0 isn't one of the versions that were tried")
-    doctor._print_functions()
-    assert capsys.readouterr().out == (
-        "fastsup.function and fastsup.keras: TensorFlow runs all functions, because TensorFlow 3.0 isn't one of the "
-        "versions that were tried.\n"
-    )
-
-
-def test_doctor_without_tensorflow(tmp_path: Path) -> None:
-    (tmp_path / "tensorflow.py").write_text("raise ImportError('none here')\n")
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    result = run("doctor", env={"PYTHONPATH": path})
-    assert result.returncode == 1
-    assert "No sessions: " in result.stdout
-
-
-def test_doctor_knows_what_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    versions = {"tensorflow": "2.21.0", "tensorflow-cpu": "2.21.0", "tensorflow-estimator": "2.14.0"}
-    monkeypatch.setattr(doctor, "version_of", versions.get)
-    monkeypatch.setattr(doctor, "cores", lambda: 1)
-    monkeypatch.setattr(doctor, "_governor", lambda: "powersave")
-    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
-    monkeypatch.setenv("PYTHONMALLOC", "debug")
-    said = "\n".join(doctor.warnings())
-    for text in (
-        "tensorflow and tensorflow-cpu are both installed",
-        "tensorflow-estimator 2.14.0 can't be imported",
-        "Only one core",
-        "governor is powersave",
-        "CUDA_LAUNCH_BLOCKING",
-        "debugging memory allocator",
-    ):
-        assert text in said
-
-
-@pytest.mark.parametrize("version", ["2.15.1", "2.21.0"])
-def test_doctor_finds_nothing_where_there_is_nothing(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "version_of", {"tensorflow": version, "tensorflow-estimator": "2.15.0"}.get)
-    monkeypatch.setattr(doctor, "cores", lambda: 8)
-    monkeypatch.setattr(doctor, "_governor", lambda: "performance")
-    monkeypatch.setattr(sys, "gettrace", lambda: None)
-    monkeypatch.setattr(sys, "getprofile", lambda: None)
-    for name in ("CUDA_LAUNCH_BLOCKING", "PYTHONMALLOC", "TF_CPP_VMODULE", "TF_CPP_MAX_VLOG_LEVEL"):
-        monkeypatch.delenv(name, raising=False)
-    assert doctor.warnings() == []
-
-
 @pytest.mark.parametrize(("first", "second"), [("json", "csv"), ("trace", "html")])
-def test_outputs_in_each_others_place(script: Path, tmp_path: Path, first: str, second: str) -> None:
+def test_outputs_in_each_others_place(script: Path, tmp_path: Path, first: str, second: str, run: Any) -> None:
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "out")
     result = run("profile", f"--{first}", tmp_path / "out", f"--{second}", link, script)
@@ -353,14 +258,14 @@ def test_outputs_in_each_others_place(script: Path, tmp_path: Path, first: str, 
     assert not (tmp_path / "out").exists()
 
 
-def test_the_script_is_not_overwritten(script: Path) -> None:
+def test_the_script_is_not_overwritten(script: Path, run: Any) -> None:
     result = run("profile", "--json", script, script)
     assert result.returncode == 2
     assert "that is the script, too" in result.stderr
     assert script.read_text() == SCRIPT
 
 
-def test_what_a_path_names_stays_what_it_is(script: Path, tmp_path: Path) -> None:
+def test_what_a_path_names_stays_what_it_is(script: Path, tmp_path: Path, run: Any) -> None:
     """A link is followed, a device or a pipe is written to, a file keeps its permissions."""
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_text("old")
@@ -375,7 +280,7 @@ def test_what_a_path_names_stays_what_it_is(script: Path, tmp_path: Path) -> Non
     assert '"traceEvents"' in result.stdout
 
 
-def test_a_script_with_a_profiler_of_its_own(script: Path) -> None:
+def test_a_script_with_a_profiler_of_its_own(script: Path, run: Any) -> None:
     script.write_text(
         "import fastsup.core\n"
         "fastsup.core.StepLoop(int, max_steps=30).run()\n"
@@ -391,7 +296,7 @@ def test_a_script_with_a_profiler_of_its_own(script: Path) -> None:
     assert lines[1].startswith("40 steps in ")
 
 
-def test_a_script_whose_threads_train(script: Path) -> None:
+def test_a_script_whose_threads_train(script: Path, run: Any) -> None:
     script.write_text(
         "import threading, time, fastsup.core\n"
         "def train():\n"
@@ -403,7 +308,7 @@ def test_a_script_whose_threads_train(script: Path) -> None:
     assert result.stdout.startswith("30 steps in "), result.stderr
 
 
-def test_a_script_that_closes_its_output(script: Path, tmp_path: Path) -> None:
+def test_a_script_that_closes_its_output(script: Path, tmp_path: Path, run: Any) -> None:
     script.write_text(SCRIPT + "\nsys.stdout.close()\n")
     result = run("profile", "--table", "--json", tmp_path / "out", script)
     assert result.returncode == 0
@@ -412,18 +317,18 @@ def test_a_script_that_closes_its_output(script: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out").read_text())["steps"] == 50
 
 
-def test_all_steps_left_out(script: Path) -> None:
+def test_all_steps_left_out(script: Path, run: Any) -> None:
     assert "All 50 steps were left out: skip fewer of them." in run("profile", "--skip-steps", 60, script).stdout
 
 
 @pytest.mark.parametrize("before", [[], ["--"], ["--table", "--"]])
-def test_two_dashes_of_the_scripts_own(script: Path, before: list[str]) -> None:
+def test_two_dashes_of_the_scripts_own(script: Path, before: list[str], run: Any) -> None:
     script.write_text("import sys; print(sys.argv[1:])")
     result = run("profile", *before, script, "--", "20", "--", "--json")
     assert result.stdout.splitlines()[0] == "['--', '20', '--', '--json']", result.stderr
 
 
-def test_a_script_that_changes_the_folder(script: Path) -> None:
+def test_a_script_that_changes_the_folder(script: Path, run: Any) -> None:
     """As without the command, it knows where it is, and so does its traceback."""
     script.write_text("import os, sys\nprint(sys.argv[0])\nos.chdir('/')\nprint(__file__)\nraise ValueError")
     alone = subprocess.run(
@@ -434,7 +339,7 @@ def test_a_script_that_changes_the_folder(script: Path) -> None:
     assert result.stderr.replace("Written: /dev/null\n", "") == alone.stderr
 
 
-def test_a_child_that_ends_as_the_script_does(script: Path, tmp_path: Path) -> None:
+def test_a_child_that_ends_as_the_script_does(script: Path, tmp_path: Path, run: Any) -> None:
     """Only the parent writes the profile."""
     script.write_text(
         "import os, sys, fastsup.core\n"
@@ -461,7 +366,7 @@ def test_without_an_output(script: Path) -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_loops_with_profilers_of_their_own_are_told_of(script: Path) -> None:
+def test_loops_with_profilers_of_their_own_are_told_of(script: Path, run: Any) -> None:
     own = "fastsup.core.StepLoop(int, max_steps=30, profiler=fastsup.HookProfiler()).run()\n"
     script.write_text("import fastsup.core\n" + own)
     told = "Sessions and loops with a profiler of their own aren't in this one."
@@ -474,7 +379,7 @@ def test_loops_with_profilers_of_their_own_are_told_of(script: Path) -> None:
     assert told not in " ".join(run("profile", script).stdout.split())
 
 
-def test_what_looks_like_an_option_among_the_scripts_arguments(script: Path) -> None:
+def test_what_looks_like_an_option_among_the_scripts_arguments(script: Path, run: Any) -> None:
     script.write_text("import sys; print(sys.argv[1:])")
     result = run("profile", script, "--t", 1, "--s", "-h", "--he")
     assert result.stdout.splitlines()[0] == "['--t', '1', '--s', '-h', '--he']", result.stderr
@@ -489,7 +394,7 @@ def test_step_markers_without_tensorflow(
     assert "error: --step-markers are for TensorFlow's profiler, which isn't here" in capsys.readouterr().err
 
 
-def test_the_head_is_of_the_script(script: Path) -> None:
+def test_the_head_is_of_the_script(script: Path, run: Any) -> None:
     result = run("profile", script, -1, "a b")
     lines = result.stdout.splitlines()
     assert lines[1].startswith("50 steps in ")
@@ -499,7 +404,7 @@ def test_the_head_is_of_the_script(script: Path) -> None:
     assert "Python " in head
 
 
-def test_the_whole_program_adds_up(script: Path, tmp_path: Path) -> None:
+def test_the_whole_program_adds_up(script: Path, tmp_path: Path, run: Any) -> None:
     """Imports within a function, and the program's code before and after its loop."""
     (script.parent / "slow_module.py").write_text("import time\ntime.sleep(0.2)\n")
     script.write_text(
@@ -528,7 +433,7 @@ def test_the_whole_program_adds_up(script: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "statement", ["import no_such_module", "import broken", "import importlib; importlib.reload(1)"]
 )
-def test_an_import_that_fails_shows_what_it_shows_without_the_profiler(script: Path, statement: str) -> None:
+def test_an_import_that_fails_shows_what_it_shows_without_the_profiler(script: Path, statement: str, run: Any) -> None:
     (script.parent / "broken.py").write_text("def fail():\n    1 / 0\nfail()\n")
     script.write_text(f"{statement}\n")
     alone = subprocess.run(
@@ -538,7 +443,7 @@ def test_an_import_that_fails_shows_what_it_shows_without_the_profiler(script: P
     assert (result.returncode, result.stderr) == (alone.returncode, alone.stderr)
 
 
-def test_compared_with_a_profile_before(script: Path, tmp_path: Path) -> None:
+def test_compared_with_a_profile_before(script: Path, tmp_path: Path, run: Any) -> None:
     before = tmp_path / "before.json"
     assert run("profile", "--json", before, script).returncode == 0
     result = run("profile", "--compare", before, script)
@@ -568,63 +473,11 @@ def test_what_can_not_be_compared_is_said_before_the_run(
     assert output.out == ""
 
 
-TENSORFLOW_ONLY = """
-import tensorflow as tf
-v1 = tf.compat.v1
-with tf.Graph().as_default():
-    step = v1.assign_add(v1.train.get_or_create_global_step(), 1)
-    with v1.train.MonitoredTrainingSession(hooks=[v1.train.StopAtStepHook(last_step=3)]) as session:
-        while not session.should_stop():
-            session.run(step)
-"""
-
-MIXED = """
-import fastsup.train as train
-with tf.Graph().as_default():
-    step = v1.assign_add(v1.train.get_or_create_global_step(), 1)
-    hooks = [v1.train.StopAtStepHook(last_step=20)]
-    with train.MonitoredTrainingSession(hooks=hooks, executor="inline") as session:
-        while not session.should_stop():
-            session.run(step)
-import sys
-sys.exit(3)
-"""
-
-
-def test_a_script_that_only_has_tensorflows_sessions(tmp_path: Path) -> None:
+def test_a_script_that_only_has_tensorflows_sessions(tmp_path: Path, run: Any, tensorflow_only: str) -> None:
     path = tmp_path / "own.py"
-    path.write_text(TENSORFLOW_ONLY)
+    path.write_text(tensorflow_only)
     result = run("profile", path)
     assert result.returncode == 0, result.stderr
     said = " ".join(result.stdout.split())
     assert "The program opens a MonitoredTrainingSession of TensorFlow's, in own.py:6." in said
     assert "`import fastsup.train as train`, and `with train.MonitoredTrainingSession(...)`" in said
-
-
-def test_doctor_of_a_script(tmp_path: Path) -> None:
-    path = tmp_path / "mixed.py"
-    path.write_text(TENSORFLOW_ONLY + MIXED)
-    result = run("doctor", path)
-    assert result.returncode == 3, result.stderr
-    said = " ".join(result.stdout.split())
-    assert "MonitoredTrainingSession (train), mixed.py:14: 20 runs" in said
-    assert "executor: inline" in said
-    assert (
-        "! MonitoredTrainingSession in mixed.py:6 is TensorFlow's own: fastsup.train.MonitoredTrainingSession" in said
-    )
-    assert "! The hook StopAtStepHook of MonitoredTrainingSession (train), mixed.py:14 is TensorFlow's own" in said
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["doctor", "missing.py"], "the script can't be read: "),
-        (["doctor", "-m", "no_such_module"], "the script can't be read: there is no module no_such_module"),
-        (["doctor", "-m"], "the following arguments are required: script"),
-    ],
-)
-def test_doctor_of_what_is_no_script(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as raised:
-        main(arguments)
-    assert raised.value.code == 2
-    assert text in capsys.readouterr().err
