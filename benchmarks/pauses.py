@@ -255,6 +255,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--ours", action="store_true", help="only async_save")
     parser.add_argument("--snapshots", action="store_true", help="measure the snapshots alone")
     options = parser.parse_args(arguments)
+    # TensorFlow's Supervisor saves in a thread, which reads the global step as if it were an eager variable otherwise.
+    v1.disable_eager_execution()
     if options.snapshots:
         print_snapshots(options.megabytes, 5 * options.rounds)
         return 0
