@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -59,6 +60,15 @@ SPECS = [
 def test_specs(make: Any, input_fn: Any, fields: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         make(model_with(**fields)).train(input_fn, steps=1)
+
+
+def test_an_optimizer_of_keras_3(make: Any, input_fn: Any) -> None:
+    def train_op() -> Any:
+        weight = keras.Variable(1.0)
+        return keras.optimizers.SGD(0.1).apply_gradients([(tf.constant(1.0), weight)])
+
+    with pytest.raises(TypeError, match="train_op must be .* a variable of Keras 3, whose optimizers"):
+        make(model_with(train_op=train_op)).train(input_fn, steps=1)
 
 
 def test_a_loss_of_one_element_will_do(make: Any, input_fn: Any, tf_log: Any) -> None:

@@ -43,6 +43,12 @@ def _checked_train_op(train_op: Any, mode: str) -> Any:
         return None
     if not isinstance(train_op, ops.Operation | core.Tensor):
         raise TypeError(f"train_op must be Operation or Tensor, given: {train_op}")
+    if not hasattr(train_op, "graph"):
+        raise TypeError(
+            f"train_op must be Operation or Tensor, given: {train_op}, a variable of Keras 3, whose optimizers make no "
+            "operation that trains in a graph. Use tf.compat.v1.train.AdamOptimizer or another one of that module, or "
+            "Keras 2. See docs/estimator.md#keras-layers-in-a-model_fn."
+        )
     if isinstance(train_op, variables.Variable):
         train_op = train_op.op
     _check_graph(train_op, "train_op", train_op.name)
