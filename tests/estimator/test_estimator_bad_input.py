@@ -67,7 +67,7 @@ def test_an_optimizer_of_keras_3(make: Any, input_fn: Any) -> None:
         weight = keras.Variable(1.0)
         return keras.optimizers.SGD(0.1).apply_gradients([(tf.constant(1.0), weight)])
 
-    with pytest.raises(TypeError, match="train_op must be .* a variable of Keras 3, whose optimizers"):
+    with pytest.raises(TypeError, match=r"train_op must be .* a variable of Keras 3, whose optimizers"):
         make(model_with(train_op=train_op)).train(input_fn, steps=1)
 
 
