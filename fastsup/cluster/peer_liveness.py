@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,7 +18,7 @@ from tensorflow.python.training import server_lib
 from fastsup.cluster.task_settings import TaskType
 from fastsup.cluster.tf_config import read_tf_config
 
-__all__ = ["PeerLiveness", "peer_liveness_of", "peer_timeout_secs"]
+__all__ = ["PeerLiveness", "peer_liveness_of", "peer_timeout_secs", "silent_tasks"]
 
 _TRAINING_ROLES = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
 _CONNECT_TIMEOUT_SECS = 1.0
@@ -99,6 +100,34 @@ class PeerLiveness:
                 f"well: {', '.join(self.addresses)}. Restart them. "
                 f"RunConfig.session_creation_timeout_secs={self.timeout_secs} says for how long to wait.",
             )
+
+
+def silent_tasks(device_filters: Iterable[str]) -> list[str]:
+    """The tasks of TF_CONFIG's cluster whose servers don't answer, as "ps 0 at host:2222". Takes some seconds at most.
+
+    Args:
+      device_filters: the tasks that matter, as "/job:ps" or "/job:worker/task:0"; all if it is empty.
+
+    Returns:
+      Their names; an empty list if TF_CONFIG has no cluster, or one without ports.
+    """
+    try:
+        tf_config = read_tf_config()
+        jobs = server_lib.ClusterSpec(tf_config.get("cluster") or {}).as_dict()
+    except (TypeError, ValueError):
+        return []
+    filters = [tuple(text.split("/")[1:3]) for text in device_filters]
+    tasks = [
+        (f"{role} {index} at {address}", address)
+        for role, addresses in jobs.items()
+        for index, address in (addresses.items() if isinstance(addresses, dict) else enumerate(addresses))
+        if not filters or (f"job:{role}",) in filters or (f"job:{role}", f"task:{index}") in filters
+    ]
+    if not tasks or tf_config.get("environment") == "google":
+        return []
+    with ThreadPoolExecutor(_ASKED_AT_ONCE, "silent tasks") as pool:
+        answers = list(pool.map(_answers, [address for _, address in tasks]))
+    return [name for (name, _), is_there in zip(tasks, answers, strict=True) if not is_there]
 
 
 def peer_timeout_secs(config: Any) -> float:

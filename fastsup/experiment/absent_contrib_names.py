@@ -30,7 +30,8 @@ _ALTERNATIVES: tuple[tuple[str, str], ...] = (
     (r"learn\.(Head|.*_head|no_op_train_fn|head)", _OLDER_HEADS),
     (r"learn\.(train|evaluate)", "use fastsup.contrib.training.train and evaluate_once."),
     (r"learn\.(read_\w+|extract_\w+|queue_parsed_features)", _READERS),
-    (r"learn\.(datasets|preprocessing|ops|models|graph_actions)", "use tf.data, scikit-learn or your own model_fn."),
+    (r"learn(\.python\.learn)?\.(datasets|preprocessing|ops|models|graph_actions)(\..*)?", "use tf.data, "
+     "scikit-learn or your own model_fn."),
     (r"learn\.infer_real_valued_columns\w*", "use tf.feature_column.numeric_column."),
     (r"learn\.(BaseEstimator|SKCompat)", "use tf.contrib.learn.Estimator, which takes x and y, or "
      "tf.compat.v1.estimator.inputs.numpy_input_fn."),
@@ -47,6 +48,14 @@ _ALTERNATIVES: tuple[tuple[str, str], ...] = (
     (r"(boosted_trees|tensor_forest|factorization|timeseries)(\..*)?", "it isn't in fastsup. The package "
      "tensorflow-decision-forests has trees, scikit-learn the others."),
     (r"(gan|tfgan)(\..*)?", "use the package tensorflow-gan."),
+    (r"tensorboard(\..*)?", "use tensorboard.plugins.projector, of the package tensorboard."),
+    (r"keras(\..*)?", "use tf.keras."),
+    (r"data\.batch_and_drop_remainder", "use tf.data.Dataset.batch(..., drop_remainder=True)."),
+    (r"estimator\.clip_gradients_by_norm", "clip the gradients in the model_fn, with tf.clip_by_global_norm."),
+    (r"saved_model(\..*)?", "use tf.compat.v1.saved_model."),
+    (r"cudnn_rnn(\..*)?", "use tf.keras.layers.LSTM and GRU, which run on cuDNN where they can."),
+    (r"quantize(\..*)?", "use the package tensorflow-model-optimization."),
+    (r"ffmpeg(\..*)?", "use the package tensorflow-io."),
 )  # fmt: skip
 
 

@@ -218,8 +218,10 @@ def test_optimizers_of_keras_3_that_keras_2_lacks() -> None:
         (optimizers.SGD(use_ema=True), "don't know use_ema=True"),
         (optimizers.SGD(Halved()), "don't know the learning rate schedule Halved"),
     ):
-        with pytest.raises(ValueError, match=rf"{text}.*TF_USE_LEGACY_KERAS=1"):
+        with pytest.raises(ValueError, match=rf"{text}.*Pass .*tf_keras\.optimizers\.legacy"):
             of_keras_2(made)
+    with pytest.raises(ValueError, match=r"Pass one of Keras 2, of those in tf_keras\.optimizers\.legacy: Adadelta, "):
+        of_keras_2(optimizers.Lion())
     with tf.Graph().as_default(), pytest.raises(ValueError, match=r"made inside a graph.*pass the optimizer itself"):
         of_keras_2(lambda: optimizers.Adam(0.1))
     with pytest.raises(ValueError, match="Given: 5"):

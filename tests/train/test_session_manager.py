@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import time
@@ -489,6 +490,27 @@ def test_a_wait_for_a_server_that_is_not_up_ends(graph: Any, tf_log: Any) -> Non
         with manager.wait_for_session(worker.target, max_wait_secs=60) as session:
             assert session.run(v) == 1.0
     del ps
+
+
+@pytest.mark.parametrize("filters", [[], ["/job:ps", "/job:worker/task:0"]])
+def test_a_server_that_is_not_up_is_named(graph: Any, tf_log: Any, monkeypatch: Any, filters: list[str]) -> None:
+    from fastsup import train
+
+    ports = {job: free_port() for job in ("ps", "worker", "chief")}
+    cluster = {job: [f"127.0.0.1:{port}"] for job, port in ports.items()}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}}))
+    worker = v1.train.Server(tf.train.ClusterSpec(cluster), "worker", 0)
+    manager = train.SessionManager(ready_op=v1.report_uninitialized_variables(), recovery_wait_secs=0.2)
+    with pytest.raises(tf.errors.DeadlineExceededError) as raised:
+        manager.wait_for_session(worker.target, v1.ConfigProto(device_filters=filters), max_wait_secs=1)
+    silent = [f"ps 0 at 127.0.0.1:{ports['ps']}"] + ([] if filters else [f"chief 0 at 127.0.0.1:{ports['chief']}"])
+    text = raised.value.message.partition("can't be reached: ")[2]
+    assert sorted(text.split(", ")) == sorted(silent)
+    assert any(silent[0] in message for message in tf_log.messages)
+    # The wait in TensorFlow's runtime ends when they are there.
+    others = [v1.train.Server(tf.train.ClusterSpec(cluster), job, 0) for job in ("ps", "chief")]
+    manager.wait_for_session(worker.target, max_wait_secs=60).close()
+    del others
 
 
 def test_a_chief_s_wait_for_a_server_that_is_not_up_ends(graph: Any, tmp_path: Any) -> None:

@@ -42,7 +42,12 @@ def _is_of_keras_3(value: Any, name: str) -> bool:
 def _converted(optimizer: Any) -> Any:
     """The optimizer of Keras 2 that does what an optimizer of Keras 3 does."""
     name = type(optimizer).__name__
-    advice = f"Pass the optimizer of Keras 2, tf_keras.optimizers.legacy.{name}; or {_SET_VARIABLE}."
+    optimizers = tensorflow_with_keras_2().keras.optimizers
+    if hasattr(optimizers.legacy, name):
+        advice = f"Pass the optimizer of Keras 2, tf_keras.optimizers.legacy.{name}, or a function that makes it."
+    else:
+        names = ", ".join(sorted(_CONVERTED))
+        advice = f"Pass one of Keras 2, of those in tf_keras.optimizers.legacy: {names}."
     if name not in _CONVERTED:
         raise ValueError(f"Canned models don't know the optimizer {name} of Keras 3, {optimizer!r}. {advice}")
     try:
@@ -62,7 +67,6 @@ def _converted(optimizer: Any) -> Any:
     for argument in _CLIPPING:
         if config.get(argument) is None:
             config.pop(argument, None)
-    optimizers = tensorflow_with_keras_2().keras.optimizers
     rate = config["learning_rate"]
     if isinstance(rate, dict):
         schedule = getattr(optimizers.schedules, rate["class_name"], None)
@@ -77,7 +81,7 @@ def _converted(optimizer: Any) -> Any:
     logging.log_first_n(
         logging.WARN,
         "Canned models are Keras 2: tf_keras.optimizers.legacy.%s takes the place of the optimizer %s of Keras 3, with "
-        "the same arguments. TensorFlow 2.15 refused its new optimizers (docs/dropin.md, canned models).",
+        "the same arguments. TensorFlow 2.15 refused its new optimizers (docs/dropin.md#estimator).",
         1,
         name,
         name,

@@ -11,6 +11,7 @@ from typing import Any
 from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 
+from fastsup.cluster.peer_liveness import silent_tasks
 from fastsup.cluster.server_probe import ServerProbe
 from fastsup.cluster.task_settings import TaskType
 from fastsup.cluster.tf_config import read_tf_config
@@ -36,6 +37,8 @@ _FIRST_PAUSE_SECS = 0.5
 _PAUSE_SHARE = 0.25
 # The most looks a second of all workers together. Each is a session on every parameter server.
 _LOOKS_PER_SEC = 50.0
+# Tasks that a log line names at most.
+_MOST_NAMES = 8
 # The longest time in seconds between two log lines of a wait.
 _LONGEST_SILENCE_SECS = 600.0
 
@@ -105,6 +108,10 @@ class WaitLog:
         """Returns the seconds since the wait began."""
         return time.time() - self._started
 
+    def is_due(self) -> bool:
+        """Returns whether `info` would log a line now."""
+        return time.time() >= self._due
+
     def info(self, text: str, *args: Any) -> None:
         """Logs a line at INFO, if a line is due.
 
@@ -112,11 +119,10 @@ class WaitLog:
           text: format of the line.
           *args: arguments of the format.
         """
-        now = time.time()
-        if now < self._due:
+        if not self.is_due():
             return
         logging.info(text, *args)
-        self._due = now + self._interval
+        self._due = time.time() + self._interval
         self._interval = min(2 * self._interval, max(_LONGEST_SILENCE_SECS, self._interval))
 
 
@@ -155,9 +161,15 @@ def wait_for_servers(master: str, config: Any, limit: float, log_interval: float
     """
     probe = ServerProbe(master, config)
     log = log or WaitLog(log_interval)
-    awaited = f"an answer from every task of the cluster of {master}, one of which isn't up or can't be reached"
+
+    def awaited() -> str:
+        silent = silent_tasks(config.device_filters if config is not None else ())
+        which = f": {', '.join(silent[:_MOST_NAMES])}{', ...' if len(silent) > _MOST_NAMES else ''}" if silent else ""
+        return f"an answer from every task of the cluster of {master}, one of which isn't up or can't be reached{which}"
+
     poll_secs = log_interval if log_interval > 0 else 1.0
     while not probe.has_answered(max(0.0, min(poll_secs, limit - log.waited()))):
         if log.waited() >= limit:
-            raise deadline_exceeded(limit, awaited)
-        log.info(WAITING_FOR_MODEL, None, None, awaited, log.waited(), limit_text(limit))
+            raise deadline_exceeded(limit, awaited())
+        if log.is_due():
+            log.info(WAITING_FOR_MODEL, None, None, awaited(), log.waited(), limit_text(limit))
