@@ -162,6 +162,12 @@ class ImportHook(MetaPathFinder):
             return self._own(fullname, path, target)
         if f"{fullname}.".startswith("tensorflow.contrib."):
             return _contrib_spec(fullname)
+        if fullname == "tensorflow.examples" and self._elsewhere(fullname, path, target) is None:
+            raise ModuleNotFoundError(
+                "No module named 'tensorflow.examples': it ended with TensorFlow 1. For "
+                "tensorflow.examples.tutorials.mnist use tf.keras.datasets.mnist with tf.data. See docs/migrating.md.",
+                name=fullname,
+            )
         if ".estimator" not in fullname and not fullname.startswith("tensorflow_estimator"):
             return None
         # Only now, since it imports TensorFlow.

@@ -89,6 +89,9 @@ def test_what_programs_import() -> None:
         ("rnn.UGRNNCell", "tensorflow-addons"),
         ("nonsense", "tf.contrib has no nonsense: tf.contrib ended with TensorFlow 1"),
         ("framework.nonsense", "tf_slim"),
+        ("keras", "use tf.keras"),
+        ("tensorboard", "tensorboard.plugins.projector"),
+        ("estimator.clip_gradients_by_norm", "tf.clip_by_global_norm"),
     ],
 )
 def test_what_is_absent_says_where_to_go(path: str, text: str) -> None:
@@ -106,6 +109,18 @@ def test_what_is_absent_says_where_to_go(path: str, text: str) -> None:
     if not folder:
         with pytest.raises(ModuleNotFoundError, match=f"No module named 'tensorflow.contrib.{name}'"):
             contrib(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("tensorflow.contrib.learn.python.learn.datasets.mnist", "use tf.data, scikit-learn"),
+        ("tensorflow.examples.tutorials.mnist", "use tf.keras.datasets.mnist"),
+    ],
+)
+def test_data_of_tutorials(name: str, text: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match=text):
+        importlib.import_module(name)
 
 
 def test_without_tf_slim(monkeypatch: pytest.MonkeyPatch) -> None:
