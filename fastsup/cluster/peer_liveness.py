@@ -37,6 +37,12 @@ def _answers(address: str) -> bool:
     return True
 
 
+def _answering(addresses: list[str]) -> list[str]:
+    """Those of some addresses that answer. Asking a machine that is gone takes as long as the timeout."""
+    with ThreadPoolExecutor(_ASKED_AT_ONCE, "liveness of peers") as pool:
+        return [address for address, answers in zip(addresses, pool.map(_answers, addresses), strict=True) if answers]
+
+
 class PeerLiveness:
     """Checks that at least one of a job's chief and workers is alive.
 
@@ -60,13 +66,9 @@ class PeerLiveness:
             self._last_to_answer = last
             return True
         others = [address for address in self.addresses if address != last]
-        # A machine that is gone takes as long as the timeout to ask. There may be a thousand.
+        # There may be a thousand.
         for first in range(0, len(others), _ASKED_AT_ONCE):
-            asked = others[first : first + _ASKED_AT_ONCE]
-            with ThreadPoolExecutor(len(asked), "liveness of peers") as pool:
-                answered = [
-                    address for address, answers in zip(asked, pool.map(_answers, asked), strict=True) if answers
-                ]
+            answered = _answering(others[first : first + _ASKED_AT_ONCE])
             if answered:
                 self._last_to_answer = answered[0]
                 return True
@@ -113,21 +115,20 @@ def silent_tasks(device_filters: Iterable[str]) -> list[str]:
     """
     try:
         tf_config = read_tf_config()
-        jobs = server_lib.ClusterSpec(tf_config.get("cluster") or {}).as_dict()
+        cluster = server_lib.ClusterSpec(tf_config.get("cluster") or {})
     except (TypeError, ValueError):
         return []
-    filters = [tuple(text.split("/")[1:3]) for text in device_filters]
-    tasks = [
-        (f"{role} {index} at {address}", address)
-        for role, addresses in jobs.items()
-        for index, address in (addresses.items() if isinstance(addresses, dict) else enumerate(addresses))
-        if not filters or (f"job:{role}",) in filters or (f"job:{role}", f"task:{index}") in filters
-    ]
-    if not tasks or tf_config.get("environment") == "google":
+    if tf_config.get("environment") == "google":
         return []
-    with ThreadPoolExecutor(_ASKED_AT_ONCE, "silent tasks") as pool:
-        answers = list(pool.map(_answers, [address for _, address in tasks]))
-    return [name for (name, _), is_there in zip(tasks, answers, strict=True) if not is_there]
+    filters = list(device_filters)
+    names = {
+        cluster.task_address(role, index): f"{role} {index}"
+        for role in cluster.jobs
+        for index in cluster.task_indices(role)
+        if not filters or f"/job:{role}" in filters or f"/job:{role}/task:{index}" in filters
+    }
+    answering = _answering(list(names))
+    return [f"{name} at {address}" for address, name in names.items() if address not in answering]
 
 
 def peer_timeout_secs(config: Any) -> float:

@@ -252,7 +252,7 @@ class Function(LiftedCalls):
             return None
         bridge.keep_track(step)
         if step.trial is None:
-            note.executor = str(step.graph.executor)
+            note.executor = _executor_of(step)
         note_function(note)
         return step
 

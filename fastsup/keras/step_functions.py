@@ -54,9 +54,8 @@ class LiftedStepFunction:
         self._steps_per_execution = steps_per_execution
         on_iterators = one_step if self._is_one_step else steps
         #: The lifted functions: of an iterator, and of one batch.
-        self.on_iterator: Function = lift(_traced(on_iterators), **options)
-        self.on_data: Function = lift(_traced(on_data), **options)
-        self.on_iterator.__name__ = self.on_data.__name__ = name
+        self.on_iterator = _lifted(_traced(on_iterators), name, options)
+        self.on_data = _lifted(_traced(on_data), name, options)
 
     def __call__(self, iterator: Any) -> Any:
         """Runs an execution.
@@ -101,14 +100,18 @@ def lift_step_function(original: Any, steps_per_execution: int, name: str, optio
       NotAccelerated: the function isn't one that Keras makes.
     """
     if isinstance(original, tf.types.experimental.GenericFunction):
-        lifted = lift(original, **options)
-        lifted.__name__ = name
-        return lifted
+        return _lifted(original, name, options)
     parts = _closure(original)
     on_iterator, on_data = parts.get("multi_step_on_iterator"), parts.get("one_step_on_data")
     if not isinstance(on_iterator, tf.types.experimental.GenericFunction) or not callable(on_data):
         raise NotAccelerated(f"{original!r} isn't a function as Keras makes it")
     return LiftedStepFunction(original, on_iterator, on_data, steps_per_execution, name, options)
+
+
+def _lifted(function: Any, name: str, options: dict[str, Any]) -> Function:
+    lifted: Function = lift(function, **options)
+    lifted.__name__ = name
+    return lifted
 
 
 def _traced(function: Callable[..., Any]) -> Any:

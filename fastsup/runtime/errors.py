@@ -53,7 +53,7 @@ class ErrorSources:
             return error
 
         # The search runs an operation with one set of values after the other.
-        compile_once = functools.lru_cache(maxsize=1)(self._compiler(compile_))
+        compile_once = functools.lru_cache(maxsize=1)(functools.partial(self._compiled, compile_))
 
         def evaluate(operations: Sequence[ops.Operation], feeds: Mapping[Any, Any]) -> str | None:
             try:
@@ -78,20 +78,18 @@ class ErrorSources:
             suffix = _HINT.format(": one of " + ", ".join(found.names) if some else "")
         return type(error)(error.node_def, error.op, error.message + suffix)
 
-    def _compiler(self, compile_: Callable[[Any], Any]) -> Callable[[tuple[ops.Operation, ...], tuple[Any, ...]], Any]:
-        """Makes callables that run operations without an effect, given the operations and references of the feeds."""
-
-        def compiled(operations: tuple[ops.Operation, ...], references: tuple[Any, ...]) -> Any:
-            feeds = [reference.deref() for reference in references]
-            options = config_pb2.CallableOptions(
-                feed=[tensor.name for tensor in feeds], target=[op.name for op in operations]
-            )
-            function = compile_(options)
-            if calls_functions(operations_behind(operations, feeds)):
-                self._kept.append(function)
-            return function
-
-        return compiled
+    def _compiled(
+        self, compile_: Callable[[Any], Any], operations: tuple[ops.Operation, ...], references: tuple[Any, ...]
+    ) -> Any:
+        """The callable that runs operations without an effect, with feeds of the tensors that are referred to."""
+        feeds = [reference.deref() for reference in references]
+        options = config_pb2.CallableOptions(
+            feed=[tensor.name for tensor in feeds], target=[op.name for op in operations]
+        )
+        function = compile_(options)
+        if calls_functions(operations_behind(operations, feeds)):
+            self._kept.append(function)
+        return function
 
 
 def with_remedy(error: Any) -> Any:

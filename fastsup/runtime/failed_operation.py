@@ -107,21 +107,27 @@ class _Search:
         self._feeds = feeds
         self._evaluate = evaluate
         self._until = perf_counter() + _MOST_SECS
+        self._shapes = [tuple(map(int, _NUMBER.findall(text))) for text in _SHAPE.findall(message)]
+        self._fills = _fills(message)
         self._pure: dict[ops.Operation, None] = {}
         # Of the pure operations, those whose inputs are sure to be what they were in the failed run.
         self._known: set[ops.Operation] = set()
-        self._others: list[ops.Operation] = []
+        # Those with other inputs, which may have been others in the failed run.
+        self._doubtful: list[ops.Operation] = []
         fed = {id(tensor) for tensor in feeds}
-        changed = {tensor.op for op in operations if not is_pure(op) for tensor in _handles(op)}
+        effects = {op for op in operations if not is_pure(op)}
+        changed = {tensor.op for op in effects for tensor in _handles(op)}
         for op in operations:
+            if op in effects:
+                continue
             sources = [tensor.op for tensor in op.inputs if id(tensor) not in fed] + list(op.control_inputs)
-            if is_pure(op) and all(source in self._pure for source in sources):
+            if all(source in self._pure for source in sources):
                 self._pure[op] = None
                 is_read_of_changed = any(tensor.op in changed for tensor in _handles(op))
                 if not is_read_of_changed and all(source in self._known for source in sources):
                     self._known.add(op)
                     continue
-            self._others.append(op)
+            self._doubtful.append(op)
 
     def first_to_fail_again(self) -> ops.Operation | None:
         """The first operation, in the order of their creation, that is pure and says the same again."""
@@ -150,10 +156,10 @@ class _Search:
         same: list[str] = []
         alike: list[str] = []
         template = _template(self._message)
-        for op in self._others:
+        for op in self._doubtful:
             if perf_counter() > self._until:
                 return []  # Some are left: a part of the suspects would mislead.
-            if not is_pure(op) or op.type in FUNCTION_CALLS or not op.inputs:
+            if op.type in FUNCTION_CALLS or not op.inputs:
                 continue
             if not all(source in self._pure for source in op.control_inputs):
                 continue  # It can't be run without them, and what they do isn't done twice.
@@ -179,13 +185,11 @@ class _Search:
             return
         if not all(tensor in fed or tensor.op in self._pure for tensor in op.inputs if tensor not in _Tensors(unknown)):
             return
-        shapes = [tuple(map(int, _NUMBER.findall(text))) for text in _SHAPE.findall(self._message)]
-        fills = _fills(self._message)
         # Errors that speak of values mostly don't give shapes: then the inputs have as many rows as one of them.
         rows = {tensor.shape[0] for tensor in op.inputs if tensor.shape.rank} - {None}
-        choices = [_shapes_of(tensor, shapes, sorted(rows)) for tensor in unknown]
+        choices = [_shapes_of(tensor, self._shapes, sorted(rows)) for tensor in unknown]
         assignments = list(itertools.islice(itertools.product(*choices), 6))
-        for fill, assignment in itertools.product(fills, assignments):
+        for fill, assignment in itertools.product(self._fills, assignments):
             arrays = {}
             for tensor, shape in zip(unknown, assignment, strict=True):
                 array = _filled(tensor, shape, fill)

@@ -65,4 +65,7 @@ def test_a_copy(decorate: Any, how: Any) -> None:
 def test_a_copy_has_the_settings(how: Any) -> None:
     with pytest.raises(RuntimeError, match="isn't lifted"):
         how(fastsup.function(captures_what_is_computed_anew, fallback="raise"))()
-    assert how(fastsup.function(plus_one, executor="inline")).executor == "inline"
+    function = fastsup.function(plus_one, executor="inline")
+    other = how(function)
+    assert (other(1.0).numpy(), other.executor) == (2.0, "inline")
+    assert (other.original == function.original) == (how is copy.copy)

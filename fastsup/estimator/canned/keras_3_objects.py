@@ -42,8 +42,7 @@ def _is_of_keras_3(value: Any, name: str) -> bool:
 def _converted(optimizer: Any) -> Any:
     """The optimizer of Keras 2 that does what an optimizer of Keras 3 does."""
     name = type(optimizer).__name__
-    optimizers = tensorflow_with_keras_2().keras.optimizers
-    if hasattr(optimizers.legacy, name):
+    if name in _CONVERTED:
         advice = f"Pass the optimizer of Keras 2, tf_keras.optimizers.legacy.{name}, or a function that makes it."
     else:
         names = ", ".join(sorted(_CONVERTED))
@@ -67,6 +66,7 @@ def _converted(optimizer: Any) -> Any:
     for argument in _CLIPPING:
         if config.get(argument) is None:
             config.pop(argument, None)
+    optimizers = tensorflow_with_keras_2().keras.optimizers
     rate = config["learning_rate"]
     if isinstance(rate, dict):
         schedule = getattr(optimizers.schedules, rate["class_name"], None)
