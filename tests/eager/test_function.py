@@ -1,4 +1,4 @@
-"""`fastsup.function`: what it is given, when it is TensorFlow's own call, retracing, errors, memory, threads."""
+"""`fastsup.function`: what it is given, when it is TensorFlow's own call, retracing, errors, threads."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import os
 import re
 import threading
 import time
-import tracemalloc
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,6 @@ import pytest
 import tensorflow as tf
 
 import fastsup
-from fastsup.eager import boxes
 from fastsup.eager.function import Function
 
 pytestmark = pytest.mark.timeout(120)
@@ -410,125 +407,6 @@ def test_auto_tries_executors_for_loops() -> None:
         ours(x)
     assert ours.executor in ("inline", "thread_pool")
     assert 0.0 < ours.seconds < 0.1
-
-
-# Memory.
-
-
-def live_boxes() -> int:
-    gc.collect()
-    return sum(isinstance(thing, boxes.BoxVariable) for thing in gc.get_objects())
-
-
-def test_a_function_that_goes_takes_everything_with_it() -> None:
-    before = live_boxes()
-    constant = tf.ones([1000])
-
-    def once() -> Any:
-        v = tf.Variable(tf.zeros([1000]))
-        ours = lift(lambda x: v.assign_add(x * constant))
-        ours(tf.ones([1000]))
-        step = next(iter(ours._entries.values())).step
-        assert live_boxes() == before + 1
-        return weakref.ref(step), weakref.ref(ours.original), weakref.ref(v)
-
-    for reference in once():
-        gc.collect()
-        assert reference() is None
-    assert live_boxes() == before
-
-
-def test_an_iterator_goes_with_its_box() -> None:
-    ours = lift(lambda iterator: next(iterator))
-    iterator = iter(tf.data.Dataset.range(100).prefetch(2))
-    ours(iterator)
-    gone = weakref.ref(iterator)
-    del iterator
-    gc.collect()
-    assert gone() is None
-    assert int(ours(iter(tf.data.Dataset.range(5, 10).prefetch(2)))) == 5
-
-
-def test_iterators_that_come_and_go() -> None:
-    ours = lift(lambda iterator: next(iterator))
-
-    def threads_after(count: int) -> int:
-        for number in range(count):
-            assert int(ours(iter(tf.data.Dataset.range(number, number + 5).prefetch(2)))) == number
-        gc.collect()
-        return len(os.listdir("/proc/self/task"))
-
-    # Each iterator has threads. TensorFlow waits up to a minute when an old one goes while many live.
-    before = threads_after(10)
-    assert threads_after(60) < before + 20
-
-
-def test_the_last_iterator_goes() -> None:
-    ours = lift(lambda iterator: next(iterator))
-    seen = weakref.WeakSet[Any]()
-
-    class Batch:
-        pass
-
-    def numbers() -> Any:
-        batch = Batch()
-        seen.add(batch)
-        yield 1
-        yield id(batch)
-
-    def first() -> int:
-        data = tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec([], tf.int64))
-        return int(ours(iter(data)))
-
-    for _ in range(3):
-        assert first() == 1
-        gc.collect()
-        assert not seen
-
-
-def test_an_iterator_outlives_the_graph_that_asked_it_first() -> None:
-    iterator = iter(tf.data.Dataset.range(30_000).map(lambda x: x + 1).batch(3).prefetch(2))
-    lift(lambda iterator: next(iterator))(iterator)
-    gc.collect()
-    assert sum(int(batch[0]) for batch in iterator) == sum(range(4, 30_000, 3))
-
-
-def test_a_box_that_goes_is_emptied() -> None:
-    tensor = tf.ones([3])
-    box = boxes.BoxVariable(tensor, tensor.dtype, tensor.shape)
-    same = box._open()
-    assert tf.raw_ops.VarIsInitializedOp(resource=same)
-    del box
-    assert not tf.raw_ops.VarIsInitializedOp(resource=same)
-
-
-def test_the_number_of_lifted_graphs_is_bounded() -> None:
-    ours = lift(lambda x, n: x + n)
-    x = tf.ones([])
-    for n in range(80):
-        assert ours(x, n).numpy() == 1.0 + n
-    assert len(ours._entries) == 64
-    assert ours(x, 0).numpy() == 1.0
-
-
-def test_calls_leak_nothing() -> None:
-    def bytes_grown(call: Callable[[], Any]) -> int:
-        for _ in range(500):
-            call()
-        gc.collect()
-        tracemalloc.start()
-        for _ in range(3000):
-            call()
-        grown = tracemalloc.get_traced_memory()[0]
-        tracemalloc.stop()
-        return grown
-
-    v = tf.Variable(tf.zeros([10]))
-    ours = lift(lambda x, scale: {"sum": tf.reduce_sum(v.assign_add(x * scale)), "x": [x, None]})
-    x, array = tf.ones([10]), np.ones(10, np.float32)
-    assert bytes_grown(lambda: ours(x, 2.0)) < 10 * 3000
-    # TensorFlow 2.16 itself loses memory with each array that it converts.
-    assert bytes_grown(lambda: ours(array, scale=2.0)) < bytes_grown(lambda: tf.constant(array)) + 10 * 3000
 
 
 # Threads.
