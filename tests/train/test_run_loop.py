@@ -158,6 +158,19 @@ def test_hooks_fire_as_in_a_loop_by_hand(step: Any, tmp_path: Any, events: Any, 
     assert "l.after_save:8" in seen[0][0]
 
 
+@pytest.mark.parametrize("counts", [True, False], ids=["counts", "stands still"])
+@pytest.mark.parametrize("every", [{"every_n_secs": 1e6}, {"every_n_iter": 1000}], ids=["seconds", "steps"])
+def test_a_step_on_which_no_hook_is_due_asks_once(step: Any, clock: Any, every: dict[str, Any], counts: bool) -> None:
+    """Each question to a hook that counts seconds reads the clock: once a step. One that counts steps never does."""
+    train_op = step.op if counts else tf.no_op()
+    hook = train.LoggingTensorHook([step.read], **every)
+    with train.MonitoredSession(hooks=[hook]) as session:
+        session.run_loop(train_op, steps=3)
+        before = clock.reads
+        session.run_loop(train_op, steps=100)
+        assert clock.reads - before <= (103 if "every_n_secs" in every else 3)
+
+
 def test_end_of_input_comes_out(open_session: Any, graph: Any, loop: Any, trace: Any) -> None:
     element = v1.data.make_one_shot_iterator(tf.data.Dataset.range(3)).get_next()
     seen = []
