@@ -19,8 +19,8 @@ ENVIRONMENTS: dict[str, list[list[str]]] = {
     # Orbit is a part of a distribution whose other parts need much that Orbit doesn't.
     "orbit": [["tensorflow>=2.16,<2.22", "tf_keras>=2.16,<2.22"], ["--no-deps", "tf-models-official"]],
     "jax": [["jax", "keras"]],
-    # CLU's writers import TensorFlow.
-    "clu": [["jax", "clu", "tensorflow-cpu"]],
+    # CLU's writers import TensorFlow and TensorBoard.
+    "clu": [["jax", "clu", "tensorflow-cpu", "tensorboard"]],
     "torch": [["torch", "keras", "pytorch-ignite", "lightning"]],
 }
 

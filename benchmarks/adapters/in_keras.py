@@ -78,7 +78,7 @@ class Fit:
             import fastsup
 
             fastsup.keras.accelerate(self._model, fallback="raise")
-        self._executions = executions
+        self.steps_at_once = executions
         self._batch = BATCH.get(workload, 1)
         if keras.backend.backend() == "tensorflow":
             import tensorflow as tf
@@ -97,8 +97,8 @@ class Fit:
                 yield (tuple(part[rows] for part in x) if isinstance(x, tuple) else x[rows]), y[rows]
 
     def run(self, steps):
-        """Trains so many steps, or some more: whole executions."""
-        steps = -(-steps // self._executions) * self._executions
+        """Trains so many steps; a first one is a whole execution."""
+        steps = max(steps, self.steps_at_once)
         self._model.fit(self._data, steps_per_epoch=steps, verbose=0)
 
     def close(self):

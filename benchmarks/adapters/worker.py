@@ -55,6 +55,26 @@ def peak_mb():
         return next(int(line.split()[1]) * 1024 / 1e6 for line in status if line.startswith("VmHWM"))
 
 
+def steps_of_a_slice(loop, seconds):
+    """How many steps fill a slice of so many seconds: whole executions, of a loop with more than one step in each.
+
+    A round counts if another one has run as many steps before it: the first compiles, chooses executors, fills caches.
+    """
+    at_once = getattr(loop, "steps_at_once", 1)
+    steps, ran = at_once, 0
+    while True:
+        began = time.perf_counter()
+        loop.run(steps)
+        took = time.perf_counter() - began
+        if took >= seconds / 2:
+            if ran == steps:
+                return steps
+            ran = steps
+        else:
+            wanted = max(2 * steps, min(10 * steps, int(steps * seconds / max(took, 1e-9))))
+            steps = -(-wanted // at_once) * at_once
+
+
 def main():
     """Measures, and prints the JSON object."""
     peer, workload, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
@@ -64,15 +84,7 @@ def main():
     loop = adapter.PEERS[name](workload)
     loop.run(1)
     first = time.time()
-    # As many steps as fill a slice. The first rounds compile, choose executors and fill caches.
-    steps = 1
-    while True:
-        began = time.perf_counter()
-        loop.run(steps)
-        took = time.perf_counter() - began
-        if took >= seconds / SLICES / 2:
-            break
-        steps = max(2 * steps, min(10 * steps, int(steps * seconds / SLICES / max(took, 1e-9))))
+    steps = steps_of_a_slice(loop, seconds / SLICES)
     slices = []
     for _ in range(SLICES):
         began = time.perf_counter()
