@@ -60,7 +60,6 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--workload", action="append", default=[], metavar="NAME", help="with --peers: only this workload"
     )
-    parser.add_argument("--write", action="store_true", help="with --peers: write the tables of docs/peers.md")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything to this file as well")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
     options = parser.parse_args(arguments)
@@ -70,8 +69,8 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
         parser.error("argument --programs: not with --case or --memory")
     if options.peers and (options.case or options.memory or options.programs):
         parser.error("argument --peers: not with --case, --memory or --programs")
-    if not options.peers and (options.environments or options.peer or options.workload or options.write):
-        parser.error("arguments --environments, --peer, --workload and --write: only with --peers")
+    if not options.peers and (options.environments or options.peer or options.workload):
+        parser.error("arguments --environments, --peer and --workload: only with --peers")
     for name in options.workload:
         if name not in peer_table.WORKLOADS:
             parser.error(f"argument --workload: must be one of {', '.join(peer_table.WORKLOADS)}, got {name}")
@@ -126,11 +125,9 @@ def run_peers(options: argparse.Namespace, console: Console) -> int:
         runs, versions = peer_table.measure(folder, options.rounds, seconds, options.peer, options.workload)
     for table in peer_table.tables(runs):
         console.print(table)
-    results = {"machine": report.machine(), **peer_table.as_json(runs, versions)}
     if options.json:
+        results = {"machine": report.machine(), **peer_table.as_json(runs, versions)}
         options.json.write_text(json.dumps(results, indent=1) + "\n")
-    if options.write:
-        peer_table.write_page(results)
     return int(any(isinstance(felt, str) for peers in runs.values() for felt in peers.values()))
 
 

@@ -1,7 +1,7 @@
 """Measures what a step costs against the number of hooks, under TensorFlow's session and under fastsup's, in turns.
 
-    python -m benchmarks.hook_counts --json docs/pictures/steps-by-hooks.json    # two minutes
-    python -m website.pictures steps-by-hooks                                    # draws it
+    python -m benchmarks.hook_counts --json benchmarks/results/hook_counts.json    # two minutes
+    python -m website.measured                                                     # draws it
 
 The hooks are beside the default ones of a MonitoredTrainingSession: StopAtStepHooks that never stop, and hooks in
 Python that ask for the global step in each run, as people write them.

@@ -18,19 +18,25 @@ from rich.table import Table
 from benchmarks.peer_environments import PEERS, Peer, python_of
 from benchmarks.whole_programs import medians
 
-__all__ = ["Felt", "as_json", "measure", "tables", "write_page"]
+__all__ = ["Felt", "as_json", "from_json", "measure", "medians_of", "rows_of", "tables"]
 
 WORKER = Path(__file__).with_name("adapters") / "worker.py"
 WORKLOADS = {
     "tiny": "ten numbers, gradient descent",
     "digits": "images of 8 x 8, a hidden layer, batches of 32",
     "wide_and_deep": "four embeddings and eight numbers, batches of 128, Adagrad",
-    "one_ms": "2 products of 256 x 256 matrices",
-    "twenty_ms": "40 products of 256 x 256 matrices",
+    "one_ms": "8 products of 256 x 256 matrices",
+    "twenty_ms": "160 products of 256 x 256 matrices",
+}
+# The same in one or two words.
+SHORT = {
+    "tiny": "ten numbers",
+    "digits": "digits",
+    "wide_and_deep": "wide and deep",
+    "one_ms": "1 ms of work",
+    "twenty_ms": "20 ms of work",
 }
 LIMIT_SECS = 600
-BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
-PAGE = Path(__file__).parents[1] / "docs" / "peers.md"
 
 
 @dataclass(frozen=True)
@@ -141,9 +147,14 @@ def measure(
 HEADINGS = ("µs a step", "slowest slice", "against the fastest", "imports, s", "first step, s", "end, s", "memory, MB")
 
 
+def medians_of(peers: dict[str, list[Felt] | str]) -> dict[str, Felt]:
+    """The median of each figure, by the title of the peer; without those that have no figures."""
+    return {title: medians(felt) for title, felt in peers.items() if isinstance(felt, list) and felt}
+
+
 def rows_of(peers: dict[str, list[Felt] | str]) -> list[list[str]]:
     """The rows of one workload, the fastest first, and those without figures last."""
-    measured = {title: medians(felt) for title, felt in peers.items() if isinstance(felt, list) and felt}
+    measured = medians_of(peers)
     fastest = min((felt.step_secs for felt in measured.values()), default=1.0)
     rows = [
         [
@@ -187,23 +198,11 @@ def as_json(runs: Runs, versions: dict[str, dict[str, str]]) -> dict[str, Any]:
     return {"runs": listed, "versions": versions}
 
 
-def write_page(results: dict[str, Any], page: Path = PAGE) -> None:
-    """Writes the tables of docs/peers.md.
-
-    Args:
-      results: what `python -m benchmarks --peers --json` has written.
-      page: the page, which has the two marks between which the tables go.
-    """
-    lines = []
-    for workload, of_it in results["runs"].items():
-        peers = {
+def from_json(results: dict[str, Any]) -> Runs:
+    """The runs in what `as_json` has made."""
+    return {
+        workload: {
             title: felt if isinstance(felt, str) else [Felt(**run) for run in felt] for title, felt in of_it.items()
         }
-        lines += [f"### {workload}: {WORKLOADS[workload]}", "", f"| loop | {' | '.join(HEADINGS)} |"]
-        lines += ["|---|" + "--:|" * len(HEADINGS), *(f"| {' | '.join(row)} |" for row in rows_of(peers)), ""]
-    machine = results["machine"]
-    lines.append(f"{machine['processor']}, {machine['cores']} cores, {machine['system']}; {machine['date'][:10]}.")
-    for name, found in results["versions"].items():
-        lines.append(f"{name}: {', '.join(f'{package} {version}' for package, version in found.items())}.")
-    before, rest = page.read_text(encoding="utf-8").split(BEGIN)
-    page.write_text(before + BEGIN + "\n".join(lines) + "\n" + END + rest.split(END)[1], encoding="utf-8")
+        for workload, of_it in results["runs"].items()
+    }

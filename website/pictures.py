@@ -1,7 +1,6 @@
-"""Makes the pictures of the documents, into docs/pictures/.
+"""Makes pictures of the documents, into docs/pictures/. `website.measured` makes the charts.
 
 python -m website.pictures architecture      # the folders as a stack, from tests/test_layers.py
-python -m website.pictures steps-by-hooks    # from docs/pictures/steps-by-hooks.json, of benchmarks.hook_counts
 python -m website.pictures hook-costs        # what `python -m fastsup profile` prints of examples/digits.py
 python -m website.pictures profile-page      # its page, as a browser shows it: needs chromium
 """
@@ -11,7 +10,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import json
 import os
 import shutil
 import subprocess
@@ -21,7 +19,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from website import architecture as architecture_picture
-from website import chart
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "pictures"
@@ -56,11 +53,6 @@ _TERMINAL = """\
 def architecture() -> str:
     """The folders as a stack."""
     return architecture_picture.draw()
-
-
-def steps_by_hooks() -> str:
-    """The cost of a step against the number of hooks."""
-    return chart.draw(json.loads((FOLDER / "steps-by-hooks.json").read_text()))
 
 
 def hook_costs() -> str:
@@ -105,7 +97,6 @@ def profile_page() -> None:
 
 DRAWN: dict[str, Callable[[], str]] = {
     "architecture": architecture,
-    "steps-by-hooks": steps_by_hooks,
     "hook-costs": hook_costs,
 }
 

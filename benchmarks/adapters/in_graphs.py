@@ -31,7 +31,7 @@ def loss_of(workload, batch):
         product = weights = _weights("w", np.eye(SIZE, dtype=np.float32))
         for _ in range(MATMULS[workload]):
             product = product @ weights
-        return tf.reduce_sum(tf.stop_gradient(product)) * 1e-30 + tf.reduce_sum(weights) * 1e-9
+        return tf.reduce_sum(tf.stop_gradient(product) * weights) * 1e-9
     if workload == "digits":
         images, classes = batch
         hidden = tf.nn.relu(images @ _weights("w0", glorot(64, 32, 0)) + _weights("b0", np.zeros(32, np.float32)))

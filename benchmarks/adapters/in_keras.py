@@ -35,7 +35,7 @@ class Products(keras.layers.Layer):
         product = self.w
         for _ in range(self._count):
             product = keras.ops.matmul(product, self.w)
-        return keras.ops.sum(keras.ops.stop_gradient(product)) * 1e-30 + keras.ops.sum(self.w) * 1e-9 + 0.0 * x
+        return keras.ops.sum(keras.ops.stop_gradient(product) * self.w) * 1e-9 + 0.0 * x
 
 
 def _model(workload):

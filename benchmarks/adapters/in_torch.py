@@ -48,7 +48,7 @@ class Model(nn.Module):
                 product = self.w
                 for _ in range(MATMULS[self._workload]):
                     product = product @ self.w
-            return product.sum() * 1e-30 + self.w.sum() * 1e-9
+            return (product * self.w).sum() * 1e-9
         values = batch[0]
         if self._workload == "wide_and_deep":
             categories = batch[0]

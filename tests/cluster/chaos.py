@@ -3,6 +3,7 @@
     python tests/cluster/chaos.py                          # ten minutes, then the end of the job
     python tests/cluster/chaos.py --runs 30 --seed 100     # the soak of a release
     python tests/cluster/chaos.py --seconds 20 --small     # a short one
+    python tests/cluster/chaos.py --only ps --busy 3       # parameter servers alone, on a busy machine
 
 Members: a chief, three workers, two parameter servers, an evaluator. At random moments one of them is killed (SIGKILL)
 and started again at once or late, or stopped (SIGSTOP) for up to 30 seconds; sometimes the next loss comes while the
@@ -26,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -180,11 +181,11 @@ class Keeper:
         )
 
 
-def _random_loss(keeper: Keeper, chance: random.Random) -> tuple[Any, ...]:
-    """The arguments of `Keeper.lose`."""
-    task = chance.choice(keeper.cluster.tasks)
+def _random_loss(keeper: Keeper, chance: random.Random, role: str) -> tuple[Any, ...]:
+    """The arguments of `Keeper.lose`, for a member of a role, or of any if it is ""."""
+    task = chance.choice([name for name in keeper.cluster.tasks if name.startswith(role)])
     others = []
-    if chance.random() < 0.2:
+    if not role and chance.random() < 0.2:
         other = chance.choice([name for name in keeper.cluster.tasks if name != task])
         others = [(other, chance.uniform(0, 5))]
     how = chance.choice(["killed", "killed", "late", "stopped"])
@@ -198,6 +199,8 @@ def run_chaos(
     seed: int,
     tasks: tuple[str, ...] = LARGE,
     planned: Iterable[tuple[str, str, float]] | None = None,
+    role: str = "",
+    tuned: bool = True,
 ) -> Outcome:
     """Runs a job, loses members of it at random, and lets it end.
 
@@ -207,6 +210,8 @@ def run_chaos(
       seed: of what is random.
       tasks: the members.
       planned: the losses, as the arguments of `Keeper.lose`; None for random ones.
+      role: the role whose members are lost; "" for all.
+      tuned: whether tf.data tunes the input.
     """
     chance = random.Random(seed)
     trainers = sum(task.startswith(("chief", "worker")) for task in tasks)
@@ -217,6 +222,7 @@ def run_chaos(
     problems: list[str] = []
     program = Path(__file__).with_name("chaos_task.py")
     settings = {"max_steps": max_steps, "save_steps": SAVE_STEPS, "step_secs": STEP_SECS, "alarm_secs": alarm_secs}
+    settings["tuned"] = tuned
     with Cluster(folder, program, tasks, **settings) as cluster:
         cluster.start()
         keeper = Keeper(cluster)
@@ -225,7 +231,7 @@ def run_chaos(
             end = time.monotonic() + seconds
             coming = None if planned is None else iter(planned)
             while coming is not None or time.monotonic() < end:
-                loss = _random_loss(keeper, chance) if coming is None else next(coming, None)
+                loss = _random_loss(keeper, chance, role) if coming is None else next(coming, None)
                 if loss is None:
                     break
                 found.append(keeper.lose(*loss))
@@ -307,6 +313,18 @@ def table_of(losses: list[Loss]) -> str:
     return "\n".join(lines)
 
 
+@contextlib.contextmanager
+def busy_loops(count: int) -> Iterator[None]:
+    """Keeps processors busy with so many processes."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command. Returns the exit code: 1 if something was wrong in a run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -314,6 +332,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first run; each further run has the next one")
     parser.add_argument("--runs", type=int, default=1, help="number of runs")
     parser.add_argument("--small", action="store_true", help=f"a smaller job: {', '.join(SMALL)}")
+    parser.add_argument(
+        "--only", choices=["chief", "worker", "ps", "evaluator"], default="", help="lose only members of this role"
+    )
+    parser.add_argument("--busy", type=int, default=0, metavar="N", help="so many busy loops run beside the job")
+    parser.add_argument("--untuned", action="store_true", help="the input's options.autotune.enabled is False")
     options = parser.parse_args(arguments)
     losses: list[Loss] = []
     failed = 0
@@ -321,8 +344,10 @@ def main(arguments: list[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
             tasks = SMALL if options.small else LARGE
             # The ends of the logs are of use if something is wrong.
-            with contextlib.redirect_stdout(io.StringIO()) as logs:
-                outcome = run_chaos(Path(folder), options.seconds, seed, tasks)
+            with contextlib.redirect_stdout(io.StringIO()) as logs, busy_loops(options.busy):
+                outcome = run_chaos(
+                    Path(folder), options.seconds, seed, tasks, role=options.only, tuned=not options.untuned
+                )
             if outcome.problems:
                 print(logs.getvalue())
         losses += outcome.losses

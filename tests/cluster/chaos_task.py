@@ -72,6 +72,13 @@ class Journal(v1.train.CheckpointSaverListener):
         note_line(self._path, "saved", int(global_step_value))
 
 
+def untuned_input_fn() -> Any:
+    """The input without the thread of tf.data that tunes it."""
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return input_fn().with_options(options)
+
+
 def main(model_dir: str, settings: dict[str, Any]) -> None:
     set_up_process(settings["alarm_secs"])
     for handler in logging.getLogger("tensorflow").handlers:
@@ -90,7 +97,7 @@ def main(model_dir: str, settings: dict[str, Any]) -> None:
     est.train_and_evaluate(
         est.Estimator(model_fn, config=config, params=PARAMS),
         est.TrainSpec(
-            input_fn,
+            input_fn if settings["tuned"] else untuned_input_fn,
             settings["max_steps"],
             hooks=[Progress(folder, task, settings["step_secs"])],
             saving_listeners=[Journal(folder)],

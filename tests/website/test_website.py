@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -40,9 +41,12 @@ def test_the_picture_of_the_folders_is_that_of_today() -> None:
     assert (ROOT / "docs" / "pictures" / "architecture.svg").read_text() == drawn
 
 
-def test_the_chart_is_that_of_its_numbers() -> None:
-    drawn = in_the_root("from website import pictures; print(pictures.steps_by_hooks(), end='')")
-    assert (ROOT / "docs" / "pictures" / "steps-by-hooks.svg").read_text() == drawn
+def test_tables_and_charts_are_those_of_their_numbers() -> None:
+    program = "import json; from website import measured; print(json.dumps(measured.documents()))"
+    documents = json.loads(in_the_root(program))
+    assert {"README.md", "docs/benchmarks.md", "docs/peers.md", "docs/pictures/peers.svg"} < set(documents)
+    for path, text in documents.items():
+        assert (ROOT / path).read_text() == text, f"{path}: run `python -m website.measured`"
 
 
 def test_no_picture_takes_anything_from_the_network() -> None:

@@ -1,7 +1,7 @@
 """StepLoop against the loops of pytorch-ignite and Lightning: their cost on top of the step.
 
     pip install torch pytorch-ignite lightning "jax[cpu]"
-    python -m benchmarks.peers
+    python -m benchmarks.step_loops
 
 Each loop runs the same step, with six hooks that act every thousand steps. The overhead is the time of a step in the
 loop, less that in a bare loop in C around the same step.
@@ -175,7 +175,7 @@ AT_LEAST = {"pytorch-ignite Engine": 50, "Lightning Trainer": 500}
 
 def main() -> None:
     """Measures and prints."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.step_loops", description=__doc__)
     parser.add_argument("--rounds", type=int, default=7, help="slices for each loop (7)")
     options = parser.parse_args()
     warnings.simplefilter("ignore")

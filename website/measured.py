@@ -1,0 +1,186 @@
+"""Writes what the documents show of the benchmarks: tables and charts, from the files in benchmarks/results/.
+
+    python -m website.measured
+
+Each file names its machine, versions and date. These commands measure them, best on an idle machine:
+
+    python -m benchmarks --json benchmarks/results/cases.json                 # docs/benchmarks.md
+    python -m benchmarks --programs --json benchmarks/results/programs.json   # docs/benchmarks.md
+    python -m benchmarks --peers --json benchmarks/results/peers.json         # README.md, docs/peers.md, its chart
+    python -m benchmarks.hook_counts --json benchmarks/results/hook_counts.json    # the chart of docs/index.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from benchmarks import peer_table, whole_programs
+from website import bars, chart
+
+__all__ = ["Results", "documents", "results"]
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "benchmarks" / "results"
+# One file of results, as JSON.
+Results = dict[str, Any]
+# The cases of docs/benchmarks.md that aren't tables elsewhere.
+ELSEWHERE = {"dispatch", "loop_python", "loop_c", "async_save"}
+
+
+def results(name: str) -> Results:
+    """What a benchmark has measured.
+
+    Args:
+      name: the name of its file, without the ending.
+    """
+    found: Results = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def table(headings: Iterable[str], rows: Iterable[Iterable[str]], texts: int = 1) -> Iterator[str]:
+    """The lines of a table in Markdown.
+
+    Args:
+      headings: one for each column.
+      rows: the cells.
+      texts: how many columns, from the left, are texts. The others are numbers.
+    """
+    headings = list(headings)
+    yield f"| {' | '.join(headings)} |"
+    yield "|" + "---|" * texts + "--:|" * (len(headings) - texts)
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def micros(seconds: float) -> str:
+    """Microseconds, with three digits that count."""
+    value = seconds * 1e6
+    return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
+
+
+def machine_line(found: Results, versions: Iterable[str] = ("python", "tensorflow", "numpy")) -> str:
+    """Where and when it was measured.
+
+    Args:
+      found: the results.
+      versions: those to name.
+    """
+    machine = found["machine"]
+    names = {"python": "Python", "tensorflow": "TensorFlow", "numpy": "NumPy", "fastsup": "fastsup"}
+    listed = ", ".join(f"{names[name]} {machine[name]}" for name in versions)
+    system = machine["system"].partition("-")[0]
+    return f"{machine['processor']}, {machine['cores']} cores, {system}; {listed}; {machine['date'][:10]}."
+
+
+def costs(found: Results) -> Iterator[str]:
+    """The table of README.md: a step of each workload in each loop."""
+    runs = peer_table.from_json(found)
+    felt = {workload: peer_table.medians_of(peers) for workload, peers in runs.items()}
+    first = next(iter(felt.values()))
+    titles = sorted({title: None for peers in felt.values() for title in peers}, key=lambda t: first[t].step_secs)
+    rows = [
+        [f"**{title}**" if title.startswith("fastsup") or "fastsup." in title else title]
+        + [micros(peers[title].step_secs) if title in peers else "" for peers in felt.values()]
+        for title in titles
+    ]
+    yield from table(["µs a step", *(peer_table.SHORT[workload] for workload in felt)], rows)
+    yield ""
+    yield machine_line(found)
+
+
+def cases(found: Results) -> Iterator[str]:
+    """The table of steps in docs/benchmarks.md."""
+    rows = []
+    shown = (row for row in found["rows"] if row["case"] not in ELSEWHERE)
+    for _, group in groupby(shown, key=lambda row: row["case"]):
+        for number, row in enumerate(group):
+            # The floor of a variable's value is no copy of it, which a program needs.
+            has_floor = not row["case"].startswith("variable_")
+            rows.append(
+                [
+                    row["title"] if number == 0 else row["title"].replace("same,", "…", 1),
+                    micros(row["tensorflow"]),
+                    micros(row["floor"]) if has_floor else "",
+                    micros(row["fastsup"]),
+                    f"{row['times_faster']:.1f} x",
+                    f"{row['against_floor']:.2f} x" if has_floor else "",
+                ]
+            )
+    yield from table(["step", "TensorFlow", "floor", "fastsup", "times faster", "against the floor"], rows)
+    yield ""
+    yield machine_line(found)
+
+
+def programs(found: Results) -> Iterator[str]:
+    """The table of whole programs in docs/benchmarks.md."""
+    runs = {
+        name: {side: [whole_programs.Felt(**run) for run in felt] for side, felt in sides.items()}
+        for name, sides in found["programs"].items()
+    }
+    rows = []
+    previous = None
+    for title, side, felt in whole_programs.rows_of(runs):
+        seconds = f"{felt.first_step_secs:.1f}", f"{felt.end_secs:.1f}"
+        name = "" if title == previous else title
+        rows.append([name, side, f"{felt.steps_per_sec:,.0f}", *seconds, f"{felt.peak_mb:,.0f}"])
+        previous = title
+    yield from table(["program", "side", "steps/s", "first step, s", "end, s", "peak memory, MB"], rows, texts=2)
+    yield ""
+    yield machine_line(found)
+
+
+def peers(found: Results) -> Iterator[str]:
+    """The tables of docs/peers.md."""
+    for workload, of_it in peer_table.from_json(found).items():
+        yield from (f"### {workload}: {peer_table.WORKLOADS[workload]}", "")
+        yield from table(["loop", *peer_table.HEADINGS], peer_table.rows_of(of_it))
+        yield ""
+    yield machine_line(found, ["fastsup"])
+    yield "The environments:"
+    yield ""
+    for name, packages in found["versions"].items():
+        listed = ", ".join(f"{package} {version}" for package, version in sorted(packages.items()))
+        yield f"- {'that of fastsup' if name == 'here' else name}: {listed}"
+
+
+# The sections of documents, by file: the name of the section, the results that it shows, and how.
+SECTIONS: dict[str, list[tuple[str, str, Callable[[Results], Iterator[str]]]]] = {
+    "README.md": [("costs", "peers", costs)],
+    "docs/benchmarks.md": [("cases", "cases", cases), ("programs", "programs", programs)],
+    "docs/peers.md": [("peers", "peers", peers)],
+}
+CHARTS: dict[str, tuple[str, Callable[[Results], str]]] = {
+    "docs/pictures/steps-by-hooks.svg": ("hook_counts", chart.draw),
+    "docs/pictures/peers.svg": ("peers", bars.draw),
+}
+
+
+def documents() -> dict[str, str]:
+    """The text of each document, by its path, with the tables and charts of today's results."""
+    written = {path: draw(results(name)) for path, (name, draw) in CHARTS.items()}
+    for path, sections in SECTIONS.items():
+        text = (ROOT / path).read_text(encoding="utf-8")
+        for section, name, lines in sections:
+            begin, end = f"<!-- --8<-- [start:{section}] -->\n", f"<!-- --8<-- [end:{section}] -->\n"
+            before, rest = text.split(begin)
+            text = before + begin + "\n".join(lines(results(name))) + "\n" + end + rest.split(end)[1]
+        written[path] = text
+    return written
+
+
+def main() -> None:
+    """Runs the command."""
+    argparse.ArgumentParser(
+        prog="python -m website.measured", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
+    for path, text in documents().items():
+        (ROOT / path).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
