@@ -212,7 +212,7 @@ def snapshots(kind: str, megabytes: int, rounds: int) -> dict[str, list[tuple[fl
         initialize = v1.global_variables_initializer()
         with fastsup.Session() as session:
             session.run(initialize)
-            how = {"async_save": (kept.shared, kept.before), "copies": (None, None)}
+            how = {"async_save": (kept.shared, kept.before), "copies": ([False] * len(tensors), [])}
             buffers: dict[str, list[Any]] = {name: [None] * len(tensors) for name in how}
             for number in range(rounds + 1):
                 for name, arguments in how.items():
@@ -224,8 +224,7 @@ def snapshots(kind: str, megabytes: int, rounds: int) -> dict[str, list[tuple[fl
                     session.run(step)
                     if number > 0:  # The first ones have new buffers.
                         samples[name].append((taken - started, perf_counter() - taken))
-                    shared = arguments[0] or [False] * len(tensors)
-                    buffers[name] = [None if s else value for value, s in zip(values, shared, strict=True)]
+                    buffers[name] = [None if s else value for value, s in zip(values, arguments[0], strict=True)]
                     del values
     return samples
 
