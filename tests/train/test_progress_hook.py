@@ -57,7 +57,7 @@ def test_lines_every_ten_seconds_with_end_and_tensors(session_of: str, step_tens
     assert lines(file) == [
         "step 11 of 30 (37%), 1.1 steps/s, loss 0.25, 0:00:17 left",
         "step 21 of 30 (70%), 1 steps/s, loss 0.25, 0:00:09 left",
-        "step 30 of 30 (100%), 1 steps/s",
+        "step 30 of 30 (100%), 1 steps/s, loss 0.25 at step 21",
     ]
 
 
@@ -118,12 +118,13 @@ def test_an_evaluation_counts_batches(step_tensor: Any, clock: Any) -> None:
         def before_run(self, run_context: Any) -> None:
             clock.now += 1.0
 
-    hooks = [Passing(), StopAfterNEvalsHook(25, log_progress=False), train.ProgressHook(file=file)]
+    shown = train.ProgressHook({"loss": tf.constant(0.25)}, file=file)
+    hooks = [Passing(), StopAfterNEvalsHook(25, log_progress=False), shown]
     evaluate_once(None, "", None, tf.no_op(), {"step": v1.train.get_global_step()}, hooks, None)
     assert lines(file) == [
-        "evaluating 12 of 25 (48%), 1.09 steps/s, 0:00:12 left",
-        "evaluating 23 of 25 (92%), 1 steps/s, 0:00:02 left",
-        "evaluating 25 of 25 (100%), 1 steps/s",
+        "evaluating 12 of 25 (48%), 1.09 steps/s, loss 0.25, 0:00:12 left",
+        "evaluating 23 of 25 (92%), 1 steps/s, loss 0.25, 0:00:02 left",
+        "evaluating 25 of 25 (100%), 1 steps/s, loss 0.25 at batch 23",
     ]
 
 

@@ -17,7 +17,7 @@ from fastsup.train.hooks.global_step_hook import GlobalStepHook
 
 __all__ = ["ProgressHook", "hooks_with_progress"]
 
-# Seconds after which fetched numbers are too old to be shown with the last step.
+# Seconds after which fetched numbers are so old that the last step shows them with the step that they are of.
 _FRESH_SECS = 1.0
 
 
@@ -130,8 +130,8 @@ class ProgressHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ig
         if shown.display is not None and not getattr(session, "sess_str", b""):
             step = self._iter_count if self._global_step_tensor is None else int(session.run(self._global_step_tensor))
             if step > shown.step:
-                if now() - shown.time > _FRESH_SECS:
-                    shown.numbers = ""
+                if shown.numbers and now() - shown.time > _FRESH_SECS:
+                    shown.numbers += f" at {'batch' if self._evaluates else 'step'} {shown.step}"
                 self._update(step)
         self._close_display()
 
