@@ -27,6 +27,8 @@ cdef class SessionStats:
     cdef set tensorflow_hooks
     cdef SpanStats feed_stats
     cdef SpanStats fetch_stats
+    # The session's own work in a run that calls hooks.
+    cdef SpanStats dispatch_stats
     # The runtime's time for fetches beyond the limit.
     cdef SpanStats other_runtime
     # The fetches that keep a row after their session has ended.

@@ -135,6 +135,7 @@ cdef class SpanRegistry(Recording):
         session.asked_executors = set()
         session.feed_stats = self.stats_of(session, SESSION, "feed conversion", "")
         session.fetch_stats = self.stats_of(session, SESSION, "fetch conversion", "")
+        session.dispatch_stats = self.stats_of(session, SESSION, "hook dispatch", "")
         session.other_runtime = self.stats_of(session, SESSION, RUNTIME, OTHER_FETCHES)
         self.sessions.append(session)
         return session

@@ -42,6 +42,7 @@ class Timeline:
         self._totals: dict[str, list[int]] = {}
         self._outside = 0
         self._last = now()
+        self._stopped = False
 
     def start(self) -> None:
         """Makes this the program's timeline."""
@@ -49,10 +50,11 @@ class Timeline:
         _current = self
 
     def stop(self) -> None:
-        """Ends the timeline, and the phases under way."""
+        """Ends the timeline, and the phases under way: `phases` returns the same from now on."""
         global _current
         self._charge()
         self._open.clear()
+        self._stopped = True
         if _current is self:
             _current = None
 
@@ -81,7 +83,7 @@ class Timeline:
 
     def phases(self) -> list[tuple[str, int, int]]:
         """Returns the phases so far, in the order of a program: (name, nanoseconds, number of times it was begun)."""
-        if self._open or threading.get_ident() == self._thread:
+        if not self._stopped and (self._open or threading.get_ident() == self._thread):
             self._charge()
         worked = any(name not in ("import", "build") for name in self._totals)
         phases = {name: (ns, count) for name, (ns, count) in self._totals.items()}

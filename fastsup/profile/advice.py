@@ -13,6 +13,7 @@ from fastsup.profile.phases import (
     FEED_CONVERSION,
     FETCH_CONVERSION,
     FETCHES,
+    HOOK_DISPATCH,
     LISTENER,
     PLAN_MAKING,
     SAVE,
@@ -80,8 +81,9 @@ def _on_steps(report: Report) -> str:
         first = parts[0]
         return f"Look first at {first.name}: {percent(report.share(first.total_ns))} of the time, {first.text}"
     hooks = report.hooks
-    of_hooks = report.share(sum(total for _, total, _ in hooks))
-    if of_hooks >= 2 * _WORTH_A_LOOK:
+    dispatch = sum(row.times.total_ns for row in report.session if row.phase == HOOK_DISPATCH)
+    of_hooks = report.share(sum(total for _, total, _ in hooks) + dispatch)
+    if hooks and of_hooks >= 2 * _WORTH_A_LOOK:
         name, total, _ = hooks[0]
         return (
             f"Hooks cost {percent(of_hooks)} together, and none of them much by itself: the costliest, {name}, "
@@ -94,9 +96,8 @@ def _one_line_for_functions(report: Report) -> list[str]:
     names = list(dict.fromkeys(note.name for note in report.functions))
     if not names:
         return []
-    called = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
     return [
-        f"The program calls functions of fastsup.function itself: {called}. Calls by fastsup.StepLoop and "
+        f"The program calls functions of fastsup.function itself: {_listed(names)}. Calls by fastsup.StepLoop and "
         "fastsup.train.monitored_function are recorded as steps."
     ]
 
@@ -200,6 +201,17 @@ def _counterpart_of(report: Report, session: str, owner: str) -> str:
     return ""
 
 
+def _called_most_often(report: Report) -> list[str]:
+    """The hooks that are called at least half as often as any, by name."""
+    called = [row for row in report.rows if row.is_hook and row.phase == "after_run"]
+    most = max((row.times.calls for row in called), default=0)
+    return list(dict.fromkeys(row.owner for row in called if 2 * row.times.calls >= most))
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
+
+
 _PHRASES = {FETCHES: "what it fetches", "summary": "writing summaries"}
 
 
@@ -233,6 +245,12 @@ def _session_parts(report: Report) -> Iterable[_Part]:
         "the global step",
         "The session has to fetch it for hooks that count by it, since it can't foresee what a run adds to it. "
         "Increment it by a constant, once a step.",
+    )
+    yield from part(
+        HOOK_DISPATCH,
+        "hook dispatch",
+        f"The session calls {_listed(_called_most_often(report))} in so many steps, and makes arguments and results "
+        "for that: does that need to be? fastsup's standard hooks are called only in the steps in which they are due.",
     )
     made = sum(row.times.calls for row in rows[PLAN_MAKING])
     if _makes_plans_all_the_time(report, made):

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections import defaultdict
+from textwrap import wrap
 from typing import Any
 
 from fastsup.core.recording import SESSION
@@ -88,7 +89,7 @@ def compare(before: dict[str, Any], now: dict[str, Any]) -> list[Line]:
     Returns:
       Lines of text, each with its style.
     """
-    lines: list[Line] = [(f"compared with {_title(before)}"[:WIDTH], "bold")]
+    lines: list[Line] = [(line, "bold") for line in wrap(f"compared with {_title(before)}", WIDTH)]
     if not before["steps"] or not now["steps"]:
         return [*lines, ("Nothing to compare: one of the two profiles has no steps.", "yellow")]
     old_schema = min(before["schema"], now["schema"]) < 2
@@ -98,6 +99,7 @@ def compare(before: dict[str, Any], now: dict[str, Any]) -> list[Line]:
     lines += [("", ""), ("time per step".ljust(first) + header, "dim")]
     lines.append(_compared("whole step, with the time between steps", *whole))
     per_step = [_per_step(profile, old_schema) for profile in (before, now)]
+    per_step[0] = _renamed(*per_step)
     sessions: dict[str, list[tuple[float, Line]]] = defaultdict(list)
     same = 0
     for key in {**per_step[0], **per_step[1]}:
@@ -144,6 +146,26 @@ def _per_step(profile: dict[str, Any], merged: bool) -> dict[_Key, float]:
     for phase, field in _SUMS:
         found["", "session", phase, ""] += max(profile[field], 0) / profile["steps"]
     return found
+
+
+def _renamed(before: dict[_Key, float], now: dict[_Key, float]) -> dict[_Key, float]:
+    """The earlier rows, with the sessions' names in the later profile where only the name of the script has changed.
+
+    The call that opens such a session, with its role, is found once among the sessions of either profile alone.
+    """
+    ours, theirs = ({key[0] for key in rows} for rows in (now, before))
+    new_names: dict[str, str] = {}
+    for name in theirs - ours:
+        call = _call(name)
+        same, later = ([each for each in found if _call(each) == call] for found in (theirs - ours, ours - theirs))
+        if len(same) == len(later) == 1:
+            new_names[name] = later[0]
+    return {(new_names.get(key[0], key[0]), *key[1:]): ns for key, ns in before.items()}
+
+
+def _call(session: str) -> str:
+    """The name of a session without its place: "MonitoredSession (train)" of "MonitoredSession (train), train.py"."""
+    return session.partition(", ")[0]
 
 
 def _name(key: _Key) -> str:

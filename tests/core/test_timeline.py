@@ -80,6 +80,16 @@ def test_a_program_without_sessions_has_no_build(program: Timeline, clock: Clock
     assert program.phases() == [("import", 5, 1), ("program", 7, 0)]
 
 
+def test_what_comes_after_the_end_is_no_part_of_it(program: Timeline, clock: Clock) -> None:
+    """Such as writing the profile's own files."""
+    with timeline.phase("train"):
+        clock.ns += 5
+    clock.ns += 7
+    program.stop()
+    clock.ns += 1_000
+    assert program.phases() == program.phases() == [("train", 5, 1), ("end", 7, 0)]
+
+
 def test_other_threads_have_no_part_in_it(program: Timeline, clock: Clock) -> None:
     begun: list[object] = []
     thread = threading.Thread(target=lambda: begun.append(timeline.begin("save")))

@@ -54,6 +54,7 @@ def test_a_small_hook_beside_a_large_runtime_is_nothing_to_look_at() -> None:
     ("phase", "text"),
     [
         ("feed conversion", "Look first at feed conversion: 40.0% of the time, 400ns a step. Feed NumPy arrays"),
+        ("hook dispatch", "Look first at hook dispatch: 40.0% of the time, 400ns a step. The session calls Quick in"),
         ("fetch conversion", "Look first at fetch conversion: 40.0% of the time, 400ns a step. Fetch fewer values"),
     ],
 )

@@ -31,11 +31,13 @@ class Quick:
     """Stands for a hook."""
 
 
-def profile(steps: int, hook_ns: int, runtime_ns: int, line: int = 1, timeline: Any = ()) -> dict[str, Any]:
+def profile(
+    steps: int, hook_ns: int, runtime_ns: int, line: int = 1, timeline: Any = (), file: str = "a.py"
+) -> dict[str, Any]:
     clock = ManualClock()
     profiler = HookProfiler(clock=clock)
     hook = Quick()
-    profiler.register(hook, profiler.new_caller(SessionOrigin("Session", "train", f"a.py:{line}")))
+    profiler.register(hook, profiler.new_caller(SessionOrigin("Session", "train", f"{file}:{line}")))
     for _ in range(steps):
         with profiler.step():
             with profiler.span(hook, "after_run"):
@@ -59,6 +61,20 @@ def test_rows_are_compared_by_step() -> None:
     assert "Quick: after_run 500ns 250ns 0.50 x" in lines
     assert not any(line.startswith("runtime") for line in lines)
     assert any(line.startswith("1 row") or "rows more differ by less than 5%" in line for line in lines)
+
+
+def test_the_sessions_of_a_copy_of_the_script_are_the_same() -> None:
+    lines = text(profile(10, 500, 1000), profile(10, 250, 1005, file="edited.py"))
+    assert "Session (train), edited.py" in lines
+    assert "Quick: after_run 500ns 250ns 0.50 x" in lines
+    assert not any("a.py" in line for line in lines)
+
+
+def test_a_long_first_line_is_wrapped() -> None:
+    now = profile(10, 500, 1000)
+    before = {**now, "head": {"script": "a.py", "arguments": ["--number"] * 12, "date": "2026-11-25"}}
+    first, second = text(before, now)[:2]
+    assert f"{first} {second}" == f"compared with a.py {'--number ' * 12}".rstrip() + ", 2026-11-25"
 
 
 def test_what_is_worse_comes_first() -> None:

@@ -114,6 +114,7 @@ def test_hooks_of_either_kind_appear(impl: Any, program: Any, tmp_path: Path) ->
         # A hook that has nothing to do isn't called.
         assert calls(profiler, "LoggingTensorHook", "before_run") == 3
     assert calls(profiler, "Busy", "before_run") == 30
+    assert calls(profiler, "session", "hook dispatch") == 30
     assert_adds_up(profiler)
 
 
@@ -216,6 +217,7 @@ def test_an_idle_hook_costs_no_call(program: Any) -> None:
     assert profiler.report().steps == 500
     assert calls(profiler, "session", "runtime") == 500
     assert calls(profiler, "StopAtStepHook", "after_run") <= 2
+    assert calls(profiler, "session", "hook dispatch") <= 2
     assert calls(profiler, "FinalOpsHook", "before_run") == 0
     assert_adds_up(profiler)
 

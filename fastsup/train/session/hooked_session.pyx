@@ -194,10 +194,15 @@ cdef class Hooked(Wrapped):
         cdef bint held = hold_signals()
         cdef HookedRun run = None
         try:
+            if trace is not NULL:
+                fs_span_enter(trace, &self.probe.dispatch_stats.c)
             run = new_hooked_run(self._sess, self.runner, self.scheduler, self.probe, trace, call)
             run.hooks = hooks
             result = run.run(view)
             run.call_after_run(view, list(self._hooks))
+            if trace is not NULL:
+                # After an error, the end of the step leaves the span.
+                fs_span_leave(trace)
             self._should_stop = self._should_stop or run.context.stop_requested
             if self.runner is not None:
                 self.runner.runs_ended += 1
@@ -343,11 +348,15 @@ cdef class Hooked(Wrapped):
         cdef bint held = hold_signals()
         cdef HookedRun run = None
         try:
+            if trace is not NULL:
+                fs_span_enter(trace, &self.probe.dispatch_stats.c)
             run = new_hooked_run(self._sess, self.runner, self.scheduler, self.probe, trace, call)
             if rejected is not None:
                 run.hooks = [hook for hook, _ in rejected]
                 run.results = [value for _, value in rejected]
             run.call_after_run(view, list(self._hooks))
+            if trace is not NULL:
+                fs_span_leave(trace)
             self._should_stop = self._should_stop or run.context.stop_requested
         except Exception as error:
             report_error(self._hooks, None if run is None else run.context, error)

@@ -9,6 +9,8 @@ cdef class HooksProbe(SessionProbe):
     cdef object hooks
     # Takes back what was done to the hooks to record their saves; None while no recorder knows them.
     cdef object unwatch
+    # The statistics of the session's own work in runs that call hooks.
+    cdef SpanStats dispatch_stats
     # The statistics of the runtime's time in the last run without hooks' requests: for which fetches, for which list of
     # watching hooks, and whether the step was fetched.
     cdef SpanStats watched_stats

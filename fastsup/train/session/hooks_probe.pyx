@@ -22,6 +22,7 @@ cdef class HooksProbe(SessionProbe):
             return 0  # Another thread has come first.
         SessionProbe.introduce(self, recorder, session)
         recorder.interrupt_here()
+        self.dispatch_stats = recorder.session_of(self.caller).dispatch_stats
         self.unwatch = watch(recorder, self.hooks, self.caller)
         self.watching_seen = None
         return 0
