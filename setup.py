@@ -55,7 +55,8 @@ extensions = [
         define_macros=macros,
         extra_compile_args=compile_args,
         extra_link_args=[*link_args, cpp_library] if path == BRIDGE else link_args,
-        depends=[*headers, "csrc/eager_session.cc"] if path == BRIDGE else headers,
+        # With the C files: an extension isn't linked anew for a library that has changed.
+        depends=[*headers, *c_sources, "csrc/eager_session.cc"] if path == BRIDGE else [*headers, *c_sources],
     )
     for folder in (("fastsup/core", "fastsup/loop") if CORE_ONLY else ("fastsup",))
     for path in sorted(Path(folder).rglob("*.pyx"))

@@ -20,6 +20,14 @@ def test_an_interval_of_0_or_less_triggers_at_each_new_step(name: str, value: An
     assert getattr(timer, f"_{name}") is value
 
 
+def test_after_a_step_that_was_before_the_last_one() -> None:
+    """Seconds pass whatever the step does; steps don't."""
+    for name, triggers in (("every_secs", True), ("every_steps", False)):
+        timer = SecondOrStepTimer(**{name: 0})
+        timer.update_last_triggered_step(5)
+        assert timer.should_trigger_for_step(4) is triggers
+
+
 @pytest.mark.parametrize("name", ["every_secs", "every_steps"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), np.float32("nan")])
 def test_an_interval_that_never_ends_triggers_once(name: str, value: Any) -> None:

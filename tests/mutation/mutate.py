@@ -44,6 +44,10 @@ FILES = {
 }
 # Lines whose change no test can notice, by a part of the line, with the reason.
 EQUIVALENT: dict[str, str] = {
+    "return step > timer->last_step &&": "the line above has dealt with equal steps.",
+    "if (other.run <= one.run)": "the same for equal numbers.",
+    "if (other.global_step <= one.global_step)": "the same for equal numbers.",
+    "if (other.time <= one.time)": "the same for equal numbers.",
     "self.synced_to.get(id(hook), run + 1)": "a hook that is new has missed no run: any number up to 0 says so.",
     "malloc(max(len(self.entries), 2)": "memory for one entry more is never read.",
     "COUNTED_STEP if view.delta >= 1 else": "a step that adds 0 is then read before each run: slower, and the same.",
@@ -145,13 +149,6 @@ def is_noticed(folder: Path, file: str) -> bool:
     return done.returncode != 0
 
 
-def forget_libraries(folder: Path, file: str) -> None:
-    """Has the extensions that a changed file is linked or included into compiled again."""
-    if file.endswith(".c"):
-        for path in [*folder.glob("build/**/*.a"), *(folder / "fastsup" / "core").glob("*.so")]:
-            path.unlink()
-
-
 def try_mutant(folder: Path, mutant: Mutant) -> str:
     """Returns "noticed", "not compiled" or "not noticed"."""
     path = folder / mutant.file
@@ -160,13 +157,11 @@ def try_mutant(folder: Path, mutant: Mutant) -> str:
     lines[mutant.line - 1] = mutant.text + "\n"
     try:
         path.write_text("".join(lines), encoding="utf-8")
-        forget_libraries(folder, mutant.file)
         if not build(folder):
             return "not compiled"
         return "noticed" if is_noticed(folder, mutant.file) else "not noticed"
     finally:
         path.write_text(original, encoding="utf-8")
-        forget_libraries(folder, mutant.file)
 
 
 def main() -> int:
