@@ -43,8 +43,7 @@ def reuse_unchanged_checkpoint(
     if getattr(type(saver), "save", None) is not Saver.save or "save" in vars(saver):
         return None  # A program's own `save` may do more than to write the files.
     path = session._unchanged_checkpoint()
-    newest = saver.last_checkpoints[-1:]
-    if path is None or step is None or newest != [path]:
+    if path is None or step is None or path not in saver.last_checkpoints:
         return None
     number = f"{int(step):08d}" if saver._pad_step_number else str(int(step))
     if os.path.abspath(f"{save_path}-{number}") != os.path.abspath(path):
@@ -56,6 +55,9 @@ def reuse_unchanged_checkpoint(
         if not file_io.file_exists(meta_graph):
             with session.graph.as_default():
                 saver.export_meta_graph(meta_graph)
+    if saver.last_checkpoints[-1] != path:
+        # The program has gone back to an older one: it is the newest from now on, as after a save.
+        saver._RecordLastCheckpoint(path)
     # The state file may be lost, or name another checkpoint that is damaged.
     checkpoint_management.update_checkpoint_state_internal(
         save_dir=os.path.dirname(save_path),

@@ -142,10 +142,10 @@ class StepLoop(fastsup.core.StepLoop):
             raise error
         delay = delay_before_next_try(self._failures)
         _logger.warning(
-            "The step after global step %d has failed (failure %d%s in a row), the next try is in %g seconds: %s",
+            "The step after global step %d has failed (failure %d in a row%s), the next try is in %g seconds: %s",
             self.global_step,
             self._failures,
-            "" if limit is None else f" of at most {limit + 1}",
+            "" if limit is None else f"; the loop recovers from {limit}",
             delay,
             error,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 from fastsup.loop.numbers import Values, check_values, named_numbers
@@ -26,6 +27,7 @@ class SummaryHook(PeriodicHook):
     Raises:
       TypeError: `writer` is none of the three, `values` can't be called, or an interval isn't a number.
       ValueError: an interval isn't positive.
+      ImportError: `writer` is one of tf.summary, and TensorBoard isn't installed.
     """
 
     def __init__(
@@ -59,6 +61,12 @@ def _writing(writer: Any) -> Write:
         return lambda name, value, step: writer.add_scalar(name, value, step)
     if callable(getattr(writer, "as_default", None)):
         from tensorflow import summary
+
+        if find_spec("tensorboard") is None:
+            # TensorFlow says so when the first summary is written: the steps before would be lost.
+            raise ImportError(
+                "A writer of tf.summary needs TensorBoard, which isn't installed: pip install tensorboard."
+            )
 
         def write(name: str, value: float, step: int) -> None:
             with writer.as_default():

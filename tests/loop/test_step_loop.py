@@ -191,9 +191,9 @@ def test_recovers_and_calls_the_step_again(tmp_path: Path, caplog: pytest.LogCap
         assert loop.run() == 10
     assert 0.1 < time.monotonic() - started < 5
     assert [record.getMessage().partition(",")[0] for record in caplog.records] == [
-        "The step after global step 3 has failed (failure 1 of at most 3 in a row)",
-        "The step after global step 7 has failed (failure 1 of at most 3 in a row)",
-        "The step after global step 7 has failed (failure 2 of at most 3 in a row)",
+        "The step after global step 3 has failed (failure 1 in a row; the loop recovers from 2)",
+        "The step after global step 7 has failed (failure 1 in a row; the loop recovers from 2)",
+        "The step after global step 7 has failed (failure 2 in a row; the loop recovers from 2)",
     ]
 
 

@@ -84,3 +84,14 @@ def test_tensorflows_writer(tmp_path: Path) -> None:
     events.Reload()
     read = [(event.step, float(tf.make_ndarray(event.tensor_proto))) for event in events.Tensors("loss")]
     assert read == [(2, 2.0), (4, 0.5)]
+
+
+def test_a_writer_of_tensorflow_needs_tensorboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Said before the first step: TensorFlow says so when the first summary is written."""
+    import tensorflow as tf
+
+    writer = tf.summary.create_file_writer(str(tmp_path))
+    monkeypatch.setattr("fastsup.loop.summary.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match="TensorBoard, which isn't installed: pip install tensorboard"):
+        SummaryHook(writer)
+    SummaryHook(lambda name, value, step: None)

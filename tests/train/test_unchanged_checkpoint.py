@@ -151,6 +151,23 @@ def test_a_damaged_one_isnt_named_any_more(program: Program) -> None:
     assert os.path.basename(v1.train.latest_checkpoint(program.folder)) == "model.ckpt-2"
 
 
+def test_an_older_one_that_was_named_is_left_alone(program: Program) -> None:
+    """To go back, a person names an older checkpoint in the first line of the state file."""
+    program.train(6)
+    state = os.path.join(program.folder, "checkpoint")
+    with open(state, encoding="utf-8") as file:
+        first, *others = file.read().splitlines()
+    with open(state, "w", encoding="utf-8") as file:
+        file.write("\n".join([first.replace("model.ckpt-6", "model.ckpt-2"), *others]))
+    assert rewritten(program) == set()
+    named = v1.train.get_checkpoint_state(program.folder)
+    assert os.path.basename(named.model_checkpoint_path) == "model.ckpt-2"
+    paths = [os.path.basename(path) for path in named.all_model_checkpoint_paths]
+    assert sorted(paths) == ["model.ckpt-0", "model.ckpt-2", "model.ckpt-4", "model.ckpt-6"]
+    # It counts as the newest, as after a save: the next ones are deleted last.
+    assert paths[-1] == "model.ckpt-2"
+
+
 def test_a_missing_graph_is_added(program: Program) -> None:
     program.train(2)
     meta_graph = os.path.join(program.folder, "model.ckpt-2.meta")
