@@ -69,6 +69,8 @@ def test_attributes_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not timer.should_trigger_for_step(109)
     timer._every_steps = 5
     assert timer.should_trigger_for_step(105)
+    timer._every_steps = 0
+    assert timer.should_trigger_for_step(101)
     timer._every_steps, timer._every_secs = None, 2.0
     monkeypatch.setattr(time, "time", lambda: 51.9)
     assert not timer.should_trigger_for_step(105)

@@ -84,6 +84,15 @@ def test_reset_forgets(impl: Any, clock: Any) -> None:
     assert timer.update_last_triggered_step(6) == (None, None)
 
 
+def test_a_second_init_begins_anew(impl: Any, clock: Any) -> None:
+    timer = impl.train.SecondOrStepTimer(every_steps=10)
+    timer.update_last_triggered_step(5)
+    timer.__init__(every_steps=10)
+    assert timer.last_triggered_step() is None
+    assert timer.should_trigger_for_step(5)
+    assert timer.update_last_triggered_step(6) == (None, None)
+
+
 def test_reads_of_the_clock(impl: Any, clock: Any) -> None:
     """One read an update, one a question that needs the time, none else: programs replace `time.time` and count."""
 
