@@ -18,10 +18,15 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from typing import Any
 
-import jax
-import torch
-from ignite.engine import Engine, Events
-from lightning.pytorch import Callback, LightningModule, Trainer
+try:
+    import jax
+    import torch
+    from ignite.engine import Engine, Events
+    from lightning.pytorch import Callback, LightningModule, Trainer
+except ImportError as missing:
+    raise SystemExit(
+        f'{missing}. This benchmark needs: pip install torch pytorch-ignite lightning "jax[cpu]"'
+    ) from None
 from rich.console import Console
 from rich.table import Table
 

@@ -36,7 +36,12 @@ STEPS = ["tests/train/test_hooked_session.py", "tests/train/test_run_loop.py", "
 FILES = {
     "csrc/timer.c": [*CORE, "tests/train/test_hooks_timer.py"],
     "csrc/due.c": [*CORE, *RULES],
-    "fastsup/core/timer.pyx": [*CORE, "tests/train/test_hooks_timer.py", "tests/train/test_interop.py"],
+    "fastsup/core/timer.pyx": [
+        *CORE,
+        "tests/train/test_hooks_timer.py",
+        "tests/train/test_interop.py",
+        "tests/train/test_run_loop.py",
+    ],
     "fastsup/core/schedule.pyx": [*CORE, *RULES, *HOOKS],
     "fastsup/train/scheduler/step_view.pxd": [*RULES, *STEPS],
     "fastsup/train/scheduler/hook_list.pyx": [*HOOKS, *STEPS, "tests/train/test_replaced_methods.py"],
