@@ -55,6 +55,8 @@ EQUIVALENT: dict[str, str] = {
     "if value is None or value <= 1:": "every step from 0 on and from 1 on are the same: a step triggers once.",
     "self.c.every_steps = 1": "every step from 0 on and from 1 on are the same: a step triggers once.",
     "if value <= INT64_MAX else INT64_MAX": "the same for equal numbers.",
+    "if self.c.last_step >= INT64_MAX - self.c.every_steps": "the same for equal numbers.",
+    "return self.c.last_step - self.c.every_steps": "the timer is then asked in each step: slower, and the same.",
     "self.c.last_step = 1 if value is None": "the last step isn't looked at before a trigger.",
     "return step > timer->last_step &&": "the line above has dealt with equal steps.",
     "if (other.run <= one.run)": "the same for equal numbers.",

@@ -255,9 +255,11 @@ def test_timer_replaced_during_training(impl: Any, step: Any, trace: Any, tmp_pa
             hook._timer = impl.train.SecondOrStepTimer(every_steps=2)
         if ran == 6:
             hook._timer._every_steps = 3
+        if ran == 9:
+            hook._timer._every_steps = 1
 
-    run_steps(impl, [hook], step, 9, between)
-    assert [entry for entry in trace if "after" in entry] == [f"l.after_save:{n}" for n in (0, 4, 6, 9)]
+    run_steps(impl, [hook], step, 11, between)
+    assert [entry for entry in trace if "after" in entry] == [f"l.after_save:{n}" for n in (0, 4, 6, 9, 10, 11)]
 
 
 def test_timer_of_the_programs_own(impl: Any, step: Any, trace: Any, tmp_path: Any) -> None:
