@@ -204,6 +204,16 @@ def test_positions_can_be_read() -> None:
     assert (hook.next_run, hook.next_step, hook.next_time) == (None, None, None)
 
 
+def test_positions_beyond_64_bits() -> None:
+    """A larger one is never reached, a smaller one always is."""
+    hook = Hook()
+    hook.due_at_run(10**30)
+    hook.due_at_step(10**30)
+    assert (hook.next_run, hook.next_step) == (None, None)
+    hook.due_at_step(-(10**30))
+    assert hook.next_step == -(2**63)
+
+
 def test_result_and_limits_can_be_read() -> None:
     loop = StepLoop(counter(), max_steps=4, initial_step=10)
     assert (loop.result, loop.max_steps) == (None, 4)
