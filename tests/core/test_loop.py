@@ -204,6 +204,28 @@ def test_positions_can_be_read() -> None:
     assert (hook.next_run, hook.next_step, hook.next_time) == (None, None, None)
 
 
+@pytest.mark.parametrize("how", ["due_at_run", "due_at_step", "due_at_time"])
+def test_the_step_function_makes_a_hook_due(how: str) -> None:
+    """The loop notices it, though it has called no hook since it read the positions."""
+    called: list[int] = []
+
+    class Waiting(Hook):
+        def after_step(self, loop: StepLoop, value: Any) -> None:
+            called.append(loop.global_step)
+            self.never_due()
+
+    hook = Waiting()
+
+    def step() -> int:
+        if loop.global_step == 3:
+            getattr(hook, how)(2 if how != "due_at_time" else 0.0)
+        return 0
+
+    loop = StepLoop(step, [hook], max_steps=8)
+    loop.run()
+    assert called == [4]
+
+
 def test_positions_beyond_64_bits() -> None:
     """A larger one is never reached, a smaller one always is."""
     hook = Hook()
