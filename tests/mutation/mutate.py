@@ -50,7 +50,7 @@ FILES = {
 # Lines whose change no test can notice, by a part of the line, with the reason.
 EQUIVALENT: dict[str, str] = {
     "self.version += 2": "any other number says that it has changed.",
-    "pass  # self.changes_seen = self.changes[0]": "the positions are then read again in each step: slower, and the same.",
+    "pass  # self.changes_seen = self.changes[0]": "the positions are then read in each step: slower, and the same.",
     "change_count += 2": "any other number says that it has changed.",
     "changes()[0] += 2": "any other number says that it has changed.",
     "if value is None or value < 0:": "0 gives 0 below, too.",
