@@ -60,6 +60,11 @@ cdef LoopHook as_hook(object hook):
     return hook
 
 
+cdef inline double as_double(object result) noexcept:
+    """Returns a step's result as hooks in C and Cython see it: a float as it is, and NaN for everything else."""
+    return PyFloat_AS_DOUBLE(result) if PyFloat_Check(result) else NAN
+
+
 cdef int64_t step_number(str name, object value) except? -1:
     """Checks a number of steps.
 
@@ -311,8 +316,7 @@ cdef class Loop:
             except Exception as error:
                 self._recover(error)
                 continue
-            if hooks_in_c:
-                drive.loop.result = PyFloat_AS_DOUBLE(self.last_result) if PyFloat_Check(self.last_result) else NAN
+            drive.loop.result = as_double(self.last_result)
             if drive.earliest.time != HUGE_VAL:
                 drive.clock_replaced = is_replaced()
             event = fs_drive_step_done(drive)
@@ -407,7 +411,7 @@ cdef class Loop:
                     self._recover(error)
                     if fs_drive_is_done(drive):
                         return False
-            drive.loop.result = PyFloat_AS_DOUBLE(self.last_result) if PyFloat_Check(self.last_result) else NAN
+            drive.loop.result = as_double(self.last_result)
             return True
         with nogil:
             code = drive.step(&drive.loop, drive.step_context)

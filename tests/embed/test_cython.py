@@ -37,6 +37,22 @@ assert (counter.calls, counter.last_step, quiet.calls, loop.steps) == (2, 8, 10,
 """)
 
 
+def test_a_cdef_hook_sees_the_result_of_a_step_in_python(in_fresh_process: Run) -> None:
+    in_fresh_process("""
+import itertools
+import math
+from embed_cython import Counter, Quiet
+from fastsup.core import StepLoop
+for others in ([], [Quiet()]):
+    counter = Counter(3)
+    StepLoop(itertools.count(0.5).__next__, [counter, *others], max_steps=7).run()
+    assert (counter.last_step, counter.last_result) == (6, 5.5), counter.last_result
+    counter = Counter(3)
+    StepLoop(lambda: "no float", [counter, *others], max_steps=3).run()
+    assert math.isnan(counter.last_result)
+""")
+
+
 def test_an_exception_in_a_cdef_hook_surfaces(in_fresh_process: Run) -> None:
     in_fresh_process("""
 from embed_cython import Fails, __pyx_capi__

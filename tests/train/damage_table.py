@@ -1,11 +1,12 @@
 """What becomes of a training whose newest checkpoint is damaged: under TensorFlow's classes and under ours.
 
-`python tests/train/damage_table.py` measures it and writes the table of docs/recovery.md. The test measures it too, and
-compares.
+`python tests/train/damage_table.py --write` measures it and writes the table of docs/recovery.md. The test measures it
+too, and compares.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import glob
 import logging
@@ -326,7 +327,8 @@ def rows_of_the_page() -> list[str]:
     return table.splitlines()[2:]
 
 
-def write_page() -> None:
+def table() -> list[str]:
+    """Measures each damage under either. Returns the lines of the table."""
     import fastsup
 
     tensorflow, ours = SimpleNamespace(train=v1.train), SimpleNamespace(train=fastsup.train)
@@ -337,11 +339,25 @@ def write_page() -> None:
     for damage in DAMAGES:
         theirs, our = ([measure(impl, damage, mid_run) for mid_run in (False, True)] for impl in (tensorflow, ours))
         lines.append(row(damage, tuple(theirs), tuple(our)))
+    return lines
+
+
+def write_page(lines: list[str]) -> None:
     with open(PAGE, encoding="utf-8") as file:
         before, rest = file.read().split(BEGIN)
     with open(PAGE, "w", encoding="utf-8") as file:
         file.write(before + BEGIN + "\n".join(lines) + "\n" + END + rest.split(END)[1])
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write the table of docs/recovery.md, too")
+    arguments = parser.parse_args()
+    lines = table()
+    print("\n".join(lines))
+    if arguments.write:
+        write_page(lines)
+
+
 if __name__ == "__main__":
-    write_page()
+    main()

@@ -1,15 +1,15 @@
 """One program for each way in which a run can end. lifecycle.json says which callbacks each leads to.
 
-python tests/train/lifecycle_programs.py             writes the table of docs/lifecycle.md from lifecycle.json
-python tests/train/lifecycle_programs.py tensorflow|fastsup PROGRAM FOLDER    runs a program, and prints the callbacks
+`python tests/train/lifecycle_programs.py --write` writes the table of docs/lifecycle.md from lifecycle.json.
+`python tests/train/lifecycle_programs.py fastsup PROGRAM FOLDER` runs a program, and prints the callbacks.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -280,9 +280,28 @@ def page(text: str) -> str:
     return before + BEGIN + table() + END + rest.partition(END)[2]
 
 
-if __name__ == "__main__":
-    if len(sys.argv) == 1:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("implementation", nargs="?", choices=["tensorflow", "fastsup"], help="whose session it runs")
+    parser.add_argument("program", nargs="?", help="`program` of a row of lifecycle.json")
+    parser.add_argument("folder", nargs="?", help="the checkpoint directory")
+    parser.add_argument("--write", action="store_true", help="write the table of docs/lifecycle.md")
+    arguments = parser.parse_args()
+    if arguments.write:
         PAGE.write_text(page(PAGE.read_text()))
+    elif arguments.implementation is None:
+        print(table(), end="")
+    elif arguments.folder is None:
+        parser.error("pass all of implementation, program and folder")
     else:
-        left = run(*sys.argv[1:4], note=lambda callback: os.write(1, f"{callback}\n".encode()) and None)
+        left = run(
+            arguments.implementation,
+            arguments.program,
+            arguments.folder,
+            note=lambda callback: os.write(1, f"{callback}\n".encode()) and None,
+        )
         os.write(1, f"left by {left}\n".encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,11 +1,12 @@
 """What a signal does to a training, in each state that it may be in. In processes of their own.
 
-`python tests/train/signal_table.py` measures it and writes the table of docs/signals.md. The test measures it too, and
-compares all but the times.
+`python tests/train/signal_table.py --write` measures it and writes the table of docs/signals.md. The test measures it
+too, and compares all but the times.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import subprocess
@@ -331,21 +332,40 @@ def rows_of_the_page() -> list[str]:
     return [line.rpartition(" |")[0].rpartition(" | ")[0] + " |" for line in table.splitlines()[2:]]
 
 
-def write_page() -> None:
+def table() -> list[str]:
+    """Measures each state. Returns the lines of the table.
+
+    Raises:
+      AssertionError: a state didn't come as STATES says.
+    """
     lines = ["| state | saved | exit | time to exit |", "|---|---|---|---|"]
     for name in STATES:
         measured = measure(name)
         if not as_expected(name, measured):
             raise AssertionError(f"{name}: {measured}")
         lines.append(f"{row(name)} {measured.seconds:.2f} s |")
+    return lines
+
+
+def write_page(lines: list[str]) -> None:
     with open(PAGE, encoding="utf-8") as file:
         before, rest = file.read().split(BEGIN)
     with open(PAGE, "w", encoding="utf-8") as file:
         file.write(before + BEGIN + "\n".join(lines) + "\n" + END + rest.split(END)[1])
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write the table of docs/signals.md, too")
+    arguments = parser.parse_args()
+    lines = table()
+    print("\n".join(lines))
+    if arguments.write:
+        write_page(lines)
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
         child(*sys.argv[2:])
     else:
-        write_page()
+        main()

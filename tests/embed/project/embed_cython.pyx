@@ -15,6 +15,7 @@ cdef class Counter(LoopHook):
 
     cdef readonly int64_t calls
     cdef readonly int64_t last_step
+    cdef readonly double last_result
     cdef readonly int64_t every
 
     def __init__(self, int64_t every):
@@ -26,6 +27,7 @@ cdef class Counter(LoopHook):
     cdef int on_due(self, object loop, const fs_loop* state) except -1:
         self.calls += 1
         self.last_step = state.global_step
+        self.last_result = state.result
         self.due_at_step(state.global_step + self.every)
         return 0
 
