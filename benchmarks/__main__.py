@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -23,7 +24,12 @@ from benchmarks.cases import CASES, Case
 from benchmarks.measure import QUICK_SLICE_SECS, SLICE_SECS, alternate
 
 ROUNDS, QUICK_ROUNDS, PEER_ROUNDS = 7, 3, 2
+QUICK_HELP = "short slices and few rounds; with --programs a tenth of the steps, so that the start weighs more"
 PEER_SECS, QUICK_PEER_SECS = 5.0, 0.5
+OF_PEERS = {
+    "--peer": list(dict.fromkeys(peer.adapter for peer in peer_environments.PEERS)),
+    "--workload": list(peer_table.WORKLOADS),
+}
 
 
 def positive(text: str) -> int:
@@ -42,7 +48,7 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
     names = [case.name for case in CASES]
     parser.add_argument("--case", action="append", choices=names, metavar="NAME", help=f"only this: {', '.join(names)}")
     parser.add_argument("--rounds", type=positive, help=f"slices for each contender ({ROUNDS})")
-    parser.add_argument("--quick", action="store_true", help="short slices and few rounds, for rough numbers")
+    parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
     parser.add_argument("--all", action="store_true", help="show every contender too")
     parser.add_argument("--memory", action="store_true", help="measure whether memory grows, instead of the cases")
     parser.add_argument("--programs", action="store_true", help="run whole programs, instead of the cases")
@@ -56,10 +62,15 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
         metavar="DIR",
         help="with --peers: where the libraries are installed, if they aren't yet",
     )
-    parser.add_argument("--peer", action="append", default=[], metavar="NAME", help="with --peers: only this adapter")
-    parser.add_argument(
-        "--workload", action="append", default=[], metavar="NAME", help="with --peers: only this workload"
-    )
+    for argument, known in OF_PEERS.items():
+        parser.add_argument(
+            argument,
+            action="append",
+            default=[],
+            choices=known,
+            metavar="NAME",
+            help=f"with --peers: only this: {', '.join(known)}",
+        )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything to this file as well")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
     options = parser.parse_args(arguments)
@@ -71,11 +82,10 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
         parser.error("argument --peers: not with --case, --memory or --programs")
     if not options.peers and (options.environments or options.peer or options.workload):
         parser.error("arguments --environments, --peer and --workload: only with --peers")
-    for name in options.workload:
-        if name not in peer_table.WORKLOADS:
-            parser.error(f"argument --workload: must be one of {', '.join(peer_table.WORKLOADS)}, got {name}")
     if options.reference and not options.programs:
         parser.error("argument --reference: only with --programs")
+    if options.reference and shutil.which(options.reference) is None:
+        parser.error(f"argument --reference: there is no interpreter {options.reference}")
     if options.json and not options.json.resolve().parent.is_dir():
         parser.error(f"argument --json: there is no folder {options.json.resolve().parent}")
     if options.peers:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -161,6 +162,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each side (5)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything to this file as well")
     options = parser.parse_args()
+    if shutil.which(options.reference) is None:
+        parser.error(f"argument --reference: there is no interpreter {options.reference}")
     cases = [case for case in CASES if not options.case or case.name in options.case]
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
     with tempfile.TemporaryDirectory(prefix="fastsup-benchmark-") as folder:

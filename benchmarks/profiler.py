@@ -7,6 +7,7 @@ memory.) The second part has hooks that wait for a known time, and compares the 
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 import time
 from functools import partial
@@ -183,6 +184,13 @@ def accuracy(steps: int = BUSY_STEPS) -> dict[int, float]:
     return found
 
 
-if __name__ == "__main__":
-    cost()
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.profiler", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="pairs of slices for each case (%(default)s)")
+    options = parser.parse_args()
+    cost(options.rounds)
     accuracy()
+
+
+if __name__ == "__main__":
+    main()
