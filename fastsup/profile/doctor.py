@@ -204,7 +204,7 @@ def warnings() -> list[str]:
     if estimator is not None and not archived and installed and _at_least(version_of(installed[0]), 2, 16):
         said.append(
             f"tensorflow-estimator {estimator} can't be imported with TensorFlow 2.16 and later. Uninstall it; for "
-            "canned models: pip install 'fastsup[canned]'."
+            "canned models, what to install is in docs/migrating.md."
         )
     if cores() < 2:
         said.append("Only one core: threads of an input pipeline and the step take turns on it.")

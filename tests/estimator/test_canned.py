@@ -94,13 +94,14 @@ def test_only_modules_of_models_are_loaded() -> None:
         with pytest.raises(ModuleNotFoundError, match="No module named 'tensorflow_estimator"):
             model_module(name)
     assert model_module("canned.dnn") is model_module("canned.dnn")
+    assert issubclass(model_module("canned.timeseries.estimators").LSTMAutoRegressor, estimator.Estimator)
 
 
 @pytest.mark.parametrize(
     ("version", "text"),
     [
-        (None, "tensorflow-estimator 2.15.0, which isn't installed: pip install 'fastsup[canned]'."),
-        ("2.14.0", "tensorflow-estimator 2.15.0, and 2.14.0 is installed: pip install 'fastsup[canned]'."),
+        (None, "tensorflow-estimator 2.15.0, which isn't installed: pip install 'fastsup[canned]'; where "),
+        ("2.14.0", "tensorflow-estimator 2.15.0, and 2.14.0 is installed: pip install 'fastsup[canned]'; where "),
     ],
 )
 def test_the_error_without_the_archive(version: str | None, text: str, monkeypatch: pytest.MonkeyPatch) -> None:

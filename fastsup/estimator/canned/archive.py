@@ -11,7 +11,6 @@ from tensorflow.python.framework import versions
 __all__ = ["absence", "is_installed", "model_file"]
 
 _DISTRIBUTION, _VERSION = "tensorflow-estimator", "2.15."
-_EXTRA = "pip install 'fastsup[canned]'"
 # The folders and modules of models. The others need what current TensorFlow lacks, and fastsup has them itself.
 _MODELS = frozenset({"canned", "head", "keras_lib"})
 
@@ -27,21 +26,26 @@ def _folder() -> Path | None:
     return Path(str(found.locate_file("tensorflow_estimator/python/estimator")))
 
 
+def _remedy() -> str:
+    """What to install, and how. tf_keras requires the distribution tensorflow, so pip would install that, too."""
+    release = ".".join(str(versions.__version__).split(".")[:2])
+    return (
+        "pip install 'fastsup[canned]'; where TensorFlow is tensorflow-cpu: pip install tensorflow-estimator==2.15.0, "
+        f"and then pip install --no-deps 'tf_keras=={release}.*'."
+    )
+
+
 def absence() -> str | None:
     """What is missing for the canned models: a sentence that says what to install. None if all is there."""
     needs = f"it needs the archived package {_DISTRIBUTION} 2.15.0"
     try:
         version = metadata.version(_DISTRIBUTION)
     except metadata.PackageNotFoundError:
-        return f"{needs}, which isn't installed: {_EXTRA}."
+        return f"{needs}, which isn't installed: {_remedy()}"
     if not version.startswith(_VERSION):
-        return f"{needs}, and {version} is installed: {_EXTRA}."
+        return f"{needs}, and {version} is installed: {_remedy()}"
     if importlib.util.find_spec("tf_keras") is None:
-        release = ".".join(str(versions.__version__).split(".")[:2])
-        return (
-            f"it needs Keras 2, the package tf_keras, which isn't installed: {_EXTRA}; where TensorFlow is "
-            f"tensorflow-cpu: pip install --no-deps 'tf_keras=={release}.*'."
-        )
+        return f"it needs Keras 2, the package tf_keras, which isn't installed: {_remedy()}"
     return None
 
 

@@ -56,6 +56,7 @@ OUR_MODULES: dict[str, Any] = {
         maybe_overwrite_model_dir_and_session_config=resolve_config,
     ),
     "estimator_export": SimpleNamespace(estimator_export=estimator_export),
+    "estimator_lib": SimpleNamespace(Estimator=Estimator, EstimatorSpec=EstimatorSpec, ModeKeys=ModeKeys),
     "export.export": receivers,
     "export.export_lib": SimpleNamespace(
         **{
