@@ -4,7 +4,7 @@
 
 Each file names its machine, versions and date. These commands measure them, best on an idle machine:
 
-    python -m benchmarks --json benchmarks/results/cases.json                 # docs/benchmarks.md
+    python -m benchmarks --json benchmarks/results/cases.json                 # docs/benchmarks.md, docs/embedding.md
     python -m benchmarks --programs --json benchmarks/results/programs.json   # docs/benchmarks.md
     python -m benchmarks --peers --json benchmarks/results/peers.json         # README.md, docs/peers.md, its chart
     python -m benchmarks.hook_counts --json benchmarks/results/hook_counts.json    # the chart of docs/index.md
@@ -29,7 +29,8 @@ FOLDER = ROOT / "benchmarks" / "results"
 # One file of results, as JSON.
 Results = dict[str, Any]
 # The cases of docs/benchmarks.md that aren't tables elsewhere.
-ELSEWHERE = {"dispatch", "loop_python", "loop_c", "async_save"}
+LOOPS = {"dispatch", "loop_python", "loop_c"}
+ELSEWHERE = {*LOOPS, "async_save"}
 
 
 def results(name: str) -> Results:
@@ -116,6 +117,18 @@ def cases(found: Results) -> Iterator[str]:
     yield machine_line(found)
 
 
+def loops(found: Results) -> Iterator[str]:
+    """The table of docs/embedding.md: nanoseconds of a loop without TensorFlow, and of what it is compared with."""
+    rows = [
+        [row["title"], f"{1e9 * row['floor']:.1f}", f"{1e9 * row['fastsup']:.1f}", f"{row['extra_ns']:+.1f}"]
+        for row in found["rows"]
+        if row["case"] in LOOPS
+    ]
+    yield from table(["loop, against another", "the other, ns a step", "the loop, ns a step", "difference"], rows)
+    yield ""
+    yield machine_line(found, ["python"])
+
+
 def programs(found: Results) -> Iterator[str]:
     """The table of whole programs in docs/benchmarks.md."""
     runs = {
@@ -152,6 +165,7 @@ def peers(found: Results) -> Iterator[str]:
 SECTIONS: dict[str, list[tuple[str, str, Callable[[Results], Iterator[str]]]]] = {
     "README.md": [("costs", "peers", costs)],
     "docs/benchmarks.md": [("cases", "cases", cases), ("programs", "programs", programs)],
+    "docs/embedding.md": [("loops", "cases", loops)],
     "docs/peers.md": [("peers", "peers", peers)],
 }
 CHARTS: dict[str, tuple[str, Callable[[Results], str]]] = {

@@ -71,7 +71,7 @@ def why_not_now():
     if eager_function_run.RUN_FUNCTIONS_EAGERLY is not False:
         return "tf.config.run_functions_eagerly is on"
     if records_gradients():
-        return "a gradient tape records"
+        return "a gradient tape or a forward accumulator records"
     return "a tf.distribute strategy's scope is open"
 
 

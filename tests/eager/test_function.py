@@ -272,7 +272,7 @@ def test_why_not_says_where_a_function_was_called() -> None:
     assert function.why_not == ""
     with tf.GradientTape():
         assert function().numpy() == 2.0
-    assert (function.lifted, function.why_not) == (False, "a gradient tape records")
+    assert (function.lifted, function.why_not) == (False, "a gradient tape or a forward accumulator records")
     assert function().numpy() == 2.0
     assert (function.lifted, function.why_not) == (True, "")
     with tf.device("/cpu:0"):

@@ -8,6 +8,7 @@ from typing import Any
 from tensorflow.python.checkpoint import checkpoint as tracking_checkpoint
 from tensorflow.python.eager import context
 from tensorflow.python.framework.ops import inside_function
+from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 from tensorflow.python.util import nest
 
 from fastsup.core.checks import check_number
@@ -275,7 +276,8 @@ def monitored_function(
       A `MonitoredFunction`.
 
     Raises:
-      TypeError: `step` is no function, its arguments aren't known, or another argument is of the wrong type.
+      TypeError: `step` is no function, its arguments aren't known, another argument is of the wrong type, or `hooks` has
+        a CheckpointSaverHook, whose work `checkpoint` does.
       ValueError: `global_step` is no integer variable that the step changes, or a `checkpoint` comes without directory.
       RuntimeError: the step can't be lifted, or none of the checkpoints can be read.
       Exception: as for `MonitoredSession`.
@@ -300,12 +302,13 @@ def monitored_function(
         )
     own: list[Any] = []
     with creator.graph.as_default():
-        given = hooks(step_graph.outputs) if callable(hooks) else hooks
+        given = hooks_argument("hooks", hooks(step_graph.outputs) if callable(hooks) else hooks)
+        _check_hooks(given)
         if manager is not None and is_on(log_step_count_steps=log_step_count_steps):
             own.append(StepCounterHook(log_step_count_steps, output_dir=manager.directory))
         if manager is not None and (steps is not None or secs is not None):
             own.append(FunctionCheckpointHook(manager, lambda: creator.restored_step, secs, steps, async_save))
-        all_hooks = [*own, *hooks_with_progress(progress, hooks_argument("hooks", given))]
+        all_hooks = [*own, *hooks_with_progress(progress, given)]
     options = {
         "stop_grace_period_secs": stop_grace_period_secs,
         "max_recoveries": max_recoveries,
@@ -313,6 +316,16 @@ def monitored_function(
         "profiler": profiler,
     }
     return MonitoredFunction(step_graph, creator, all_hooks, options)
+
+
+def _check_hooks(hooks: list[Any]) -> None:
+    """Refuses a CheckpointSaverHook that would look for the Saver of the step's graph, which has no variables."""
+    for hook in hooks:
+        if isinstance(hook, tf_hooks.CheckpointSaverHook) and hook._saver is hook._scaffold is None:
+            raise TypeError(
+                f"hooks has {hook!r}, which saves the variables of a graph, but a monitored_function has those of eager "
+                "code. Pass checkpoint=tf.train.Checkpoint(...), checkpoint_dir and save_checkpoint_steps in its place."
+            )
 
 
 def _manager(checkpoint: Any, checkpoint_dir: Any, max_to_keep: int | None) -> Any:
