@@ -276,8 +276,8 @@ def monitored_function(
       A `MonitoredFunction`.
 
     Raises:
-      TypeError: `step` is no function, its arguments aren't known, another argument is of the wrong type, or `hooks` has
-        a CheckpointSaverHook, whose work `checkpoint` does.
+      TypeError: `step` is no function, its arguments aren't known, another argument is of the wrong type, or `hooks`
+        has a CheckpointSaverHook, whose work `checkpoint` does.
       ValueError: `global_step` is no integer variable that the step changes, or a `checkpoint` comes without directory.
       RuntimeError: the step can't be lifted, or none of the checkpoints can be read.
       Exception: as for `MonitoredSession`.
@@ -323,8 +323,9 @@ def _check_hooks(hooks: list[Any]) -> None:
     for hook in hooks:
         if isinstance(hook, tf_hooks.CheckpointSaverHook) and hook._saver is hook._scaffold is None:
             raise TypeError(
-                f"hooks has {hook!r}, which saves the variables of a graph, but a monitored_function has those of eager "
-                "code. Pass checkpoint=tf.train.Checkpoint(...), checkpoint_dir and save_checkpoint_steps in its place."
+                f"hooks has {hook!r}, which saves the variables of a graph, but a monitored_function has those of "
+                "eager code. Pass checkpoint=tf.train.Checkpoint(...), checkpoint_dir and save_checkpoint_steps in its "
+                "place."
             )
 
 
