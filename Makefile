@@ -4,7 +4,7 @@ PYTHON ?= python
 .PHONY: compile test lint bench debug testinstalled release-files release docs
 
 compile:
-	$(PYTHON) -m pip install --quiet -e ".[dev]"
+	$(PYTHON) -m pip install --quiet -e ".[dev,docs]"
 
 test:
 	$(PYTHON) -m pytest

@@ -28,6 +28,8 @@ __all__ = ["STALE_SECS", "WORKER_GRACE_SECS", "JobCompletionWatcher", "mark_task
 STALE_SECS = 600.0
 # Seconds that a parameter server goes on serving workers after the chief has ended.
 WORKER_GRACE_SECS = 600.0
+# Seconds between two looks of a sleeping evaluator for the end of the chief.
+_LOOK_SECS = 10.0
 
 _CHIEF_FILES = ("chief-0.json", "master-0.json")
 _DIRECTORY = "ended_tasks"
@@ -143,6 +145,17 @@ class JobCompletionWatcher:
                 # The task has started again, and has deleted it: whatever comes belongs to this run.
                 self._old_files.pop(name, None)
         return ended
+
+    def sleep(self, secs: float) -> None:
+        """Sleeps, until the chief has ended at the longest.
+
+        Args:
+          secs: seconds to sleep if the chief goes on.
+        """
+        look_secs = secs if self._directory is None else _LOOK_SECS
+        while secs > 0 and not self.chief_has_ended():
+            time.sleep(min(secs, look_secs))
+            secs -= look_secs
 
     def job_has_ended(self, num_workers: int) -> bool:
         """True if no task needs a parameter server any more.

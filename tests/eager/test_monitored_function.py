@@ -490,7 +490,11 @@ def test_wrong_arguments(tmp_path: Path, model: Model, checkpoint: Any) -> None:
         ({"save_checkpoint_secs": 5, "save_checkpoint_steps": 2}, ValueError, "can't both be given"),
         ({"executor": "quick"}, ValueError, "executor must be one of"),
         ({"hooks": [object()]}, (TypeError, AttributeError), "begin"),
-        ({"hooks": [train.CheckpointSaverHook(str(tmp_path), 5)]}, TypeError, r"Pass checkpoint=tf.train.Checkpoint\(...\)"),
+        (
+            {"hooks": [train.CheckpointSaverHook(str(tmp_path), 5)]},
+            TypeError,
+            r"Pass checkpoint=tf.train.Checkpoint\(...\)",
+        ),
     ]:
         with pytest.raises(error, match=message):
             monitored_function(bound(model), **options)

@@ -137,6 +137,26 @@ def test_a_task_that_fails_hasn_t_ended(tmp_path: Path, monkeypatch: pytest.Monk
     assert watcher.chief_has_ended()
 
 
+def test_an_evaluator_s_sleep_is_over_when_the_chief_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watcher = JobCompletionWatcher(tmp_path)
+    slept: list[float] = []
+
+    def sleep(secs: float) -> None:
+        slept.append(secs)
+        if len(slept) == 5:
+            mark_task_ended(tmp_path, "chief", 0)
+
+    monkeypatch.setattr(job_completion.time, "sleep", sleep)
+    watcher.sleep(25)
+    assert slept == [10, 10, 5]
+    watcher.sleep(600)
+    assert slept == [10, 10, 5, 10, 10]
+    watcher.sleep(600)
+    assert len(slept) == 5
+    JobCompletionWatcher(None).sleep(600)
+    assert slept[5:] == [600]
+
+
 def test_an_evaluator_ends_when_training_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tf_log: Any) -> None:
     cluster = {"chief": ["localhost:1"]}
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "evaluator", "index": 0}}))

@@ -237,7 +237,7 @@ class TrainingExecutor:
             # Read first: the evaluation that follows then finds whatever was saved before training ended.
             is_last = watcher.chief_has_ended()
             result, should_stop = self._execute_evaluator_once(
-                evaluator, self._continuous_eval_listener, self._eval_spec.throttle_secs, is_last
+                evaluator, self._continuous_eval_listener, self._eval_spec.throttle_secs, is_last, watcher.sleep
             )
             if should_stop:
                 return
@@ -256,9 +256,14 @@ class TrainingExecutor:
             liveness.check()
 
     def _execute_evaluator_once(
-        self, evaluator: Any, continuous_eval_listener: Any, throttle_secs: float, is_last: bool = False
+        self,
+        evaluator: Any,
+        continuous_eval_listener: Any,
+        throttle_secs: float,
+        is_last: bool = False,
+        sleep: Callable[[float], None] | None = None,
     ) -> tuple[Any, bool]:
-        """Evaluates the newest checkpoint, if it is new, and waits until the next attempt is due.
+        """Evaluates the newest checkpoint, if it is new, and waits until the next attempt is due, by `sleep`.
 
         Returns:
           The `EvalResult` (None if the listener has refused the evaluation), and True to stop.
@@ -280,5 +285,5 @@ class TrainingExecutor:
         wait_secs = self._pacing.secs_to_next_attempt(result, start, now, throttle_secs)
         if wait_secs > 0 and not is_last:
             logging.info("Waiting %f secs before starting next eval run.", wait_secs)
-            time.sleep(wait_secs)
+            (sleep or time.sleep)(wait_secs)
         return result, False
