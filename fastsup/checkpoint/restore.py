@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from typing import Any
@@ -57,7 +58,7 @@ class CheckpointRestorer:
     def _warn(self, text: str) -> None:
         if text not in self._warnings:
             self._warnings.add(text)
-            logging.warning("%s See docs/dropin.md#checkpoints.", text)
+            logging.warning("%s See docs/recovery.md.", text)
 
     def _restore_or_explain(self, path: str) -> str | None:
         """Restores a checkpoint. Returns None, or the damage that prevents it; raises a mistake of the program."""
@@ -121,14 +122,15 @@ class CheckpointRestorer:
         for remark in listing.remarks:
             self._warn(remark + ".")
         failures: list[tuple[str, str]] = []
-        for path in paths:
+        for path, older in itertools.zip_longest(paths, paths[1:]):
             cause = self._restore_or_explain(path)
             if cause is None:
                 unfinished = [other for other in paths if other not in _tried(failures) and is_unfinished(other)]
                 self._warn_of_interrupted([*unfinished, *listing.interrupted], step_of(path))
                 return path, _rotation(listing, path, _tried(failures), os.fspath(directory))
             failures.append((path, cause))
-            self._warn(f"The checkpoint {path} can't be restored and is left as it is: {cause}.")
+            what_now = "" if older is None else f" {os.path.basename(older)} is tried in its place."
+            self._warn(f"The checkpoint {path} can't be restored and is left as it is: {cause}.{what_now}")
         if waiting:
             return None
         self._warn_of_interrupted(listing.interrupted, None)

@@ -1,16 +1,30 @@
-"""Checks of arguments that are numbers: intervals, numbers of steps, durations."""
+"""Checks of arguments: intervals, numbers of steps, durations, switches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["check_interval", "check_number", "check_range", "doubt_about", "is_number"]
+__all__ = ["check_flag", "check_interval", "check_number", "check_range", "doubt_about", "is_number"]
 
 
 def is_number(value: Any) -> bool:
     """True for a value that converts to a float as a number does. A string doesn't."""
     return hasattr(value, "__float__")
+
+
+def check_flag(**flags: Any) -> None:
+    """Refuses switches that are neither True nor False: every text is true, also "off".
+
+    Args:
+      **flags: values of the arguments, by their names.
+
+    Raises:
+      TypeError: a value is something else. The message names argument and value.
+    """
+    for name, value in flags.items():
+        if not isinstance(value, (bool, int)) and type(value).__name__ not in ("bool", "bool_"):  # NumPy's, too
+            raise TypeError(f"{name} must be True or False, got {value!r}.")
 
 
 def check_number(name: str, value: Any, what: str = "a number") -> None:

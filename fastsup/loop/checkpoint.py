@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from fastsup.core.checks import check_flag
 from fastsup.loop.periodic import PeriodicHook
 
 _logger = logging.getLogger("fastsup")
@@ -51,6 +52,7 @@ class CheckpointHook(PeriodicHook):
         async_save: bool = False,
     ) -> None:
         super().__init__(every_steps, every_secs)
+        check_flag(async_save=async_save)
         if directory is not None:
             save = manager_in(directory, save, max_to_keep)
         self.manager: Any = None if callable(save) else save

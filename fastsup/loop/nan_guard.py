@@ -6,7 +6,7 @@ import logging
 import math
 from typing import Any
 
-from fastsup.core.checks import check_interval
+from fastsup.core.checks import check_flag, check_interval
 from fastsup.loop.numbers import Values, check_values, named_numbers
 from fastsup.loop.periodic import PeriodicHook
 
@@ -34,8 +34,7 @@ class NanGuardHook(PeriodicHook):
     """
 
     def __init__(self, fail_on_nan: bool = True, every_steps: int = 1, values: Values | None = None) -> None:
-        if not isinstance(fail_on_nan, bool):
-            raise TypeError(f"fail_on_nan must be True or False, got {fail_on_nan!r}")
+        check_flag(fail_on_nan=fail_on_nan)
         check_interval("every_steps", every_steps, optional=False)
         super().__init__(every_steps)
         self._fail_on_nan = fail_on_nan

@@ -32,7 +32,8 @@ def restore_newest(manager: Any) -> int | None:
     # A manager's list leaves out the checkpoints that it preserves for ever, of which the newest may be one.
     older = [path for path in reversed(manager.checkpoints) if path != manager.latest_checkpoint]
     failures = []
-    for path in [manager.latest_checkpoint, *older]:
+    paths = [manager.latest_checkpoint, *older]
+    for path in paths:
         global_step = _number_of(path)
         try:
             manager.checkpoint.restore(path)
@@ -40,12 +41,13 @@ def restore_newest(manager: Any) -> int | None:
             if is_read_failure(error):
                 raise
             failures.append(f"{path}: {type(error).__name__}: {error}")
-            _logger.warning("The checkpoint %s can't be read, an older one is tried: %s", path, error)
+            what_now = "" if path is paths[-1] else " An older one is tried."
+            _logger.warning("The checkpoint %s can't be read: %s.%s", path, error, what_now)
             continue
         _logger.info("Restored %s: going on after global step %d.", path, global_step)
         return global_step
     raise RuntimeError(
-        "None of the checkpoints can be read, so the loop doesn't start. Move them away to start from the "
+        "None of the checkpoints can be read, so training doesn't start. Move them away to start from the "
         "beginning. " + "; ".join(failures)
     )
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import fastsup.core
+from fastsup.core.checks import check_flag
 from fastsup.loop.back_off import delay_before_next_try
 from fastsup.loop.checkpoint import CheckpointHook
 from fastsup.loop.restore import restore_newest
@@ -67,6 +68,7 @@ class StepLoop(fastsup.core.StepLoop):
                 )
         if handle_signals is None:
             handle_signals = any(isinstance(hook, CheckpointHook) for hook in self.hooks)
+        check_flag(handle_signals=handle_signals)
         self._manager = _manager_of(resume_from)
         self._handle_signals = handle_signals
         self._max_recoveries = max_recoveries

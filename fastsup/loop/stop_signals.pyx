@@ -9,6 +9,8 @@ Signals with a handler of the program's own are left to that handler.
 """
 
 from libc.signal cimport SIGINT
+from libc.string cimport strlen
+from posix.unistd cimport isatty, write
 
 import logging
 import os
@@ -16,12 +18,18 @@ import signal
 import sys
 import threading
 
+ctypedef void (*handler_t)(int) noexcept nogil
+
+cdef extern from "<errno.h>":
+    int errno
+
 cdef extern from "Python.h":
     unsigned long PyThread_get_thread_ident() noexcept
 
 cdef extern from "signal.h":
     ctypedef struct sigaction_t "struct sigaction":
         int sa_flags
+        handler_t sa_handler
     int read_action "sigaction"(int number, const sigaction_t* action, sigaction_t* old) noexcept
     int SA_RESETHAND
 
@@ -37,6 +45,18 @@ cdef int pending = 0
 cdef int held = 0
 # What is called when a signal has come: a loop's `request_stop`.
 cdef list stop_requests = []
+# Python's handler in C, which lets `on_signal` be called when the step has returned.
+cdef handler_t python_handler = NULL
+cdef const char* ANSWER = b"Ctrl-C: ending after the running step. A second one ends at once, without a checkpoint.\n"
+
+
+cdef void answer(int number) noexcept nogil:
+    """The handler in C of Ctrl-C at a terminal: a line at once, so that nobody presses it again in a long step."""
+    global errno
+    cdef int before = errno
+    write(2, ANSWER, strlen(ANSWER))
+    errno = before
+    python_handler(number)
 
 
 cdef int pending_signal() noexcept:
@@ -133,8 +153,9 @@ def on_signal(number, frame):
         request_stop()
     try:
         log().warning(
-            "%s: ending after this step. What saves checkpoints saves one. A second signal ends at once. See docs/signals.md.",
-            signal.Signals(number).name,
+            "%s: ending after this step, with a checkpoint where a hook or a Supervisor saves some. A second %s ends at "
+            "once, without it. See docs/signals.md.",
+            *2 * [signal.Signals(number).name],
         )
     except RuntimeError:
         pass  # The log was being written to, in this thread, when the signal came.
@@ -148,7 +169,7 @@ def watch():
     Returns:
       Whether `unwatch` is to be called: not outside the main thread, in which nothing can be watched.
     """
-    global watching, main_thread
+    global watching, main_thread, python_handler
     cdef sigaction_t action
     if not in_main_thread():
         return False
@@ -163,6 +184,8 @@ def watch():
                 # be stuck in a step.
                 read_action(number, NULL, &action)
                 action.sa_flags |= SA_RESETHAND
+                if number == SIGINT and isatty(2):
+                    python_handler, action.sa_handler = action.sa_handler, answer
                 read_action(number, &action, NULL)
     return True
 

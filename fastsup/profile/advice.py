@@ -250,7 +250,8 @@ def _session_parts(report: Report) -> Iterable[_Part]:
         HOOK_DISPATCH,
         "hook dispatch",
         f"The session calls {_listed(_called_most_often(report))} in so many steps, and makes arguments and results "
-        "for that: does that need to be? fastsup's standard hooks are called only in the steps in which they are due.",
+        "for that. A hook of your own is called in every step, and so is NanTensorHook. Leave out what you can do "
+        "without; a standard hook with an interval is called only when it is due.",
     )
     made = sum(row.times.calls for row in rows[PLAN_MAKING])
     if _makes_plans_all_the_time(report, made):

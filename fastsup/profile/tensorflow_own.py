@@ -43,7 +43,8 @@ def one_line_for(sessions: Iterable[SessionOrigin]) -> list[str]:
     if counterpart(kind):
         return [
             f"The program opens a {kind} of TensorFlow's{where}. One line changes it: `import fastsup.train as train`, "
-            f"and `with train.{kind}(...)` in place of tf.compat.v1.train.{kind}."
+            f"and `with train.{kind}(...)` in place of tf.compat.v1.train.{kind}. Without an edit: "
+            "`python -m fastsup profile -m fastsup run SCRIPT`."
         ]
     if first.library != "fastsup":
         return [

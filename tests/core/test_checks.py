@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastsup import core
-from fastsup.core.checks import check_interval, check_number, check_range, is_number
+from fastsup.core.checks import check_flag, check_interval, check_number, check_range, is_number
 from fastsup.core.hook_kinds import check_members
 
 
@@ -82,3 +82,15 @@ def test_a_refused_hook_of_the_other_kind_is_named() -> None:
 def test_the_end_of_a_sentence_without_a_hint() -> None:
     with pytest.raises(TypeError, match=r"^hooks has 'a'\.$"):
         check_members("hooks", ["a"], lambda member: False, "", "{name} has {value!r}{hint_or_stop}")
+
+
+@pytest.mark.parametrize("value", [True, False, 1, 0, np.bool_(True)])
+def test_a_flag(value: Any) -> None:
+    check_flag(stop=value)
+
+
+@pytest.mark.parametrize("value", ["off", "no", "", None, [], 0.0])
+def test_no_flag(value: Any) -> None:
+    with pytest.raises(TypeError) as raised:
+        check_flag(first=True, stop=value)
+    assert str(raised.value) == f"stop must be True or False, got {value!r}."

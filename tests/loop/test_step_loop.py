@@ -337,7 +337,40 @@ def test_signals(tmp_path: Path, how: str, name: str, code: int, saved: bool) ->
     count = int(tf.train.load_variable(path, "count/.ATTRIBUTES/VARIABLE_VALUE"))
     assert path.endswith(f"ckpt-{count}")
     assert how == "thread" or count == 20
-    assert f"{name}: ending after this step. What saves checkpoints saves one." in ended.stderr
+    assert f"{name}: ending after this step, with a checkpoint where a hook or a Supervisor saves some." in ended.stderr
+
+
+LONG_STEP = """
+import ctypes, os, sys
+from fastsup.loop import StepLoop
+
+def step():
+    print("now", flush=True)
+    ctypes.CDLL(None).usleep(2_000_000)  # Python handles no signal meanwhile, and this one interrupts it.
+    ctypes.CDLL(None).usleep(3_000_000)
+
+StepLoop(step, handle_signals=True).run()
+"""
+
+
+def test_ctrl_c_at_a_terminal_is_answered_before_the_step_ends() -> None:
+    terminal, child_s = os.openpty()
+    try:
+        command = [sys.executable, "-c", LONG_STEP]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=child_s, text=True) as child:
+            try:
+                assert child.stdout is not None
+                assert child.stdout.readline() == "now\n"
+                time.sleep(0.2)
+                child.send_signal(signal.SIGINT)
+                assert os.read(terminal, 1000).startswith(b"Ctrl-C: ending after the running step. A second one ends")
+                assert child.poll() is None
+                assert child.wait(60) == -signal.SIGINT
+            finally:
+                child.kill()
+    finally:
+        os.close(terminal)
+        os.close(child_s)
 
 
 def test_handlers_are_put_back() -> None:

@@ -154,7 +154,8 @@ def test_a_program_that_only_has_tensorflows_sessions() -> None:
     assert report_of(HookProfiler(), unrecorded_sessions=sessions).advice() == (
         "No step of a fastsup session or loop was recorded. The program opens a MonitoredTrainingSession of "
         "TensorFlow's, in a.py:9. One line changes it: `import fastsup.train as train`, and `with "
-        "train.MonitoredTrainingSession(...)` in place of tf.compat.v1.train.MonitoredTrainingSession."
+        "train.MonitoredTrainingSession(...)` in place of tf.compat.v1.train.MonitoredTrainingSession. "
+        "Without an edit: `python -m fastsup profile -m fastsup run SCRIPT`."
     )
     assert report_of(HookProfiler(), unrecorded_sessions=sessions[:1]).advice() == (
         "No step of a fastsup session or loop was recorded. The program opens a plain Session of TensorFlow's, in "

@@ -257,6 +257,25 @@ def test_listeners_hear_of_each_save(impl: Any, run: Any, tmp_path: Any, trace: 
     ] + ["a.end:3", "b.end:3"]  # fmt: skip
 
 
+def test_listeners_that_are_none(run: Any, tmp_path: Any) -> None:
+    with pytest.raises(AttributeError, match="listeners must be CheckpointSaverListener objects, got 'x'"):
+        run(train.CheckpointSaverHook(str(tmp_path), save_steps=1, listeners=["x"]))
+
+
+def test_switches_that_are_texts(graph: Any, tmp_path: Any) -> None:
+    folder = str(tmp_path)
+    for make in (
+        lambda **switch: train.MonitoredTrainingSession(checkpoint_dir=folder, **switch),
+        lambda **switch: train.Supervisor(logdir=folder, **switch),
+        lambda **switch: train.CheckpointSaverHook(folder, save_steps=1, **switch),
+    ):
+        with pytest.raises(TypeError, match="async_save must be True or False, got 'no'"):
+            make(async_save="no")
+    for make in (train.MonitoredTrainingSession, train.MonitoredSession, train.Supervisor):
+        with pytest.raises(TypeError, match="handle_signals must be True or False, got 'off'"):
+            make(handle_signals="off")
+
+
 def test_listeners_get_the_session(impl: Any, run: Any, tmp_path: Any, trace: Any) -> None:
     sessions = []
     note = lambda _, session, __: sessions.append(session)  # noqa: E731

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from fastsup import train
+
 v1 = tf.compat.v1
 
 
@@ -178,3 +180,9 @@ def test_a_hook_that_needs_no_wait_logs_nothing(
 def test_waiter_needs_a_global_step(impl: Any, graph: Any) -> None:
     with pytest.raises(RuntimeError, match=r"^Global step should be created to use _GlobalStepWaiterHook\."):
         impl.train.GlobalStepWaiterHook(wait_until_step=10).begin()
+
+
+@pytest.mark.parametrize("argument", ["num_steps", "last_step"])
+def test_a_number_of_steps_that_is_none(argument: str) -> None:
+    with pytest.raises(TypeError, match=f"{argument} must be a number of steps, got '10' of type str"):
+        train.StopAtStepHook(**{argument: "10"})

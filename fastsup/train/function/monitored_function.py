@@ -11,7 +11,8 @@ from tensorflow.python.framework.ops import inside_function
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 from tensorflow.python.util import nest
 
-from fastsup.core.checks import check_number
+from fastsup.checkpoint.directory import directory_argument
+from fastsup.core.checks import check_flag, check_number
 from fastsup.core.session_origin import session_role
 from fastsup.eager import bridge
 from fastsup.eager.choice import runs_in_one_thread
@@ -283,6 +284,7 @@ def monitored_function(
       Exception: as for `MonitoredSession`.
     """
     check_executor(executor)
+    check_flag(async_save=async_save, handle_signals=handle_signals)
     check_number("stop_grace_period_secs", stop_grace_period_secs, "a number of seconds")
     if max_to_keep is not None:
         check_number("max_to_keep", max_to_keep, "a number of checkpoints or None")
@@ -336,7 +338,7 @@ def _manager(checkpoint: Any, checkpoint_dir: Any, max_to_keep: int | None) -> A
                 f"checkpoint must be a tf.train.Checkpoint of what is saved in checkpoint_dir={checkpoint_dir!r}, got "
                 f"{checkpoint!r}. A tf.train.CheckpointManager has a directory of its own."
             )
-        return manager_in(checkpoint_dir, checkpoint, max_to_keep)
+        return manager_in(directory_argument("checkpoint_dir", checkpoint_dir), checkpoint, max_to_keep)
     if checkpoint is None or all(hasattr(checkpoint, name) for name in ("latest_checkpoint", "checkpoints", "save")):
         return checkpoint
     if not isinstance(checkpoint, tracking_checkpoint.Checkpoint):

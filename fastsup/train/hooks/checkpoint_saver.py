@@ -12,6 +12,7 @@ from tensorflow.python.training import training_util
 
 from fastsup.checkpoint.directory import directory_argument
 from fastsup.checkpoint.writer import CheckpointWriter, call_after_save, call_before_save
+from fastsup.core.checks import check_flag
 from fastsup.events.graph_writing import GraphWriting
 from fastsup.events.summary_buffer import flush_summaries
 from fastsup.runtime.graph.variable_sharing import add_reads_without_copy
@@ -63,6 +64,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         async_save: bool = False,
     ) -> None:
         check_one_interval(save_secs=save_secs, save_steps=save_steps)
+        check_flag(async_save=async_save)
         checkpoint_dir = directory_argument("checkpoint_dir", checkpoint_dir)
         super().__init__(
             checkpoint_dir, save_secs, save_steps, saver, checkpoint_basename, scaffold, listeners, save_graph_def
@@ -75,8 +77,12 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
 
     def begin(self) -> None:
         self._require_global_step()
-        for listener in self._listeners:
-            listener.begin  # noqa: B018  (a listener without it fails here, before any listener has begun)
+        for listener in self._listeners:  # Before any listener has begun.
+            if not hasattr(listener, "begin"):
+                raise AttributeError(
+                    f"{type(listener).__name__!r} object has no attribute 'begin': listeners must be "
+                    f"CheckpointSaverListener objects, got {listener!r}."
+                )
         super().begin()
         if self._async_save:
             add_reads_without_copy(ops.get_default_graph())

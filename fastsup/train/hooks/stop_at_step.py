@@ -7,6 +7,7 @@ from typing import Any
 
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 
+from fastsup.core.checks import check_number
 from fastsup.train.hooks.global_step_hook import GlobalStepHook
 
 __all__ = ["StopAtStepHook"]
@@ -24,10 +25,17 @@ class StopAtStepHook(GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[m
 
     Raises:
       ValueError: both or neither of `num_steps` and `last_step` were given.
+      TypeError: it is no number.
     """
 
     _NAME = "StopAtStepHook"
     _last_step: Any
+
+    def __init__(self, num_steps: Any = None, last_step: Any = None) -> None:
+        super().__init__(num_steps, last_step)
+        for name, value in (("num_steps", num_steps), ("last_step", last_step)):
+            if value is not None:
+                check_number(name, value, "a number of steps")
 
     def _schedule(self, run: int, step_read: Any) -> bool:
         if self._last_step is None or not self._counts(step_read):

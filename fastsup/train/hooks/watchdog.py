@@ -10,6 +10,7 @@ from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import session_run_hook
 
+from fastsup.core.checks import check_flag
 from fastsup.runtime.leaked_threads import describe_thread
 from fastsup.runtime.session import Session
 from fastsup.train.scheduler.scheduled_hook import ScheduledHook
@@ -48,8 +49,7 @@ class WatchdogHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ign
             raise ValueError(
                 f"timeout_secs must be positive and finite, got {timeout_secs!r}. To watch nothing, leave the hook out."
             )
-        if not isinstance(stop, bool):
-            raise TypeError(f"stop must be True or False, got {stop!r}.")
+        check_flag(stop=stop)
         self._timeout_secs = float(timeout_secs)
         self._stop = stop
         # In a list, because setting an attribute invalidates the schedule.

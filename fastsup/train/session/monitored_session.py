@@ -12,6 +12,7 @@ from tensorflow.python.training import monitored_session as tf_monitored_session
 from tensorflow.python.util import function_utils
 
 from fastsup.core import timeline
+from fastsup.core.checks import check_flag
 from fastsup.core.plan_executor import PlanExecutor
 from fastsup.core.recorder import recorder_of
 from fastsup.core.session_origin import current_origin, session_role
@@ -62,6 +63,7 @@ class _MonitoredSession(Monitored):
         self._profiler = recorder_of(profiler)
         self._opened = current_origin()
         self._in_timeline: Any = None
+        check_flag(handle_signals=handle_signals)
         self._watches_signals = handle_signals and stop_signals.watch()
         try:
             # The sessions that hooks open have a role of their own in the timeline.

@@ -8,6 +8,7 @@ from typing import Any
 from tensorflow.python.distribute import distribute_coordinator_context
 from tensorflow.python.training import monitored_session as tf_monitored_session
 
+from fastsup.core.checks import check_flag
 from fastsup.core.session_origin import session_role
 from fastsup.train.hooks.checkpoint_saver import CheckpointSaverHook
 from fastsup.train.hooks.progress import hooks_with_progress
@@ -118,13 +119,14 @@ def MonitoredTrainingSession(
       A `MonitoredSession`, ready to run.
 
     Raises:
-      TypeError: hooks are no hooks, an interval is no number, or `progress` isn't a bool.
+      TypeError: hooks are no hooks, an interval is no number, or a switch isn't a bool.
       ValueError: `restore` is unknown, or an argument has no valid value.
       RuntimeError: a hook needs a global step and the graph has none, or the model isn't ready after it is initialised.
       NoIntactCheckpointError: `checkpoint_dir` has checkpoints, and each is damaged.
       tf.errors.DeadlineExceededError: the chief, or a server, wasn't ready after `max_wait_secs`.
     """
     hooks = hooks_with_progress(progress, hooks_argument("hooks", hooks))
+    check_flag(async_save=async_save, handle_signals=handle_signals)
     handle_signals = handle_signals and bool(checkpoint_dir)
     save_summaries_steps, save_summaries_secs = interval_of(save_summaries_steps, save_summaries_secs, 100, None)
     save_checkpoint_steps, save_checkpoint_secs = interval_of(save_checkpoint_steps, save_checkpoint_secs, None, 600)

@@ -12,6 +12,7 @@ from tensorflow.python.training import coordinator
 from tensorflow.python.training import supervisor as tf_supervisor
 
 from fastsup.checkpoint.directory import directory_argument
+from fastsup.core.checks import check_flag
 from fastsup.core.recorder import recorder_of
 from fastsup.runtime.executor import check_executor
 from fastsup.runtime.graph.variable_sharing import add_reads_without_copy
@@ -128,6 +129,7 @@ class Supervisor(SupervisorSessions, tf_supervisor.Supervisor):  # type: ignore[
                 f"executor={executor!r} and session_manager={session_manager!r} were both given: the sessions have the "
                 "executor of their SessionManager, so pass executor to that."
             )
+        check_flag(async_save=async_save, handle_signals=handle_signals)
         self._executor = executor
         self._stray_threads = stray_threads
         self._handle_signals = handle_signals
