@@ -216,14 +216,16 @@ STALL = (
 )
 
 
+@pytest.mark.parametrize("still", ["nothing", "an operation"])
 def test_warns_of_a_global_step_that_stands_still(
-    impl: Any, graph: Any, counting_step: Any, tf_log: Any, monkeypatch: pytest.MonkeyPatch
+    impl: Any, graph: Any, counting_step: Any, tf_log: Any, monkeypatch: pytest.MonkeyPatch, still: str
 ) -> None:
     """Five times in the life of a process."""
     monkeypatch.setattr(tf_logging, "_log_counter_per_token", {})
     step = counting_step()
+    idle = [] if still == "nothing" else tf.no_op()
     with impl.train.MonitoredSession(hooks=[impl.train.StepCounterHook()]) as session:
-        for op in (*[step.op] * 3, *[[]] * 9):
+        for op in (*[step.op] * 3, *[idle] * 9):
             session.run(op)
     warnings = [record.getMessage() for record in tf_log.records if record.levelname == "WARNING"]
     assert warnings == [STALL.format(3)] * 5
