@@ -61,6 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
         script = (ScriptModule if arguments.is_module else ScriptFile)(command[0])
     except OSError as error:
         path = os.path.abspath(command[0])
+        if os.path.isdir(path):
+            print(f"{sys.executable}: can't find '__main__' module in {path!r}", file=sys.stderr)
+            return _NO_MODULE
         print(f"{sys.executable}: can't open file {path!r}: [Errno {error.errno}] {error.strerror}", file=sys.stderr)
         return _NO_FILE
     except ModuleNotFoundError as error:

@@ -19,7 +19,7 @@ class ScriptFile:
     """A script that is run as `python path` runs it.
 
     Args:
-      path: path of the script.
+      path: path of the script, or of a folder with a `__main__.py`.
 
     Raises:
       OSError: the script can't be read.
@@ -27,6 +27,8 @@ class ScriptFile:
 
     def __init__(self, path: str) -> None:
         self.path = self.called = path
+        if os.path.isdir(path):
+            path = os.path.join(path, "__main__.py")
         with io.open_code(os.path.abspath(path)) as file:
             self._source = file.read()
         self._absolute = os.path.abspath(path)

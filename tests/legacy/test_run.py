@@ -31,6 +31,17 @@ def test_as_python_does(children: Any, tmp_path: Path, name: str) -> None:
     assert (ours.returncode, ours.stdout, ours.stderr) == (pythons.returncode, pythons.stdout, pythons.stderr)
 
 
+def test_a_folder(children: Any, tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "jobs" / "neighbour.py").write_text("X = 5")
+    (tmp_path / "jobs" / "__main__.py").write_text(SCRIPTS["arguments"] + "; print(sys.argv[0], __package__ or '')")
+    for name in ("jobs", str(tmp_path / "jobs"), "empty"):
+        ours = children.run("-m", "fastsup", "run", name, "a", folder=tmp_path)
+        pythons = children.run(name, "a", folder=tmp_path)
+        assert (ours.returncode, ours.stdout, ours.stderr) == (pythons.returncode, pythons.stdout, pythons.stderr)
+
+
 def test_a_module(children: Any, tmp_path: Path) -> None:
     package = tmp_path / "jobs"
     package.mkdir()
