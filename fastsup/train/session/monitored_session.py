@@ -270,7 +270,7 @@ class MonitoredSession(_MonitoredSession, tf_monitored_session.MonitoredSession)
         one raises its error. None: no limit, as in TensorFlow.
       handle_signals: whether SIGTERM and SIGINT, unless the program handles them, end the session between two steps and
         then the program, with exit code 143 or KeyboardInterrupt. The hooks' `end` is called, so a checkpoint is saved.
-        A second signal ends the program at once.
+        A second signal of the kind ends the program at once.
       profiler: `fastsup.HookProfiler` that records the costs of hooks and steps. None: the profiler of the whole
         program, if one is on.
 
