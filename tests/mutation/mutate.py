@@ -27,6 +27,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ["csrc", "fastsup", "tests", "setup.py", "pyproject.toml", "README.md", "LICENSE", "examples"]
 BUILD_SECS, TEST_SECS = 600, 600
+# A loop that a mutant has made endless may fill the memory long before it has taken that time.
+MOST_BYTES = 8 << 30
 
 CORE = ["tests/core/test_timer.py", "tests/core/test_loop.py", "tests/csrc"]
 RULES = ["tests/train/test_step_rules.py"]
@@ -173,7 +175,8 @@ def build(folder: Path) -> bool:
 
 def is_noticed(folder: Path, file: str) -> bool:
     """Whether a test of the file fails, or hangs, on what is compiled in the folder."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *FILES[file]]
+    pytest = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *FILES[file]]
+    command = ["bash", "-c", f'ulimit -d {MOST_BYTES >> 10}; exec "$@"', "bash", *pytest]
     environment = {**os.environ, "PYTHONPATH": str(folder), "TF_CPP_MIN_LOG_LEVEL": "3"}
     try:
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=TEST_SECS, check=False)
