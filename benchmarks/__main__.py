@@ -21,6 +21,7 @@ from rich.console import Console
 
 from benchmarks import memory, peer_environments, peer_table, report, whole_programs
 from benchmarks.cases import CASES, Case
+from benchmarks.contenders import leave_out_stale_steps
 from benchmarks.measure import QUICK_SLICE_SECS, SLICE_SECS, alternate
 
 ROUNDS, QUICK_ROUNDS, PEER_ROUNDS = 7, 3, 2
@@ -186,4 +187,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    leave_out_stale_steps()
     sys.exit(main())

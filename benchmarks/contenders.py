@@ -23,12 +23,9 @@ from benchmarks.programs import Step
 tf1 = tf.compat.v1
 
 
-def _not_stale(record: logging.LogRecord) -> bool:
-    """Leaves out what TensorFlow's StepCounterHook says when it reads the global step before the step adds to it."""
-    return "has not been increased" not in record.getMessage()
-
-
-logging.getLogger("tensorflow").addFilter(_not_stale)
+def leave_out_stale_steps() -> None:
+    """Leaves out of the log what TensorFlow's StepCounterHook says when it reads the global step too early."""
+    logging.getLogger("tensorflow").addFilter(lambda record: "has not been increased" not in record.getMessage())
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from benchmarks import programs, report
-from benchmarks.contenders import FastsupMonitored, Program, TensorFlowMonitored
+from benchmarks.contenders import FastsupMonitored, Program, TensorFlowMonitored, leave_out_stale_steps
 from benchmarks.measure import NEVER, QUICK_SLICE_SECS, alternate
 
 COUNTS = (0, 1, 2, 4, 8, 16, 32)
@@ -96,4 +96,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    leave_out_stale_steps()
     main()
