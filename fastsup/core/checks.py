@@ -23,7 +23,7 @@ def check_flag(**flags: Any) -> None:
       TypeError: a value is something else. The message names argument and value.
     """
     for name, value in flags.items():
-        if not isinstance(value, int) and type(value).__name__ not in ("bool", "bool_"):  # NumPy's, too
+        if not isinstance(value, bool):
             raise TypeError(f"{name} must be True or False, got {value!r}.")
 
 

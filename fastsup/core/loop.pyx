@@ -322,8 +322,9 @@ cdef class Loop:
                 drive.clock_replaced = is_replaced()
             event = fs_drive_step_done(drive)
             if event != FS_NOTHING_DUE or hooks_in_c:
-                # The hooks in Cython that are due see it.
-                drive.loop.result = as_double(self.last_result)
+                if not hooks_in_c:
+                    # The hooks in Cython that are due see it.
+                    drive.loop.result = as_double(self.last_result)
                 self.handle(event)
             # A compiled loop runs no signal handlers by itself and, around a compiled step, lets no other thread run.
             PyErr_CheckSignals()

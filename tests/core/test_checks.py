@@ -84,12 +84,12 @@ def test_the_end_of_a_sentence_without_a_hint() -> None:
         check_members("hooks", ["a"], lambda member: False, "", "{name} has {value!r}{hint_or_stop}")
 
 
-@pytest.mark.parametrize("value", [True, False, 1, 0, np.bool_(True)])
+@pytest.mark.parametrize("value", [True, False])
 def test_a_flag(value: Any) -> None:
     check_flag(stop=value)
 
 
-@pytest.mark.parametrize("value", ["off", "no", "", None, [], 0.0])
+@pytest.mark.parametrize("value", ["off", "no", "", None, [], 0.0, 1, 0])
 def test_no_flag(value: Any) -> None:
     with pytest.raises(TypeError) as raised:
         check_flag(first=True, stop=value)
