@@ -15,10 +15,10 @@ import fastsup
 # From the bottom up. The rooms of one line don't know each other.
 LAYERS = (
     ("fastsup.core",),
-    ("fastsup.loop", "fastsup.runtime.graph"),
+    ("fastsup.common", "fastsup.runtime.graph"),
     ("fastsup.runtime",),
     ("fastsup.checkpoint", "fastsup.events", "fastsup.cluster", "fastsup.eager"),
-    ("fastsup.train.scheduler", "fastsup.keras", "fastsup.cluster.collective"),
+    ("fastsup.loop", "fastsup.train.scheduler", "fastsup.keras", "fastsup.cluster.collective"),
     ("fastsup.train.hooks",),
     ("fastsup.train.session",),
     ("fastsup.train.supervisor", "fastsup.train.function"),

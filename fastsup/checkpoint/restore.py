@@ -11,7 +11,7 @@ from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.checkpoint.directory import MISSING, Listing, damage_of, is_in, is_unfinished, list_checkpoints, step_of
-from fastsup.loop.tensorflow_errors import is_read_failure
+from fastsup.common.tensorflow_errors import is_read_failure
 
 __all__ = ["CheckpointRestorer", "NoIntactCheckpointError"]
 

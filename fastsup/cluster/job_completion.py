@@ -20,7 +20,7 @@ from tensorflow.python.framework import errors
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.cluster.remote_files import write_whole
+from fastsup.common.file_system import write_whole
 
 __all__ = ["STALE_SECS", "WORKER_GRACE_SECS", "JobCompletionWatcher", "mark_task_ended", "mark_task_started"]
 

@@ -5,6 +5,7 @@ and failures. A loop that is profiled does one step at a time, so that each step
 """
 
 import logging
+from contextlib import nullcontext
 
 from cpython.exc cimport PyErr_CheckSignals, PyErr_Occurred
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
@@ -24,6 +25,7 @@ from fastsup.core.hook cimport (
 )
 from fastsup.core.hook import STEP_SIGNATURE
 from fastsup.core import timeline
+from fastsup.core.hook_ends import end_hooks
 from fastsup.core.hook_kinds import why_no_loop_hook
 from fastsup.core.recording cimport SpanStats
 from fastsup.core.recorder cimport Recorder, begin_scope, program_wide
@@ -205,6 +207,21 @@ cdef class Loop:
         """
         raise error
 
+    def _end_hooks(self, recording):
+        """Calls the `end` of all hooks.
+
+        Args:
+          recording: the recorder and the number of the run; None if nothing records it.
+
+        Raises:
+          BaseException: the first error of a hook. The others are logged.
+        """
+        def end(hook):
+            with nullcontext() if recording is None else recording[0].span(hook, "end"):
+                hook.end(self)
+
+        end_hooks(self.hooks, end, logger.error)
+
     def _set_global_step(self, global_step):
         """Sets the global step, of which the next step is one more.
 
@@ -245,12 +262,7 @@ cdef class Loop:
                 self.run_python()
             else:
                 self.run_c()
-            for hook in self.hooks:
-                if recording is None:
-                    hook.end(self)
-                else:
-                    with recording[0].span(hook, "end"):
-                        hook.end(self)
+            self._end_hooks(recording)
         except BaseException as error:
             for hook in begun:
                 try:

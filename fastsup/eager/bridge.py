@@ -25,7 +25,7 @@ from tensorflow.python import pywrap_tensorflow
 from tensorflow.python.eager import context
 from tensorflow.python.framework import config, versions
 
-from fastsup.core.files import write_whole
+from fastsup.common.files import write_whole
 from fastsup.eager import eager_session, lifted_calls
 
 __all__ = ["TRIED_VERSIONS", "keep_track", "why_closed", "why_foreign"]

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 from fastsup.core.clock import now
 from fastsup.loop.numbers import Values, check_values, named_numbers
 from fastsup.loop.periodic import PeriodicHook
-from fastsup.loop.progress_display import check_display_arguments, open_display
+from fastsup.common.progress_display import check_display_arguments, open_display
 
 
 class ProgressHook(PeriodicHook):

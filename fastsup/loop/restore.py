@@ -6,7 +6,7 @@ import logging
 import re
 from typing import Any
 
-from fastsup.loop.tensorflow_errors import is_read_failure
+from fastsup.common.tensorflow_errors import is_read_failure
 
 _logger = logging.getLogger("fastsup")
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import fastsup.core
 from fastsup.core.checks import check_flag
-from fastsup.loop.back_off import delay_before_next_try
+from fastsup.common.back_off import delay_before_next_try
 from fastsup.loop.checkpoint import CheckpointHook
 from fastsup.loop.restore import restore_newest
-from fastsup.loop.tensorflow_errors import is_preemption
+from fastsup.common.tensorflow_errors import is_preemption
 
 __all__ = ["StepLoop"]
 
@@ -90,7 +90,7 @@ class StepLoop(fastsup.core.StepLoop):
         """
         if not self._handle_signals:
             return self._run()
-        from fastsup.loop import stop_signals
+        from fastsup.common import stop_signals
 
         watches = stop_signals.watch()
         held = stop_signals.holds_signals()
@@ -112,6 +112,17 @@ class StepLoop(fastsup.core.StepLoop):
         if self._manager is not None and self.steps == 0:
             self._restore()
         return super().run()
+
+    def _end_hooks(self, recording: Any) -> None:
+        try:
+            super()._end_hooks(recording)
+        except Exception as error:
+            from fastsup.common import stop_signals
+
+            if not (self._handle_signals and stop_signals.has_come()):
+                raise
+            # The program leaves with the exit code of the signal.
+            _logger.error("The loop has not ended well after the signal: %s", error, exc_info=error)
 
     def _restore(self) -> None:
         """Restores the newest checkpoint that can be read, if there is any."""

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from fastsup.core.files import check_writable
+from fastsup.common.files import check_writable
 from fastsup.legacy.script import ScriptFile, ScriptModule, run_script
 from fastsup.profile.compare import compare, load
 from fastsup.profile.export import as_dict

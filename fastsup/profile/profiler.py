@@ -10,7 +10,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, TextIO
 
-from fastsup.core.files import write_whole
+from fastsup.common.files import write_whole
 from fastsup.core.recorder import ManualClock, Recorder
 from fastsup.profile.export import as_csv, as_json
 from fastsup.profile.head import head_of
@@ -161,8 +161,8 @@ class HookProfiler(Recorder):
 
 def _write(path: Path, text: str) -> None:
     if "://" in os.fspath(path):
-        from fastsup.cluster import remote_files
+        from fastsup.common import file_system
 
-        remote_files.write_whole(path, text)
+        file_system.write_whole(path, text)
     else:
         write_whole(path, text)

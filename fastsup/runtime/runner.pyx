@@ -19,7 +19,7 @@ from fastsup.core.recorder cimport active_trace
 from fastsup.core.recorder import session_span_here
 from fastsup.core.spans cimport fs_scope, fs_span_enter, fs_span_leave, fs_thread_trace
 from fastsup.runtime.graph_elements import ELEMENT_TYPES
-from fastsup.core.files import fsync_checkpoint
+from fastsup.common.files import fsync_checkpoint
 from fastsup.runtime.fetches cimport Fetch
 from fastsup.runtime.fetches import FetchOne
 from fastsup.runtime.interpreter_end import uninterrupted

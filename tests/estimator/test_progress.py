@@ -76,7 +76,7 @@ def test_a_hook_of_the_callers_is_the_only_one(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_the_loss_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastsup.loop.progress_display._Lines.every_secs", 1e-6)
+    monkeypatch.setattr("fastsup.common.progress_display._Lines.every_secs", 1e-6)
     estimator(tmp_path, progress=True).train(input_fn, steps=3)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("step ")]
     # The first run opens the display.

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from fastsup import train
-from fastsup.loop import stop_signals
+from fastsup.common import stop_signals
 
 v1 = tf.compat.v1
 

@@ -14,7 +14,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.summary import summary_iterator
 from tensorflow.python.util import deprecation, function_utils
 
-from fastsup.cluster.remote_files import write_whole
+from fastsup.common.file_system import write_whole
 from fastsup.estimator.export.exporters import (
     SavedModelExporter,
     check_exports_to_keep,

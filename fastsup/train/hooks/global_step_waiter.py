@@ -8,7 +8,7 @@ from typing import Any
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 
-from fastsup.loop import stop_signals
+from fastsup.common import stop_signals
 from fastsup.train.scheduler.scheduled_hook import ScheduledHook
 
 __all__ = ["GlobalStepWaiterHook"]

@@ -12,7 +12,7 @@ from tensorflow.python.training import basic_session_run_hooks, evaluation, sess
 
 from fastsup.core.checks import check_interval
 from fastsup.core.clock import now
-from fastsup.loop.progress_display import Display, check_display_arguments, open_display
+from fastsup.common.progress_display import Display, check_display_arguments, open_display
 from fastsup.train.hooks.global_step_hook import GlobalStepHook
 
 __all__ = ["ProgressHook", "hooks_with_progress"]

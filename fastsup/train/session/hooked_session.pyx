@@ -19,7 +19,7 @@ from fastsup.runtime.fetches cimport FetchList
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.runtime.session_probe cimport begin_recorded, end_recorded
-from fastsup.loop.stop_signals cimport hold_signals, release_signals
+from fastsup.common.stop_signals cimport hold_signals, release_signals
 from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
 from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase
 from fastsup.train.scheduler.step_view cimport FETCHED_STEP, StepView

@@ -10,8 +10,8 @@ from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.session.feed_functions import takes_last_result
 from fastsup.train.session.hooked_session cimport Hooked
-from fastsup.loop.stop_signals cimport pending_signal
-from fastsup.loop.stop_signals import raise_if_come
+from fastsup.common.stop_signals cimport pending_signal
+from fastsup.common.stop_signals import raise_if_come
 from fastsup.train.session.wrapped_sessions cimport (
     Call, Coordinated, Recoverable, Wrapped, as_compiled, new_call, take_last_result
 )

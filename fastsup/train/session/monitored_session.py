@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from tensorflow.python.distribute import distribute_coordinator_context
 from tensorflow.python.framework import errors, ops
+from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 from tensorflow.python.training import monitored_session as tf_monitored_session
 from tensorflow.python.util import function_utils
 
 from fastsup.core import timeline
 from fastsup.core.checks import check_flag
+from fastsup.core.hook_ends import end_hooks
 from fastsup.core.plan_executor import PlanExecutor
 from fastsup.core.recorder import recorder_of
 from fastsup.core.session_origin import current_origin, session_role
 from fastsup.events.writer_lifecycle import close_writers, register_session
-from fastsup.loop import stop_signals
+from fastsup.common import stop_signals
 from fastsup.runtime.executor import keep_traceable
 from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
@@ -172,6 +174,8 @@ class _MonitoredSession(Monitored):
             # The exception goes on after this and ends the program.
             try:
                 self._end_and_close(None)
+            except Exception as error:
+                _log_failed_end(error)
             finally:
                 self._stop_watching_signals()
             return False
@@ -187,7 +191,12 @@ class _MonitoredSession(Monitored):
 
     def _close_internal(self, exception_type: Any = None) -> None:
         try:
-            self._end_and_close(exception_type)
+            try:
+                self._end_and_close(exception_type)
+            except Exception as error:
+                if exception_type or not stop_signals.has_come():
+                    raise
+                _log_failed_end(error)
             if not exception_type:
                 # A signal has ended the loop; now it ends the program.
                 stop_signals.raise_if_come()
@@ -211,9 +220,12 @@ class _MonitoredSession(Monitored):
             self._sess._sync_hooks()
         if failed:
             return
-        for hook in sorted_for_end(self._hooks):
+
+        def end(hook: Any) -> None:
             with hook_span(self._profiler, hook, "end"):
                 hook.end(self._tf_sess())
+
+        end_hooks(sorted_for_end(self._hooks), end, logging.error)
 
     def _close_session(self) -> None:
         # Now, so that the files are complete while close() waits for threads; and later, because threads may write.
@@ -239,6 +251,11 @@ class _MonitoredSession(Monitored):
 def _recoverable(creator: Any, max_recoveries: int | None) -> RecoverableSession:
     # Programs replace the constructor of RecoverableSession by one that takes TensorFlow's only argument.
     return RecoverableSession(creator) if max_recoveries == 10 else RecoverableSession(creator, max_recoveries)
+
+
+def _log_failed_end(error: Exception) -> None:
+    """Logs the error of an end that a signal has led to. The program leaves with the exit code of the signal."""
+    logging.error("The session has not ended well after the signal: %s", error, exc_info=error)
 
 
 def _raised_by_signal(exception_type: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from tensorflow.python.framework import ops
 from tensorflow.python.training import coordinator, queue_runner
 
-from fastsup.loop import stop_signals
+from fastsup.common import stop_signals
 from fastsup.train.session.hooked_session import Hooked
 from fastsup.train.session.session_creators import SessionCreator
 from fastsup.train.session.wrapped_sessions import Coordinated, Recoverable, Wrapped

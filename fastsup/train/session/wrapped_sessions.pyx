@@ -15,8 +15,8 @@ from threading import Event
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import coordinator as tf_coordinator
 
-from fastsup.loop.back_off import delay_before_next_try
-from fastsup.loop.stop_signals import raise_if_come
+from fastsup.common.back_off import delay_before_next_try
+from fastsup.common.stop_signals import raise_if_come
 
 cdef object Coordinator = tf_coordinator.Coordinator
 

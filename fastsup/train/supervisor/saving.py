@@ -8,7 +8,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import training_util
 
 from fastsup.checkpoint.writer import CheckpointWriter
-from fastsup.loop import stop_signals
+from fastsup.common import stop_signals
 from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
 from fastsup.train.supervisor.graph_elements import SupervisorElements

@@ -12,7 +12,7 @@ from tensorflow.python.platform import tf_logging as logging
 from fastsup.core import timeline
 from fastsup.core.recorder import Recorder, program_recorder_now
 from fastsup.core.session_origin import current_origin
-from fastsup.loop import stop_signals
+from fastsup.common import stop_signals
 from fastsup.runtime.session import Session
 from fastsup.train.supervisor.threads import SupervisorThreads
 

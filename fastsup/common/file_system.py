@@ -6,7 +6,7 @@ import os
 
 from tensorflow.python.lib.io import file_io
 
-from fastsup.core import files
+from fastsup.common import files
 
 __all__ = ["write_whole"]
 
