@@ -13,6 +13,7 @@ import numpy
 from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import dtypes
 
+from fastsup.checkpoint.durable import save_durably
 from fastsup.runtime.graph.operations import operations_behind
 from fastsup.runtime.graph.variable_sharing import Snapshot, snapshot_of
 from fastsup.runtime.interpreter_end import uninterrupted
@@ -115,7 +116,8 @@ class BackgroundSaver:
         try:
             # Without a default graph a new thread executes eagerly under TF 2 behaviour.
             with uninterrupted, snapshot.graph.as_default():
-                self._path = self.saver.save(snapshot, path, global_step=step, write_meta_graph=write_meta_graph)
+                self._path = save_durably(self.saver, snapshot, path, step, write_meta_graph)
+            snapshot.saved()
         except BaseException as error:
             self._error = error
         finally:
@@ -179,6 +181,10 @@ class _SnapshotSession(tf_session.SessionInterface):  # type: ignore[misc]
 
     def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
         return self._session.run(fetches, {**self._values, **(feed_dict or {})}, options, run_metadata)
+
+    def saved(self) -> None:
+        """Counts the checkpoint in the session."""
+        self._session.saves_ended += 1
 
     def partial_run_setup(self, fetches: Any, feeds: Any = None) -> Any:
         raise NotImplementedError("A snapshot of variables is for Saver.save() alone.")

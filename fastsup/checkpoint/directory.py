@@ -12,6 +12,9 @@ from tensorflow.python.lib.io import file_io
 from tensorflow.python.training import py_checkpoint_reader
 from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 
+from fastsup.common.file_system import list_names
+from fastsup.common.tensorflow_errors import is_read_failure
+
 __all__ = [
     "Listing",
     "damage_of",
@@ -77,8 +80,7 @@ class _Directory:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        names = file_io.list_directory_v2(path) if file_io.is_directory(path) else []
-        self._names = {name.rstrip("/") for name in names}
+        self._names = set(list_names(path))
         self.with_index: set[str] = set()
         self.begun: set[str] = set()
         for name in self._names:
@@ -100,9 +102,11 @@ class _Directory:
         return any(re.fullmatch(re.escape(prefix) + r"-\d{5}-of-\d{5}", name) for name in self._names)
 
 
-def _stem(prefix: str) -> str:
-    match = _NUMBERED.match(prefix)
-    return match["stem"] if match else prefix
+def stem_of(path: str) -> str:
+    """Returns the name of a checkpoint without the global step."""
+    name = os.path.basename(path)
+    match = _NUMBERED.match(name)
+    return match["stem"] if match else name
 
 
 def step_of(path: str) -> int | None:
@@ -201,9 +205,9 @@ def list_checkpoints(directory: Any) -> Listing:
             remarks.append(f"The state file of {found.path} names {newest}, in another place; {path} is used")
         named = [path for path in (_find(found, name)[0] for name in every) if path]
         rotation = [path for path in named if is_in(path, found.path)]
-        stems = {_stem(os.path.basename(name)) for name in (newest, *every)}
+        stems = {stem_of(name) for name in (newest, *every)}
         # Checkpoints of other names may belong to other programs.
-        prefixes = {prefix for prefix in found.with_index if _stem(prefix) in stems} or prefixes
+        prefixes = {prefix for prefix in found.with_index if stem_of(prefix) in stems} or prefixes
         others = named + [os.path.join(found.path, prefix) for prefix in prefixes]
     else:
         others = [os.path.join(found.path, prefix) for prefix in prefixes]
@@ -219,7 +223,7 @@ def list_checkpoints(directory: Any) -> Listing:
     begun = [os.path.join(found.path, prefix) for prefix in found.begun - found.with_index if _NUMBERED.match(prefix)]
     interrupted = [path for path in begun if os.path.normpath(path) not in known]
     if stems:
-        interrupted = [path for path in interrupted if _stem(os.path.basename(path)) in stems]
+        interrupted = [path for path in interrupted if stem_of(path) in stems]
     interrupted.sort(key=_age_key, reverse=True)
     return Listing(paths, rotation, interrupted, state is not None, remarks)
 
@@ -236,6 +240,9 @@ def damage_of(path: Any) -> str | None:
 
     Returns:
       The reason why the checkpoint can't be read, in one line; None if it can be read.
+
+    Raises:
+      tf.errors.OpError: the files can't be read at present, or not by this user. That says nothing about them.
     """
     path = os.fspath(path)
     directory = _Directory(os.path.dirname(path) or ".")
@@ -248,7 +255,7 @@ def damage_of(path: Any) -> str | None:
         reader = py_checkpoint_reader.NewCheckpointReader(path)
         names = sorted(reader.get_variable_to_shape_map())
     except (errors.OpError, IndexError, RuntimeError) as error:
-        return _one_line(error)
+        return _damage_in(error)
     return next((f"{cause} (in {name})" for name in names if (cause := _damage_of_tensor(reader, name))), None)
 
 
@@ -259,8 +266,14 @@ def _damage_of_tensor(reader: Any, name: str) -> str | None:
         # A type that Python can't hold, or a form that this reader doesn't know, is no damage.
         return None
     except (errors.OpError, IndexError, RuntimeError) as error:
-        return _one_line(error)
+        return _damage_in(error)
     return None
+
+
+def _damage_in(error: Exception) -> str:
+    if is_read_failure(error):
+        raise error
+    return _one_line(error)
 
 
 def is_unfinished(path: str) -> bool:
@@ -288,6 +301,6 @@ def latest_intact_checkpoint(directory: Any) -> str | None:
       The checkpoint's path, in the form that `Saver.restore` takes; None if there is none.
 
     Raises:
-      tf.errors.OpError: the directory exists and can't be listed.
+      tf.errors.OpError: the directory exists and can't be listed, or a checkpoint can't be read at present.
     """
     return next((path for path in list_checkpoints(directory).paths if damage_of(path) is None), None)

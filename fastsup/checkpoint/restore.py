@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from google.protobuf.message import DecodeError
 from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 
@@ -16,10 +17,11 @@ from fastsup.common.tensorflow_errors import is_read_failure
 __all__ = ["CheckpointRestorer", "NoIntactCheckpointError"]
 
 
-class NoIntactCheckpointError(errors.DataLossError, ValueError):  # type: ignore[misc]
+class NoIntactCheckpointError(errors.DataLossError, ValueError, RuntimeError):  # type: ignore[misc]
     """Raised if there are checkpoints and each of them is damaged or incomplete.
 
-    It is also a ValueError, because TensorFlow raises that for a checkpoint whose files are missing.
+    It is also a ValueError, as TensorFlow raises that for a checkpoint whose files are missing; and a RuntimeError,
+    because `StepLoop` raises that where it can't begin.
 
     Args:
       place: path of the directory or of the checkpoint to restore.
@@ -65,7 +67,7 @@ class CheckpointRestorer:
         self._prepare()
         try:
             self._restore(path)
-        except (errors.OpError, ValueError, IndexError, RuntimeError) as error:
+        except (errors.OpError, ValueError, IndexError, RuntimeError, DecodeError) as error:
             if is_read_failure(error):
                 raise
             # Reading the whole checkpoint tells damage from a mistake of the program. It is slow, so only failures do.
@@ -111,7 +113,16 @@ class CheckpointRestorer:
           NoIntactCheckpointError: there are checkpoints, and none is intact.
           Exception: the saver's error for a checkpoint that doesn't fit the model.
         """
-        listing = list_checkpoints(directory)
+        return self.restore_first(list_checkpoints(directory), os.fspath(directory), expects_writer)
+
+    def restore_first(self, listing: Listing, place: str, expects_writer: bool = False) -> tuple[str, list[str]] | None:
+        """Restores the first checkpoint of a list that is intact.
+
+        Args:
+          listing: the checkpoints, in the order in which they are tried.
+          place: path of the directory.
+          expects_writer: as for `restore_newest`. So are the result and the errors.
+        """
         paths = listing.paths
         waiting = expects_writer and not listing.named
         if waiting:
@@ -127,7 +138,7 @@ class CheckpointRestorer:
             if cause is None:
                 unfinished = [other for other in paths if other not in _tried(failures) and is_unfinished(other)]
                 self._warn_of_interrupted([*unfinished, *listing.interrupted], step_of(path))
-                return path, _rotation(listing, path, _tried(failures), os.fspath(directory))
+                return path, _rotation(listing, path, _tried(failures), place)
             failures.append((path, cause))
             what_now = "" if older is None else f" {os.path.basename(older)} is tried in its place."
             self._warn(f"The checkpoint {path} can't be restored and is left as it is: {cause}.{what_now}")
@@ -140,7 +151,7 @@ class CheckpointRestorer:
             # No state file has ever named this checkpoint: the first save was interrupted.
             self._warn(f"{failures[0][0]} was never finished, and is the only checkpoint: nothing had been saved yet.")
             return None
-        raise NoIntactCheckpointError(os.fspath(directory), failures)
+        raise NoIntactCheckpointError(place, failures)
 
     def _warn_of_interrupted(self, interrupted: list[str], restored_step: int | None) -> None:
         for path in interrupted:

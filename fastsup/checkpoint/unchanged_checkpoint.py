@@ -11,8 +11,8 @@ from typing import Any
 
 from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.lib.io import file_io
-from tensorflow.python.training.saver import Saver
 
+from fastsup.checkpoint.durable import checkpoint_name, is_plain_saver, write_state
 from fastsup.runtime.session import Session
 
 __all__ = ["UNCHANGED", "reuse_unchanged_checkpoint"]
@@ -40,13 +40,12 @@ def reuse_unchanged_checkpoint(
     Returns:
       The path of that checkpoint; None if the variables have to be saved.
     """
-    if getattr(type(saver), "save", None) is not Saver.save or "save" in vars(saver):
-        return None  # A program's own `save` may do more than to write the files.
+    if not is_plain_saver(saver):
+        return None
     path = session._unchanged_checkpoint()
     if path is None or step is None or path not in saver.last_checkpoints:
         return None
-    number = f"{int(step):08d}" if saver._pad_step_number else str(int(step))
-    if os.path.abspath(f"{save_path}-{number}") != os.path.abspath(path):
+    if os.path.abspath(str(checkpoint_name(saver, save_path, step))) != os.path.abspath(path):
         return None
     if not checkpoint_management.checkpoint_exists_internal(path):
         return None
@@ -59,10 +58,5 @@ def reuse_unchanged_checkpoint(
         # The program has gone back to an older one: it is the newest from now on, as after a save.
         saver._RecordLastCheckpoint(path)
     # The state file may be lost, or name another checkpoint that is damaged.
-    checkpoint_management.update_checkpoint_state_internal(
-        save_dir=os.path.dirname(save_path),
-        model_checkpoint_path=path,
-        all_model_checkpoint_paths=saver.last_checkpoints,
-        save_relative_paths=saver._save_relative_paths,
-    )
+    write_state(os.path.dirname(save_path), path, saver.last_checkpoints, saver._save_relative_paths)
     return path

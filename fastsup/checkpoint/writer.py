@@ -8,6 +8,7 @@ from typing import Any
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.checkpoint.async_save import BackgroundSaver
+from fastsup.checkpoint.durable import save_durably
 from fastsup.checkpoint.unchanged_checkpoint import UNCHANGED, reuse_unchanged_checkpoint
 from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
@@ -18,8 +19,7 @@ __all__ = ["CheckpointWriter", "call_after_save", "call_before_save"]
 class CheckpointWriter:
     """Writes checkpoints one after the other, while the caller waits or in the background.
 
-    The newest checkpoint isn't written again if it already holds the state of the session. The session flushes the
-    files of a checkpoint to the disk before the saver's state file names it.
+    The newest checkpoint isn't written again if it already holds the state of the session.
 
     Args:
       remember_state: whether a checkpoint written here counts as the state of the session until a step changes it. Then
@@ -77,9 +77,9 @@ class CheckpointWriter:
             return None
         # Read before the write: the gate may lose patience and let a step pass.
         passed = session.gate.passed
-        options = {} if write_meta_graph is None else {"write_meta_graph": write_meta_graph}
         with uninterrupted:
-            written = saver.save(session, path, global_step=step, **options)
+            written = save_durably(saver, session, path, step, write_meta_graph)
+        session.saves_ended += 1
         if self._remember_state:
             session._note_checkpoint(written, passed)
         return written

@@ -5,7 +5,8 @@ before `max_steps`. A task that trains deletes its file when it starts, and writ
 task that fails or is killed leaves no file: it is expected to be restarted.
 
 A file may be left from an earlier run of the job, and a watcher may read it before the task that wrote it has restarted
-and deleted it. So a file that was there before the watcher counts only after `STALE_SECS`.
+and deleted it. So a file that was there before the watcher counts only after `STALE_SECS`. An error of the file system
+isn't an answer: nothing counts then, and nothing that is known changes, until the next look.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tensorflow.python.framework import errors
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.common.file_system import write_whole
+from fastsup.common.file_system import exists, list_names, write_whole
 
 __all__ = ["STALE_SECS", "WORKER_GRACE_SECS", "JobCompletionWatcher", "mark_task_ended", "mark_task_started"]
 
@@ -58,8 +59,10 @@ def mark_task_started(model_dir: Any, task_type: str, task_id: int) -> None:
         return
     path = _file_of(directory, task_type, task_id)
     try:
-        if file_io.file_exists_v2(path):
+        if exists(path):
             file_io.delete_file_v2(path)
+    except errors.NotFoundError:
+        pass  # Another restart of the task has deleted it.
     except errors.OpError as error:
         logging.warning("%s can't be deleted. Other tasks may take this one for ended (%s).", path, error)
 
@@ -73,13 +76,15 @@ def mark_task_ended(model_dir: Any, task_type: str, task_id: int) -> None:
       task_id: index of the task among those of its role.
     """
     directory = _directory_of(model_dir)
-    if directory is None or not file_io.is_directory(os.path.dirname(directory)):
+    if directory is None:
         return
     path = _file_of(directory, task_type, task_id)
     try:
+        if not exists(os.path.dirname(directory)):
+            return
         file_io.recursive_create_dir_v2(directory)
         write_whole(path, json.dumps({"id": uuid.uuid4().hex, "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z")}))
-    except (OSError, errors.OpError) as error:
+    except errors.OpError as error:
         logging.warning("%s can't be written. Other tasks won't learn that this one has ended (%s).", path, error)
 
 
@@ -97,25 +102,40 @@ class JobCompletionWatcher:
     def __init__(self, model_dir: Any) -> None:
         self._directory = _directory_of(model_dir)
         self._start = time.monotonic()
-        # Files from before this watcher that haven't changed since, with their contents.
-        self._old_files = {name: self._read(name) for name in self._list()}
+        # Files from before this watcher that haven't changed since, with their contents; None if that isn't known yet.
+        self._old_files: dict[str, str | None] = {}
+        # False until the directory could be listed: until then every file may be from before.
+        self._knows_old_files = False
+        self._look_at_old_files()
         self._chief_ended_at: float | None = None
 
-    def _list(self) -> set[str]:
-        """The names of the files; empty if the file system can't be reached now."""
+    def _look_at_old_files(self) -> None:
+        """Learns which files are from before this watcher, and what they say, as far as that could not be read yet."""
+        if not self._knows_old_files:
+            names = self._list()
+            if names is None:
+                return
+            self._old_files = dict.fromkeys(names)
+            self._knows_old_files = True
+        for name, content in list(self._old_files.items()):
+            if content is None:
+                self._old_files[name] = self._read(name)
+
+    def _list(self) -> set[str] | None:
+        """The names of the files; None if the file system doesn't say."""
         if self._directory is None:
             return set()
         try:
-            names = file_io.list_directory_v2(self._directory) if file_io.is_directory(self._directory) else []
+            return {name for name in list_names(self._directory) if name.endswith(".json")}
         except errors.OpError:
-            return set()
-        return {name for name in names if name.endswith(".json")}
+            return None
 
-    def _exists(self, name: str) -> bool:
+    def _exists(self, name: str) -> bool | None:
+        """Whether there is a file; None if the file system doesn't say."""
         try:
-            return self._directory is not None and bool(file_io.file_exists_v2(os.path.join(self._directory, name)))
+            return self._directory is not None and exists(os.path.join(self._directory, name))
         except errors.OpError:
-            return False
+            return None
 
     def _read(self, name: str) -> str | None:
         """The content of a file; None if it was deleted meanwhile, or can't be read."""
@@ -127,9 +147,15 @@ class JobCompletionWatcher:
 
     def _counts(self, name: str) -> bool:
         """Whether a file that is there counts."""
-        if name not in self._old_files or time.monotonic() - self._start >= STALE_SECS:
+        if time.monotonic() - self._start >= STALE_SECS:
             return True
-        if self._read(name) == self._old_files[name]:
+        self._look_at_old_files()
+        if not self._knows_old_files:
+            return False
+        if name not in self._old_files:
+            return True
+        content = self._read(name)
+        if content is None or content == self._old_files[name]:
             return False
         # A file that has changed belongs to this run: each later version of it counts.
         del self._old_files[name]
@@ -139,9 +165,10 @@ class JobCompletionWatcher:
         """True if the task that saves the checkpoints has ended: no further checkpoint will come."""
         ended = False
         for name in _CHIEF_FILES:
-            if self._exists(name):
+            is_there = self._exists(name)
+            if is_there:
                 ended = self._counts(name) or ended
-            else:
+            elif is_there is False:
                 # The task has started again, and has deleted it: whatever comes belongs to this run.
                 self._old_files.pop(name, None)
         return ended
@@ -168,7 +195,7 @@ class JobCompletionWatcher:
         if not self.chief_has_ended():
             self._chief_ended_at = None
             return False
-        there = self._list()
+        there = self._list() or set()
         if all(name in there and self._counts(name) for name in map("worker-{}.json".format, range(num_workers))):
             return True
         if self._chief_ended_at is None:

@@ -1,1 +1,1 @@
-"""What sessions, loops and monitored functions share: signals, back-off, kinds of errors, file systems, progress lines."""
+"""What sessions, loops and monitored functions share: signals, back-off, kinds of errors, files, progress lines."""

@@ -1,14 +1,92 @@
-"""Files that may be on another file system than the local one, such as "gs://bucket/file"."""
+"""Files that may be on another file system than the local one, such as "gs://bucket/file".
+
+A question to a file system has three answers: yes, no, and an error, which says neither. TensorFlow's `file_exists` and
+`is_directory` answer no for an error of the local file system too.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 
+from tensorflow.python.framework import errors
 from tensorflow.python.lib.io import file_io
 
 from fastsup.common import files
 
-__all__ = ["write_whole"]
+__all__ = ["exists", "is_local", "list_names", "write_whole"]
+
+# TensorFlow's error for an errno, as its own file systems have it (tsl/platform/errors.cc); but EFBIG, EOVERFLOW and
+# ERANGE aren't the end of an input.
+_KINDS = {
+    errors.PermissionDeniedError: "EPERM EACCES EROFS",
+    errors.ResourceExhaustedError: "ENOSPC EDQUOT EMFILE EMLINK ENFILE ENOBUFS ENOMEM EFBIG EOVERFLOW ERANGE",
+    errors.NotFoundError: "ENOENT ENODEV ENXIO",
+    errors.FailedPreconditionError: "EISDIR ENOTDIR ENOTEMPTY EBADF EBUSY ETXTBSY",
+    errors.InvalidArgumentError: "EINVAL ENAMETOOLONG",
+    errors.AlreadyExistsError: "EEXIST",
+    errors.DeadlineExceededError: "ETIMEDOUT ETIME",
+    errors.UnavailableError: "EAGAIN EINTR ECONNREFUSED ECONNABORTED ECONNRESET EHOSTDOWN EHOSTUNREACH ENETDOWN "
+    "ENETRESET ENETUNREACH ENOLCK ENOLINK",
+    errors.AbortedError: "EDEADLK ESTALE",
+}
+_KIND_OF = {getattr(errno, name, None): kind for kind, names in _KINDS.items() for name in names.split()}
+_ABSENT = (errno.ENOENT, errno.ENOTDIR)
+
+
+def is_local(path: str | bytes | os.PathLike[str]) -> bool:
+    """True if a path has no scheme, such as "gs://".
+
+    Args:
+      path: the path.
+    """
+    return "://" not in os.fsdecode(path)
+
+
+def exists(path: str) -> bool:
+    """Whether there is a file or a directory.
+
+    Args:
+      path: the path, local or with a scheme.
+
+    Raises:
+      tf.errors.OpError: the file system doesn't say.
+    """
+    if not is_local(path):
+        try:
+            file_io.stat_v2(path)
+        except errors.NotFoundError:
+            return False
+        return True
+    try:
+        os.stat(path)
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return False
+        raise tensorflow_error(error, path) from None
+    return True
+
+
+def list_names(directory: str) -> list[str]:
+    """The names in a directory, without those of its own directories' contents; none if there is no such directory.
+
+    Args:
+      directory: the path, local or with a scheme.
+
+    Raises:
+      tf.errors.OpError: the directory can't be listed.
+    """
+    if not is_local(directory):
+        # is_directory() is False for an error, too.
+        if not file_io.is_directory_v2(directory) and not exists(directory):
+            return []
+        return [name.rstrip("/") for name in file_io.list_directory_v2(directory)]
+    try:
+        return os.listdir(directory or ".")
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return []
+        raise tensorflow_error(error, directory) from None
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
@@ -20,10 +98,24 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
       text: the file's new content; it is written in UTF-8.
 
     Raises:
-      OSError: the file can't be written.
-      tf.errors.OpError: the same, on a file system that isn't local.
+      tf.errors.OpError: the file can't be written.
     """
-    if "://" in os.fspath(path):
+    if not is_local(path):
         file_io.atomic_write_string_to_file(os.fspath(path), text)
-    else:
+        return
+    try:
         files.write_whole(path, text)
+    except OSError as error:
+        raise tensorflow_error(error, os.fspath(path)) from None
+
+
+def tensorflow_error(error: OSError, path: str) -> errors.OpError:
+    """The error that TensorFlow raises for an error of the operating system.
+
+    Args:
+      error: the error.
+      path: the path that the operation was given.
+    """
+    kind = _KIND_OF.get(error.errno or -1, errors.UnknownError)
+    text = error.strerror or str(error)
+    return kind(None, None, f"{path}; {text}")

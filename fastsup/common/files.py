@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import errno
-import glob
 import os
+import re
 import stat
 import tempfile
-from typing import Any
 
-__all__ = ["check_writable", "fsync_checkpoint", "write_whole"]
+__all__ = ["check_writable", "files_of_checkpoint", "fsync_checkpoint", "fsync_directory", "write_whole"]
 
 # Errors of file systems that can't flush a file, or needn't.
 _CANNOT_FSYNC = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)
+# The suffixes of the files of a checkpoint, in TensorFlow's two formats; and the end of the pattern that stands for the
+# shards of the first format.
+_SUFFIX = r"(?:\.index|\.meta|\.data-\d{5}-of-\d{5}|-\d{5}-of-\d{5})?"
+_V1_SHARDS = re.compile(r"-\?+-of-\d+$")
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
@@ -34,7 +37,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a file so that it has either all of the new content or, after an error, the old one.
+    """Writes a file durably: it has either all of the new content or, after an error, the old one.
 
     A device or a pipe is written to. A symbolic link stays one, and an existing file keeps its permissions.
 
@@ -61,24 +64,56 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
     except BaseException:
         os.unlink(name)
         raise
+    fsync_directory(os.path.dirname(target))
 
 
-def fsync_checkpoint(prefix: Any) -> None:
-    """Flushes the files of a checkpoint to the disk. Does nothing for files that aren't local.
+def files_of_checkpoint(prefix: str | bytes, also: str = "") -> list[str]:
+    """Lists the local files of a checkpoint, and its `.meta` file.
 
     Args:
-      prefix: path of the checkpoint without the suffixes of its files; a string or bytes.
+      prefix: path of the checkpoint without the suffixes of its files; or, for a sharded one of the first format, the
+        pattern of its files.
+      also: regular expression of more suffixes.
+
+    Raises:
+      OSError: the directory can't be listed.
+    """
+    directory, name = os.path.split(_V1_SHARDS.sub("", os.fsdecode(prefix)))
+    is_part = re.compile(re.escape(name) + (f"(?:{_SUFFIX}|{also})" if also else _SUFFIX)).fullmatch
+    with os.scandir(directory or ".") as entries:
+        return [os.path.join(directory, entry.name) for entry in entries if is_part(entry.name)]
+
+
+def fsync_checkpoint(prefix: str | bytes) -> None:
+    """Flushes the files of a checkpoint, and the names in their directory, to the disk.
+
+    Does nothing for files that aren't local.
+
+    Args:
+      prefix: path of the checkpoint, as for `files_of_checkpoint`.
 
     Raises:
       OSError: the disk has failed.
     """
-    path = os.fsdecode(prefix)
-    for name in (path, *glob.glob(glob.escape(path) + ".index"), *glob.glob(glob.escape(path) + ".data-*")):
+    directory = os.path.dirname(os.fsdecode(prefix)) or "."
+    if not os.path.isdir(directory):
+        return
+    for name in files_of_checkpoint(prefix):
         if os.path.isfile(name):
             _fsync(name)
-    directory = os.path.dirname(path) or "."
-    if os.path.isdir(directory):
-        _fsync(directory)
+    fsync_directory(directory)
+
+
+def fsync_directory(path: str) -> None:
+    """Flushes the names in a local directory to the disk.
+
+    Args:
+      path: the directory.
+
+    Raises:
+      OSError: the disk has failed.
+    """
+    _fsync(path or ".")
 
 
 def _fsync(path: str) -> None:
@@ -87,7 +122,7 @@ def _fsync(path: str) -> None:
         os.fsync(descriptor)
     except OSError as error:
         if error.errno not in _CANNOT_FSYNC:
-            raise
+            raise OSError(error.errno, f"{error.strerror} (fsync)", path) from None
     finally:
         os.close(descriptor)
 

@@ -4,6 +4,8 @@ from tensorflow.python.data.ops import iterator_ops
 from tensorflow.python.framework import errors_impl
 from tensorflow.python.util import nest
 
+from fastsup.common.tensorflow_errors import is_end_of_input
+
 
 cdef class Bound:
     """A call of a step function with arguments that stay the same. See `fastsup.bind`.
@@ -31,7 +33,7 @@ cdef class Bound:
         try:
             return self.step(*self.args, **self.kwargs)
         except errors_impl.OutOfRangeError as error:
-            if not self.takes_from_iterator:
+            if not self.takes_from_iterator or not is_end_of_input(error):
                 raise
             raise StopIteration from error
 

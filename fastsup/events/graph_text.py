@@ -18,6 +18,8 @@ from tensorflow.core.framework import attr_value_pb2, graph_pb2, node_def_pb2
 from tensorflow.python.framework import versions
 from tensorflow.python.lib.io import file_io
 
+from fastsup.common.file_system import write_whole
+
 # The escape sequence of each byte. NumPy pads the shorter ones with zero bytes, which no escape sequence contains.
 _ESCAPED = np.array([text_encoding.CEscape(bytes([byte]), False) for byte in range(256)], "S4").view(np.uint32)
 # Before 2.21, TensorFlow formats a float as Python formats the double of the same value. Protobuf 7 can't: it lacks the
@@ -44,7 +46,7 @@ def write_graph_as_text(graph_def: graph_pb2.GraphDef, directory: str, name: str
     """
     if not directory.startswith("gs:"):  # Google Cloud Storage has no directories.
         file_io.recursive_create_dir(directory)
-    file_io.atomic_write_string_to_file(os.path.join(directory, name), graph_as_text(graph_def))
+    write_whole(os.path.join(directory, name), graph_as_text(graph_def))
 
 
 def graph_as_text(graph_def: graph_pb2.GraphDef) -> str:

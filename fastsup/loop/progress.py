@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, TextIO
 
+from fastsup.common.progress_display import check_display_arguments, open_display
 from fastsup.core.clock import now
 from fastsup.loop.numbers import Values, check_values, named_numbers
 from fastsup.loop.periodic import PeriodicHook
-from fastsup.common.progress_display import check_display_arguments, open_display
 
 
 class ProgressHook(PeriodicHook):

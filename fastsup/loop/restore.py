@@ -1,55 +1,104 @@
-"""The newest checkpoint of a `tf.train.CheckpointManager` that can be read, restored."""
+"""The newest intact checkpoint of a `tf.train.CheckpointManager`, found and restored as sessions do it."""
 
 from __future__ import annotations
 
+import collections
 import logging
+import os
 import re
+import time
 from typing import Any
 
-from fastsup.common.tensorflow_errors import is_read_failure
+from fastsup.loop.managers import is_tensorflows
 
 _logger = logging.getLogger("fastsup")
 
 
 def restore_newest(manager: Any) -> int | None:
-    """Restores the newest checkpoint that can be read. If there is none, calls the manager's `init_fn`.
+    """Restores the newest intact checkpoint.
+
+    It is looked for in the directory, not only in the state file, which may be lost or damaged.
 
     Args:
-      manager: the `tf.train.CheckpointManager`.
+      manager: the `tf.train.CheckpointManager`, or an object with such attributes.
 
     Returns:
       The number at the end of the checkpoint's name, which is its global step; None if there is no checkpoint.
 
     Raises:
-      RuntimeError: there are checkpoints, and none can be read.
-      ValueError: a checkpoint has no number at the end of its name.
+      NoIntactCheckpointError: there are checkpoints, and none is intact. It is a RuntimeError, too.
+      ValueError: a checkpoint has no number at the end of its name, or doesn't fit the objects.
+      AssertionError: a checkpoint has no value for any of the objects.
       tf.errors.OpError, OSError, MemoryError: the files can't be read at present, or not by this user; an older
         checkpoint isn't tried.
     """
-    if manager.latest_checkpoint is None:
-        manager.restore_or_initialize()
+    from fastsup.checkpoint.restore import CheckpointRestorer
+
+    def restore(path: str) -> None:
+        _number_of(path)
+        status = manager.checkpoint.restore(path)
+        _check_match(manager.checkpoint, status, path)
+
+    listing, place = _listing_of(manager)
+    restored = CheckpointRestorer(restore, lambda: None).restore_first(listing, place)
+    if restored is None:
         return None
-    # A manager's list leaves out the checkpoints that it preserves for ever, of which the newest may be one.
-    older = [path for path in reversed(manager.checkpoints) if path != manager.latest_checkpoint]
-    failures = []
-    paths = [manager.latest_checkpoint, *older]
-    for path in paths:
-        global_step = _number_of(path)
-        try:
-            manager.checkpoint.restore(path)
-        except Exception as error:
-            if is_read_failure(error):
-                raise
-            failures.append(f"{path}: {type(error).__name__}: {error}")
-            what_now = "" if path is paths[-1] else " An older one is tried."
-            _logger.warning("The checkpoint %s can't be read: %s.%s", path, error, what_now)
-            continue
-        _logger.info("Restored %s: going on after global step %d.", path, global_step)
-        return global_step
-    raise RuntimeError(
-        "None of the checkpoints can be read, so training doesn't start. Move them away to start from the "
-        "beginning. " + "; ".join(failures)
-    )
+    path, rotation = restored
+    if is_tensorflows(manager):
+        _continue_after(manager, path, rotation)
+    _logger.info("Restored %s: going on after global step %d.", path, _number_of(path))
+    return _number_of(path)
+
+
+def _listing_of(manager: Any) -> tuple[Any, str]:
+    """The checkpoints in the order in which they are tried, and the name of the place in which they are."""
+    from fastsup.checkpoint.directory import Listing, list_checkpoints, stem_of
+
+    if is_tensorflows(manager):
+        listing = list_checkpoints(manager.directory)
+        if not listing.named:
+            # Those of other names may be another program's.
+            name = os.path.basename(manager._prefix)
+            own = [path for path in listing.paths if stem_of(path) == name]
+            listing = listing._replace(paths=own or listing.paths)
+        return listing, manager.directory
+    newest = manager.latest_checkpoint
+    if newest is None:
+        return Listing([], [], [], False, []), repr(manager)
+    older = [path for path in reversed(manager.checkpoints) if path != newest]
+    return Listing([newest, *older], list(manager.checkpoints), [], True, []), repr(manager)
+
+
+def _continue_after(manager: Any, path: str, rotation: list[str]) -> None:
+    """Has a manager go on from a checkpoint, where that isn't the one that its state file calls the newest."""
+    newest = manager.latest_checkpoint
+    if newest is not None and os.path.normpath(newest) == os.path.normpath(path):
+        return
+    kept = {os.path.normpath(other) for other in rotation} - {os.path.normpath(path)}
+    times = [(other, secs) for other, secs in manager._maybe_delete.items() if os.path.normpath(other) in kept]
+    manager._maybe_delete = collections.OrderedDict([*times, (path, time.time())])
+    manager._latest_checkpoint = path
+
+
+def _check_match(checkpoint: Any, status: Any, path: str) -> None:
+    """Refuses a checkpoint without a value for any of the objects: training would go on from initial values.
+
+    TensorFlow's `assert_nontrivial_match` lets such a checkpoint pass, since the counter of the saves fits always.
+    """
+    matched = getattr(getattr(status, "_checkpoint", None), "object_by_proto_id", None)
+    if matched is None:
+        return  # A checkpoint of another form.
+    counter = getattr(checkpoint, "_save_counter", None)
+    root = getattr(status, "_root", checkpoint)
+    if any(known is not root and known is not counter for known in matched.values()):
+        return
+    names = sorted(name for name in checkpoint._trackable_children() if name != "save_counter")
+    if names:
+        raise AssertionError(
+            f"Nothing except the root object matched a checkpointed value. The checkpoint {path} has no value for "
+            f"any of {names}: it is another program's, or these have other names in it. Pass the objects under the "
+            "names that they were saved with, or use another directory."
+        )
 
 
 def _number_of(path: str) -> int:

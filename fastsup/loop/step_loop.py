@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import fastsup.core
-from fastsup.core.checks import check_flag
 from fastsup.common.back_off import delay_before_next_try
+from fastsup.common.tensorflow_errors import is_preemption
+from fastsup.core.checks import check_flag
 from fastsup.loop.checkpoint import CheckpointHook
 from fastsup.loop.restore import restore_newest
-from fastsup.common.tensorflow_errors import is_preemption
 
 __all__ = ["StepLoop"]
 
@@ -80,13 +80,14 @@ class StepLoop(fastsup.core.StepLoop):
     def run(self) -> Any:
         """Runs the loop until its end.
 
-        Returns:
-          `result`: the value that the last step returned, or None if there was no step.
+          Returns:
+            `result`: the value that the last step returned, or None if there was no step.
 
-        Raises:
-          KeyboardInterrupt, SystemExit: SIGINT or SIGTERM has ended the loop, and the hooks have ended.
-          RuntimeError: a function in C has failed, the loop is running already, or no checkpoint can be read.
-          Exception: an error of the step function or of a hook; but StopIteration of the step function ends the loop.
+          Raises:
+            KeyboardInterrupt, SystemExit: SIGINT or SIGTERM has ended the loop, and the hooks have ended.
+            RuntimeError: a function in C has failed, the loop is running already, or no checkpoint can be read.
+        AssertionError: the newest checkpoint has no value for any object of `resume_from`.
+            Exception: an error of the step function or of a hook; but StopIteration of the step function ends the loop.
         """
         if not self._handle_signals:
             return self._run()
@@ -127,7 +128,9 @@ class StepLoop(fastsup.core.StepLoop):
     def _restore(self) -> None:
         """Restores the newest checkpoint that can be read, if there is any."""
         global_step = restore_newest(self._manager)
-        if global_step is not None:
+        if global_step is None:
+            self._manager.restore_or_initialize()
+        else:
             self._set_global_step(global_step)
             self.restored_step = global_step
 

@@ -39,6 +39,8 @@ cdef class SessionRunner:
     cdef readonly StepGate gate
     # Steps of a training loop that have ended well, all that hooks do around them included.
     cdef readonly uint64_t runs_ended
+    # Checkpoints that hooks have saved, each of them on the disk and named in the state file.
+    cdef public uint64_t saves_ended
     # Whether a run has metadata that its RunOptions don't ask for: the session's ConfigProto does.
     cdef public bint fills_metadata
     # What a session that somebody has given up raises from then on; or None.

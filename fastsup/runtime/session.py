@@ -17,6 +17,7 @@ from tensorflow.python.framework import constant_op, dtypes, errors, ops
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import training_util
 
+from fastsup.common.tensorflow_errors import not_end_of_input
 from fastsup.core.plan_executor import PlanExecutor
 from fastsup.runtime.errors import ErrorSources, with_remedy
 from fastsup.runtime.executor import (
@@ -428,6 +429,16 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             compile_ = super()._make_callable_from_options
             error = self._error_sources.named(error, elements, feeds, compile_)
         self._do_call(_raise, error)
+
+    def _do_call(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """Calls the runtime. A file that is too large isn't the end of the input, which TensorFlow makes of it."""
+        try:
+            return super()._do_call(fn, *args)
+        except errors.OutOfRangeError as error:
+            raised = not_end_of_input(error)
+            if raised is error:
+                raise
+        raise raised
 
     def _check_traceable(self, options: Any) -> None:
         """Says so, once, when step statistics are asked of an executor that records none."""

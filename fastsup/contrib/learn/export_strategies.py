@@ -18,6 +18,7 @@ from fastsup.estimator import Estimator
 from fastsup.estimator.export import ServingInputReceiver, build_parsing_serving_input_receiver_fn
 from fastsup.estimator.export.export_gc import Path
 from fastsup.estimator.export.exporters import collect_old_exports, list_exports
+from fastsup.estimator.export.temporary_exports import temporary_export
 from fastsup.experiment import ExportStrategy
 
 __all__ = [
@@ -283,15 +284,17 @@ def extend_export_strategy(
 
     def export_fn(estimator: Any, export_dir_base: Any, checkpoint_path: Any = None) -> Any:
         first = _new_folder(export_dir_base, "base", "base")
-        exported = base_export_strategy.export(estimator, first, checkpoint_path)
-        second = _new_folder(export_dir_base, "post", "temp")
-        made = os.fsdecode(post_export_fn(exported, second))
-        if not made.startswith(os.fsdecode(second)):
-            raise ValueError(f"post_export_fn must return a sub-directory of {second}, got {made}.")
-        final = os.path.join(os.fsdecode(export_dir_base), os.path.relpath(made, second))
-        if file_io.file_exists_v2(final):
-            raise RuntimeError(f"Failed to obtain final export directory: {final} exists.")
-        file_io.rename_v2(made, final)
+        with temporary_export(first):
+            exported = base_export_strategy.export(estimator, first, checkpoint_path)
+            second = _new_folder(export_dir_base, "post", "temp")
+            with temporary_export(second):
+                made = os.fsdecode(post_export_fn(exported, second))
+                if not made.startswith(os.fsdecode(second)):
+                    raise ValueError(f"post_export_fn must return a sub-directory of {second}, got {made}.")
+                final = os.path.join(os.fsdecode(export_dir_base), os.path.relpath(made, second))
+                if file_io.file_exists_v2(final):
+                    raise RuntimeError(f"Failed to obtain final export directory: {final} exists.")
+                file_io.rename_v2(made, final)
         file_io.delete_recursively_v2(first)
         file_io.delete_recursively_v2(second)
         return final

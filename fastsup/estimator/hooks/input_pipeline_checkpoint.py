@@ -10,6 +10,7 @@ from tensorflow.python.data.ops import iterator_ops
 from tensorflow.python.framework import ops
 from tensorflow.python.training import checkpoint_management, saver, session_run_hook, training_util
 
+from fastsup.checkpoint.durable import save_durably
 from fastsup.core import SecondOrStepTimer
 from fastsup.estimator.model.estimator import check_estimator
 
@@ -78,7 +79,7 @@ class CheckpointInputPipelineHook(session_run_hook.SessionRunHook):  # type: ign
     def _save(self, session: Any, step: Any) -> None:
         self._timer.update_last_triggered_step(step)
         if self._saver is not None:
-            self._saver.save(session, self._path, step, latest_filename=self._state_file)
+            save_durably(self._saver, session, self._path, step, state_file=self._state_file)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         # What the run has fetched may be the step before it.

@@ -16,6 +16,7 @@ from tensorflow.python.training import monitored_session, saver
 from tensorflow.python.util import deprecation
 
 from fastsup.checkpoint.restore import CheckpointRestorer
+from fastsup.estimator.export.temporary_exports import temporary_export
 from fastsup.estimator.model import trained_model, warm_start
 from fastsup.estimator.model.base import EstimatorBase
 from fastsup.estimator.model.export_assets import check_assets, copy_assets
@@ -229,19 +230,20 @@ class SavedModelExport(EstimatorBase):
             check_assets(assets_extra)
             export_dir = model_utils.get_timestamped_export_dir(export_dir_base)
             temporary_dir = model_utils.get_temp_export_dir(export_dir)
-            builder = builder_impl.SavedModelBuilder(temporary_dir)
-            for mode in modes:
-                self._add_meta_graph_for_mode(
-                    builder,
-                    input_receiver_fn_map,
-                    checkpoint_path,
-                    save_variables=mode == modes[0],
-                    mode=mode,
-                    strip_default_attrs=strip_default_attrs,
-                )
-            builder.save(as_text)
-            copy_assets(assets_extra or {}, temporary_dir)
-            file_io.rename(temporary_dir, export_dir)
+            with temporary_export(temporary_dir):
+                builder = builder_impl.SavedModelBuilder(temporary_dir)
+                for mode in modes:
+                    self._add_meta_graph_for_mode(
+                        builder,
+                        input_receiver_fn_map,
+                        checkpoint_path,
+                        save_variables=mode == modes[0],
+                        mode=mode,
+                        strip_default_attrs=strip_default_attrs,
+                    )
+                builder.save(as_text)
+                copy_assets(assets_extra or {}, temporary_dir)
+                file_io.rename(temporary_dir, export_dir)
             return export_dir
 
     def _add_meta_graph_for_mode(

@@ -9,7 +9,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.events.summary_buffer import flush_summaries
-from fastsup.loop.checkpoint import saver_of, wait_for_the_last_write
+from fastsup.loop.managers import ManagedSaves
 from fastsup.train.hooks.checkpoint_saver import CheckpointSaverHook
 
 __all__ = ["FunctionCheckpointHook"]
@@ -45,7 +45,7 @@ class FunctionCheckpointHook(CheckpointSaverHook):
         super().__init__(manager.directory, save_secs, save_steps, checkpoint_basename=name, save_graph_def=False)
         self._manager = manager
         self._restored_step = restored_step
-        self._save_number = saver_of(manager, async_save)
+        self._saves = ManagedSaves(manager, async_save)
         self._writes_in_thread = async_save
 
     def _write_graph_and_save(self, session: Any, step: Any) -> None:
@@ -54,24 +54,28 @@ class FunctionCheckpointHook(CheckpointSaverHook):
 
     def _save(self, session: Any, step: Any) -> bool:
         flush_summaries(self._summary_writer)
+        self._finish_background_write(session)
         logging.info("Saving checkpoints for %d into %s.", step, self._manager.directory)
         with context.eager_mode():
-            self._save_number(int(step))
+            self._saves.save(int(step))
+        if not self._writes_in_thread:
+            session.saves_ended += 1
         return self._announce_checkpoint(session, step)
+
+    def _finish_background_write(self, session: Any) -> bool:
+        with context.eager_mode():
+            if self._saves.wait():
+                session.saves_ended += 1
+        return False
 
     def end(self, session: Any) -> None:
         super().end(session)
-        self._wait_for_the_last_write()
+        self._finish_background_write(session)
 
     def _before_close(self) -> None:
         # Training may have failed: what is raised here would hide that, and keep the session open.
         try:
-            self._wait_for_the_last_write()
+            with context.eager_mode():
+                self._saves.wait()
         except Exception as error:
             logging.error("A checkpoint in %s could not be written: %s", self._manager.directory, error)
-
-    def _wait_for_the_last_write(self) -> None:
-        """Waits for the thread that writes. Raises the error of its last write, once."""
-        if self._writes_in_thread:
-            with context.eager_mode():
-                wait_for_the_last_write(self._manager)

@@ -16,7 +16,7 @@ from fastsup.core.checks import check_flag, check_number
 from fastsup.core.session_origin import session_role
 from fastsup.eager import bridge
 from fastsup.eager.choice import runs_in_one_thread
-from fastsup.loop.checkpoint import manager_in
+from fastsup.loop.managers import manager_in
 from fastsup.loop.restore import restore_newest
 from fastsup.runtime.executor import check_executor
 from fastsup.train.function.checkpoint_saver import FunctionCheckpointHook
@@ -55,9 +55,7 @@ class _FunctionSessionCreator(SessionCreator):  # type: ignore[misc]
     def create_session(self) -> Any:
         if self._manager is not None:
             with context.eager_mode():
-                if self._manager.latest_checkpoint is not None:
-                    self._restore()
-                elif self._session is None:
+                if not self._restore() and self._session is None:
                     self._manager.restore_or_initialize()
         if not self.graph.finalized:
             fetches = nest.flatten(self._step_graph.fetches, expand_composites=True)
@@ -66,8 +64,12 @@ class _FunctionSessionCreator(SessionCreator):  # type: ignore[misc]
         self._session = FunctionSession(self._step_graph.lifted, self._executor)
         return self._session
 
-    def _restore(self) -> None:
-        """Restores the newest checkpoint, and the global step: from the checkpoint's name, if it isn't in the files."""
+    def _restore(self) -> bool:
+        """Restores the newest checkpoint, and the global step: from the checkpoint's name, if it isn't in the files.
+
+        Returns:
+          False if there is no checkpoint.
+        """
         variable = self._step_graph.global_step
         before, no_step = int(variable.numpy()), variable.dtype.max
         variable.assign(no_step)
@@ -77,7 +79,10 @@ class _FunctionSessionCreator(SessionCreator):  # type: ignore[misc]
         finally:
             if int(variable.numpy()) == no_step:
                 variable.assign(before if number is None else number)
+        if number is None:
+            return False
         self.restored_step = int(variable.numpy())
+        return True
 
     def leave_open(self) -> None:
         """Lets the session live as long as the process."""

@@ -11,6 +11,7 @@ from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 from tensorflow.python.training import training_util
 
 from fastsup.checkpoint.directory import directory_argument
+from fastsup.checkpoint.durable import saving
 from fastsup.checkpoint.writer import CheckpointWriter, call_after_save, call_before_save
 from fastsup.core.checks import check_flag
 from fastsup.events.graph_writing import GraphWriting
@@ -123,18 +124,25 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         super().after_run(run_context, run_values)
 
     def end(self, session: Any) -> None:
-        self._finish_background_write(session)
         # A background write would have to be waited for here.
         async_save, self._async_save = self._async_save, False
         try:
-            super().end(session)
+            self._finish_background_write(session)
+        except BaseException:
+            # The checkpoint that couldn't be written may have been that of the last step.
+            self._timer.reset()
+            raise
         finally:
-            self._async_save = async_save
+            try:
+                super().end(session)
+            finally:
+                self._async_save = async_save
 
     def _save(self, session: Any, step: Any) -> bool:
         flush_summaries(self._summary_writer)
         if not isinstance(session, Session):
-            return bool(super()._save(session, step))
+            with saving(None):
+                return bool(super()._save(session, step))
         should_stop = self._finish_background_write(session)
         call_before_save(self._listeners, session, step)
         path = self._checkpoint_writer.save(

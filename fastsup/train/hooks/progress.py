@@ -10,9 +10,9 @@ import numpy as np
 from tensorflow.python.framework import ops, tensor_util
 from tensorflow.python.training import basic_session_run_hooks, evaluation, session_run_hook, training_util
 
+from fastsup.common.progress_display import Display, check_display_arguments, open_display
 from fastsup.core.checks import check_interval
 from fastsup.core.clock import now
-from fastsup.common.progress_display import Display, check_display_arguments, open_display
 from fastsup.train.hooks.global_step_hook import GlobalStepHook
 
 __all__ = ["ProgressHook", "hooks_with_progress"]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 
-# Exceptions that end a loop normally.
-_NORMAL_ENDS = (errors.OutOfRangeError, StopIteration)
+from fastsup.common.tensorflow_errors import is_end_of_input
+
 # Attribute of an error that was reported.
 _REPORTED = "_fastsup_reported"
 
@@ -22,7 +21,7 @@ def report_error(hooks: Iterable[Any], run_context: Any, error: BaseException) -
       run_context: the `SessionRunContext` of the failed run; None outside a run, or if no hook was called in the run.
       error: the error. OutOfRangeError and StopIteration end a loop normally and aren't reported.
     """
-    if isinstance(error, _NORMAL_ENDS) or getattr(error, _REPORTED, False):
+    if is_end_of_input(error) or getattr(error, _REPORTED, False):
         return
     error.__dict__[_REPORTED] = True
     for hook in list(hooks):

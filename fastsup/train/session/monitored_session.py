@@ -12,6 +12,8 @@ from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 from tensorflow.python.training import monitored_session as tf_monitored_session
 from tensorflow.python.util import function_utils
 
+from fastsup.common import stop_signals
+from fastsup.common.tensorflow_errors import is_end_of_input
 from fastsup.core import timeline
 from fastsup.core.checks import check_flag
 from fastsup.core.hook_ends import end_hooks
@@ -19,7 +21,6 @@ from fastsup.core.plan_executor import PlanExecutor
 from fastsup.core.recorder import recorder_of
 from fastsup.core.session_origin import current_origin, session_role
 from fastsup.events.writer_lifecycle import close_writers, register_session
-from fastsup.common import stop_signals
 from fastsup.runtime.executor import keep_traceable
 from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
@@ -166,7 +167,7 @@ class _MonitoredSession(Monitored):
         return self
 
     def __exit__(self, exception_type: Any, exception_value: Any, traceback: Any) -> bool:
-        if exception_type in (errors.OutOfRangeError, StopIteration):
+        if exception_type in (errors.OutOfRangeError, StopIteration) and is_end_of_input(exception_value):
             exception_type = None
         by_signal = exception_type and _raised_by_signal(exception_type)
         # A session that the signal has interrupted in a recovery has no state to save.

@@ -47,6 +47,8 @@ cdef class Recoverable(Wrapped):
     cdef public object _max_recoveries
     # Failures in a row, since a step last ended well; and the number of steps that had ended in the session when it was made.
     cdef int failures
+    # The same for saves that have failed, since one last ended well.
+    cdef int failed_saves
     cdef object runs_ended
     # The error that was the last one of too many.
     cdef object given_up_with

@@ -15,6 +15,7 @@ from threading import Event
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import coordinator as tf_coordinator
 
+from fastsup.checkpoint.durable import is_failed_save
 from fastsup.common.back_off import delay_before_next_try
 from fastsup.common.stop_signals import raise_if_come
 
@@ -59,11 +60,11 @@ RUN_FAILED = (
 )
 
 
-cdef object runs_ended(object session):
-    """How many steps have ended well in the innermost session; None where it doesn't count them."""
+cdef object count_in(object session, str name):
+    """What the innermost session has counted: "runs_ended" or "saves_ended". None where it doesn't count."""
     while isinstance(session, Wrapped):
         session = session._sess
-    return getattr(session, "runs_ended", None)
+    return getattr(session, name, None)
 
 
 cdef object monitored_session():
@@ -291,7 +292,7 @@ cdef class Recoverable(Wrapped):
     Args:
       sess_creator: the `SessionCreator` that makes the sessions to wrap.
       max_recoveries: how many failures in a row, with nothing that ran well in between, are recovered from: then the
-        error is raised. The first recovery follows at once, the others after 0.1 seconds, 0.2 and so on to 30. None:
+        error is raised. Failed saves count until a save ends well, whatever steps do in between. The first recovery follows at once, the others after 0.1 seconds, 0.2 and so on to 30. None:
         without end.
     """
 
@@ -322,7 +323,7 @@ cdef class Recoverable(Wrapped):
                 raise
             else:
                 self.lost_with = None
-                self.runs_ended = runs_ended(session)
+                self.runs_ended = count_in(session, "runs_ended")
                 return session
 
     cdef int count_failure(self, str occasion, object error) except -1:
@@ -331,21 +332,31 @@ cdef class Recoverable(Wrapped):
         raise_if_come()
         if error is self.given_up_with:
             raise error  # It comes here again from the run that wanted a session.
-        self.failures += 1
+        cdef bint of_a_save = is_failed_save(error)
+        cdef int failures
+        if of_a_save:
+            self.failed_saves += 1
+            failures = self.failed_saves
+        else:
+            self.failures += 1
+            failures = self.failures
         self.lost_with = error
         limit = self._max_recoveries
-        if limit is not None and self.failures > limit:
+        if limit is not None and failures > limit:
             logging.error(
-                "Not recovering any more: %d failures in a row, with nothing that ran well in between. max_recoveries "
-                "says how many there may be. See docs/dropin.md#sessions-and-executors.", self.failures,
+                "Not recovering any more: %d %s. max_recoveries says how many there may be. See "
+                "docs/dropin.md#sessions-and-executors.",
+                failures,
+                "saves in a row have failed" if of_a_save
+                else "failures in a row, with nothing that ran well in between",
             )
             self.given_up_with = error
             raise error
-        delay = delay_before_next_try(self.failures)
+        delay = delay_before_next_try(failures)
         logging.warning(
             occasion + ADVICE + " (Failure %d%s in a row; the next try in %g seconds.)",
             error,
-            self.failures,
+            failures,
             "" if limit is None else f" of at most {limit + 1}",
             delay,
         )
@@ -432,9 +443,12 @@ cdef class Recoverable(Wrapped):
     cdef int give_up_session(self, str occasion, object error) except -1:
         # Only a step that ended well ends a row of failures: a session that was made, and read a little before it failed, has
         # got nowhere.
-        ended = runs_ended(self._sess)
+        ended = count_in(self._sess, "runs_ended")
         if ended is not None and ended != self.runs_ended:
             self.failures = 0
+        # Steps that end well between two saves don't make the disk better: only a save ends a row of failed saves.
+        if count_in(self._sess, "saves_ended"):
+            self.failed_saves = 0
         self.close()
         self._sess = None
         return self.count_failure(occasion, error)

@@ -7,6 +7,7 @@ from typing import Any
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import training_util
 
+from fastsup.checkpoint.durable import save_durably
 from fastsup.checkpoint.writer import CheckpointWriter
 from fastsup.common import stop_signals
 from fastsup.runtime.interpreter_end import uninterrupted
@@ -43,7 +44,7 @@ class SupervisorSaves(SupervisorElements):
 
         if not isinstance(sess, Session):
             log_start()
-            return saver.save(sess, save_path, global_step=global_step)
+            return save_durably(saver, sess, save_path, global_step)
         if self._async_save:
             self._checkpoint_writer.prepare(sess, saver)
         # The gate holds back steps from here on, so the step in the name is that of the variables.
@@ -63,7 +64,8 @@ class SupervisorSaves(SupervisorElements):
             return
         held = stop_signals.holds_signals()
         try:
-            self._checkpoint_writer.wait()
+            # A write that has failed is made up for by this one.
+            self._checkpoint_writer.wait_and_log()
             self._save(session, self._saver, self._save_path, global_step=self._global_step)
         finally:
             stop_signals.release(held)

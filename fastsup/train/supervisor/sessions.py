@@ -9,10 +9,11 @@ from typing import Any
 
 from tensorflow.python.platform import tf_logging as logging
 
+from fastsup.common import stop_signals
+from fastsup.common.tensorflow_errors import not_end_of_input
 from fastsup.core import timeline
 from fastsup.core.recorder import Recorder, program_recorder_now
 from fastsup.core.session_origin import current_origin
-from fastsup.common import stop_signals
 from fastsup.runtime.session import Session
 from fastsup.train.supervisor.threads import SupervisorThreads
 
@@ -61,7 +62,7 @@ class SupervisorSessions(SupervisorThreads):
             try:
                 yield session
             except Exception as error:
-                self.request_stop(error)
+                self.request_stop(not_end_of_input(error))
             except (KeyboardInterrupt, SystemExit):
                 if stop_signals.has_come():
                     self._save_on_signal(session)

@@ -12,6 +12,7 @@ from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.summary.writer import writer, writer_cache
 
+from fastsup.checkpoint.durable import save_durably
 from fastsup.contrib.learn.monitors.base import BaseMonitor, EveryN, extract_output
 from fastsup.estimator import Estimator
 
@@ -179,7 +180,7 @@ class CheckpointSaver(BaseMonitor):
         logging.info("Saving checkpoints for %d into %s.", step, self._save_path)
         self._last_saved_time, self._last_saved_step = time.time(), step
         saver = self._scaffold.saver if self._saver is None else self._saver
-        saver.save(session, self._save_path, global_step=step)
+        save_durably(saver, session, self._save_path, step)
         log = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=self._save_path)
         self._summary_writer.add_session_log(log, step)
 

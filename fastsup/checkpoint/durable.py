@@ -1,0 +1,241 @@
+"""How a checkpoint becomes durable, in one order for all savers.
+
+First its files and the names in the directory are flushed to the disk. Then the state file names it: written under
+another name, flushed, renamed, and the directory flushed again. Only then are old checkpoints deleted. So whenever the
+machine stops, the state file names a checkpoint that is whole. A save that fails leaves no files of its own behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from google.protobuf import text_format
+from tensorflow.python.checkpoint import checkpoint_management
+from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.training.saver import Saver
+
+from fastsup.common.file_system import is_local, write_whole
+from fastsup.common.files import files_of_checkpoint, fsync_checkpoint
+from fastsup.common.tensorflow_errors import writing_files
+
+__all__ = ["is_failed_save", "is_plain_saver", "keep_durable", "save_durably", "saving", "write_state"]
+
+# Attribute of an error that a save has raised.
+_FAILED_SAVE = "_fastsup_failed_save"
+# What TensorFlow's writers leave behind when they fail: files that aren't complete, and the directory of the parts.
+_UNFINISHED = r"(?:\.index|\.data-\d{5}-of-\d{5})?\.tempstate\d+|_temp\w*"
+
+
+def is_failed_save(error: BaseException) -> bool:
+    """True for an error that was raised by a save.
+
+    Args:
+      error: an exception.
+    """
+    return bool(getattr(error, _FAILED_SAVE, False))
+
+
+@contextlib.contextmanager
+def saving(path: Any) -> Iterator[None]:
+    """Around a save. An error is raised as that of a save, and the files that the save has begun are deleted.
+
+    Args:
+      path: path of the checkpoint, with the step; None if it isn't known.
+
+    Raises:
+      tf.errors.ResourceExhaustedError: a file is too large, which TensorFlow reports as the end of the input.
+      Exception: any other error of the save.
+    """
+    try:
+        with writing_files():
+            yield
+    except Exception as error:
+        if path is not None:
+            _discard_unfinished(os.fsdecode(path))
+        error.__dict__[_FAILED_SAVE] = True
+        raise
+
+
+def _discard_unfinished(path: str) -> None:
+    """Deletes the files of a checkpoint that isn't complete. They would take the room that the next save needs."""
+    if not is_local(path):
+        return
+    try:
+        names = files_of_checkpoint(path, also=_UNFINISHED)
+        is_complete = path + ".index" in names
+        for name in names:
+            suffix = name[len(path) :]
+            if os.path.isdir(name):
+                shutil.rmtree(name)
+            elif "tempstate" in suffix or (suffix.startswith(".data-") and not is_complete):
+                os.unlink(name)
+    except OSError as error:
+        logging.warning("What a failed save of %s has left behind can't be deleted: %s", path, error)
+
+
+def write_state(
+    directory: str,
+    newest: str,
+    every: Iterable[str],
+    relative: bool,
+    timestamps: Iterable[float] | None = None,
+    last_preserved: float | None = None,
+    name: str = "checkpoint",
+) -> None:
+    """Writes the state file of a directory, durably. Its content is TensorFlow's.
+
+    Args:
+      directory: the directory.
+      newest: path of the newest checkpoint.
+      every: paths of the checkpoints that a saver may delete later, oldest first.
+      relative: whether the paths are written relative to the directory.
+      timestamps: the times of these checkpoints, in seconds, or None.
+      last_preserved: time of the last checkpoint that is kept for ever, in seconds, or None.
+      name: name of the state file.
+
+    Raises:
+      tf.errors.OpError: the file can't be written.
+      RuntimeError: the checkpoint has the name of the state file.
+    """
+
+    def written(path: str) -> str:
+        return os.path.relpath(path, directory) if relative and os.path.isabs(path) else path
+
+    state = checkpoint_management.generate_checkpoint_state_proto(
+        directory,
+        written(newest),
+        all_model_checkpoint_paths=[written(path) for path in every],
+        all_model_checkpoint_timestamps=None if timestamps is None else list(timestamps),
+        last_preserved_timestamp=last_preserved,
+    )
+    path = os.path.join(directory, name)
+    if path == state.model_checkpoint_path:
+        raise RuntimeError(
+            f"Save path '{newest}' conflicts with path used for checkpoint state.  Please use a different save path."
+        )
+    write_whole(path, text_format.MessageToString(state))
+
+
+def is_plain_saver(saver: Any) -> bool:
+    """True for a Saver with TensorFlow's own `save`. A program's own may do more than to write the files.
+
+    Args:
+      saver: the saver.
+    """
+    return getattr(type(saver), "save", None) is Saver.save and "save" not in vars(saver)
+
+
+def save_durably(
+    saver: Any,
+    session: Any,
+    path: str,
+    step: Any,
+    write_meta_graph: bool | None = None,
+    state_file: str | None = None,
+) -> Any:
+    """Saves a checkpoint with a Saver.
+
+    Args:
+      saver: the `tf.compat.v1.train.Saver`.
+      session: the session to save in.
+      path: path of the checkpoint, without the step.
+      step: the global step to name the checkpoint by; None for a name without a step.
+      write_meta_graph: whether a `.meta` file with the graph accompanies the checkpoint. None: the saver's default.
+      state_file: name of the state file. None: the saver's default.
+
+    Returns:
+      The path of the checkpoint, with the step; None if the saver has nothing to save.
+
+    Raises:
+      Exception: as `saving`.
+    """
+    with saving(checkpoint_name(saver, path, step)):
+        if not is_plain_saver(saver) or saver._is_empty:
+            options = {"write_meta_graph": write_meta_graph, "latest_filename": state_file}
+            given = {name: value for name, value in options.items() if value is not None}
+            written = saver.save(session, path, global_step=step, **given)
+            _flush_what_was_saved(written, state_file)
+            return written
+        written = saver.save(session, path, global_step=step, write_meta_graph=False, write_state=False)
+        if write_meta_graph is not False:
+            with session.graph.as_default():
+                saver.export_meta_graph(checkpoint_management.meta_graph_filename(written))
+        if is_local(written):
+            fsync_checkpoint(written)
+        saver._RecordLastCheckpoint(written)
+        directory, relative = os.path.dirname(path), saver._save_relative_paths
+        write_state(directory, written, saver.last_checkpoints, relative, name=state_file or "checkpoint")
+        saver._MaybeDeleteOldCheckpoints()
+        return written
+
+
+def checkpoint_name(saver: Any, path: Any, step: Any) -> Any:
+    """The path of a checkpoint, as a Saver names it; None if that isn't known.
+
+    Args:
+      saver: the `tf.compat.v1.train.Saver`.
+      path: path of the checkpoint, without the step.
+      step: the global step, or None.
+    """
+    if step is None:
+        return path
+    try:
+        number = int(step)
+    except TypeError:
+        return None
+    return (
+        f"{os.fsdecode(path)}-{number:08d}"
+        if getattr(saver, "_pad_step_number", False)
+        else f"{os.fsdecode(path)}-{number}"
+    )
+
+
+def _flush_what_was_saved(path: Any, state_file: str | None) -> None:
+    """After a save of a program's own: its files, and the state file if there is one."""
+    if isinstance(path, (str, bytes)) and is_local(path):
+        fsync_checkpoint(path)
+        fsync_checkpoint(os.path.join(os.path.dirname(os.fsdecode(path)), state_file or "checkpoint"))
+
+
+def keep_durable(manager: Any) -> None:
+    """Has a `tf.train.CheckpointManager` make its checkpoints durable before it names them or deletes others.
+
+    Args:
+      manager: the manager. One whose class writes the state in its own way is left as it is.
+    """
+    stock = getattr(checkpoint_management.CheckpointManager, "_record_state", None)
+    if (
+        stock is not None
+        and getattr(type(manager), "_record_state", None) is stock
+        and "_record_state" not in vars(manager)
+    ):
+        manager._record_state = _StateWriter(manager)
+
+
+class _StateWriter:
+    """Writes the state file of a manager, in the place of its method: called before and after it deletes checkpoints.
+
+    Args:
+      manager: the `tf.train.CheckpointManager`.
+    """
+
+    def __init__(self, manager: Any) -> None:
+        self._manager = manager
+
+    def __call__(self) -> None:
+        manager = self._manager
+        newest = manager.latest_checkpoint
+        if is_local(newest):
+            fsync_checkpoint(newest)
+        write_state(
+            manager.directory,
+            newest,
+            manager._maybe_delete.keys(),
+            relative=True,
+            timestamps=manager._maybe_delete.values(),
+            last_preserved=manager._last_preserved_timestamp,
+        )

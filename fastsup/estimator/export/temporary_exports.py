@@ -1,0 +1,66 @@
+"""The folders in which SavedModels are made before they get their names. One that fails, or is killed, leaves none."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+
+from tensorflow.python.lib.io import file_io
+from tensorflow.python.platform import tf_logging as logging
+
+from fastsup.common.file_system import is_local
+from fastsup.common.tensorflow_errors import writing_files
+
+__all__ = ["temporary_export"]
+
+# The names that TensorFlow and `extend_export_strategy` give these folders.
+_NAME = re.compile(r"temp-(?:(?:base|post)-export-)?\d{10}")
+_PROCESS_START = time.time()
+
+
+@contextlib.contextmanager
+def temporary_export(folder: str | bytes) -> Iterator[None]:
+    """Around the making of a SavedModel in a folder. Before, deletes what killed processes have left beside it.
+
+    Args:
+      folder: path of the folder.
+
+    Raises:
+      Exception: the error of the block, after the folder is deleted.
+    """
+    path = os.fsdecode(folder)
+    _delete_stale(os.path.dirname(path))
+    try:
+        with writing_files():
+            yield
+    except BaseException:
+        with contextlib.suppress(Exception):
+            if file_io.file_exists_v2(path):
+                file_io.delete_recursively_v2(path)
+        raise
+
+
+def _delete_stale(directory: str) -> None:
+    """Deletes the temporary folders that weren't changed since this process has started: nobody works in them."""
+    if not is_local(directory):
+        return
+    try:
+        with os.scandir(directory or ".") as entries:
+            found = [entry.path for entry in entries if _NAME.fullmatch(entry.name) and entry.is_dir()]
+        for path in found:
+            if _last_change(path) < _PROCESS_START:
+                logging.info("Deleting %s, an export that was never finished.", path)
+                shutil.rmtree(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        logging.warning("Exports in %s that were never finished can't be deleted: %s", directory, error)
+
+
+def _last_change(path: str) -> float:
+    folders = [folder for folder, _, _ in os.walk(path)]
+    return max(os.stat(folder).st_mtime for folder in folders)

@@ -1,0 +1,145 @@
+"""The managers of checkpoints: TensorFlow's, and objects with such a method `save`."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+NO_ASYNC = "async_save needs a tf.train.CheckpointManager, or a tf.train.Checkpoint and directory, got {!r}."
+
+
+def is_tensorflows(manager: Any) -> bool:
+    """True for a `tf.train.CheckpointManager`.
+
+    Args:
+      manager: any object.
+    """
+    module = sys.modules.get("tensorflow.python.checkpoint.checkpoint_management")
+    return module is not None and isinstance(manager, module.CheckpointManager)
+
+
+def manager_in(directory: str | os.PathLike[str], checkpoint: Any, max_to_keep: int | None) -> Any:
+    """Makes a `tf.train.CheckpointManager`.
+
+    Args:
+      directory: the folder of its checkpoints. A damaged state file in it is no obstacle.
+      checkpoint: the `tf.train.Checkpoint`.
+      max_to_keep: number of checkpoints that stay. None: all.
+
+    Raises:
+      TypeError: `checkpoint` is no `tf.train.Checkpoint`.
+      ValueError: `max_to_keep` isn't positive.
+    """
+    import tensorflow as tf
+
+    if not isinstance(checkpoint, tf.train.Checkpoint):
+        raise TypeError(f"directory is for the checkpoints of a tf.train.Checkpoint, got {checkpoint!r} to save.")
+    folder = os.fspath(directory)
+    try:
+        return tf.train.CheckpointManager(checkpoint, folder, max_to_keep)
+    except ValueError:
+        # Of the arguments, or of a state file that names no checkpoint, which the constructor reads.
+        with tempfile.TemporaryDirectory() as empty:
+            manager = tf.train.CheckpointManager(checkpoint, empty, max_to_keep)
+        manager._directory, manager._checkpoint_prefix = folder, os.path.join(folder, os.path.basename(manager._prefix))
+        return manager
+
+
+class ManagedSaves:
+    """Saves checkpoints by a manager, one at a time.
+
+    A checkpoint of TensorFlow's manager is on the disk before an older one is deleted.
+
+    Args:
+      manager: a `tf.train.CheckpointManager`, or an object with such a method `save`.
+      async_save: whether TensorFlow copies the values and writes them in a thread.
+
+    Raises:
+      TypeError: `manager` has no such method, or isn't TensorFlow's though `async_save` is on.
+    """
+
+    def __init__(self, manager: Any, async_save: bool) -> None:
+        save = getattr(manager, "save", None)
+        if not callable(save):
+            raise TypeError(f"save must be a callable or have a method save(checkpoint_number=...), got {manager!r}")
+        if not _takes_checkpoint_number(save):
+            raise TypeError(
+                f"save must be a callable or have a method save(checkpoint_number=...), got {manager!r}, whose save "
+                "doesn't take checkpoint_number. For a tf.train.Checkpoint pass directory=..., or a "
+                "tf.train.CheckpointManager; for any other object pass a function of the global step that saves it."
+            )
+        if async_save and not hasattr(getattr(manager, "checkpoint", None), "sync"):
+            raise TypeError(NO_ASYNC.format(manager))
+        self.manager = manager
+        self._writes_in_thread = async_save
+        self._is_tensorflows = is_tensorflows(manager)
+        # Path of the checkpoint that the thread is writing, or None.
+        self._being_written: str | None = None
+        # A CheckpointManager with an interval of its own would skip checkpoints that are due here.
+        checks_interval = getattr(manager, "checkpoint_interval", None) is not None
+        self._options: dict[str, Any] = {"check_interval": False} if checks_interval else {}
+        if async_save:
+            import tensorflow as tf
+
+            self._options["options"] = tf.train.CheckpointOptions(experimental_enable_async_checkpoint=True)
+        if self._is_tensorflows:
+            from fastsup.checkpoint.durable import keep_durable
+
+            keep_durable(manager)
+
+    def save(self, step: int) -> None:
+        """Saves a checkpoint, or begins to, after the write before has ended.
+
+        Args:
+          step: the global step.
+
+        Raises:
+          Exception: the error of the save, or of the write before.
+        """
+        self.wait()
+        if not self._is_tensorflows:
+            self.manager.save(checkpoint_number=step, **self._options)
+            return
+        from fastsup.checkpoint.durable import saving
+
+        path = f"{self.manager._prefix}-{step}"
+        with saving(path):
+            self.manager.save(checkpoint_number=step, **self._options)
+        if self._writes_in_thread:
+            self._being_written = path
+
+    def wait(self) -> bool:
+        """Waits for the thread that writes.
+
+        Returns:
+          True if it was writing, or has written since the last call.
+
+        Raises:
+          Exception: the error of the write, once.
+        """
+        path, self._being_written = self._being_written, None
+        if path is None:
+            return False
+        from fastsup.checkpoint.durable import saving
+
+        with saving(path):
+            self.manager.checkpoint.sync()
+            # sync() leaves the error for the next save.
+            writer = getattr(self.manager.checkpoint, "_async_checkpointer_impl", None)
+            if writer is not None:
+                writer._check_async_thread_error()
+        return True
+
+
+def _takes_checkpoint_number(save: Callable[..., Any]) -> bool:
+    """Returns True if a method takes the argument `checkpoint_number`, or if its arguments aren't known."""
+    try:
+        arguments = inspect.signature(save).parameters
+    except (TypeError, ValueError):
+        return True
+    takes_any_name = any(argument.kind is argument.VAR_KEYWORD for argument in arguments.values())
+    return takes_any_name or "checkpoint_number" in arguments

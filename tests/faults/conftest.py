@@ -1,0 +1,75 @@
+"""Programs whose file operations are counted, logged and failed: see shim.c."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+class Operation(NamedTuple):
+    """A file operation that has succeeded."""
+
+    name: str
+    path: str
+    second: str
+
+
+class Faults:
+    """Runs programs of programs.py under the shim.
+
+    Args:
+      shim: path of the compiled shim.
+      place: folder of the test.
+    """
+
+    def __init__(self, shim: Path, place: Path) -> None:
+        self.folder = place / "model"
+        self.folder.mkdir()
+        self._log = place / "log"
+        self._environment = {
+            **os.environ,
+            "LD_PRELOAD": str(shim),
+            "FAULTS_DIR": str(self.folder),
+            "FAULTS_LOG": str(self._log),
+            "FAULTS_SPEC": str(place / "spec"),
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+        }
+
+    def run(self, program: str, *args: Any) -> Any:
+        """Runs a function of programs.py, and returns what it returns."""
+        command = [sys.executable, str(HERE / "programs.py"), program, str(self.folder), json.dumps(args)]
+        done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=150)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def operations(self) -> list[Operation]:
+        """The operations so far, with paths relative to the folder."""
+        lines = self._log.read_text().splitlines()
+        return [Operation(*(part.replace(f"{self.folder}/", "") for part in line.split("\t"))) for line in lines]
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shim, compiled."""
+    library = tmp_path_factory.mktemp("shim") / "shim.so"
+    compiler = (sysconfig.get_config_var("CC") or "cc").split()
+    subprocess.run(
+        [*compiler, "-shared", "-fPIC", "-O1", str(HERE / "shim.c"), "-o", str(library), "-ldl", "-lpthread"],
+        check=True,
+    )
+    return library
+
+
+@pytest.fixture
+def faults(shim: Path, tmp_path: Path) -> Faults:
+    """Runs programs whose file operations in `faults.folder` are logged, and fail where the program says so."""
+    return Faults(shim, tmp_path)

@@ -1,0 +1,189 @@
+"""Trainings that save in each of the ways there are, and what is left after faults of the file system.
+
+`python programs.py FUNCTION FOLDER ARGUMENTS` calls a function, and prints what it returns, as JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from fastsup import train
+from fastsup.loop import CheckpointHook, StepLoop, StopAtStepHook
+
+v1 = tf.compat.v1
+SIZE = 50_000
+EVERY = 5
+
+
+def graph_step() -> Any:
+    """A step in the default graph: each weight grows by 1."""
+    weights = v1.get_variable("weights", [SIZE], initializer=v1.zeros_initializer())
+    return v1.group(v1.assign_add(weights, tf.ones([SIZE])), v1.assign_add(v1.train.get_or_create_global_step(), 1))
+
+
+def session(folder: str, last: int, **options: Any) -> None:
+    with tf.Graph().as_default():
+        step = graph_step()
+        scaffold = train.Scaffold(saver=v1.train.Saver(max_to_keep=2))
+        with train.MonitoredTrainingSession(
+            checkpoint_dir=folder,
+            scaffold=scaffold,
+            save_checkpoint_steps=EVERY,
+            save_summaries_steps=None,
+            log_step_count_steps=None,
+            max_recoveries=2,
+            hooks=[train.StopAtStepHook(last_step=last)],
+            **options,
+        ) as training:
+            while not training.should_stop():
+                training.run(step)
+
+
+def async_session(folder: str, last: int) -> None:
+    session(folder, last, async_save=True)
+
+
+def supervisor(folder: str, last: int) -> None:
+    with tf.Graph().as_default():
+        step = graph_step()
+        counter = v1.train.get_global_step()
+        sv = train.Supervisor(logdir=folder, saver=v1.train.Saver(max_to_keep=2), save_model_secs=0, summary_op=None)
+        with sv.managed_session() as managed:
+            while (number := managed.run(counter)) < last and not sv.should_stop():
+                managed.run(step)
+                if (number + 1) % EVERY == 0 or number + 1 == last:
+                    sv._save(managed, sv.saver, sv.save_path, global_step=counter)
+
+
+class Model:
+    """A step of TF 2."""
+
+    def __init__(self) -> None:
+        self.weights = tf.Variable(tf.zeros([SIZE]))
+        self.checkpoint = tf.train.Checkpoint(weights=self.weights)
+
+    def step(self) -> Any:
+        return self.weights.assign_add(tf.ones([SIZE]))
+
+
+def step_loop(folder: str, last: int) -> None:
+    model = Model()
+    saver = CheckpointHook(model.checkpoint, every_steps=EVERY, directory=folder, max_to_keep=2)
+    StepLoop(model.step, [saver, StopAtStepHook(last_step=last)], resume_from=saver).run()
+
+
+def async_step_loop(folder: str, last: int) -> None:
+    model = Model()
+    saver = CheckpointHook(model.checkpoint, every_steps=EVERY, directory=folder, max_to_keep=2, async_save=True)
+    StepLoop(model.step, [saver, StopAtStepHook(last_step=last)], resume_from=saver).run()
+
+
+def function(folder: str, last: int) -> None:
+    model = Model()
+    with train.monitored_function(
+        tf.function(model.step),
+        model.checkpoint,
+        folder,
+        hooks=[train.StopAtStepHook(last_step=last)],
+        save_checkpoint_steps=EVERY,
+        max_to_keep=2,
+        log_step_count_steps=None,
+        max_recoveries=2,
+    ) as training:
+        while not training.should_stop():
+            training()
+
+
+WAYS: dict[str, Callable[[str, int], None]] = {
+    way.__name__: way for way in (session, async_session, supervisor, step_loop, async_step_loop, function)
+}
+
+
+def train_once(folder: str, way: str, last: int) -> str:
+    """Trains, and returns "ended", or the error in one line."""
+    try:
+        WAYS[way](folder, last)
+    except Exception as error:
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return "ended"
+
+
+@contextlib.contextmanager
+def failing(*faults: str) -> Iterator[None]:
+    """With faults, a line of the shim each."""
+    spec = os.environ["FAULTS_SPEC"]
+    with open(spec + ".new", "w") as file:
+        file.write("\n".join(faults))
+    os.rename(spec + ".new", spec)
+    try:
+        yield
+    finally:
+        os.unlink(spec)
+
+
+@contextlib.contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """Files that become larger fail with EFBIG, as with `ulimit -f`, and on file systems with a limit."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def state(folder: str) -> list[Any]:
+    """The number of the newest checkpoint, and the one value of its weights."""
+    path = train.latest_intact_checkpoint(folder)
+    if path is None:
+        return [None, None]
+    reader = tf.train.load_checkpoint(path)
+    name = next(name for name in reader.get_variable_to_shape_map() if name.startswith("weights"))
+    (value,) = set(reader.get_tensor(name).tolist())
+    return [int(path.rpartition("-")[2]), value]
+
+
+def without_and_with_a_limit(folder: str, way: str) -> list[list[Any]]:
+    """Trains to step 12, then from there to step 20, then writes a file "marker". And the same with a limit."""
+    without = [train_once(folder, way, 12), state(folder), train_once(folder, way, 20), state(folder)]
+    with open(os.path.join(folder, "marker"), "w"):
+        pass
+    return [without, too_large(folder, way)]
+
+
+def too_large(folder: str, way: str) -> list[Any]:
+    """A save fails, since the file is too large. After that there is room again."""
+    shutil.rmtree(folder)
+    os.mkdir(folder)
+    train_once(folder, way, EVERY)
+    before = sorted(os.listdir(folder))
+    with files_of_at_most(3 * SIZE):
+        ended = train_once(folder, way, 2 * EVERY)
+    left = [name for name in sorted(os.listdir(folder)) if name not in before and "tfevents" not in name]
+    return [ended, left, train_once(folder, way, 12), state(folder)]
+
+
+def each_fault(folder: str, way: str, faults: list[list[str]]) -> list[list[Any]]:
+    """For each list of faults: a training to step 12 that is continued to step 20, under the faults and without."""
+    results = []
+    for lines in faults:
+        shutil.rmtree(folder)
+        os.mkdir(folder)
+        train_once(folder, way, 12)
+        with failing(*lines):
+            under_faults = train_once(folder, way, 20)
+        results.append([under_faults, state(folder), train_once(folder, way, 20), state(folder)])
+    return results
+
+
+if __name__ == "__main__":
+    print(json.dumps(globals()[sys.argv[1]](sys.argv[2], *json.loads(sys.argv[3]))))
