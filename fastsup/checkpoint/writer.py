@@ -8,7 +8,7 @@ from typing import Any
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.checkpoint.async_save import BackgroundSaver
-from fastsup.checkpoint.durable import save_durably
+from fastsup.checkpoint.durable import save_durably, saving
 from fastsup.checkpoint.unchanged_checkpoint import UNCHANGED, reuse_unchanged_checkpoint
 from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
@@ -65,7 +65,7 @@ class CheckpointWriter:
           Exception: the error of the saver, or of the background write before this one.
         """
         has_meta_graph = write_meta_graph is not False
-        with uninterrupted:
+        with uninterrupted, saving(None):
             unchanged = reuse_unchanged_checkpoint(session, saver, path, step, has_meta_graph)
         if unchanged is not None:
             logging.info(UNCHANGED, step, unchanged)

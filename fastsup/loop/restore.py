@@ -94,6 +94,7 @@ def _check_match(checkpoint: Any, status: Any, path: str) -> None:
         return
     names = sorted(name for name in checkpoint._trackable_children() if name != "save_counter")
     if names:
+        status.expect_partial()  # TensorFlow need not warn of it, too.
         raise AssertionError(
             f"Nothing except the root object matched a checkpointed value. The checkpoint {path} has no value for "
             f"any of {names}: it is another program's, or these have other names in it. Pass the objects under the "

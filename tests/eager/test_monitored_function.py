@@ -211,6 +211,64 @@ def test_a_damaged_checkpoint_is_left_for_an_older_one(tmp_path: Path, model: Mo
         assert float(model.weight) == pytest.approx(0.75)
 
 
+@pytest.mark.parametrize("content", [None, b"", b'model_checkpoint_path: "ck', bytes(range(128, 256))])
+def test_a_state_file_that_is_lost_costs_nothing(
+    tmp_path: Path, model: Model, checkpoint: Any, content: bytes | None
+) -> None:
+    def train_to(last_step: int) -> int:
+        with train.monitored_function(
+            bound(model), checkpoint, tmp_path, hooks=[train.StopAtStepHook(last_step=last_step)]
+        ) as training:
+            training.run_loop()
+            return training.global_step
+
+    train_to(3)
+    (tmp_path / "checkpoint").unlink()
+    if content is not None:
+        (tmp_path / "checkpoint").write_bytes(content)
+    assert train_to(5) == 5
+    assert steps_of(tmp_path)[-2:] == [3, 5]
+
+
+def test_a_checkpoint_of_which_nothing_fits(tmp_path: Path, model: Model, checkpoint: Any) -> None:
+    with train.monitored_function(bound(model), checkpoint, tmp_path) as training:
+        training()
+    renamed = tf.train.Checkpoint(another=model)
+    with pytest.raises(AssertionError, match="has no value for any of"):
+        train.monitored_function(bound(model), renamed, tmp_path)
+
+
+def test_the_end_of_a_hook_that_fails(tmp_path: Path, model: Model, checkpoint: Any) -> None:
+    class Fails(train.SessionRunHook):  # type: ignore[misc]
+        def end(self, session: Any) -> None:
+            raise ArithmeticError("of the end")
+
+    with pytest.raises(ArithmeticError, match="of the end"):
+        with train.monitored_function(bound(model), checkpoint, tmp_path, hooks=[Fails()]) as training:
+            training()
+    assert steps_of(tmp_path)[-1] == 1
+
+
+def test_saves_that_fail_count_until_one_succeeds(
+    tmp_path: Path, model: Model, checkpoint: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The steps between two saves end well, and don't begin the count anew."""
+    failed = []
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        failed.append(1)
+        raise tf.errors.UnavailableError(None, None, "Host is down")
+
+    monkeypatch.setattr("fastsup.checkpoint.durable.write_whole", fail)
+    monkeypatch.setattr("time.sleep", lambda secs: None)
+    with pytest.raises(tf.errors.UnavailableError, match="Host is down"):
+        with train.monitored_function(
+            bound(model), checkpoint, tmp_path, save_checkpoint_steps=3, max_recoveries=4
+        ) as training:
+            training.run_loop(steps=1000)
+    assert len(failed) == 5
+
+
 def test_hooks_and_where_they_may_run_eagerly(model: Model) -> None:
     trace = Trace()
     seen = []

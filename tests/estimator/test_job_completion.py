@@ -186,21 +186,23 @@ def test_an_evaluator_ends_when_training_has(tmp_path: Path, monkeypatch: pytest
 def test_a_look_costs_the_same_for_any_number_of_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No directory is listed and no file is read while the chief trains; afterwards no file of this run is read."""
     calls: list[str] = []
-    for name in ("list_directory_v2", "read_file_to_string", "file_exists_v2"):
-        function = getattr(job_completion.file_io, name)
-        monkeypatch.setattr(
-            job_completion.file_io, name, lambda *args, name=name, f=function: (calls.append(name), f(*args))[1]
-        )
+    for module, name in (
+        (job_completion, "list_names"),
+        (job_completion, "exists"),
+        (job_completion.file_io, "read_file_to_string"),
+    ):
+        function = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *args, name=name, f=function: (calls.append(name), f(*args))[1])
     watcher = JobCompletionWatcher(tmp_path)
     for index in range(50):
         mark_task_ended(tmp_path, "worker", index)
     calls.clear()
     assert not watcher.job_has_ended(50)
-    assert calls == ["file_exists_v2"] * 2
+    assert calls == ["exists"] * 2
     mark_task_ended(tmp_path, "chief", 0)
     calls.clear()
     assert watcher.job_has_ended(50)
-    assert calls == ["file_exists_v2"] * 2 + ["list_directory_v2"]
+    assert calls == ["exists"] * 2 + ["list_names"]
 
 
 def test_workers_that_ended_in_an_earlier_run_are_waited_for(tmp_path: Path, now: list[float]) -> None:
@@ -217,3 +219,55 @@ def test_workers_that_ended_in_an_earlier_run_are_waited_for(tmp_path: Path, now
     assert not watcher.job_has_ended(2)
     mark_task_ended(tmp_path, "worker", 1)
     assert watcher.job_has_ended(2)
+
+
+# An error of the file system isn't an answer.
+
+
+class FailsOnce:
+    """A function that raises an error of the file system, once it is told to."""
+
+    def __init__(self, function: Any) -> None:
+        self.function, self.fails = function, False
+
+    def __call__(self, *args: Any) -> Any:
+        if self.fails:
+            self.fails = False
+            raise tf.errors.ResourceExhaustedError(None, None, "Too many open files")
+        return self.function(*args)
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> dict[str, FailsOnce]:
+    """The functions that look at files, each with a switch that makes its next call fail."""
+    places = {"exists": job_completion, "list_names": job_completion, "read_file_to_string": job_completion.file_io}
+    replaced = {name: FailsOnce(getattr(module, name)) for name, module in places.items()}
+    for name, module in places.items():
+        monkeypatch.setattr(module, name, replaced[name])
+    return replaced
+
+
+@pytest.mark.parametrize("name", ["exists", "list_names", "read_file_to_string"])
+@pytest.mark.parametrize("moment", ["at the start", "later"])
+def test_one_failing_look_doesnt_end_a_job(
+    tmp_path: Path, now: list[float], failing: dict[str, FailsOnce], name: str, moment: str
+) -> None:
+    """The file is one of an earlier run, and the chief of this run is training."""
+    mark_task_ended(tmp_path, "chief", 0)
+    failing[name].fails = moment == "at the start"
+    watcher = JobCompletionWatcher(tmp_path)
+    failing[name].fails = failing[name].fails or moment == "later"
+    assert not any(watcher.chief_has_ended() for _ in range(4))
+    mark_task_started(tmp_path, "chief", 0)
+    assert not watcher.chief_has_ended()
+    mark_task_ended(tmp_path, "chief", 0)
+    assert watcher.chief_has_ended()
+
+
+def test_a_look_that_fails_for_a_while(tmp_path: Path, now: list[float], failing: dict[str, FailsOnce]) -> None:
+    watcher = JobCompletionWatcher(tmp_path)
+    mark_task_ended(tmp_path, "chief", 0)
+    for _ in range(3):
+        failing["exists"].fails = True
+        assert not watcher.chief_has_ended()
+    assert watcher.chief_has_ended()

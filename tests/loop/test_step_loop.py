@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -172,6 +173,80 @@ def test_no_start_from_scratch_where_all_are_damaged(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"(?s)No checkpoint .*ckpt-6: .*ckpt-5: "):
         StepLoop(second.step, max_steps=1, resume_from=second.saver).run()
     assert saved_steps(tmp_path) == [5, 6]
+
+
+STATE_FILES = {
+    "missing": None,
+    "empty": b"",
+    "cut": b'model_checkpoint_path: "ck',
+    "another text": b"step 6 is the best",
+    "random bytes": bytes(range(128, 256)),
+}
+
+
+@pytest.mark.parametrize("content", STATE_FILES.values(), ids=list(STATE_FILES))
+def test_a_state_file_that_is_lost_costs_nothing(tmp_path: Path, content: bytes | None) -> None:
+    first = Model(tmp_path)
+    StepLoop(first.step, [first.saver], max_steps=6).run()
+    kept = {path.name: path.read_bytes() for path in tmp_path.glob("ckpt-*")}
+    (tmp_path / "checkpoint").unlink()
+    if content is not None:
+        (tmp_path / "checkpoint").write_bytes(content)
+    second = Model(tmp_path)
+    loop = StepLoop(second.step, [second.saver], max_steps=1, resume_from=second.saver)
+    loop.run()
+    assert (loop.restored_step, loop.global_step) == (6, 7)
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "ckpt-7")
+    assert all((tmp_path / name).read_bytes() == data for name, data in kept.items() if name.startswith("ckpt-6"))
+
+
+def test_the_checkpoints_of_another_manager_in_the_folder_are_left_alone(tmp_path: Path) -> None:
+    other = tf.train.Checkpoint(other=tf.Variable(1.0))
+    other.write(str(tmp_path / "other-99"))
+    first = Model(tmp_path)
+    StepLoop(first.step, [first.saver], max_steps=6).run()
+    (tmp_path / "checkpoint").unlink()
+    second = Model(tmp_path)
+    loop = StepLoop(second.step, max_steps=1, resume_from=second.saver)
+    loop.run()
+    assert loop.restored_step == 6
+
+
+def test_a_folder_that_cant_be_listed_is_no_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Model(tmp_path)
+    StepLoop(first.step, [first.saver], max_steps=6).run()
+    second = Model(tmp_path)
+
+    def fail(path: str) -> list[str]:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("fastsup.common.file_system.os.listdir", fail)
+    with pytest.raises(tf.errors.UnknownError, match="Input/output error"):
+        StepLoop(second.step, [second.saver], max_steps=1, resume_from=second.saver).run()
+    assert saved_steps(tmp_path) == [5, 6]
+
+
+def test_a_checkpoint_of_which_nothing_fits(tmp_path: Path) -> None:
+    """TensorFlow's assert_nontrivial_match lets it pass, as the counter of the saves fits."""
+    first = Model(tmp_path)
+    StepLoop(first.step, [first.saver], max_steps=6).run()
+    renamed = tf.train.Checkpoint(weights=tf.Variable(0.0))
+    saver = CheckpointHook(renamed, every_steps=5, directory=tmp_path)
+    with pytest.raises(AssertionError, match=r"ckpt-6 has no value for any of \['weights'\]"):
+        StepLoop(int, [saver], max_steps=1, resume_from=saver).run()
+    assert saved_steps(tmp_path) == [5, 6]
+
+
+def test_objects_that_are_made_later(tmp_path: Path) -> None:
+    """A checkpoint without objects yet: their values are restored when they are made."""
+    first = Model(tmp_path)
+    StepLoop(first.step, [first.saver], max_steps=6).run()
+    later = tf.train.Checkpoint()
+    saver = CheckpointHook(later, every_steps=100, save_at_end=False, directory=tmp_path)
+    loop = StepLoop(int, [saver], max_steps=1, resume_from=saver)
+    loop.run()
+    later.count = tf.Variable(0, dtype=tf.int64)
+    assert (loop.restored_step, int(later.count)) == (6, 6)
 
 
 def test_init_fn_runs_where_there_is_no_checkpoint(tmp_path: Path) -> None:

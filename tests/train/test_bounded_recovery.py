@@ -226,3 +226,52 @@ def test_a_wrong_limit_is_refused(train_op: Any, limit: Any) -> None:
     # Nothing is left of it.
     with train.MonitoredSession() as session:
         session.run(train_op)
+
+
+# Saves that fail.
+
+
+@pytest.mark.parametrize("fails", ["the save", "the state file"])
+def test_steps_between_two_failed_saves_dont_begin_the_count_anew(
+    train_op: Any, slept: list[float], tmp_path: Any, tf_log: Any, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    failed = []
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        failed.append(1)
+        raise tf.errors.UnavailableError(None, None, "Host is down")
+
+    with pytest.raises(tf.errors.UnavailableError, match="Host is down"):
+        with train.MonitoredTrainingSession(
+            checkpoint_dir=str(tmp_path), save_checkpoint_steps=3, max_recoveries=4
+        ) as session:
+            if fails == "the save":
+                monkeypatch.setattr(v1.train.Saver, "save", fail)
+            else:
+                monkeypatch.setattr("fastsup.checkpoint.durable.write_whole", fail)
+            for _ in range(1000):
+                session.run(train_op)
+    assert len(failed) == 5
+    assert "5 saves in a row have failed" in tf_log.text
+
+
+def test_a_save_that_succeeds_ends_the_row(
+    train_op: Any, slept: list[float], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every second save fails: that goes on for ever, as the others save what was trained."""
+    save, calls = v1.train.Saver.save, []
+
+    def fail_in_turns(*args: Any, **kwargs: Any) -> Any:
+        calls.append(1)
+        if len(calls) % 2:
+            raise tf.errors.UnavailableError(None, None, "Host is down")
+        return save(*args, **kwargs)
+
+    with train.MonitoredTrainingSession(
+        checkpoint_dir=str(tmp_path), save_checkpoint_steps=1, max_recoveries=1
+    ) as session:
+        monkeypatch.setattr(v1.train.Saver, "save", fail_in_turns)
+        for _ in range(12):
+            session.run(train_op)
+        monkeypatch.setattr(v1.train.Saver, "save", save)
+    assert len(calls) >= 12
