@@ -29,6 +29,6 @@ def end_hooks(hooks: Iterable[Any], end: Callable[[Any], Any], log_error: Callab
         return
     # sorted() is stable: the first interrupt, else the first error.
     (_, raised), *others = sorted(failed, key=lambda entry: isinstance(entry[1], Exception))
-    for hook, error in others:
-        log_error("end() of the hook %r has failed, too.", hook, exc_info=error)
+    for hook, other in others:
+        log_error("end() of the hook %r has failed, too.", hook, exc_info=other)
     raise raised

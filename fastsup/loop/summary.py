@@ -6,6 +6,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
+from fastsup.common.tensorflow_errors import writing_files
 from fastsup.loop.numbers import Values, check_values, named_numbers
 from fastsup.loop.periodic import PeriodicHook
 
@@ -69,7 +70,7 @@ def _writing(writer: Any) -> Write:
             )
 
         def write(name: str, value: float, step: int) -> None:
-            with writer.as_default():
+            with writing_files(), writer.as_default():
                 summary.scalar(name, value, step)
 
         return write

@@ -459,3 +459,70 @@ def test_handlers_are_put_back() -> None:
     StepLoop(int, [Looking(every_steps=1)], max_steps=1, handle_signals=True).run()
     assert seen != [before[0]]
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+# Ends that fail.
+
+
+class Ends(fastsup.core.Hook):
+    """A hook that notes its end, and raises an error in it."""
+
+    def __init__(self, ended: list[str], name: str, error: BaseException | None = None) -> None:
+        super().__init__()
+        self.ended, self.name, self.error = ended, name, error
+
+    def begin(self, loop: Any) -> None:
+        self.never_due()
+
+    def end(self, loop: Any) -> None:
+        self.ended.append(self.name)
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_all_hooks_end_and_the_first_error_is_raised(tmp_path: Path, caplog: Any, is_recorded: bool) -> None:
+    ended: list[str] = []
+    model = Model(tmp_path)
+    hooks = [Ends(ended, "first", ValueError("of the first")), Ends(ended, "second", KeyError("of the second"))]
+    profiler = fastsup.HookProfiler() if is_recorded else None
+    with pytest.raises(ValueError, match="of the first"), caplog.at_level(logging.ERROR, "fastsup"):
+        StepLoop(model.step, [*hooks, model.saver], max_steps=3, profiler=profiler).run()
+    assert ended == ["first", "second"]
+    assert saved_steps(tmp_path) == [3]
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["'of the second'"]
+
+
+def test_an_end_that_fails_after_a_signal(tmp_path: Path, caplog: Any) -> None:
+    ended: list[str] = []
+    model = Model(tmp_path)
+
+    def step() -> None:
+        if model.step() == 3:
+            signal.raise_signal(signal.SIGTERM)
+
+    hooks = [Ends(ended, "first", ValueError("of the first")), model.saver]
+    with pytest.raises(SystemExit) as raised, caplog.at_level(logging.ERROR, "fastsup"):
+        StepLoop(step, hooks).run()
+    assert raised.value.code == 143
+    assert saved_steps(tmp_path) == [3]
+    assert "has not ended well after the signal: of the first" in caplog.text
+
+
+def test_a_background_write_that_fails_is_made_up_for_at_the_end(tmp_path: Path, monkeypatch: Any) -> None:
+    """The write of the last step fails. At the end the same step is saved again, and the error is still raised."""
+    from fastsup.checkpoint import durable
+
+    model = Model(tmp_path, async_save=True)
+    write, failed = durable.write_whole, []
+
+    def fail_once(*args: Any) -> None:
+        if not failed:
+            failed.append(1)
+            raise tf.errors.ResourceExhaustedError(None, None, "the disk is full")
+        write(*args)
+
+    monkeypatch.setattr(durable, "write_whole", fail_once)
+    with pytest.raises(tf.errors.ResourceExhaustedError, match="the disk is full"):
+        StepLoop(model.step, [model.saver], max_steps=5).run()
+    assert tf.train.latest_checkpoint(tmp_path) == str(tmp_path / "ckpt-5")
