@@ -49,7 +49,8 @@ class SummaryHook(PeriodicHook):
 
     def end(self, loop: Any) -> None:
         if self._flush is not None:
-            self._flush()
+            with writing_files():
+                self._flush()
 
     def on_error(self, loop: Any, error: BaseException) -> None:
         # The last summaries help to explain the error.
