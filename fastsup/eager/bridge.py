@@ -193,7 +193,7 @@ def _self_test() -> tuple[str, bool]:
         done = isolated_child.run("fastsup.eager.self_test", SELF_TEST_SECS, TF_CPP_MIN_LOG_LEVEL="3")
     except subprocess.TimeoutExpired:
         return f"the self-test hasn't ended within {SELF_TEST_SECS} seconds", False
-    except OSError as error:
+    except (OSError, TypeError, ValueError) as error:  # Also of what a program has put into sys.modules.
         return f"the self-test couldn't be started: {error}", False
     # Reports of another build are of a child that has found other files.
     lines = [line.split(maxsplit=2) for line in done.stdout.decode(errors="replace").splitlines()]

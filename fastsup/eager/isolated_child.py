@@ -72,7 +72,8 @@ def _loaded_modules() -> dict[str, _Place]:
     """Where the top-level modules of this process lie, except Python's own and those that aren't in files."""
     places: dict[str, _Place] = {}
     for name, module in list(sys.modules.items()):
-        if "." in name or name in sys.stdlib_module_names or not issubclass(type(module), ModuleType):
+        is_top_level = isinstance(name, str) and "." not in name
+        if not is_top_level or name in sys.stdlib_module_names or not issubclass(type(module), ModuleType):
             continue
         # Not by getattr: a module that is loaded lazily would be loaded.
         spec = object.__getattribute__(module, "__dict__").get("__spec__")
@@ -81,7 +82,7 @@ def _loaded_modules() -> dict[str, _Place]:
         folders = spec.submodule_search_locations
         if folders is not None:
             # As they are: the folders of a namespace are looked for again whenever they are listed.
-            folders = list(getattr(folders, "_path", folders))
+            folders = list(map(os.fspath, getattr(folders, "_path", folders)))
         if spec.has_location and spec.origin is not None and os.path.isfile(spec.origin):
             places[name] = (os.path.abspath(spec.origin), folders)
         elif spec.origin is None and folders is not None:

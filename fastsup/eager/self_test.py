@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 import threading
 from typing import Any
@@ -98,7 +99,7 @@ def run() -> None:
         _lifted(lambda x: x * 2.0)(ones)
 
 
-def _is_of_the_machine(error: BaseException | None) -> bool:
+def _is_about_the_machine(error: BaseException | None) -> bool:
     """True if an error, or one that has led to it, is about memory, threads, files or imports."""
     while error is not None:
         if isinstance(error, MemoryError | OSError | ImportError | tf.errors.ResourceExhaustedError):
@@ -111,7 +112,9 @@ def _is_of_the_machine(error: BaseException | None) -> bool:
 
 def main() -> None:
     """Opens the bridge, runs the test, and reports the verdict: none if the machine is at fault, or a signal comes."""
-    # The devices of this machine aren't the question.
+    # A crash is an outcome like others.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # The other devices of this machine aren't the question.
     tf.config.set_visible_devices(tf.config.list_physical_devices("CPU"))
     context.ensure_initialized()
     bridge.report(bridge.BEGUN)
@@ -121,7 +124,7 @@ def main() -> None:
             bridge._outcome = ""
             run()
     except Exception as error:
-        if _is_of_the_machine(error):
+        if _is_about_the_machine(error):
             raise
         reason = f"{type(error).__name__}: {error}"
     bridge.report(bridge.FAILED if reason else bridge.PASSED, reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import types
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +179,15 @@ def test_modules_that_the_child_does_not_find(cache: Path, tmp_path: Path, monke
     assert not cache.exists()
 
 
+def test_modules_that_cannot_be_described(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    strange = types.ModuleType("strange")
+    strange.__spec__ = importlib.machinery.ModuleSpec("strange", None)
+    strange.__spec__.submodule_search_locations = [3]  # type: ignore[list-item]
+    monkeypatch.setitem(sys.modules, "strange", strange)
+    assert bridge._why_self_test_failed().startswith("the self-test couldn't be started: ")
+    assert not cache.exists()
+
+
 def test_no_interpreter(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("executable", "exec_prefix", "base_exec_prefix"):
         monkeypatch.setattr(sys, name, "/nowhere")
@@ -199,24 +210,26 @@ def test_no_interpreter(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ids=repr,
 )
 def test_errors_that_are_verdicts(error: Exception, is_verdict: bool) -> None:
-    assert self_test._is_of_the_machine(error) is not is_verdict
+    assert self_test._is_about_the_machine(error) is not is_verdict
     outer = RuntimeError("step isn't lifted")
     outer.__context__ = error
-    assert self_test._is_of_the_machine(outer) is not is_verdict
+    assert self_test._is_about_the_machine(outer) is not is_verdict
 
 
 def test_a_self_test_reports_why_it_fails() -> None:
     program = """
-        from fastsup.eager import bridge, isolated_child, self_test
+        import resource
+
+        from fastsup.eager import bridge, self_test
 
         bridge.open_untested = lambda: "TensorFlow's libraries have no symbol x."
         try:
             self_test.main()
         except SystemExit as end:
-            print(end.code)
+            print(end.code, *resource.getrlimit(resource.RLIMIT_CORE))
     """
     begun, failed, code = run(program).splitlines()
-    assert (begun.split()[1], code) == (bridge.BEGUN, "1")
+    assert (begun.split()[1], code) == (bridge.BEGUN, "1 0 0")
     assert failed.split(maxsplit=2)[1:] == [bridge.FAILED, "TensorFlow's libraries have no symbol x."]
 
 

@@ -202,7 +202,9 @@ spec = importlib.util.find_spec("lazy")
 spec.loader = importlib.util.LazyLoader(spec.loader)
 sys.modules["lazy"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(sys.modules["lazy"])
-sys.modules["none"], sys.modules["number"] = None, 3
+import pathlib, types
+sys.modules["none"], sys.modules["number"], sys.modules[3] = None, 3, types.ModuleType("three")
+alpha.__spec__.submodule_search_locations = [pathlib.Path(folder) for folder in alpha.__path__]
 """
     check(run(ALL_AT_ONCE.format(library=str(library)) + body, cwd=tmp_path), library)
 
