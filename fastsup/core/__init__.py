@@ -10,10 +10,15 @@ try:
 except ModuleNotFoundError as _error:
     if _error.name != "fastsup.core.hook":
         raise
+    import shlex
+    import sys
+
     _folder = __path__[0].removesuffix("/fastsup/core")
+    _python = "Python {}.{}".format(*sys.version_info)
+    _command = shlex.join([sys.executable or "python", "-m", "pip", "install", "-e", _folder])
     raise ModuleNotFoundError(
-        f"fastsup isn't compiled in {_folder}, where Python found it. Start Python in another folder, to use one that "
-        f"is installed; or compile it there: pip install -e {_folder}",
+        f"fastsup isn't compiled for {_python} in {_folder}, where Python found it. Compile it there: {_command} - or "
+        "start Python in another folder, to use one that is installed.",
         name=_error.name,
     ) from None
 from fastsup.core.timer import Timer

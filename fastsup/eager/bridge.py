@@ -2,8 +2,9 @@
 
 The bridge (csrc/eager_session.cc) calls C++ functions of TensorFlow that no interface promises. So it is opened for
 versions on a list alone, and before that a process of its own opens it and runs functions. If that process fails or
-crashes, this one never opens the bridge, and TensorFlow runs all functions. The outcome is kept, by version and build,
-in the user's cache.
+crashes, this one never opens the bridge, and TensorFlow runs all functions. A verdict about TensorFlow is kept, by
+version and build, in the user's cache: a success for good, a failure for a day. If the self-test can't be completed (no
+memory, a signal, a module that isn't found), that holds for this process alone.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import hashlib
 import json
 import os
 import platform
+import re
+import signal
 import subprocess
 import sys
 import threading
@@ -26,14 +29,23 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import config, versions
 
 from fastsup.common.files import write_whole
-from fastsup.eager import eager_session, lifted_calls
+from fastsup.eager import eager_session, isolated_child, lifted_calls
 
 __all__ = ["TRIED_VERSIONS", "keep_track", "why_closed", "why_foreign"]
 
 TRIED_VERSIONS = ("2.16", "2.17", "2.18", "2.19", "2.20", "2.21")
 SELF_TEST_SECS = 180
 _FAILURE_SECS = 24 * 3600
-SELF_TEST_PASSED = "fastsup's self-test has passed."
+# How far a self-test is. BEGUN: everything is imported, and what follows is about TensorFlow.
+BEGUN, PASSED, FAILED = "begun", "passed", "failed"
+# Signals that a crash of the bridge ends with; the others come from a person, a scheduler or a limit.
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
+# What C++ prints before it aborts because the process gets no memory or no thread.
+_EXHAUSTED = re.compile(
+    "bad_alloc|pthread_create|[Oo]ut of memory|Cannot allocate memory|Resource temporarily unavailable"
+)
+# Lines of TensorFlow that aren't errors: the log, and addresses of a stack.
+_NO_ERROR = re.compile(r"WARNING: All log|[IW]\d{4} |\d{4}-\d\d-\d\d \S+ [IW] |\*\*\*| +@ +0x")
 
 _lock = threading.RLock()
 _outcome: str | None = None
@@ -121,15 +133,18 @@ def _libraries() -> list[str]:
 
 def _why_self_test_failed() -> str:
     place = _outcome_file()
-    try:
-        outcome = str(json.loads(place.read_text())["outcome"])
-        # What has failed may have been the machine.
-        if outcome == "" or time.time() < place.stat().st_mtime + _FAILURE_SECS:
-            return outcome
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    outcome, is_final = _self_test()
-    if is_final:
+    if place is not None:
+        try:
+            outcome = str(json.loads(place.read_text())["outcome"])
+            # What has failed may have been the machine.
+            if outcome == "" or time.time() < place.stat().st_mtime + _FAILURE_SECS:
+                return outcome
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+    outcome, is_verdict = _self_test()
+    if is_verdict and place is not None:
+        if outcome:
+            outcome += f". It isn't repeated for a day, unless you delete {place}"
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             write_whole(place, json.dumps({"outcome": outcome}))
@@ -138,39 +153,62 @@ def _why_self_test_failed() -> str:
     return outcome
 
 
-def _outcome_file() -> Path:
-    """The file with the outcome for this version and build."""
+def _build() -> str:
+    """A name for this build of TensorFlow, of fastsup and of Python, as this process has imported them."""
     files = [*_libraries(), *map(str, sorted(Path(__file__).parent.glob("*.py"))), eager_session.__file__]
     build = [versions.__version__, versions.__git_version__, sys.version, platform.platform()]
     for name in files:
         status = os.stat(name)
         build += [name, str(status.st_size), str(status.st_mtime_ns)]
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     digest = hashlib.sha256("\n".join(build).encode()).hexdigest()[:20]
-    return Path(cache) / "fastsup" / f"eager-{versions.__version__}-{digest}.json"
+    return f"eager-{versions.__version__}-{digest}"
+
+
+def _outcome_file() -> Path | None:
+    """The file with the outcome for this build. None if the user has no folder for it."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(cache):  # The specification has relative ones ignored.
+        cache = os.path.join(os.path.expanduser("~"), ".cache")
+    # A user without a home: never the current folder, where anyone may have put an outcome.
+    return Path(cache, "fastsup", f"{_build()}.json") if os.path.isabs(cache) else None
+
+
+def report(state: str, reason: str = "") -> None:
+    """Tells the process that has started this self-test how far it is.
+
+    Args:
+      state: BEGUN, PASSED or FAILED.
+      reason: why it has failed.
+    """
+    print(_build(), state, " ".join(reason.split()), flush=True)
 
 
 def _self_test() -> tuple[str, bool]:
-    """Runs the self-test in a process of its own. Returns why functions can't be lifted, and whether that is final."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    environment.pop("PYTHONWARNINGS", None)
+    """Runs the self-test in a process of its own.
+
+    Returns:
+      Why functions can't be lifted, and whether that is a verdict about this TensorFlow.
+    """
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "fastsup.eager.self_test"],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=SELF_TEST_SECS,
-            check=False,
-        )
+        done = isolated_child.run("fastsup.eager.self_test", SELF_TEST_SECS, TF_CPP_MIN_LOG_LEVEL="3")
     except subprocess.TimeoutExpired:
         return f"the self-test hasn't ended within {SELF_TEST_SECS} seconds", False
-    except OSError as error:
+    except (OSError, TypeError, ValueError) as error:  # Also of what a program has put into sys.modules.
         return f"the self-test couldn't be started: {error}", False
-    if done.returncode == 0 and SELF_TEST_PASSED in done.stdout.decode(errors="replace"):
+    # Reports of another build are of a child that has found other files.
+    lines = [line.split(maxsplit=2) for line in done.stdout.decode(errors="replace").splitlines()]
+    reports = {words[1]: words[2:] for words in lines if len(words) > 1 and words[0] == _build()}
+    if done.returncode == 0 and PASSED in reports:
         return "", True
-    said = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-    return f"the self-test has failed (exit code {done.returncode}){': '.join(['', *said])}", True
+    if FAILED in reports:
+        return f"the self-test has failed: {' '.join(reports[FAILED])}", True
+    errors = done.stderr.decode(errors="replace")
+    end = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
+    last = [line for line in errors.strip().splitlines() if not _NO_ERROR.match(line)][-1:]
+    how = ": ".join([f"({end})", *last])
+    if BEGUN in reports and -done.returncode in _CRASHES and not _EXHAUSTED.search(errors):
+        return f"the self-test has failed {how}", True
+    return f"the self-test couldn't be completed {how}", False
 
 
 def _end() -> None:

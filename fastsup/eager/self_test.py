@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 import threading
 from typing import Any
@@ -98,14 +99,36 @@ def run() -> None:
         _lifted(lambda x: x * 2.0)(ones)
 
 
+def _is_about_the_machine(error: BaseException | None) -> bool:
+    """True if an error, or one that has led to it, is about memory, threads, files or imports."""
+    while error is not None:
+        if isinstance(error, MemoryError | OSError | ImportError | tf.errors.ResourceExhaustedError):
+            return True
+        if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def main() -> None:
-    """Opens the bridge, and runs the test. Exits with the reason where the bridge can't be opened."""
-    reason = bridge.open_untested()
-    if reason:
-        sys.exit(reason)
-    bridge._outcome = ""
-    run()
-    print(bridge.SELF_TEST_PASSED, flush=True)
+    """Opens the bridge, runs the test, and reports the verdict: none if the machine is at fault, or a signal comes."""
+    # A crash is an outcome like others.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # The other devices of this machine aren't the question.
+    tf.config.set_visible_devices(tf.config.list_physical_devices("CPU"))
+    context.ensure_initialized()
+    bridge.report(bridge.BEGUN)
+    try:
+        reason = bridge.open_untested()
+        if not reason:
+            bridge._outcome = ""
+            run()
+    except Exception as error:
+        if _is_about_the_machine(error):
+            raise
+        reason = f"{type(error).__name__}: {error}"
+    bridge.report(bridge.FAILED if reason else bridge.PASSED, reason)
+    sys.exit(1 if reason else 0)
 
 
 if __name__ == "__main__":

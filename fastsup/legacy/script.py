@@ -27,7 +27,8 @@ class ScriptFile:
 
     def __init__(self, path: str) -> None:
         self.path = self.called = path
-        if os.path.isdir(path):
+        self.is_folder = os.path.isdir(path)
+        if self.is_folder:
             path = os.path.join(path, "__main__.py")
         with io.open_code(os.path.abspath(path)) as file:
             self._source = file.read()
@@ -48,6 +49,8 @@ class ScriptModule:
     Raises:
       ImportError: there is no such module.
     """
+
+    is_folder = False
 
     def __init__(self, name: str) -> None:
         self.called = f"-m {name}"
@@ -92,8 +95,10 @@ def run_script(script: ScriptFile | ScriptModule, arguments: list[str]) -> int:
     module = ModuleType("__main__")
     vars(module).update(__builtins__=builtins, **script.names)
     sys.argv[:] = [script.path, *arguments]
-    # `python -m` has put its own folder there.
-    sys.path[0] = script.folder
+    if not getattr(sys.flags, "safe_path", sys.flags.isolated):
+        sys.path[0] = script.folder  # `python -m` has put the current folder there.
+    elif script.is_folder:
+        sys.path.insert(0, script.folder)  # Only such a folder is on the path under -I and -P.
     sys.modules["__main__"] = module
     try:
         exec(script.code(), vars(module))

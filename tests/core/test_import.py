@@ -46,8 +46,9 @@ def test_sources_that_are_not_compiled_say_so(tmp_path: Path, program: str) -> N
         timeout=60,
         check=False,
     )
-    assert f"fastsup isn't compiled in {tmp_path}, where Python found it." in result.stderr
-    assert f"pip install -e {tmp_path}" in result.stderr
+    version = f"Python {sys.version_info[0]}.{sys.version_info[1]}"
+    assert f"fastsup isn't compiled for {version} in {tmp_path}, where Python found it." in result.stderr
+    assert f"Compile it there: {sys.executable} -m pip install -e {tmp_path} - or start" in result.stderr
 
 
 def test_a_second_interpreter_is_refused(tmp_path: Path) -> None:

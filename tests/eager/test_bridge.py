@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import textwrap
+import types
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tensorflow as tf
 
-from fastsup.eager import bridge
+import fastsup
+from fastsup.eager import bridge, isolated_child, self_test
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -39,13 +45,14 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Replaces the interpreter of the self-test by a shell script, which notes its calls."""
+    """Replaces the interpreter of the self-test by a shell script. A file has a line for each of its calls."""
 
     def replace(script: str) -> Path:
         place, calls = tmp_path / "python", tmp_path / "calls"
-        place.write_text(f"#!/bin/sh\necho called >> {calls}\n{script}\n")
+        reporting = f"report() {{ echo {bridge._build()} $*; }}"
+        place.write_text(f"#!/bin/sh\necho called >> {calls}\n{reporting}\n{script}\n")
         place.chmod(0o755)
-        monkeypatch.setattr(bridge.sys, "executable", str(place))
+        monkeypatch.setattr(isolated_child, "_interpreter", lambda: str(place))
         return calls
 
     return replace
@@ -55,7 +62,34 @@ def test_the_self_test_passes() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "fastsup.eager.self_test"], capture_output=True, text=True, timeout=150, check=False
     )
-    assert (done.returncode, done.stdout) == (0, bridge.SELF_TEST_PASSED + "\n"), done.stderr
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[1] for line in done.stdout.splitlines()] == [bridge.BEGUN, bridge.PASSED]
+
+
+def test_nothing_of_the_current_folder_is_imported(tmp_path: Path, cache: Path) -> None:
+    """A clone of the sources that aren't compiled, and modules with names that TensorFlow imports."""
+    clone = tmp_path / "clone"
+    sources = shutil.ignore_patterns("*.so", "__pycache__")
+    shutil.copytree(Path(fastsup.__file__).parent, clone / "fastsup", ignore=sources)
+    for name in ("random", "numpy", "tensorflow", "absl"):
+        (clone / f"{name}.py").write_text(f"open('executed', 'a').write({name!r})\nraise SystemExit('executed')\n")
+    program = f"""
+        import os, sys
+
+        sys.path = [entry for entry in sys.path if entry]
+        import tensorflow as tf
+
+        import fastsup
+
+        os.chdir({str(clone)!r})
+        sys.path[:0] = ["", os.getcwd()]  # As `python -c` and `python -m` have done.
+        step = fastsup.function(lambda x: x + 1.0, fallback="raise")
+        print(float(step(tf.ones([]))), step.lifted)
+    """
+    assert run(program) == "2.0 True\n"
+    assert not (clone / "executed").exists()
+    (outcome,) = cache.iterdir()
+    assert json.loads(outcome.read_text()) == {"outcome": ""}
 
 
 def test_an_unknown_version(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,25 +105,136 @@ def test_an_unknown_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("echo 'no symbol' >&2; exit 1", "the self-test has failed (exit code 1): no symbol"),
-        ("kill -SEGV $$", "the self-test has failed (exit code -11)"),
-        ("exit 0", "the self-test has failed (exit code 0)"),
+        ("report begun; report failed no symbol; exit 1", "the self-test has failed: no symbol"),
+        ("report begun; kill -SEGV $$", "the self-test has failed (signal 11)"),
+        ("report begun; echo 'Check failed: x == y' >&2; kill -ABRT $$",
+         "the self-test has failed (signal 6): Check failed: x == y"),
+        ("report begun; echo 'F0 Check failed: x'  >&2; echo '    @  0x7f0 f()' >&2; kill -ABRT $$",
+         "the self-test has failed (signal 6): F0 Check failed: x"),
+        ("report begun; report passed; kill -SEGV $$", "the self-test has failed (signal 11)"),
     ],
-)
-def test_a_self_test_that_fails(cache: Path, python: Any, script: str, reason: str) -> None:
+)  # fmt: skip
+def test_a_verdict_is_kept_for_a_day(cache: Path, python: Any, script: str, reason: str) -> None:
     calls = python(script)
-    assert bridge._why_self_test_failed() == reason
-    assert bridge._why_self_test_failed() == reason
+    outcome = bridge._outcome_file()
+    assert outcome is not None
+    full_reason = f"{reason}. It isn't repeated for a day, unless you delete {outcome}"
+    assert bridge._why_self_test_failed() == full_reason
+    assert bridge._why_self_test_failed() == full_reason
     assert calls.read_text() == "called\n"
     # What has failed yesterday is tried again.
-    (outcome,) = cache.iterdir()
     os.utime(outcome, (0, 0))
-    assert bridge._why_self_test_failed() == reason
+    assert bridge._why_self_test_failed() == full_reason
     assert calls.read_text() == "called\n" * 2
 
 
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        pytest.param("exit 0", "couldn't be completed (exit code 0)", id="no report"),
+        pytest.param("report begun; exit 0", "couldn't be completed (exit code 0)", id="no verdict"),
+        pytest.param("echo 'No module named x' >&2; exit 1", "couldn't be completed (exit code 1): No module named x",
+                     id="an import"),
+        pytest.param("echo another-build begun; echo another-build failed; exit 1",
+                     "couldn't be completed (exit code 1)", id="another build fails"),
+        pytest.param("echo another-build begun; echo another-build passed", "couldn't be completed (exit code 0)",
+                     id="another build passes"),
+        pytest.param("kill -SEGV $$", "couldn't be completed (signal 11)", id="a crash of an import"),
+        *(pytest.param(f"report begun; kill -{name} $$", f"couldn't be completed (signal {number})", id=name)
+          for name, number in (("HUP", 1), ("INT", 2), ("QUIT", 3), ("KILL", 9), ("TERM", 15), ("XCPU", 24))),
+        *(pytest.param(f"report begun; echo '{text}' >&2; kill -ABRT $$",
+                       f"couldn't be completed (signal 6): {text}", id=text)
+          for text in ("what():  std::bad_alloc", "Thread tf_Compute creation via pthread_create() failed.",
+                       "libgomp: Thread creation failed: Resource temporarily unavailable")),
+    ],
+)  # fmt: skip
+def test_what_says_nothing_about_tensorflow_is_not_kept(cache: Path, python: Any, script: str, reason: str) -> None:
+    calls = python(script)
+    for _ in range(2):
+        assert bridge._why_self_test_failed() == f"the self-test {reason}"
+    assert calls.read_text() == "called\n" * 2
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "error"), [(1000, "failed to map segment"), (60, "MemoryError|cannot allocate|failed to map|exit")]
+)
+def test_a_limit_of_memory(cache: Path, python: Any, megabytes: int, error: str) -> None:
+    """Of a real self-test, which can't load TensorFlow."""
+    python(f'ulimit -v {megabytes * 1024}; exec {sys.executable} "$@"')
+    outcome = bridge._why_self_test_failed()
+    assert re.search(rf"^the self-test couldn't be completed .*({error})", outcome), outcome
+    assert not cache.exists()
+
+
+def test_modules_that_the_child_does_not_find(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "__init__.py").write_text("")
+    places = {"fastsup": (str(other / "__init__.py"), [str(other)])}
+    monkeypatch.setattr(isolated_child, "_loaded_modules", lambda: places)
+    assert bridge._why_self_test_failed() == (
+        "the self-test couldn't be completed (exit code 1): ModuleNotFoundError: No module named 'fastsup.eager'"
+    )
+    assert not cache.exists()
+
+
+def test_modules_that_cannot_be_described(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    strange = types.ModuleType("strange")
+    strange.__spec__ = importlib.machinery.ModuleSpec("strange", None)
+    strange.__spec__.submodule_search_locations = [3]  # type: ignore[list-item]
+    monkeypatch.setitem(sys.modules, "strange", strange)
+    assert bridge._why_self_test_failed().startswith("the self-test couldn't be started: ")
+    assert not cache.exists()
+
+
+def test_no_interpreter(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("executable", "exec_prefix", "base_exec_prefix"):
+        monkeypatch.setattr(sys, name, "/nowhere")
+    assert bridge._why_self_test_failed().startswith("the self-test couldn't be started: sys.executable, '/nowhere', ")
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "is_verdict"),
+    [
+        (AssertionError("self-test: threads"), True),
+        (RuntimeError("step isn't lifted: InternalError: x"), True),
+        (tf.errors.InternalError(None, None, "x"), True),
+        (MemoryError(), False),
+        (OSError(24, "Too many open files"), False),
+        (ImportError("x"), False),
+        (RuntimeError("can't start new thread"), False),
+        (tf.errors.ResourceExhaustedError(None, None, "x"), False),
+    ],
+    ids=repr,
+)
+def test_errors_that_are_verdicts(error: Exception, is_verdict: bool) -> None:
+    assert self_test._is_about_the_machine(error) is not is_verdict
+    outer = RuntimeError("step isn't lifted")
+    outer.__context__ = error
+    assert self_test._is_about_the_machine(outer) is not is_verdict
+
+
+def test_a_self_test_reports_why_it_fails() -> None:
+    program = """
+        import resource
+
+        from fastsup.eager import bridge, self_test
+
+        bridge.open_untested = lambda: "TensorFlow's libraries have no symbol x."
+        try:
+            self_test.main()
+        except SystemExit as end:
+            print(end.code, *resource.getrlimit(resource.RLIMIT_CORE))
+    """
+    begun, failed, code = run(program).splitlines()
+    assert (begun.split()[1], code) == (bridge.BEGUN, "1 0 0")
+    assert failed.split(maxsplit=2)[1:] == [bridge.FAILED, "TensorFlow's libraries have no symbol x."]
+
+
 def test_a_self_test_that_passes_is_kept(cache: Path, python: Any) -> None:
-    calls = python(f'echo "{bridge.SELF_TEST_PASSED}"')
+    calls = python("report begun; report passed")
     assert bridge._why_self_test_failed() == ""
     (outcome,) = cache.iterdir()
     os.utime(outcome, (0, 0))
@@ -103,14 +248,16 @@ def test_a_self_test_that_passes_is_kept(cache: Path, python: Any) -> None:
 
 def test_a_self_test_that_hangs(cache: Path, python: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bridge, "SELF_TEST_SECS", 0.2)
-    calls = python("exec sleep 60")
+    calls = python("report begun; exec sleep 60")
     assert bridge._why_self_test_failed() == "the self-test hasn't ended within 0.2 seconds"
     bridge._why_self_test_failed()
     assert calls.read_text() == "called\n" * 2
+    assert not cache.exists()
 
 
 def test_another_build_is_tested_anew(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = bridge._outcome_file()
+    assert here is not None
     assert here.parent == cache
     monkeypatch.setattr(bridge.versions, "__git_version__", "another")
     assert bridge._outcome_file() != here
@@ -119,8 +266,27 @@ def test_another_build_is_tested_anew(cache: Path, monkeypatch: pytest.MonkeyPat
 def test_a_cache_that_cannot_be_written(tmp_path: Path, python: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    python(f'echo "{bridge.SELF_TEST_PASSED}"')
+    python("report begun; report passed")
     assert bridge._why_self_test_failed() == ""
+
+
+@pytest.mark.parametrize("setting", ["cache", "", "."])
+def test_a_cache_is_not_relative_to_the_current_folder(
+    python: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, setting: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", setting)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    calls = python("report begun; report passed")
+    assert bridge._why_self_test_failed() == ""
+    (outcome,) = (tmp_path / "home" / ".cache" / "fastsup").iterdir()
+    assert sorted(tmp_path.iterdir()) == [calls, tmp_path / "home", tmp_path / "python"]
+    # A user without a home.
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    (tmp_path / "~" / ".cache" / "fastsup").mkdir(parents=True)
+    (tmp_path / "~" / ".cache" / "fastsup" / outcome.name).write_text('{"outcome": "from the current folder"}')
+    assert bridge._why_self_test_failed() == ""
+    assert calls.read_text() == "called\n" * 2
 
 
 def test_where_the_bridge_stays_closed() -> None:

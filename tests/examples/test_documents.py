@@ -22,6 +22,28 @@ PROGRAMS = [
 ]
 
 
+DOCUMENTS = [ROOT / "Makefile", ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
+             *sorted((ROOT / "examples").rglob("*.md"))]  # fmt: skip
+
+
+def installations() -> dict[str, list[str]]:
+    """The arguments of each command of the documents that installs the sources."""
+    found = {}
+    for document in DOCUMENTS:
+        for number, text in enumerate(document.read_text().split("pip install ")[1:]):
+            words = re.split("[\n`#&;]", text)[0].replace('"', "").replace("'", "").split()
+            if any(re.fullmatch(r"\.[./]*(\[.*\])?", word) for word in words):
+                found[f"{document.relative_to(ROOT)}-{number}"] = words
+    return found
+
+
+def test_the_sources_are_installed_in_place() -> None:
+    """Python, started in the clone, finds the sources first: it would say that they aren't compiled."""
+    found = installations()
+    assert {"Makefile-0", "README.md-0", "README.md-2", "docs/index.md-1"} <= set(found)
+    assert {name: words for name, words in found.items() if "-e" not in words} == {}
+
+
 def test_there_are_programs() -> None:
     assert {"loop.md-0", "hooks.md-0"} <= {program.id for program in PROGRAMS}
 

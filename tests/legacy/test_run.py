@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,17 @@ def test_as_python_does(children: Any, tmp_path: Path, name: str) -> None:
     arguments = (script, "a", "--tf1", "-m", "--", "b")
     ours, pythons = children.run("-m", "fastsup", "run", *arguments), children.run(*arguments)
     assert (ours.returncode, ours.stdout, ours.stderr) == (pythons.returncode, pythons.stdout, pythons.stderr)
+
+
+@pytest.mark.parametrize("kind", ["a script", "a folder"])
+@pytest.mark.parametrize("options", [[], ["-I"], ["-E"], *([["-P"]] if sys.version_info >= (3, 11) else [])], ids=str)
+def test_the_import_path_is_as_python_makes_it(children: Any, tmp_path: Path, options: list[str], kind: str) -> None:
+    """Isolated, Python doesn't import from the script's folder."""
+    (tmp_path / "__main__.py").write_text("import json, sys\nprint(json.dumps(sys.path))")
+    script = tmp_path if kind == "a folder" else tmp_path / "__main__.py"
+    places = {"PYTHONPATH": os.pathsep.join([str(tmp_path / "lib"), os.environ.get("PYTHONPATH", "")])}
+    alone = children.result(children.run(*options, script, **places))
+    assert children.result(children.run(*options, "-m", "fastsup", "run", script, **places)) == alone
 
 
 def test_a_folder(children: Any, tmp_path: Path) -> None:

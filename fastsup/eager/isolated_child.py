@@ -1,0 +1,130 @@
+"""A process that has the modules of this one, and takes none from the current folder.
+
+`python -m` looks into the current folder first. The environment, the program and import hooks change where modules
+are found. So the child is started isolated, and told where this process has found each of its top-level modules. This
+file is also the program of the child: it imports nothing but Python's own modules.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
+from types import ModuleType
+from typing import Any
+
+__all__ = ["run"]
+
+# As installations name the interpreter. Anything else that sys.executable names may be a program that embeds Python.
+_INTERPRETER = re.compile(r"python[\d.]*(?:d|t|td|-dbg)?")
+
+# The file of a top-level module (None for a namespace) and the folders of its submodules (None if it isn't a package).
+_Place = tuple["str | None", "list[str] | None"]
+
+
+def run(module: str, timeout: float, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """Calls the function `main` of a module in a child process.
+
+    Args:
+      module: the module's name.
+      timeout: seconds after which the child is killed.
+      **environment: environment variables that the child gets besides those of this process.
+
+    Returns:
+      The child's exit code and what it has printed.
+
+    Raises:
+      OSError: the child can't be started.
+      subprocess.TimeoutExpired: the child was killed after the timeout.
+    """
+    task = {"module": module, "python": sys.version, "modules": _loaded_modules(), "path": _search_path()}
+    return subprocess.run(
+        [_interpreter(), "-I", "-B", __file__],
+        input=json.dumps(task).encode(),
+        env={**os.environ, **environment},
+        cwd="/",
+        capture_output=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def _interpreter() -> str:
+    """The path of an interpreter that runs programs as this process does."""
+    name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    beside = [os.path.join(prefix, "bin", name) for prefix in (sys.exec_prefix, sys.base_exec_prefix)]
+    # A program that embeds Python has, as sys.executable, what it is itself, nothing, or the first Python on the PATH.
+    is_own = bool(sys.executable) and os.path.realpath(sys.executable) == os.path.realpath("/proc/self/exe")
+    for path in (sys.executable, *beside) if is_own else (*beside, sys.executable):
+        if path and _INTERPRETER.fullmatch(os.path.basename(path)) and os.access(path, os.X_OK):
+            return path
+    raise FileNotFoundError(
+        f"sys.executable, {sys.executable!r}, isn't a Python interpreter, and there is no {' or '.join(beside)}"
+    )
+
+
+def _loaded_modules() -> dict[str, _Place]:
+    """Where the top-level modules of this process lie, except Python's own and those that aren't in files."""
+    places: dict[str, _Place] = {}
+    for name, module in list(sys.modules.items()):
+        is_top_level = isinstance(name, str) and "." not in name
+        if not is_top_level or name in sys.stdlib_module_names or not issubclass(type(module), ModuleType):
+            continue
+        # Not by getattr: a module that is loaded lazily would be loaded.
+        spec = object.__getattribute__(module, "__dict__").get("__spec__")
+        if not isinstance(spec, ModuleSpec) or spec.name != name:
+            continue
+        folders = spec.submodule_search_locations
+        if folders is not None:
+            # As they are: the folders of a namespace are looked for again whenever they are listed.
+            folders = list(map(os.fspath, getattr(folders, "_path", folders)))
+        if spec.has_location and spec.origin is not None and os.path.isfile(spec.origin):
+            places[name] = (os.path.abspath(spec.origin), folders)
+        elif spec.origin is None and folders is not None:
+            places[name] = (None, folders)
+    return places
+
+
+def _search_path() -> list[str]:
+    """The import path of this process without the current folder."""
+    try:
+        here = os.getcwd()
+    except OSError:
+        here = ""  # It was removed.
+    entries = [os.path.join(here, entry) for entry in sys.path if isinstance(entry, str) and entry]
+    return [entry for entry in entries if os.path.isabs(entry) and os.path.realpath(entry) != here]
+
+
+class _SameModules:
+    """Finds top-level modules where another process has found them."""
+
+    def __init__(self, places: dict[str, _Place]) -> None:
+        self._places = places
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name not in self._places:
+            return None
+        file, folders = self._places[name]
+        if file is not None:
+            return spec_from_file_location(name, file, submodule_search_locations=folders)
+        namespace = ModuleSpec(name, None, is_package=True)
+        namespace.submodule_search_locations = folders
+        return namespace
+
+
+def _main() -> None:
+    task = json.load(sys.stdin.buffer)
+    if sys.version != task["python"]:
+        sys.exit(f"{sys.executable} is Python {sys.version}, and the program runs in Python {task['python']}")
+    sys.meta_path.insert(0, _SameModules(task["modules"]))
+    sys.path += [entry for entry in task["path"] if entry not in sys.path]
+    importlib.import_module(task["module"]).main()
+
+
+if __name__ == "__main__":
+    _main()
