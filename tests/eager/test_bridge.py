@@ -171,10 +171,11 @@ def test_modules_that_the_child_does_not_find(cache: Path, tmp_path: Path, monke
     other = tmp_path / "other"
     other.mkdir()
     (other / "__init__.py").write_text("")
-    places = {"fastsup": (str(other / "__init__.py"), [str(other)])}
+    # A package that TensorFlow imports, without what it imports of it.
+    places = {**isolated_child._loaded_modules(), "google": (str(other / "__init__.py"), [str(other)])}
     monkeypatch.setattr(isolated_child, "_loaded_modules", lambda: places)
     assert bridge._why_self_test_failed() == (
-        "the self-test couldn't be completed (exit code 1): ModuleNotFoundError: No module named 'fastsup.eager'"
+        "the self-test couldn't be completed (exit code 1): ModuleNotFoundError: No module named 'google.protobuf'"
     )
     assert not cache.exists()
 
