@@ -27,6 +27,7 @@ from tensorflow.python.framework import config, versions
 
 from fastsup.core.files import write_whole
 from fastsup.eager import eager_session, lifted_calls
+from fastsup.runtime.raised_outside import is_raised_outside
 
 __all__ = ["TRIED_VERSIONS", "keep_track", "why_closed", "why_foreign"]
 
@@ -166,6 +167,8 @@ def _self_test() -> tuple[str, bool]:
     except subprocess.TimeoutExpired:
         return f"the self-test hasn't ended within {SELF_TEST_SECS} seconds", False
     except OSError as error:
+        if is_raised_outside(error):
+            raise
         return f"the self-test couldn't be started: {error}", False
     if done.returncode == 0 and SELF_TEST_PASSED in done.stdout.decode(errors="replace"):
         return "", True

@@ -25,6 +25,7 @@ from fastsup.eager.lifted_step import LiftedStep
 from fastsup.eager.tracing import ConcreteTracer, FunctionTracer, is_identified
 from fastsup.runtime.executor import check_executor
 from fastsup.runtime.interpreter_end import uninterrupted
+from fastsup.runtime.raised_outside import is_raised_outside
 
 __all__ = ["FALLBACKS", "Function", "function"]
 
@@ -214,7 +215,9 @@ class Function(LiftedCalls):
                 # A program that goes on after such an error may meet many, and a search takes up to two seconds.
                 step.run_inline()
             return named
-        except Exception:
+        except Exception as other:
+            if is_raised_outside(other):
+                raise
             return error  # The error that there is says more than one of the search.
 
     def _entry(self, concrete: Any) -> _Entry:
@@ -247,6 +250,8 @@ class Function(LiftedCalls):
             self._say(error.message)
             return None
         except Exception as error:
+            if is_raised_outside(error):
+                raise
             # Whatever it is, TensorFlow's own function is right.
             self._say(f"{type(error).__name__}: {error}")
             return None
