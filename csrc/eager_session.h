@@ -41,10 +41,11 @@ void *fastsup_eager_object_from_handle(void *handle);
 /* Python's True if the thread has neither a gradient tape nor a forward accumulator, else False: a new reference. */
 void *fastsup_eager_object_records_nothing(void);
 
-/* The calling thread's settings of an eager context: the start of TensorFlow's EagerContextThreadLocalData. */
+/* The calling thread's settings of an eager context: TensorFlow's EagerContextThreadLocalData. The pointers are Python
+   objects; op_callbacks is a list. */
 struct fastsup_eager_settings {
   unsigned char is_eager, invokes_callbacks;
-  void *device_name;
+  void *device_name, *scope_name, *device_spec, *function_call_options, *executor, *op_callbacks;
 };
 
 /* The settings under a Python object that is an eager context. They belong to TensorFlow. */

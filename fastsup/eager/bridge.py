@@ -30,6 +30,7 @@ from tensorflow.python.framework import config, versions
 
 from fastsup.common.files import write_whole
 from fastsup.eager import eager_session, isolated_child, lifted_calls
+from fastsup.runtime.raised_outside import is_raised_outside
 
 __all__ = ["TRIED_VERSIONS", "keep_track", "why_closed", "why_foreign"]
 
@@ -194,6 +195,8 @@ def _self_test() -> tuple[str, bool]:
     except subprocess.TimeoutExpired:
         return f"the self-test hasn't ended within {SELF_TEST_SECS} seconds", False
     except (OSError, TypeError, ValueError) as error:  # Also of what a program has put into sys.modules.
+        if is_raised_outside(error):
+            raise
         return f"the self-test couldn't be started: {error}", False
     # Reports of another build are of a child that has found other files.
     lines = [line.split(maxsplit=2) for line in done.stdout.decode(errors="replace").splitlines()]

@@ -38,7 +38,7 @@ def choose(lifted: LiftedGraph, executor: str, chosen: Callable[[Any], None]) ->
         executor = "single_threaded"
     elif executor == "auto" and lifted.is_compiled_by_xla:
         executor = "thread_pool"
-    lifted.graph.finalize()
+    lifted.finalize()
     if executor != "auto":
         return lifted.compile(executor), None
     pool: Any = lifted.compile("thread_pool")

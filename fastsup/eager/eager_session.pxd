@@ -23,7 +23,7 @@ cdef class EagerCallable:
 
 cdef void* handle_of(object value) noexcept
 cdef bint records_gradients() except -1
-cdef bint is_plain_thread(object context) except -1
+cdef bint is_plain_thread(object context, str device) except -1
 cdef int dtype_of(void* handle) noexcept
 cdef bint has_shape(void* handle, const int64_t* dimensions, int rank) noexcept
 cdef int shape_of(void* handle, int64_t* dimensions) noexcept

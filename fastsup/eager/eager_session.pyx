@@ -38,6 +38,7 @@ cdef extern from "eager_session.h":
     cdef struct fastsup_eager_settings:
         unsigned char is_eager
         PyObject* device_name
+        PyObject* op_callbacks
 
     const fastsup_eager_settings* fastsup_eager_object_settings(void* context)
 
@@ -119,10 +120,26 @@ cdef bint is_async() noexcept:
     return fastsup_eager_is_async()
 
 
-cdef bint is_plain_thread(object context) except -1:
-    """Whether this thread executes eagerly, at once, and on the default device."""
+cdef bint is_plain_thread(object context, str device) except -1:
+    """Whether this thread executes eagerly, at once, by default or by a scope on one device, and unwatched by callbacks."""
     cdef const fastsup_eager_settings* settings = fastsup_eager_object_settings(<void*>context)
-    return settings is not NULL and settings.is_eager and not <object>settings.device_name and not is_async()
+    if settings is NULL or not settings.is_eager or <object>settings.op_callbacks:
+        return False
+    if <object>settings.device_name and <object>settings.device_name != device:
+        return False
+    return not is_async()
+
+
+def has_callbacks(context):
+    """Whether callbacks watch the eager operations of the calling thread.
+
+    Args:
+      context: the eager context.
+
+    Returns:
+      True or False.
+    """
+    return bool(<object>fastsup_eager_object_settings(<void*>context).op_callbacks)
 
 
 def settings(context):

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, overload
 
+import tensorflow as tf
 from tensorflow.python.eager import def_function
 from tensorflow.python.eager.polymorphic_function import concrete_function, polymorphic_function
 from tensorflow.python.framework import dtypes, errors_impl
@@ -25,6 +26,7 @@ from fastsup.eager.lifted_step import LiftedStep
 from fastsup.eager.tracing import ConcreteTracer, FunctionTracer, is_identified
 from fastsup.runtime.executor import check_executor
 from fastsup.runtime.interpreter_end import uninterrupted
+from fastsup.runtime.raised_outside import is_raised_outside
 
 __all__ = ["FALLBACKS", "Function", "function"]
 
@@ -167,26 +169,33 @@ class Function(LiftedCalls):
 
     def _call_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of a pattern that isn't known yet."""
+        reason = self._tracer.why_untraceable()
+        if reason:
+            return self._call_tensorflow(args, kwargs, reason)
         has_run, result = self._tracer.first_call(args, kwargs)
         if has_run:
             return result
         concrete = self._tracer.concrete(args, kwargs)
         try:
             inputs = self._tracer.inputs(concrete, args, kwargs)
-        except (TypeError, ValueError):
-            return self.original(*args, **kwargs)  # TensorFlow's error, or its flat signature.
+        except (TypeError, ValueError) as error:
+            return self._call_tensorflow(args, kwargs, f"its arguments can't be made into tensors: {error}")
         entry = self._entry(concrete)
         step = entry.step
         if step is None:
             return concrete._call_flat(inputs, concrete.captured_inputs)
-        arguments = concrete.graph.inputs[: len(inputs)]
-        if not all(
-            inside.shape.is_compatible_with(value.shape) for inside, value in zip(arguments, inputs, strict=True)
-        ):
-            return self.original(*args, **kwargs)
+        reason = _why_unfit(concrete, inputs)
+        if reason:
+            return self._call_tensorflow(args, kwargs, reason)
         boxed = [(box.box, inputs[place]) for place, box in step.graph.opaque_inputs]
         self._make_route(concrete, step, boxed, args, kwargs)
         return self._run(step, [value for value in inputs if value.dtype not in _OPAQUE], boxed, args, kwargs)
+
+    def _call_tensorflow(self, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
+        """A call that can't be lifted. If TensorFlow doesn't refuse it either, the reason is told."""
+        result = self.original(*args, **kwargs)
+        self._say(reason)
+        return result
 
     def _make_route(
         self, concrete: Any, step: LiftedStep, boxed: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -214,7 +223,9 @@ class Function(LiftedCalls):
                 # A program that goes on after such an error may meet many, and a search takes up to two seconds.
                 step.run_inline()
             return named
-        except Exception:
+        except Exception as other:
+            if is_raised_outside(other):
+                raise
             return error  # The error that there is says more than one of the search.
 
     def _entry(self, concrete: Any) -> _Entry:
@@ -247,6 +258,8 @@ class Function(LiftedCalls):
             self._say(error.message)
             return None
         except Exception as error:
+            if is_raised_outside(error):
+                raise
             # Whatever it is, TensorFlow's own function is right.
             self._say(f"{type(error).__name__}: {error}")
             return None
@@ -266,6 +279,24 @@ class Function(LiftedCalls):
             raise RuntimeError(f'{text} fallback="warn" lets TensorFlow run it.')
         if self._fallback == "warn" and is_new:
             logging.warning("%s TensorFlow runs it.", text)
+
+
+tf.types.experimental.GenericFunction.register(Function)
+
+
+def _why_unfit(concrete: Any, inputs: list[Any]) -> str:
+    """Why a ConcreteFunction wasn't traced for these inputs; an empty string if it was. TensorFlow may take them."""
+    graph = concrete.graph
+    arguments = graph.inputs[: len(graph.inputs) - len(graph.captures)]
+    if len(arguments) != len(inputs):
+        return f"it was traced for {len(arguments)} inputs, and was called with {len(inputs)}"
+    for inside, value in zip(arguments, inputs, strict=True):
+        if inside.dtype != value.dtype or not inside.shape.is_compatible_with(value.shape):
+            return (
+                f"it was traced for {inside.dtype.name} of shape {inside.shape}, and was called with "
+                f"{value.dtype.name} of shape {value.shape}"
+            )
+    return ""
 
 
 def _executor_of(step: LiftedStep) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tensorflow.core.framework import attr_value_pb2
-from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
+from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.client import session as tf_session
 from tensorflow.python.eager import context
 from tensorflow.python.framework import dtypes, errors_impl, importer, ops
@@ -37,6 +37,8 @@ __all__ = ["LiftedGraph", "NotLiftable", "OverEagerContext", "SharedSession", "n
 
 _HANDLE = re.compile(r'<ResourceHandle\(name="(.*)", device="([^"]*)", container="([^"]*)", type=', re.DOTALL)
 _OPAQUE = (dtypes.resource, dtypes.variant)
+# Placeholders have names that no function has: those of the arguments are kept for what stands in their place.
+_FEED = "fastsup_feed/"
 # Operations that belong to several devices or processes.
 _SEVERAL_DEVICES = ("Collective", "Nccl", "_Send", "_Recv", "Send", "Recv", "TPU", "_TPU", "Remote")
 
@@ -88,8 +90,14 @@ class SharedSession(OverEagerContext, tf_session.Session):  # type: ignore[misc]
 class LiftedGraph:
     """The graph of a ConcreteFunction, ready to be run in sessions.
 
+    TensorFlow's optimizer uses the shapes of a function's arguments. It doesn't use those of placeholders, which may be
+    fed anything. So the placeholders are replaced, when the graph is finalized, by what a function has: operations each
+    of which reads an argument by its position among the feeds of a run.
+
     Args:
       concrete: the ConcreteFunction.
+      is_fed_by_name: whether runs may have other feeds than all placeholders in their order. The placeholders then
+        stay, each with an operation that tells its shape.
 
     Attributes:
       concrete: the ConcreteFunction.
@@ -107,8 +115,9 @@ class LiftedGraph:
       NotLiftable: the function can't be lifted; the message says why.
     """
 
-    def __init__(self, concrete: Any) -> None:
+    def __init__(self, concrete: Any, *, is_fed_by_name: bool = False) -> None:
         self.concrete = concrete
+        self._is_fed_by_name = is_fed_by_name
         self.executor = ""
         self._sessions: dict[bool, EagerSession] = {}
         self._error_sources = ErrorSources([])
@@ -127,6 +136,7 @@ class LiftedGraph:
         with self.graph.as_default():
             argument_count = len(inner.inputs) - len(inner.captures)
             self.feeds: list[Any] = []
+            self._shapes_of_feeds: list[dict[str, Any]] = []
             arguments = enumerate(zip(names, inner.inputs[:argument_count], strict=False))
             outer = [self._argument(place, name, tensor) for place, (name, tensor) in arguments]
             variables = {id(variable.handle): variable for variable in inner.variables}
@@ -146,8 +156,12 @@ class LiftedGraph:
             box = BoxVariable(None, inside.dtype, inside.shape)
             self.opaque_inputs.append((place, box))
             return box.read(name)
-        feed = array_ops.placeholder(inside.dtype, inside.shape, name=name)
+        feed = array_ops.placeholder(inside.dtype, inside.shape, name=_FEED + name)
         self.feeds.append(feed)
+        attributes = self.concrete.function_def.arg_attr[place].attr
+        self._shapes_of_feeds.append({key: attributes[key] for key in ("_output_shapes",) if key in attributes})
+        if self._is_fed_by_name and inside.shape.rank is not None:
+            return array_ops.ensure_shape(feed, inside.shape, name=name)
         return feed
 
     def _capture(self, name: str, external: Any, variable: Any) -> Any:
@@ -219,6 +233,23 @@ class LiftedGraph:
             for elements in (self.feeds, self.outputs, self.targets)
         )
 
+    def finalize(self) -> None:
+        """Finalizes the graph, if it isn't final."""
+        if not self._is_fed_by_name and not self.graph.finalized:
+            for place, feed in enumerate(self.feeds):
+                _replace(feed, self._read(place, feed))
+        self.graph.finalize()
+
+    def _read(self, place: int, feed: Any) -> Any:
+        """Reads an argument as a function does: by its position among what a call is given."""
+        attributes = {
+            "T": attr_value_pb2.AttrValue(type=feed.dtype.as_datatype_enum),
+            "index": attr_value_pb2.AttrValue(i=place),
+            **self._shapes_of_feeds[place],
+        }
+        name = feed.op.name.removeprefix(_FEED)
+        return self.graph._create_op_internal("_Arg", [], [feed.dtype], name=name, attrs=attributes).outputs[0]
+
     @property
     def fetches(self) -> list[Any]:
         """The tensors and operations that a step computes."""
@@ -235,14 +266,8 @@ class LiftedGraph:
         """
         config = config_pb2.ConfigProto()
         config.CopyFrom(self._config)
-        rewrites = config.graph_options.rewrite_options
-        # Arguments have the types and shapes of the placeholders, as those of a function have.
-        rewrites.arithmetic_optimization = (
-            rewrites.arithmetic_optimization or rewriter_config_pb2.RewriterConfig.AGGRESSIVE
-        )
-        rewrites.remapping = rewrites.remapping or rewriter_config_pb2.RewriterConfig.AGGRESSIVE
         if self.is_compiled_by_xla:
-            rewrites.disable_meta_optimizer = True
+            config.graph_options.rewrite_options.disable_meta_optimizer = True
         if single_threaded:
             config.experimental.executor_type = SINGLE_THREADED
         return config
@@ -293,13 +318,15 @@ class LiftedGraph:
         session = searched._session(single_threaded=True).session
         arrays = [value.numpy() for value in inputs if value.dtype not in _OPAQUE]
         feeds = dict(zip(searched.feeds, arrays, strict=True))
-        return self._error_sources.named(error, searched.fetches, feeds, session._make_callable_from_options)
+        # Nothing is run again to find out which dataset has ended.
+        compile_ = _compile_nothing if searched is self else session._make_callable_from_options
+        return self._error_sources.named(error, searched.fetches, feeds, compile_)
 
     def _searchable_graph(self) -> LiftedGraph:
         """The same graph as it was made: in this one, what could be run again may wait for what has an effect."""
         if self._searchable is None:
-            self._searchable = LiftedGraph(self.concrete)
-            self._searchable.graph.finalize()
+            self._searchable = LiftedGraph(self.concrete, is_fed_by_name=True)
+            self._searchable.finalize()
         return self._searchable
 
     def forget_sessions(self) -> None:
@@ -335,6 +362,22 @@ def names_of_handle(handle: Any) -> tuple[str, str] | None:
     """
     found = _HANDLE.search(str(handle))
     return None if found is None else (found[1], found[3])
+
+
+def _compile_nothing(options: Any) -> Any:
+    raise NotImplementedError
+
+
+def _replace(tensor: Any, other: Any) -> None:
+    """Puts a tensor in the place of another one, and its operation where others wait for that of the other one."""
+    for operation in tensor.consumers():
+        for place, taken in enumerate(operation.inputs):
+            if taken is tensor:
+                operation._update_input(place, other)
+    for operation in tensor.op._control_outputs:
+        waits = [other.op if wait is tensor.op else wait for wait in operation.control_inputs]
+        operation._remove_all_control_inputs()
+        operation._add_control_inputs(waits)
 
 
 def _remove_nodes(graph_def: Any, names: set[str]) -> None:

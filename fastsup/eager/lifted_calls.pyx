@@ -10,11 +10,13 @@ from fastsup.eager.call_pattern cimport CallPattern, CallTensors
 from fastsup.eager.eager_session cimport is_plain_thread, records_gradients
 from fastsup.eager.lifted_step cimport LiftedStep
 
-from fastsup.eager.eager_session import settings
+from fastsup.eager.eager_session import has_callbacks, settings
 
 from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import eager_function_run
 from tensorflow.python.framework import errors_impl, ops
+from tensorflow.python.ops import summary_ops_v2
+from tensorflow.python.profiler import profiler_v2
 
 cdef enum:
     # Patterns that a function keeps. The one that has been used the longest time ago goes first.
@@ -22,9 +24,13 @@ cdef enum:
 
 cdef dict context_names = vars(context)
 cdef dict run_eagerly_names = vars(eager_function_run)
+cdef dict profiler_names = vars(profiler_v2)
+cdef dict summary_names = vars(summary_ops_v2)
 cdef object graph_stack = ops._default_graph_stack
 # The eager context that the sessions share. None while nothing may be lifted.
 cdef object shared_context = None
+# The name of its one device.
+cdef str shared_device = ""
 
 
 def share(eager_context):
@@ -33,17 +39,24 @@ def share(eager_context):
     Args:
       eager_context: the context; None if nothing may run any more.
     """
-    global shared_context
+    global shared_context, shared_device
     shared_context = eager_context
+    if eager_context is not None:
+        shared_device = eager_context.devices()[0]
 
 
 cdef bint may_run() except -1:
     """Whether a lifted graph may run here and now: where it would do the same as TensorFlow's call."""
     if shared_context is None or <object>PyDict_GetItem(context_names, "_context") is not shared_context:
         return False
-    if not is_plain_thread(shared_context):
+    if not is_plain_thread(shared_context, shared_device):
         return False
     if <object>PyDict_GetItem(run_eagerly_names, "RUN_FUNCTIONS_EAGERLY") is not False:
+        return False
+    # The single-threaded executor tells neither of them what it runs.
+    if <object>PyDict_GetItem(profiler_names, "_profiler") is not None:
+        return False
+    if <object>PyDict_GetItem(summary_names, "_current_trace_context") is not None:
         return False
     if records_gradients():
         return False
@@ -64,10 +77,16 @@ def why_not_now():
     is_eager, device, is_async = settings(shared_context)
     if not is_eager:
         return "TensorFlow doesn't execute eagerly here"
-    if device:
+    if device and device != shared_device:
         return f"a tf.device scope, {device}, is open"
     if is_async:
         return "operations run asynchronously here"
+    if has_callbacks(shared_context):
+        return "a tool of tf.debugging watches the operations here"
+    if profiler_v2._profiler is not None:
+        return "TensorFlow's profiler is on"
+    if summary_ops_v2._current_trace_context is not None:
+        return "tf.summary.trace_on is on"
     if eager_function_run.RUN_FUNCTIONS_EAGERLY is not False:
         return "tf.config.run_functions_eagerly is on"
     if records_gradients():

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from fastsup.eager import bridge
-from fastsup.eager.eager_session import settings
+from fastsup.eager.eager_session import has_callbacks, settings
 from fastsup.eager.function import Function
 
 
@@ -38,6 +38,10 @@ def run() -> None:
     with tf.Graph().as_default():
         _check(not settings(here)[0], "the mode of a thread")
     _check(settings(here) == (True, "", False), "a thread without settings")
+    here.add_op_callback(_check)
+    _check(has_callbacks(here), "a thread's callbacks")
+    here.remove_op_callback(_check)
+    _check(not has_callbacks(here), "a thread without callbacks")
 
     weights = tf.Variable(np.arange(10, dtype=np.float32), name="weights")
 

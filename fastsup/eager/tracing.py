@@ -6,11 +6,14 @@ import threading
 from typing import Any
 
 from tensorflow.core.function import trace_type
+from tensorflow.core.function.polymorphism import function_type as function_type_lib
 from tensorflow.core.function.trace_type import default_types
 from tensorflow.python.data.ops import dataset_ops, iterator_ops
+from tensorflow.python.eager import wrap_function
 from tensorflow.python.eager.polymorphic_function import concrete_function, function_type_utils, polymorphic_function
-from tensorflow.python.framework import dtypes, ops
+from tensorflow.python.framework import dtypes, ops, tensor
 from tensorflow.python.ops import resource_variable_ops
+from tensorflow.python.util import compat
 
 __all__ = ["ConcreteTracer", "FunctionTracer", "is_identified"]
 
@@ -30,7 +33,7 @@ def is_identified(value: Any) -> bool:
         return True
     try:
         kind = trace_type.from_value(value, trace_type.InternalTracingContext())
-    except Exception:
+    except TypeError:
         return False
     return isinstance(kind, default_types.Weakref)
 
@@ -44,6 +47,10 @@ class ConcreteTracer:
 
     def __init__(self, function: concrete_function.ConcreteFunction) -> None:
         self._function = function
+
+    def why_untraceable(self) -> str:
+        """Returns why TensorFlow can't be asked for a trace; an empty string if it can."""
+        return ""
 
     def first_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, Any]:
         """Does nothing. Returns False and None."""
@@ -62,15 +69,26 @@ class ConcreteTracer:
           kwargs: the keyword arguments.
 
         Raises:
-          TypeError: they aren't arguments of the function in the structure in which it was traced.
+          TypeError: they aren't arguments of the function.
+          ValueError: a value among them can't be made into a tensor.
         """
-        args, kwargs = self._with_defaults(args, kwargs)
-        bound = function_type_utils.canonicalize_function_inputs(args, kwargs, concrete.function_type)
-        flat = concrete.function_type.unpack_inputs(bound)
+        flat = self._flat(concrete, args, kwargs)
         return [_as_tensor(value, inside) for value, inside in zip(flat, concrete.graph.inputs, strict=False)]
 
-    def _with_defaults(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return args, kwargs
+    def _flat(self, concrete: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The values of a call in the order of the function's inputs, as TensorFlow finds them.
+
+        A ConcreteFunction has two signatures: that of the Python function, and one that has a tensor for each input.
+        One that was made of a graph has the second alone. One of `wrap_function` takes what it was traced with.
+        """
+        if concrete._arg_keywords is None and isinstance(concrete, wrap_function.WrappedFunction):
+            return _of_wrapped(concrete, args, kwargs)
+        try:
+            return _of_structure(concrete, args, kwargs)
+        except TypeError:
+            if concrete._arg_keywords is None:
+                raise
+            return _of_flat_signature(concrete, args, kwargs)
 
 
 class FunctionTracer(ConcreteTracer):
@@ -124,6 +142,17 @@ class FunctionTracer(ConcreteTracer):
             finally:
                 del function._initialize, function._initialize_uninitialized_variables
 
+    def why_untraceable(self) -> str:
+        """Returns why TensorFlow can't be asked for a trace; an empty string if it can."""
+        function = self._function
+        if function._created_variables and function._no_variable_creation_config is None:
+            with function._lock:  # TensorFlow holds it while it traces for the first time.
+                if function._no_variable_creation_config is None:
+                    return (
+                        "its first trace has failed after it had made a variable, and TensorFlow doesn't trace it again"
+                    )
+        return ""
+
     def _is_traced(self) -> bool:
         return self._function._variable_creation_config is not None
 
@@ -132,10 +161,10 @@ class FunctionTracer(ConcreteTracer):
         with polymorphic_function.OptionalXlaContext(self._function._jit_compile):
             return self._function._get_concrete_function_garbage_collected(*args, **kwargs)
 
-    def _with_defaults(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _flat(self, concrete: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         options = self._function._variable_creation_config
         bound = function_type_utils.bind_function_inputs(args, kwargs, options.polymorphic_type, options.default_values)
-        return bound.args, bound.kwargs
+        return _of_structure(concrete, bound.args, bound.kwargs)
 
 
 class _Traced(BaseException):
@@ -148,3 +177,33 @@ def _as_tensor(value: Any, inside: Any) -> Any:
     if isinstance(value, resource_variable_ops.BaseResourceVariable) and inside.dtype == dtypes.resource:
         return value.handle
     return ops.convert_to_tensor(value, inside.dtype)
+
+
+def _of_structure(concrete: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    bound = function_type_utils.canonicalize_function_inputs(args, kwargs, concrete.function_type)
+    return list(concrete.function_type.unpack_inputs(bound))
+
+
+def _of_flat_signature(concrete: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    names = [function_type_lib.sanitize_arg_name(compat.as_str(name)) for name in concrete._arg_keywords]
+    given = dict(zip(names, args, strict=False))
+    named = {function_type_lib.sanitize_arg_name(name): value for name, value in kwargs.items()}
+    if len(args) > concrete._num_positional_args or given.keys() & named.keys() or {*given, *named} != set(names):
+        raise TypeError(f"the inputs are {', '.join(names)}, {concrete._num_positional_args} of them by position.")
+    given.update(named)
+    values = [given[name] for name in names]
+    for name, value in zip(names, values, strict=True):
+        if not isinstance(value, tensor.Tensor | resource_variable_ops.BaseResourceVariable):
+            raise TypeError(f"{name} must be a tensor, got {value!r}.")
+    return values
+
+
+def _of_wrapped(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    count = len(function.graph.inputs) - len(function.graph.captures)
+    if kwargs or len(args) != count:
+        raise TypeError(f"it takes {count} tensors by position.")
+    signature = function._signature or [None] * count
+    return [
+        ops.convert_to_tensor(value, spec.dtype) if isinstance(spec, tensor.DenseSpec) else value
+        for value, spec in zip(args, signature, strict=True)
+    ]

@@ -20,6 +20,38 @@ KINDS = ("train", "test", "predict")
 _ATTRIBUTE = "_fastsup_acceleration"
 
 
+class _MakeLifted:
+    """Stands in the place of a model's method that makes a function.
+
+    Args:
+      acceleration: the acceleration of the model.
+      kind: "train", "test" or "predict".
+      model: the model.
+      original: the method of the model's class, or what the program has put in its place.
+    """
+
+    def __init__(self, acceleration: Acceleration, kind: str, model: Any, original: Callable[..., Any]) -> None:
+        self.original = original
+        self._acceleration, self._kind, self._model = acceleration, kind, model
+
+    def __call__(self, force: bool = False) -> Any:
+        """Makes the function, and lifts it.
+
+        Args:
+          force: whether to make it again if there is one.
+
+        Returns:
+          The function that there is; None if it has been made now.
+        """
+        model, attribute = self._model, f"{self._kind}_function"
+        if getattr(model, attribute) is not None and not force:
+            return getattr(model, attribute)
+        setattr(model, attribute, None)
+        self.original()
+        setattr(model, attribute, self._acceleration._lift(self._kind, model, getattr(model, attribute)))
+        return None
+
+
 class Acceleration:
     """What `accelerate` has made of a model.
 
@@ -41,23 +73,11 @@ class Acceleration:
         model = self._model()
         for kind in KINDS:
             name = f"make_{kind}_function"
-            # The class's method: an acceleration before this one may have replaced the model's.
-            make = getattr(type(model), name).__get__(model)
-            object.__setattr__(model, name, self._maker(kind, make))
+            make = getattr(model, name)
+            if isinstance(make, _MakeLifted):
+                make = make.original
+            object.__setattr__(model, name, _MakeLifted(self, kind, model, make))
             setattr(model, f"{kind}_function", None)
-
-    def _maker(self, kind: str, make: Callable[..., Any]) -> Callable[..., Any]:
-        attribute = f"{kind}_function"
-
-        def make_function(force: bool = False) -> Any:
-            model = make.__self__  # type: ignore[attr-defined]
-            if getattr(model, attribute) is not None and not force:
-                return getattr(model, attribute)
-            make(force=True)
-            setattr(model, attribute, self._lift(kind, model, getattr(model, attribute)))
-            return None
-
-        return make_function
 
     def _lift(self, kind: str, model: Any, original: Any) -> Any:
         try:

@@ -12,6 +12,7 @@ from tensorflow.python.framework import errors, ops
 
 from fastsup.runtime.failed_operation import find_failed
 from fastsup.runtime.graph.operations import calls_functions, operations_behind
+from fastsup.runtime.raised_outside import is_raised_outside
 
 _HINT = (
     '\n(The single-threaded executor doesn\'t say which operation it was{}. executor="inline" or "thread_pool" does.)'
@@ -60,7 +61,9 @@ class ErrorSources:
                 compile_once(tuple(operations), tuple(tensor.ref() for tensor in feeds))(*feeds.values())
             except errors.OpError as error:
                 return str(error.message)
-            except Exception:
+            except Exception as failure:
+                if is_raised_outside(failure):
+                    raise
                 return None  # What can't be run says nothing.
             return None
 

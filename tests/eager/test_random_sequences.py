@@ -77,6 +77,24 @@ def test_a_trial_of_executors_goes_on_after_a_seed() -> None:
     assert run(fastsup.function(fallback="raise")) == run(tf.function)
 
 
+@pytest.mark.parametrize("executor", ["auto", "inline", "single_threaded"])
+def test_a_step_with_arguments_goes_on_after_a_seed(executor: str) -> None:
+    def run(decorate: Any) -> list[Any]:
+        total = tf.Variable([0.0, 0.0])
+
+        def step(x: Any, place: Any) -> Any:
+            return total.assign_add(x * tf.random.normal([2])) + tf.gather(x, place)
+
+        function = decorate(step)
+        drawn = []
+        for _ in range(2):
+            tf.random.set_seed(1)
+            drawn += [function(tf.constant([1.0, 2.0]), tf.constant(1)).numpy().tolist() for _ in range(4)]
+        return drawn
+
+    assert run(fastsup.function(executor=executor, fallback="raise")) == run(tf.function)
+
+
 def test_a_step_loop_draws_the_new_sequence() -> None:
     def run(decorate: Any) -> list[list[float]]:
         tf.random.set_seed(1)

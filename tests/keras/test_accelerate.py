@@ -6,6 +6,7 @@ import gc
 import os
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -382,14 +383,79 @@ def test_the_report() -> None:
     assert [row.name for row in fastsup.keras.report(model) if row.lifted] == ["train", "test"]
 
 
-def test_the_report_says_where_a_model_was_called() -> None:
+def test_the_report_says_where_a_model_was_called(tmp_path: Path) -> None:
     model = fastsup.keras.accelerate(small_model(), fallback="raise")
-    with tf.device("/cpu:0"):
+    with tf.profiler.experimental.Profile(str(tmp_path)):
         model.fit(X, Y, verbose=0)
     lines = str(fastsup.keras.report(model)).splitlines()
-    assert lines[0].startswith("train: not lifted: a tf.device scope, ")
+    assert lines[0] == "train: not lifted: TensorFlow's profiler is on"
     model.fit(X, Y, verbose=0)
     assert fastsup.keras.report(model)[0].lifted
+
+
+@pytest.mark.parametrize("is_accelerated", [False, True])
+def test_a_profile_of_some_batches_has_their_kernels(is_accelerated: bool, tmp_path: Path) -> None:
+    model = small_model()
+    if is_accelerated:
+        fastsup.keras.accelerate(model, fallback="raise")
+    board = keras.callbacks.TensorBoard(str(tmp_path), profile_batch=(3, 4), write_graph=False)
+    model.fit(X, Y, verbose=0, batch_size=10, callbacks=[board])
+    (profile,) = tmp_path.rglob("*.xplane.pb")
+    assert b":MatMul" in profile.read_bytes() or b":_FusedMatMul" in profile.read_bytes()
+    if is_accelerated:
+        assert fastsup.keras.report(model)[0].lifted
+
+
+@pytest.mark.parametrize("is_whole_program", [False, True])
+def test_a_scope_of_the_one_device(is_whole_program: bool) -> None:
+    def run(accelerate: Any) -> Any:
+        start_over()
+        with tf.device("/CPU:0" if is_whole_program else None):
+            model = accelerate(small_model())
+            with tf.device("/CPU:0"):
+                return model, trained(model), model.predict(X, verbose=0).tobytes()
+
+    _, *expected = run(lambda model: model)
+    model, *found = run(lambda model: fastsup.keras.accelerate(model, fallback="raise"))
+    assert found == expected
+    assert [row.lifted for row in fastsup.keras.report(model)] == [True, False, True]
+
+
+def test_methods_that_were_set_on_the_model_stay() -> None:
+    def run(accelerate: Any, times: int) -> Any:
+        start_over()
+        model = small_model()
+        made: list[Any] = []
+
+        def make_train_function() -> None:
+            if model.train_function is None:
+
+                @tf.function
+                def train_function(iterator: Any) -> Any:
+                    x, y = next(iterator)
+                    return model.train_step((x * 0.5, y))
+
+                made.append(train_function)
+                model.train_function = train_function
+
+        model.make_train_function = make_train_function
+        for _ in range(times):
+            accelerate(model)
+        return model, trained(model), len(made)
+
+    _, *expected = run(lambda model: None, 1)
+    for times in (1, 2):
+        model, *found = run(lambda model: fastsup.keras.accelerate(model, fallback="raise"), times)
+        assert found == expected
+        assert fastsup.keras.report(model)[0].lifted
+    # One that is set later takes the place of the accelerated one.
+
+    def without_training() -> None:
+        model.train_function = lambda iterator: next(iterator) and {"loss": 7.0}
+
+    model.make_train_function = without_training
+    model.train_function = None
+    assert model.fit(X, Y, verbose=0).history["loss"] == [7.0]
 
 
 def test_the_functions_are_made_once() -> None:

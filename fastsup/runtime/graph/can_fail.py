@@ -14,22 +14,22 @@ from fastsup.runtime.graph.operations import FUNCTION_CALLS, calls_type
 _NEVER = """
 Abs Acos Acosh Add AddN AddV2 AdjustContrastv2 ApproximateEqual AsString Asin Asinh AssignAddVariableOp
 AssignSubVariableOp AssignVariableOp Atan Atan2 Atanh AvgPool AvgPoolGrad BatchMatMul BatchMatMulV2 BatchMatMulV3
-BiasAdd BiasAddGrad BiasAddV1 Bitcast BitwiseAnd BitwiseOr BitwiseXor BroadcastArgs BroadcastGradientArgs Bucketize
-Cast Ceil ClipByValue Complex ComplexAbs Conj Const Conv2D Conv2DBackpropFilter Conv2DBackpropInput Conv3D
+BiasAdd BiasAddGrad BiasAddV1 Bitcast BitwiseAnd BitwiseOr BitwiseXor BroadcastArgs BroadcastGradientArgs Bucketize Cast
+Ceil ClipByValue Complex ComplexAbs Conj Const Conv2D Conv2DBackpropFilter Conv2DBackpropInput Conv3D
 Conv3DBackpropFilterV2 Conv3DBackpropInputV2 Cos Cosh DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter
-DepthwiseConv2dNativeBackpropInput Digamma DisableCopyOnRead DivNoNan Einsum Elu EluGrad Equal Erf Erfc Erfinv Exp
-Expm1 ExtractImagePatches Floor FusedBatchNorm FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3
+DepthwiseConv2dNativeBackpropInput Digamma DisableCopyOnRead DivNoNan Einsum Elu EluGrad EnsureShape Equal Erf Erfc
+Erfinv Exp Expm1 ExtractImagePatches Floor FusedBatchNorm FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3
 FusedBatchNormV2 FusedBatchNormV3 Greater GreaterEqual HashTableV2 Identity IdentityN Igamma Igammac Imag InTopK
 InTopKV2 Inv InvGrad IsFinite IsInf IsNan IteratorV2 L2Loss LeakyRelu LeakyReluGrad Less LessEqual Lgamma Log Log1p
 LogSoftmax LogicalAnd LogicalNot LogicalOr LookupTableSizeV2 MatMul MaxPool MaxPoolGrad Maximum Minimum Mul MulNoNan
-Ndtri Neg NoOp NotEqual OnesLike OptionalFromValue OptionalHasValue OptionalNone Pack Placeholder
-PlaceholderWithDefault Polygamma PreventGradient PrintV2 Rank ReadVariableOp Real RealDiv Reciprocal ReciprocalGrad
-Relu Relu6 Relu6Grad ReluGrad Rint RngReadAndSkip RngSkip Round Rsqrt RsqrtGrad Select SelectV2 Selu SeluGrad Shape
-ShapeN Sigmoid SigmoidGrad Sign Sin Sinh Size Snapshot Softmax SoftmaxCrossEntropyWithLogits Softplus SoftplusGrad
-Softsign SoftsignGrad Sqrt SqrtGrad Square SquaredDifference Squeeze StatelessRandomGetAlg
-StatelessRandomGetKeyCounter StopGradient StringFormat StringJoin StringLength StringLower StringStrip
-StringToHashBucketFast StringUpper Sub Tan Tanh TanhGrad Unique UniqueV2 Unpack VarHandleOp VarIsInitializedOp
-VariableShape Where Xdivy Xlog1py Xlogy ZerosLike Zeta
+Ndtri Neg NoOp NotEqual OnesLike OptionalFromValue OptionalHasValue OptionalNone Pack Placeholder PlaceholderWithDefault
+Polygamma PreventGradient PrintV2 Rank ReadVariableOp Real RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad
+ReluGrad Rint RngReadAndSkip RngSkip Round Rsqrt RsqrtGrad Select SelectV2 Selu SeluGrad Shape ShapeN Sigmoid
+SigmoidGrad Sign Sin Sinh Size Snapshot Softmax SoftmaxCrossEntropyWithLogits Softplus SoftplusGrad Softsign
+SoftsignGrad Sqrt SqrtGrad Square SquaredDifference Squeeze StatelessRandomGetAlg StatelessRandomGetKeyCounter
+StopGradient StringFormat StringJoin StringLength StringLower StringStrip StringToHashBucketFast StringUpper Sub Tan
+Tanh TanhGrad Unique UniqueV2 Unpack VarHandleOp VarIsInitializedOp VariableShape Where Xdivy Xlog1py Xlogy ZerosLike
+Zeta _Arg
 """
 _NEVER_FAIL = frozenset(_NEVER.split())
 _NEVER_FAILING_UPDATES = "ResourceApply"

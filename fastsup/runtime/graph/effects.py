@@ -12,6 +12,7 @@ _READS = frozenset(
         "VarHandleOp", "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp", "VariableShape",
         "HashTableV2", "LookupTableFindV2", "LookupTableSizeV2", "Assert", "CheckNumerics", "CheckNumericsV2",
         "IteratorV2", "OneShotIterator", "ReadFile", "MatchingFiles", "Placeholder", "PlaceholderWithDefault",
+        "_Arg",
     }
 )  # fmt: skip
 # These call the program's own functions, which may do anything.

@@ -19,8 +19,11 @@ _FLOPS_PER_SEC = 2e10
 _UNKNOWN_DIMENSION = 1024
 
 _FREE = frozenset(
-    {"Const", "Placeholder", "VarHandleOp", "NoOp", "Identity", "ReadVariableOp", "VariableV2", "Reshape"}
-)
+    {
+        "Const", "EnsureShape", "Identity", "NoOp", "Placeholder", "ReadVariableOp", "Reshape", "VarHandleOp",
+        "VariableV2", "_Arg",
+    }
+)  # fmt: skip
 _MATRIX_PRODUCTS = frozenset({"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"})
 # Where the size of a batch is among the inputs of a dataset that makes batches.
 _BATCH_SIZE_INPUT = {

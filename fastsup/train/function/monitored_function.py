@@ -60,7 +60,7 @@ class _FunctionSessionCreator(SessionCreator):  # type: ignore[misc]
         if not self.graph.finalized:
             fetches = nest.flatten(self._step_graph.fetches, expand_composites=True)
             runs_in_one_thread(self._step_graph.lifted, self._executor, fetches)
-        self.graph.finalize()
+            self._step_graph.lifted.finalize()
         self._session = FunctionSession(self._step_graph.lifted, self._executor)
         return self._session
 

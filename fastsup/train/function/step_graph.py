@@ -95,7 +95,8 @@ class StepGraph:
             reason = "eager operations run asynchronously, and a session wouldn't wait for them"
         if not reason:
             try:
-                lifted = LiftedGraph(self._concrete)
+                # Hooks have runs of their own, with other feeds.
+                lifted = LiftedGraph(self._concrete, is_fed_by_name=True)
                 if all(tensor.dtype not in _OPAQUE for tensor in lifted.outputs):
                     return lifted
                 reason = "it returns a resource or a variant, which a session can't fetch"

@@ -1,0 +1,127 @@
+"""While a tool of TensorFlow's watches, lifted functions run where it sees them, and raise what it raises."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+import fastsup
+from fastsup.eager import bridge
+from fastsup.eager.lifted_calls import why_not_now
+
+IMPLEMENTATIONS = {"tensorflow": tf.function, "fastsup": fastsup.function}
+
+
+@pytest.fixture(params=IMPLEMENTATIONS)
+def decorate(request: pytest.FixtureRequest) -> Any:
+    return IMPLEMENTATIONS[request.param]
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_on() -> Iterator[None]:
+    assert bridge.why_closed() == ""
+    yield
+    tf.summary.trace_off()
+    tf.debugging.disable_check_numerics()
+    assert why_not_now() == ""
+
+
+def product(x: Any) -> Any:
+    return tf.matmul(x, x, name="the_product")
+
+
+def called(function: Any) -> Any:
+    """The function after some calls."""
+    for _ in range(3):
+        function(tf.eye(3))
+    return function
+
+
+# TensorFlow has no graphs of a function that it has run before.
+@pytest.mark.parametrize(
+    "make", [lambda: tf.function(product), lambda: fastsup.function(product), lambda: called(fastsup.function(product))]
+)
+def test_a_graph_is_traced(make: Callable[[], Any]) -> None:
+    function = make()
+    tf.summary.trace_on(graph=True)
+    function(tf.eye(3))
+    graphs = [graph.pre_optimization_graph for graph in context.context().export_run_metadata().function_graphs]
+    tf.summary.trace_off()
+    assert "the_product" in {node.name for graph in graphs for node in graph.node if node.op == "MatMul"}
+
+
+def has_kernel(folder: Path, name: str) -> bool:
+    """Whether a profile names a kernel."""
+    (profile,) = folder.rglob("*.xplane.pb")
+    return name.encode() in profile.read_bytes()
+
+
+def test_the_profiler_sees_kernels(decorate: Any, tmp_path: Path) -> None:
+    function = called(decorate(product))
+    tf.profiler.experimental.start(str(tmp_path))
+    for _ in range(5):
+        function(tf.eye(3))
+    tf.profiler.experimental.stop()
+    assert has_kernel(tmp_path, "the_product:MatMul")
+
+
+def test_the_profile_of_a_traced_summary(decorate: Any, tmp_path: Path) -> None:
+    function = called(decorate(product))
+    with tf.summary.create_file_writer(str(tmp_path)).as_default():
+        tf.summary.trace_on(graph=True, profiler=True, profiler_outdir=str(tmp_path))
+        function(tf.eye(3))
+        tf.summary.trace_export("trace", step=0)
+    assert has_kernel(tmp_path, "the_product:MatMul")
+
+
+def test_numbers_are_checked(decorate: Any) -> None:
+    function = decorate(tf.math.log)
+    good, bad = tf.constant([1.0, 2.0]), tf.constant([1.0, -1.0])
+    for _ in range(3):
+        function(good)
+    tf.debugging.enable_check_numerics()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Detected Infinity or NaN"):
+        function(bad)
+    function(good)
+    # It is on in the thread that has turned it on.
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(function(bad)))
+    thread.start()
+    thread.join()
+    assert np.isnan(results[0][1])
+    tf.debugging.disable_check_numerics()
+    assert np.isnan(function(bad)[1])
+
+
+def test_debug_information_is_dumped(decorate: Any, tmp_path: Path) -> None:
+    function = called(decorate(product))
+    tf.debugging.experimental.enable_dump_debug_info(str(tmp_path), "FULL_TENSOR", circular_buffer_size=-1)
+    function(tf.eye(3))
+    tf.debugging.experimental.disable_dump_debug_info()
+    (executions,) = tmp_path.glob("*.execution")
+    assert b"__inference_product" in executions.read_bytes()
+
+
+def test_lifted_calls_go_on_afterwards_and_say_where_they_were(tmp_path: Path) -> None:
+    function = fastsup.function(product, fallback="raise")
+    tf.summary.trace_on(graph=True)
+    function(tf.eye(3))
+    assert not function.lifted
+    assert function.why_not == "tf.summary.trace_on is on"
+    tf.summary.trace_off()
+    tf.profiler.experimental.start(str(tmp_path))
+    assert why_not_now() == "TensorFlow's profiler is on"
+    tf.profiler.experimental.stop()
+    tf.debugging.enable_check_numerics()
+    assert why_not_now() == "a tool of tf.debugging watches the operations here"
+    tf.debugging.disable_check_numerics()
+    function(tf.eye(3))
+    assert function.lifted
+    assert function.why_not == ""
