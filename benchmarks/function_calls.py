@@ -5,8 +5,8 @@
     python -m benchmarks.function_calls --check          # exit with 1 if a limit is missed
 
 Both make the same calls, in turns, in one process. The first two rounds, in which functions are traced and lifted,
-aren't counted. A case misses its limit if a call takes more than 1.2 times as long as one of the `tf.function`, or if memory
-grows after the second round.
+aren't counted. A case misses its limit if a call takes more than 1.2 times as long as one of the `tf.function`, or if
+memory grows after the second round.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 import tensorflow as tf
-from rich.console import Console
-from rich.table import Table
 
 import fastsup
 from benchmarks.memory import resident
@@ -231,24 +229,16 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="exit with 1 if a limit is missed")
     options = parser.parse_args()
     tf.get_logger().setLevel("ERROR")
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 130)
-    table = Table("calls", "tf.function, µs", "fastsup, µs", "times faster", "grown, kB", "")
     missed = 0
+    print(f"{'':54}{'tf.function, µs':>16}{'fastsup, µs':>14}{'times faster':>14}{'grown, kB':>11}")
     for case in (*forms(options.count), *shapes_and_values(options.count)):
         if options.words and not any(word in case.title for word in options.words):
             continue
-        with console.status(case.title):
-            result = measure(case, options.rounds)
+        result = measure(case, options.rounds)
         missed += result.missed
-        table.add_row(
-            result.title,
-            f"{1e6 * result.theirs:,.1f}",
-            f"{1e6 * result.ours:,.1f}",
-            f"{result.theirs / result.ours:,.2f} x",
-            f"{result.grown / 1e3:,.0f}",
-            "missed" if result.missed else "",
-        )
-    console.print(table)
+        times = (1e6 * result.theirs, 1e6 * result.ours, result.theirs / result.ours)
+        text = "{:>16,.1f}{:>14,.1f}{:>13,.2f}x".format(*times)
+        print(f"{case.title:54}{text}{result.grown / 1e3:>11,.0f}{'  missed' if result.missed else ''}", flush=True)
     return 1 if options.check and missed else 0
 
 
