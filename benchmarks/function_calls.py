@@ -188,7 +188,7 @@ def forms(count: int) -> Iterator[Case]:
     yield calls_of("forms: ragged tensors of a signature", first, [(one,) for one in lengths], **ragged_signature)
     yield calls_of("forms: a sparse tensor", tf.sparse.to_dense, [(sparse,)] * count)
     yield calls_of("forms: a list of 100 tensors", tf.add_n, [([x] * 100,)] * count)
-    yield calls_of("forms: a NaN", scaled, [(x, float("nan"))] * count)
+    yield calls_of("forms: a NaN", scaled, [(x, float("nan")) for _ in range(count)])
     yield calls_of("forms: a float of a signature", scaled, [(x, float(n)) for n in range(count)], **signature)
     yield calls_of("forms: doubles of a signature", scaled, [(np.ones(3), 2)] * count, **signature)
     yield calls_of("forms: a list of a signature", scaled, [([1.0, 2.0], 2)] * count, **signature)

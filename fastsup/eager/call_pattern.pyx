@@ -25,6 +25,12 @@ from tensorflow.python.framework import dtypes, errors_impl, ops, tensor as tens
 from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.util import nest
 
+cdef extern from "Python.h":
+    # Not 0, with a Python error set, if that is too deep: 1 or -1, as the version of Python has it.
+    int Py_EnterRecursiveCall(const char* where)
+    void Py_LeaveRecursiveCall()
+
+
 cdef object EagerTensor = ops.EagerTensor
 cdef object ndarray = np.ndarray
 cdef object convert = ops.convert_to_tensor
@@ -86,9 +92,20 @@ cdef class Pattern:
 
 
 cdef uint64_t digest_of(object value, dict kinds) except? 0:
-    """The digest of a value. Values of a type that no pattern was made for fit none."""
+    """The digest of a value. Values of a type that no pattern was made for fit none.
+
+    Raises:
+      RecursionError: the value contains itself, or nearly so, which TensorFlow refuses in the same way.
+    """
     pattern = kinds.get(type(value))
-    return 1 if pattern is None else (<Pattern>pattern).digest(value, kinds)
+    if pattern is None:
+        return 1
+    if Py_EnterRecursiveCall(" in the digest of an argument"):
+        raise RecursionError("an argument is nested too deeply.")
+    try:
+        return (<Pattern>pattern).digest(value, kinds)
+    finally:
+        Py_LeaveRecursiveCall()
 
 
 cdef uint64_t digest_of_call(tuple args, dict kwargs, dict kinds) except? 0:

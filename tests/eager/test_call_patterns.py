@@ -30,6 +30,12 @@ def lift(function: Any, **options: Any) -> Any:
     return fastsup.function(function, fallback="raise", **options)
 
 
+@pytest.fixture(params=["tensorflow", "fastsup"])
+def decorate(request: pytest.FixtureRequest) -> Any:
+    """`tf.function` and `fastsup.function`, for bodies that must do the same with both."""
+    return tf.function if request.param == "tensorflow" else lift
+
+
 @pytest.fixture
 def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The arguments of the calls for which TensorFlow was asked for the trace."""
@@ -272,6 +278,40 @@ def test_a_new_shape_of_a_relaxed_trace_costs_no_pattern(make: Any, looked_up: l
     assert len(looked_up) <= 3
     assert float(ours(make([1]))) == 1.0
     assert ours.original.experimental_get_tracing_count() == 2
+
+
+def test_many_shapes_of_a_function_that_creates_its_variables(looked_up: list[Any]) -> None:
+    made: list[Any] = []
+
+    def step(x: Any) -> Any:
+        if not made:
+            made.append(tf.Variable(2.0))
+        return tf.reduce_sum(x) * made[0]
+
+    ours = lift(step, autograph=False, reduce_retracing=True)
+    for size in range(1, 40):
+        assert float(ours(tf.ones([size]))) == 2.0 * size
+    assert len(looked_up) <= 3
+
+
+def test_many_shapes_of_a_concrete_function() -> None:
+    concrete = tf.function(times).get_concrete_function(tf.TensorSpec([None, 2]), tf.TensorSpec([]))
+    ours = lift(concrete)
+    for size in range(1, 40):
+        assert float(tf.reduce_sum(ours(np.ones([size, 2]), float(size)))) == 2.0 * size * size
+    assert len(ours._routes) == 1
+    with pytest.raises(TypeError):
+        ours(np.ones([2, 3]), 1.0)
+
+
+def test_a_list_that_contains_itself_is_an_error(decorate: Any) -> None:
+    function = decorate(lambda values: values[0] * 2.0)
+    function([CONSTANT])
+    values: list[Any] = [CONSTANT]
+    values.append(values)
+    with pytest.raises(RecursionError):
+        function(values)
+    assert function([CONSTANT]).numpy().tolist() == [2.0, 4.0]
 
 
 def test_an_array_is_converted_in_the_call_of_its_own_shape_alone(monkeypatch: pytest.MonkeyPatch) -> None:
