@@ -262,10 +262,11 @@ void fastsup_eager_delete_handle(void *handle) { delete_handle(handle); }
 int fastsup_eager_dtype(void *handle) { return handle_dtype(handle); }
 
 int fastsup_eager_has_shape(void *handle, const int64_t *dimensions, int rank) {
+  if (rank < 0) return 1;
   void *status = scratch_status();
   if (handle_rank(handle, status) != rank) return 0;
   for (int i = 0; i < rank; ++i)
-    if (handle_dimension(handle, i, status) != dimensions[i]) return 0;
+    if (dimensions[i] >= 0 && handle_dimension(handle, i, status) != dimensions[i]) return 0;
   return 1;
 }
 

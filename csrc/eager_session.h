@@ -60,7 +60,7 @@ void fastsup_eager_delete_handle(void *handle);
 /* The data type of a handle's tensor, as a number of TensorFlow's DataType. */
 int fastsup_eager_dtype(void *handle);
 
-/* Whether a handle's tensor has this shape: 1 or 0. */
+/* Whether a handle's tensor has this shape: 1 or 0. A negative dimension stands for any, a negative rank for any shape. */
 int fastsup_eager_has_shape(void *handle, const int64_t *dimensions, int rank);
 
 /* The shape of a handle's tensor. Returns its rank, or -1 if the rank is above FASTSUP_MOST_DIMENSIONS. */

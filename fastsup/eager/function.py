@@ -21,9 +21,11 @@ from fastsup.eager.call_pattern import CallPattern
 from fastsup.eager.choice import choose
 from fastsup.eager.function_notes import FunctionNote, note_function
 from fastsup.eager.lift import LiftedGraph, NotLiftable
-from fastsup.eager.lifted_calls import LiftedCalls, Route, why_not_now
+from fastsup.eager.lift_limit import LiftLimit
+from fastsup.eager.lifted_calls import LiftedCalls, why_not_now
 from fastsup.eager.lifted_step import LiftedStep
-from fastsup.eager.tracing import ConcreteTracer, FunctionTracer, is_identified
+from fastsup.eager.routes import Route
+from fastsup.eager.tracing import ConcreteTracer, FunctionTracer
 from fastsup.runtime.executor import check_executor
 from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.raised_outside import is_raised_outside
@@ -32,18 +34,21 @@ __all__ = ["FALLBACKS", "Function", "function"]
 
 FALLBACKS = ("warn", "raise", "silent")
 _OPAQUE = (dtypes.resource, dtypes.variant)
-# ConcreteFunctions of one function that are lifted at a time. Each has a session.
-_MOST_STEPS = 64
-# A function whose arguments no pattern describes isn't asked for ever.
-_MOST_FAILED_PATTERNS = 8
 
 
 class _Entry:
-    """What is known of a ConcreteFunction: its lifted step, or None if TensorFlow runs it."""
+    """What is known of a ConcreteFunction: its lifted step, or None if TensorFlow runs it.
 
-    def __init__(self, concrete: Any, step: LiftedStep | None) -> None:
+    Args:
+      concrete: the ConcreteFunction.
+      step: the lifted step.
+      may_be_lifted: whether it isn't lifted for want of room alone.
+    """
+
+    def __init__(self, concrete: Any, step: LiftedStep | None, may_be_lifted: bool) -> None:
         self.concrete = concrete
         self.step = step
+        self.may_be_lifted = may_be_lifted
 
 
 class Function(LiftedCalls):
@@ -67,7 +72,7 @@ class Function(LiftedCalls):
         self._entries: dict[int, _Entry] = {}
         self._why_not = ""
         self._why_elsewhere = ""
-        self._failed_patterns = 0
+        self._limit = LiftLimit()
         self._bound: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
         self.__name__ = compat.as_str(original.name)
         if not is_concrete:
@@ -149,7 +154,7 @@ class Function(LiftedCalls):
         return self.original.get_concrete_function(*args, **kwargs)
 
     def _last_step(self) -> LiftedStep | None:
-        steps = [entry.step for entry in list(self._entries.values()) if entry.step is not None]
+        steps = self._steps()
         return steps[-1] if steps else None
 
     def _call_elsewhere(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -183,12 +188,13 @@ class Function(LiftedCalls):
         entry = self._entry(concrete)
         step = entry.step
         if step is None:
+            self._make_route(entry, [], args, kwargs)
             return concrete._call_flat(inputs, concrete.captured_inputs)
         reason = _why_unfit(concrete, inputs)
         if reason:
             return self._call_tensorflow(args, kwargs, reason)
         boxed = [(box.box, inputs[place]) for place, box in step.graph.opaque_inputs]
-        self._make_route(concrete, step, boxed, args, kwargs)
+        self._make_route(entry, boxed, args, kwargs)
         return self._run(step, [value for value in inputs if value.dtype not in _OPAQUE], boxed, args, kwargs)
 
     def _call_tensorflow(self, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
@@ -197,22 +203,16 @@ class Function(LiftedCalls):
         self._say(reason)
         return result
 
-    def _make_route(
-        self, concrete: Any, step: LiftedStep, boxed: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        if self._failed_patterns >= _MOST_FAILED_PATTERNS:
+    def _make_route(self, entry: _Entry, boxed: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not self._routes.takes_more():
             return
-
-        def feeds(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-            values = self._tracer.inputs(concrete, args, kwargs)
-            return [value for value in values if value.dtype not in _OPAQUE]
-
         try:
-            pattern = CallPattern(args, kwargs, feeds, is_identified)
-        except (TypeError, ValueError):
-            self._failed_patterns += 1
-        else:
-            self._add_route(Route(pattern, step, boxed))
+            types = self._tracer.types(entry.concrete, args, kwargs)
+            pattern = CallPattern(args, kwargs, types, self._routes.kinds)
+        except (TypeError, ValueError, AttributeError, NotImplementedError):
+            return  # No pattern describes the arguments, or an object among them says nothing of itself.
+        route = Route(pattern, entry.step, boxed, entry if entry.may_be_lifted else None)
+        self._add_route(route, args, kwargs)
 
     def _explained(self, error: Any, step: LiftedStep, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The error of a step with the operation that it comes from."""
@@ -235,12 +235,41 @@ class Function(LiftedCalls):
         with self._lock:
             entry = self._entries.get(id(concrete))
             if entry is None:
-                entry = _Entry(concrete, self._lift(concrete))
-                while len(self._entries) >= _MOST_STEPS:
-                    oldest = self._entries.pop(next(iter(self._entries)))
-                    self._drop_routes(oldest.step)
+                why_full = self._limit.why_full(concrete, len(self._steps()))
+                if why_full:
+                    self._say(why_full)
+                    entry = _Entry(concrete, None, True)
+                else:
+                    entry = _Entry(concrete, self._lift(concrete), False)
                 self._entries[id(concrete)] = entry
             return entry
+
+    def _lift_late(self, entry: _Entry, since: int) -> None:
+        """Lifts a trace for which there was no room, in the place of the one that was called the longest time ago.
+
+        Args:
+          entry: the trace's entry.
+          since: the count of calls by TensorFlow, as LiftedStep.used_at. A trace that was called since then stays.
+        """
+        with self._lock:
+            if entry.step is not None or not entry.may_be_lifted:
+                return
+            while self._limit.why_full(entry.concrete, len(self._steps())):
+                lifted = [(step, other) for other in self._entries.values() if (step := other.step) and _may_go(step)]
+                oldest, other = min(lifted, key=lambda pair: pair[0].used_at, default=(None, None))
+                if oldest is None or other is None or oldest.used_at >= since:
+                    return
+                self._drop_routes(oldest)
+                other.step, other.may_be_lifted = None, True
+            step = self._lift(entry.concrete)
+            entry.may_be_lifted = False
+            # The sequences of one that TensorFlow has run already would begin again.
+            if step is not None and _may_go(step):
+                entry.step = step
+            self._drop_routes(entry=entry)
+
+    def _steps(self) -> list[LiftedStep]:
+        return [entry.step for entry in list(self._entries.values()) if entry.step is not None]
 
     def _lift(self, concrete: Any) -> LiftedStep | None:
         note = FunctionNote(self.__name__)
@@ -264,6 +293,7 @@ class Function(LiftedCalls):
             self._say(f"{type(error).__name__}: {error}")
             return None
         bridge.keep_track(step)
+        self._limit.add(step)
         if step.trial is None:
             note.executor = _executor_of(step)
         note_function(note)
@@ -297,6 +327,11 @@ def _why_unfit(concrete: Any, inputs: list[Any]) -> str:
                 f"{value.dtype.name} of shape {value.shape}"
             )
     return ""
+
+
+def _may_go(step: LiftedStep) -> bool:
+    """Whether a step computes the same if TensorFlow goes on with it: it has no random sequences of its own."""
+    return not step.graph.keeps_random_sequences
 
 
 def _executor_of(step: LiftedStep) -> str:

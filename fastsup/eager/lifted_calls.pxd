@@ -1,5 +1,6 @@
-from fastsup.eager.call_pattern cimport CallPattern
-from fastsup.eager.lifted_step cimport LiftedStep
+from libc.stdint cimport int64_t
+
+from fastsup.eager.routes cimport Route, RouteTable
 
 
 cdef class Box:
@@ -9,21 +10,12 @@ cdef class Box:
     cdef object lock
 
 
-cdef class Route:
-    cdef CallPattern pattern
-    # None: calls of this pattern are TensorFlow's.
-    cdef readonly LiftedStep step
-    # Pairs of a box and the tensor that it must hold. The tensor of an iterator, and its threads, must not outlive the
-    # iterator: `watched`, weak references to the objects of the pattern, empties the list when one of them goes.
-    cdef list boxed
-    cdef tuple watched
-
-    cdef bint may_be_taken(self) except -1
-
-
 cdef class LiftedCalls:
     cdef public object original
     cdef Route latest
-    cdef list routes
+    cdef readonly RouteTable _routes
+    # Counts calls that TensorFlow runs for want of room. Steps keep the count at which they were called last.
+    cdef int64_t now
 
     cdef object call_on(self, Route route, void** inputs, tuple args, dict kwargs)
+    cdef object call_unlifted(self, Route route, tuple args, dict kwargs)

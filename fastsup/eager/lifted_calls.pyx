@@ -1,14 +1,14 @@
 """The calls of one function: each is run by the lifted graph of its pattern, or goes to TensorFlow."""
 
 import threading
-import weakref
 
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 
-from fastsup.eager.call_pattern cimport CallPattern, CallTensors
+from fastsup.eager.call_pattern cimport CallTensors
 from fastsup.eager.eager_session cimport is_plain_thread, records_gradients
 from fastsup.eager.lifted_step cimport LiftedStep
+from fastsup.eager.routes cimport Route, RouteTable
 
 from fastsup.eager.eager_session import has_callbacks, settings
 
@@ -19,8 +19,10 @@ from tensorflow.python.ops import summary_ops_v2
 from tensorflow.python.profiler import profiler_v2
 
 cdef enum:
-    # Patterns that a function keeps. The one that has been used the longest time ago goes first.
-    MOST_ROUTES = 128
+    # Routes that a function keeps.
+    MOST_ROUTES = 2048
+    # Calls of a trace that isn't lifted, for want of room, until the function looks whether there is room now.
+    CALLS_UNTIL_LOOK = 128
 
 cdef dict context_names = vars(context)
 cdef dict run_eagerly_names = vars(eager_function_run)
@@ -132,71 +134,60 @@ cdef class Box:
                 self.write(None)
 
 
-cdef class Route:
-    """Where the calls of one pattern go.
-
-    Args:
-      pattern: the CallPattern.
-      step: the LiftedStep; None if TensorFlow runs these calls.
-      boxed: list of pairs of a Box and the tensor that it holds in these calls.
-    """
-
-    def __init__(self, CallPattern pattern, LiftedStep step, list boxed):
-        self.pattern = pattern
-        self.step = step
-        self.boxed = boxed
-        self.watched = tuple([weakref.ref(known(), lambda gone: let_go(boxed)) for known in pattern.objects if boxed])
-
-    cdef bint may_be_taken(self) except -1:
-        """Whether a call can still fit its pattern: all objects of the pattern are there."""
-        for known in self.pattern.objects:
-            if known() is None:
-                return False
-        return True
-
-
 cdef class LiftedCalls:
     """A callable that knows the lifted graphs of one function by the patterns of their calls.
 
-    A subclass defines `_call_new(args, kwargs)`, for calls of no known pattern, and `_explained(error, step, args,
-    kwargs)`, which returns the error that a failed step raises.
+    A subclass defines `_call_new(args, kwargs)`, for calls of no known pattern, `_explained(error, step, args,
+    kwargs)`, which returns the error that a failed step raises, and `_lift_late(entry, since)`, which lifts a trace for
+    which there was no room, if there is another one that wasn't called since then.
 
     Args:
       original: TensorFlow's function, for calls that can't be lifted.
+      most_routes: the most routes that it keeps.
     """
 
-    def __init__(self, original):
+    def __init__(self, original, Py_ssize_t most_routes=MOST_ROUTES):
         self.original = original
-        self.routes = []
+        self._routes = RouteTable(most_routes)
 
     def __call__(self, *args, **kwargs):
         cdef CallTensors tensors
         cdef list kept = []
         cdef Route route = self.latest
-        cdef Py_ssize_t i
         if not may_run():
             return self._call_elsewhere(args, kwargs)
+        tensors.handles = tensors.few
         if route is not None and route.pattern.fits(args, kwargs, &tensors, kept):
             return self.call_on(route, tensors.handles, args, kwargs)
-        for i in range(len(self.routes) - 1, -1, -1):
-            if i >= len(self.routes):
-                continue  # Another thread, or a comparison of two values, has changed the routes.
-            route = <Route>self.routes[i]
-            if route.pattern.fits(args, kwargs, &tensors, kept):
-                self.latest = route
-                return self.call_on(route, tensors.handles, args, kwargs)
+        route = self._routes.find(args, kwargs, &tensors, kept)
+        if route is not None:
+            self.latest = route
+            return self.call_on(route, tensors.handles, args, kwargs)
         return self._call_new(args, kwargs)
 
     cdef object call_on(self, Route route, void** inputs, tuple args, dict kwargs):
         cdef LiftedStep step = route.step
         if step is None:
-            return self.original(*args, **kwargs)
+            return self.call_unlifted(route, args, kwargs)
+        step.used_at = self.now
         if route.boxed and not put_all(step, route.boxed):
             return self.original(*args, **kwargs)
         try:
             return step.run(inputs)
         except errors_impl.OpError as error:
             raise self._explained(error, step, args, kwargs) from None
+
+    cdef object call_unlifted(self, Route route, tuple args, dict kwargs):
+        """A call that TensorFlow runs. Counts it, if its trace may be lifted later."""
+        if route.entry is not None:
+            self.now += 1
+            if route.calls == 0:
+                route.since = self.now
+            route.calls += 1
+            if route.calls == CALLS_UNTIL_LOOK:
+                route.calls = 0
+                self._lift_late(route.entry, route.since)
+        return self.original(*args, **kwargs)
 
     def _call_elsewhere(self, args, kwargs):
         return self.original(*args, **kwargs)
@@ -205,6 +196,9 @@ cdef class LiftedCalls:
         raise NotImplementedError
 
     def _explained(self, error, LiftedStep step, args, kwargs):
+        raise NotImplementedError
+
+    def _lift_late(self, entry, since):
         raise NotImplementedError
 
     def _run(self, LiftedStep step, list tensors, list boxed, args, kwargs):
@@ -220,6 +214,7 @@ cdef class LiftedCalls:
         Returns:
           What the function returns.
         """
+        step.used_at = self.now
         if not put_all(step, boxed):
             return self.original(*args, **kwargs)
         try:
@@ -227,28 +222,21 @@ cdef class LiftedCalls:
         except errors_impl.OpError as error:
             raise self._explained(error, step, args, kwargs) from None
 
-    def _add_route(self, Route route):
-        """Lets calls of a new pattern take a route."""
-        routes = [other for other in self.routes if (<Route>other).may_be_taken()]
-        self.routes = [*routes[-(MOST_ROUTES - 1):], route]
+    def _add_route(self, Route route, tuple args, dict kwargs):
+        """Lets calls of a new pattern take a route.
+
+        Args:
+          route: the route.
+          args: the positional arguments of the first call that takes it.
+          kwargs: its keyword arguments.
+        """
+        self._routes.add(route, args, kwargs)
         self.latest = route
 
-    def _drop_routes(self, step=None):
-        """Forgets the routes to a step; all routes if there is no step."""
+    def _drop_routes(self, step=None, entry=None):
+        """Forgets the routes to a step, or those of an entry; all routes if neither is given."""
         self.latest = None
-        self.routes = [] if step is None else [route for route in self.routes if (<Route>route).step is not step]
-
-
-def let_go(list boxed):
-    """Empties boxes of tensors that no call will need any more, and the list of them.
-
-    Args:
-      boxed: list of pairs of a Box and a tensor.
-    """
-    pairs = list(boxed)
-    boxed.clear()
-    for box, tensor in pairs:
-        box.let_go(tensor)
+        self._routes.drop(step, entry)
 
 
 cdef bint put_all(LiftedStep step, list boxed) except -1:

@@ -1,3 +1,5 @@
+from libc.stdint cimport int64_t
+
 from fastsup.eager.eager_session cimport EagerCallable
 
 
@@ -5,6 +7,8 @@ cdef class LiftedStep:
     cdef readonly object graph
     cdef readonly object trial
     cdef object __weakref__
+    # When it was called last: see LiftedCalls.now.
+    cdef public int64_t used_at
     # Chooses what runs the step.
     cdef object choose
     # TensorFlow's generator of seeds when the step's random sequences began: `tf.random.set_seed` makes another one.

@@ -7,6 +7,7 @@ from fastsup.eager.eager_session import EagerCallable
 class NamedTemplate: ...
 
 class LiftedStep:
+    used_at: int
     @property
     def graph(self) -> Any: ...
     @property

@@ -3,39 +3,59 @@
 from __future__ import annotations
 
 import threading
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
-from tensorflow.core.function import trace_type
-from tensorflow.core.function.polymorphism import function_type as function_type_lib
-from tensorflow.core.function.trace_type import default_types
-from tensorflow.python.data.ops import dataset_ops, iterator_ops
+from tensorflow.core.function.polymorphism import function_type as function_types
+from tensorflow.core.function.trace_type import custom_nest_trace_type, default_types
 from tensorflow.python.eager import wrap_function
 from tensorflow.python.eager.polymorphic_function import concrete_function, function_type_utils, polymorphic_function
-from tensorflow.python.framework import dtypes, ops, tensor
+from tensorflow.python.framework import dtypes, ops, tensor, tensor_shape, type_spec
 from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.util import compat
 
-__all__ = ["ConcreteTracer", "FunctionTracer", "is_identified"]
+__all__ = ["ArgumentType", "CallTypes", "ConcreteTracer", "FunctionTracer"]
 
-_KNOWN_BY_IDENTITY = (resource_variable_ops.BaseResourceVariable, iterator_ops.OwnedIterator, dataset_ops.DatasetV2)
+_OPAQUE = (dtypes.resource, dtypes.variant)
+# Other traces that may take calls of one trace, which are compared in each call.
+_MOST_RIVALS = 8
 
 
-def is_identified(value: Any) -> bool:
-    """Whether the identity of an argument decides alone which ConcreteFunction a call gets.
+@dataclass(frozen=True)
+class ArgumentType:
+    """What a trace takes as one argument.
 
     Args:
-      value: the argument.
-
-    Returns:
-      True for objects that TensorFlow knows by identity, and for those that it knows by more but whose type stays.
+      kind: TensorFlow's TraceType of it.
+      feed: the place of its first tensor among the feeds.
+      is_cast: whether a signature has TensorFlow convert what isn't a tensor.
     """
-    if isinstance(value, _KNOWN_BY_IDENTITY):
-        return True
-    try:
-        kind = trace_type.from_value(value, trace_type.InternalTracingContext())
-    except TypeError:
-        return False
-    return isinstance(kind, default_types.Weakref)
+
+    kind: Any
+    feed: int
+    is_cast: bool
+
+
+@dataclass
+class CallTypes:
+    """What a trace takes as the arguments of a call.
+
+    Args:
+      positional: for each positional argument.
+      keywords: for each keyword argument, by its name.
+      defaults: pairs of the value of a parameter that the call leaves out, and its type.
+      feeds: number of tensors that are fed.
+      rivals: the same of other traces that TensorFlow prefers in calls that they take. None if they aren't known or are
+        too many: the types then hold for a call with the same shapes alone.
+    """
+
+    positional: list[ArgumentType]
+    keywords: dict[str, ArgumentType]
+    defaults: list[tuple[Any, ArgumentType]]
+    feeds: int
+    rivals: list[CallTypes] | None = field(default_factory=list)
 
 
 class ConcreteTracer:
@@ -81,7 +101,7 @@ class ConcreteTracer:
         A ConcreteFunction has two signatures: that of the Python function, and one that has a tensor for each input.
         One that was made of a graph has the second alone. One of `wrap_function` takes what it was traced with.
         """
-        if concrete._arg_keywords is None and isinstance(concrete, wrap_function.WrappedFunction):
+        if _is_wrapped(concrete):
             return _of_wrapped(concrete, args, kwargs)
         try:
             return _of_structure(concrete, args, kwargs)
@@ -89,6 +109,67 @@ class ConcreteTracer:
             if concrete._arg_keywords is None:
                 raise
             return _of_flat_signature(concrete, args, kwargs)
+
+    def types(self, concrete: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallTypes:
+        """Returns what a call's trace takes as its arguments.
+
+        Args:
+          concrete: the ConcreteFunction.
+          args: the positional arguments.
+          kwargs: the keyword arguments.
+
+        Raises:
+          TypeError: they aren't arguments of the function in the structure in which it was traced.
+        """
+        is_wrapped = _is_wrapped(concrete)
+        if not is_wrapped:
+            try:
+                found = self._types(concrete.function_type, args, kwargs)
+            except (TypeError, KeyError):
+                if concrete._arg_keywords is None:
+                    raise
+            else:
+                rivals = self._rivals(concrete)
+                found.rivals = None if rivals is None else [self._types(rival, args, kwargs) for rival in rivals]
+                return found
+        return _types_of_inputs(concrete, args, kwargs)
+
+    def _types(self, traced: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallTypes:
+        signature, default_values = self._signature(traced)
+        names = {function_types.sanitize_arg_name(name): name for name in kwargs}
+        bound = signature.bind(*range(len(args)), **names).arguments
+        kinds = _kinds(traced)
+        positional: dict[int, ArgumentType] = {}
+        keywords: dict[str, ArgumentType] = {}
+        defaults = []
+
+        def take(name: str, given: Any) -> None:
+            (positional if isinstance(given, int) else keywords)[given] = ArgumentType(*kinds[name], is_cast)
+
+        for name, parameter in signature.parameters.items():
+            is_cast = parameter.type_constraint is not None
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                for number, given in enumerate(bound.get(name, ())):
+                    take(f"{name}_{number}", given)
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                for key, given in bound.get(name, {}).items():
+                    take(key, given)
+            elif name in bound:
+                take(name, bound[name])
+            elif name in default_values:
+                defaults.append((default_values[name], ArgumentType(*kinds[name], is_cast)))
+            else:
+                raise TypeError(f"{name} has no value.")
+        feeds = sum(_is_fed(leaf) for leaf in traced.flat_inputs)
+        return CallTypes([positional[place] for place in range(len(args))], keywords, defaults, feeds)
+
+    def _signature(self, traced: Any) -> tuple[Any, dict[str, Any]]:
+        """The FunctionType that calls are bound by, and the default values of its parameters."""
+        return traced, {}
+
+    def _rivals(self, concrete: Any) -> list[Any] | None:
+        """The FunctionTypes of the other traces that may take calls of a trace."""
+        return []
 
 
 class FunctionTracer(ConcreteTracer):
@@ -101,6 +182,7 @@ class FunctionTracer(ConcreteTracer):
     def __init__(self, function: polymorphic_function.Function) -> None:
         self._function = function
         self._first = threading.RLock()
+        self._skeletons: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     def first_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, Any]:
         """Traces a function that wasn't called before, and initialises the variables that it creates.
@@ -166,9 +248,84 @@ class FunctionTracer(ConcreteTracer):
         bound = function_type_utils.bind_function_inputs(args, kwargs, options.polymorphic_type, options.default_values)
         return _of_structure(concrete, bound.args, bound.kwargs)
 
+    def _signature(self, traced: Any) -> tuple[Any, dict[str, Any]]:
+        options = self._function._variable_creation_config
+        return options.polymorphic_type, options.default_values
+
+    def _rivals(self, concrete: Any) -> list[Any] | None:
+        """Those that were made earlier, take arguments of the same structure, and have shapes in common with it.
+
+        TensorFlow takes the narrowest trace that fits, and the first one if none is narrower than the others. A later
+        trace is made for calls alone that no trace fits, so it takes none from this one.
+        """
+        cache = self._function._variable_creation_config.function_cache
+        traces = [(key[0], trace) for key, trace in list(cache._primary.items())]
+        place = next((place for place, (_, trace) in enumerate(traces) if trace is concrete), None)
+        if place is None:
+            return None
+        scope, skeleton = traces[place][0], self._skeleton(concrete)
+        shapes = [leaf.shape for leaf in concrete.function_type.flat_inputs]
+        rivals = []
+        for other_scope, other in traces[:place]:
+            if self._skeleton(other) == skeleton and other_scope == scope:
+                others = [leaf.shape for leaf in other.function_type.flat_inputs]
+                if len(others) == len(shapes) and all(map(tensor_shape.TensorShape.is_compatible_with, shapes, others)):
+                    rivals.append(other.function_type)
+        return rivals if len(rivals) <= _MOST_RIVALS else None
+
+    def _skeleton(self, concrete: Any) -> Any:
+        """What stays of a trace's types without the shapes."""
+        skeleton = self._skeletons.get(concrete)
+        if skeleton is None:
+            parameters = concrete.function_type.parameters.values()
+            skeleton = tuple([(one.name, one.kind, _without_shapes(one.type_constraint)) for one in parameters])
+            self._skeletons[concrete] = skeleton
+        return skeleton
+
 
 class _Traced(BaseException):
     """Stops TensorFlow's first call of a function before the function runs."""
+
+
+def _is_fed(leaf: Any) -> bool:
+    return leaf.dtype not in _OPAQUE
+
+
+def _kinds(traced: Any) -> dict[str, tuple[Any, int]]:
+    """The TraceType of each parameter, and the place of its first feed."""
+    kinds = {}
+    feed = 0
+    for parameter in traced._sorted_parameters:
+        kinds[parameter.name] = (parameter.type_constraint, feed)
+        feed += sum(map(_is_fed, parameter.type_constraint.flatten()))
+    return kinds
+
+
+def _without_shapes(kind: Any) -> Any:
+    """A TraceType without the shapes of its tensors, to be compared."""
+    if isinstance(kind, tensor.TensorSpec):
+        return kind.dtype
+    if isinstance(kind, type_spec.TypeSpec):
+        return type(kind)
+    if isinstance(kind, default_types.Dict):
+        return frozenset([(key, _without_shapes(item)) for key, item in kind.mapping.items()])
+    parts = tuple(map(_without_shapes, _parts(kind)))
+    if isinstance(kind, default_types.NamedTuple):
+        return kind.type_name, kind.attribute_names, parts
+    if isinstance(kind, custom_nest_trace_type.CustomNestTraceType):
+        return kind.value_type, parts
+    return (type(kind), parts) if parts else kind
+
+
+def _parts(kind: Any) -> Iterator[Any]:
+    """The TraceTypes of which one is made."""
+    if isinstance(kind, default_types.List):
+        kind = kind.components_tuple
+    elif isinstance(kind, default_types.NamedTuple):
+        kind = kind.attributes
+    elif isinstance(kind, default_types.Attrs):
+        return iter([kind.named_attributes])
+    return iter(getattr(kind, "components", ()))
 
 
 def _as_tensor(value: Any, inside: Any) -> Any:
@@ -184,10 +341,30 @@ def _of_structure(concrete: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return list(concrete.function_type.unpack_inputs(bound))
 
 
+def _is_wrapped(concrete: Any) -> bool:
+    """True for a function of `wrap_function`, which is called by its inputs alone."""
+    return concrete._arg_keywords is None and isinstance(concrete, wrap_function.WrappedFunction)
+
+
+def _types_of_inputs(concrete: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallTypes:
+    """What a ConcreteFunction takes as the arguments of a call that passes a tensor for each input."""
+    inputs = concrete.graph.inputs[: len(concrete.graph.inputs) - len(concrete.graph.captures)]
+    names = [function_types.sanitize_arg_name(compat.as_str(name)) for name in concrete._arg_keywords or ()]
+    signature = getattr(concrete, "_signature", None) or [None] * len(inputs)
+    kinds = []
+    for feed, (inside, spec) in enumerate(zip(inputs, signature, strict=True)):
+        if inside.dtype in _OPAQUE:
+            raise TypeError(f"{inside} isn't fed.")
+        is_cast = isinstance(spec, tensor.DenseSpec)
+        kinds.append(ArgumentType(tensor.TensorSpec(inside.shape, inside.dtype), feed, is_cast))
+    named = {key: kinds[names.index(function_types.sanitize_arg_name(key))] for key in kwargs}
+    return CallTypes(kinds[: len(args)], named, [], len(kinds))
+
+
 def _of_flat_signature(concrete: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    names = [function_type_lib.sanitize_arg_name(compat.as_str(name)) for name in concrete._arg_keywords]
+    names = [function_types.sanitize_arg_name(compat.as_str(name)) for name in concrete._arg_keywords]
     given = dict(zip(names, args, strict=False))
-    named = {function_type_lib.sanitize_arg_name(name): value for name, value in kwargs.items()}
+    named = {function_types.sanitize_arg_name(name): value for name, value in kwargs.items()}
     if len(args) > concrete._num_positional_args or given.keys() & named.keys() or {*given, *named} != set(names):
         raise TypeError(f"the inputs are {', '.join(names)}, {concrete._num_positional_args} of them by position.")
     given.update(named)

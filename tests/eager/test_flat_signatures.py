@@ -119,6 +119,23 @@ def test_calls_are_lifted(name: str, tmp_path: Path) -> None:
     assert lifted.why_not == ""
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if name != "with_a_variable"])
+def test_calls_have_patterns(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call with arguments like an earlier call's doesn't ask TensorFlow for the tensors that it makes of them."""
+    function, calls = CASES[name](tmp_path)
+    lifted = fastsup.function(function, fallback="raise")
+    calls = [(args, kwargs) for args, kwargs in calls if not any(isinstance(value, list) for value in args)]
+    for args, kwargs in calls * 2:
+        lifted(*args, **kwargs)
+
+    def fail(*args: Any) -> None:
+        raise AssertionError("asked again")
+
+    monkeypatch.setattr("fastsup.eager.tracing.ConcreteTracer.inputs", fail)
+    for args, kwargs in calls:
+        lifted(*args, **kwargs)
+
+
 def wrong_calls(function: Any) -> Calls:
     x, y = numbers(2, 3), numbers(3)
     return [

@@ -110,15 +110,6 @@ def test_a_box_that_goes_is_emptied() -> None:
     assert not tf.raw_ops.VarIsInitializedOp(resource=same)
 
 
-def test_the_number_of_lifted_graphs_is_bounded() -> None:
-    ours = lift(lambda x, n: x + n)
-    x = tf.ones([])
-    for n in range(80):
-        assert ours(x, n).numpy() == 1.0 + n
-    assert len(ours._entries) == 64
-    assert ours(x, 0).numpy() == 1.0
-
-
 def test_calls_leak_nothing() -> None:
     def bytes_grown(call: Callable[[], Any]) -> int:
         for _ in range(500):

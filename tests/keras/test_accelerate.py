@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 import fastsup
+from fastsup.eager.tracing import FunctionTracer
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.filterwarnings("ignore::UserWarning:keras.*")]
 
@@ -527,6 +528,24 @@ def test_bad_arguments(arguments: dict[str, Any], error: type[Exception], text: 
 def test_a_report_of_another_model() -> None:
     with pytest.raises(ValueError, match="accelerate was given"):
         fastsup.keras.report(small_model())
+
+
+def test_batches_of_many_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    concrete = FunctionTracer.concrete
+    monkeypatch.setattr(FunctionTracer, "concrete", lambda *call: asked.append(call) or concrete(*call))
+
+    def model() -> Any:
+        start_over()
+        layers = [keras.layers.Dense(3), keras.layers.GlobalMaxPooling1D()]
+        return keras.Sequential([keras.Input([None, 2]), *layers])
+
+    theirs, ours = model(), fastsup.keras.accelerate(model(), fallback="raise")
+    for length in range(1, 40):
+        batch = _random.standard_normal((2, length, 2)).astype(np.float32)
+        assert ours.predict_on_batch(batch).tobytes() == theirs.predict_on_batch(batch).tobytes()
+    # The first length, the second, and one pattern for all.
+    assert 0 < len(asked) <= 3
 
 
 def test_the_iterators_of_past_epochs_are_gone() -> None:
