@@ -22,7 +22,8 @@ PURPOSES = {
     "eager": "fastsup.function",
     "keras": "accelerate()",
     "runtime": "Session, plans, executors, step count",
-    "loop": "StepLoop's hooks, stop signals",
+    "loop": "StepLoop, its hooks",
+    "common": "signals, back-off, files, kinds of errors",
     "core": "timer, hooks, step loop, profiler",
     "profile": "table, trace, page",
 }
@@ -33,13 +34,14 @@ ROWS = (
     ("experiment",),
     ("estimator",),
     ("train",),
+    ("loop",),
     ("checkpoint", "events", "cluster", "eager", "keras"),
     ("runtime",),
-    ("loop",),
+    ("common",),
     ("core",),
 )
 BESIDE = "profile"  # It reads what core has recorded, and nothing else imports it.
-WITHOUT_TENSORFLOW = {"core", "loop"}
+WITHOUT_TENSORFLOW = {"core", "common", "loop"}
 
 _WIDTH, _ROW, _GAP, _LEFT, _TOP = 760, 44, 8, 20, 20
 _COLOURS = {True: ("#e3f2e6", "#3f8f5b"), False: ("#e8ecfa", "#4655b5")}
@@ -77,7 +79,7 @@ def draw() -> str:
     shapes.append(svg.text(_LEFT + 110, bottom + 27, "plain C without Python: clock, due positions, histogram, spans"))
     # TensorFlow, and the profile, at the side.
     side, top = _LEFT + wide + 14, _TOP
-    reach = 7 * (_ROW + _GAP) - _GAP
+    reach = 8 * (_ROW + _GAP) - _GAP
     shapes.append(svg.rectangle(side, top, 156, reach, "#fbe9df", "#c4622d"))
     shapes.append(svg.text(side + 78, top + reach / 2 - 8, "TensorFlow", anchor="middle", weight="bold"))
     shapes.append(svg.text(side + 78, top + reach / 2 + 12, "Saver, Coordinator,", 12, anchor="middle"))

@@ -15,10 +15,10 @@ from typing import Any
 import numpy
 import pytest
 import tensorflow as tf
-from tensorflow.python.checkpoint import checkpoint_management
 
 import fastsup
 from fastsup import train
+from fastsup.checkpoint import durable
 
 v1 = tf.compat.v1
 SECS = 60.0 if os.environ.get("FASTSUP_STORM") == "long" else 3.0
@@ -275,21 +275,22 @@ class Order(list[str]):
     """In which order things happen to files."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, error: OSError | None = None) -> None:
-        sync, update = os.fsync, checkpoint_management.update_checkpoint_state_internal
+        sync, write_state = os.fsync, durable.write_state
 
         def note_sync(descriptor: int) -> None:
             name = os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))
-            self.append(f"sync {name}")
+            # The new state file has a name of its own until it is complete.
+            self.append("sync " + ("checkpoint" if name.startswith(".fastsup-") else name))
             if error is not None and name.endswith(".index"):
                 raise error
             sync(descriptor)
 
-        def note_update(*args: Any, **kwargs: Any) -> Any:
+        def note_state(*args: Any, **kwargs: Any) -> Any:
             self.append("state")
-            return update(*args, **kwargs)
+            return write_state(*args, **kwargs)
 
         monkeypatch.setattr(os, "fsync", note_sync)
-        monkeypatch.setattr(checkpoint_management, "update_checkpoint_state_internal", note_update)
+        monkeypatch.setattr(durable, "write_state", note_state)
 
 
 @pytest.mark.parametrize("sharded", [False, True])
@@ -303,11 +304,13 @@ def test_the_files_are_on_the_disk_before_the_state_file_names_them(
     hook = train.CheckpointSaverHook(str(tmp_path), save_steps=10, saver=saver, async_save=async_save)
     with train.MonitoredSession(hooks=[hook]):
         pass
-    files = {"sync model.ckpt-0.index", "sync model.ckpt-0.data-00000-of-00001"}
-    assert order[-1] == "state"
-    assert set(order[:-2]) == files
+    ending, directory = ("index", "data-00000-of-00001", "meta"), f"sync {tmp_path.name}"
+    before, after = order[: order.index("state")], order[order.index("state") + 1 :]
+    last_files = before[before.index("sync model.ckpt-0.meta") - len(ending) :]
+    assert {f"sync model.ckpt-0.{name}" for name in ending} <= set(last_files)
     # The names are in the directory.
-    assert order[-2] == f"sync {tmp_path.name}"
+    assert before[-1] == directory
+    assert after == ["sync checkpoint", directory]
 
 
 @pytest.mark.parametrize("async_save", [False, True])
