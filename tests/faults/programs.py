@@ -33,7 +33,7 @@ def graph_step() -> Any:
 def session(folder: str, last: int, **options: Any) -> None:
     with tf.Graph().as_default():
         step = graph_step()
-        scaffold = train.Scaffold(saver=v1.train.Saver(max_to_keep=2))
+        scaffold = train.Scaffold(saver=v1.train.Saver(max_to_keep=1))
         with train.MonitoredTrainingSession(
             checkpoint_dir=folder,
             scaffold=scaffold,
@@ -56,7 +56,7 @@ def supervisor(folder: str, last: int) -> None:
     with tf.Graph().as_default():
         step = graph_step()
         counter = v1.train.get_global_step()
-        sv = train.Supervisor(logdir=folder, saver=v1.train.Saver(max_to_keep=2), save_model_secs=0, summary_op=None)
+        sv = train.Supervisor(logdir=folder, saver=v1.train.Saver(max_to_keep=1), save_model_secs=0, summary_op=None)
         with sv.managed_session() as managed:
             while (number := managed.run(counter)) < last and not sv.should_stop():
                 managed.run(step)
@@ -77,13 +77,13 @@ class Model:
 
 def step_loop(folder: str, last: int) -> None:
     model = Model()
-    saver = CheckpointHook(model.checkpoint, every_steps=EVERY, directory=folder, max_to_keep=2)
+    saver = CheckpointHook(model.checkpoint, every_steps=EVERY, directory=folder, max_to_keep=1)
     StepLoop(model.step, [saver, StopAtStepHook(last_step=last)], resume_from=saver).run()
 
 
 def async_step_loop(folder: str, last: int) -> None:
     model = Model()
-    saver = CheckpointHook(model.checkpoint, every_steps=EVERY, directory=folder, max_to_keep=2, async_save=True)
+    saver = CheckpointHook(model.checkpoint, every_steps=EVERY, directory=folder, max_to_keep=1, async_save=True)
     StepLoop(model.step, [saver, StopAtStepHook(last_step=last)], resume_from=saver).run()
 
 
@@ -95,7 +95,7 @@ def function(folder: str, last: int) -> None:
         folder,
         hooks=[train.StopAtStepHook(last_step=last)],
         save_checkpoint_steps=EVERY,
-        max_to_keep=2,
+        max_to_keep=1,
         log_step_count_steps=None,
         max_recoveries=2,
     ) as training:

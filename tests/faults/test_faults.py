@@ -61,19 +61,28 @@ def test_no_fault_costs_what_was_saved(faults: Any, way: str) -> None:
 # The order of a save.
 
 
+def number_of(path: str) -> int | None:
+    """The global step in the name of a checkpoint's index; None for another file."""
+    found = re.fullmatch(r"(?:model\.)?ckpt-(\d+)\.index", path)
+    return int(found[1]) if found else None
+
+
 def check_order(operations: Iterable[Any], folder: str) -> int:
     """Checks each save in a log of file operations. Returns how many times a state file has been put in its place."""
     dirty: set[str] = set()  # Files whose content isn't on the disk.
     names: set[str] = set()  # Files whose name isn't.
-    durable_state = True
+    newest = named = (
+        named_on_disk
+    ) = -1  # The newest checkpoint, the one in the state file, the one in that on the disk.
     written = 0
     for name, path, second in operations:
         if name == "write":
             dirty.add(path)
             names.add(path)
+            newest = number_of(path) or newest
         elif name == "fsync" and path == folder:
             names.clear()
-            durable_state = True
+            named_on_disk = named
         elif name == "fsync":
             dirty.discard(path)
         elif name == "rename":
@@ -83,9 +92,10 @@ def check_order(operations: Iterable[Any], folder: str) -> int:
                 dirty.add(second)
             names.discard(path)
             names.add(second)
+            newest = number_of(second) or newest
             if second == "checkpoint":
                 written += 1
-                durable_state = False
+                named = newest
                 checkpoints = [
                     file for file in (dirty | names) - {second} if ".ckpt-" in file or file.startswith("ckpt-")
                 ]
@@ -93,9 +103,11 @@ def check_order(operations: Iterable[Any], folder: str) -> int:
         elif name == "unlink":
             dirty.discard(path)
             names.discard(path)
-            if re.search(r"ckpt-\d+\.(index|data)", path) and "temp" not in path:
-                assert durable_state, f"{path} is deleted before the newer checkpoint is named on the disk"
-    assert durable_state
+            number = number_of(path)
+            assert number is None or number < named_on_disk, (
+                f"{path} is deleted before a newer one is named on the disk"
+            )
+    assert named_on_disk == newest
     return written
 
 
