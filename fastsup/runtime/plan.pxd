@@ -15,7 +15,8 @@ cdef class Liveness:
     cdef public bint open
     # Handles of callables that nobody has any more.
     cdef list unused
-    # An estimate of the memory of the callables that are still referenced.
+    # How many callables are still referenced, and an estimate of the memory that they take.
+    cdef Py_ssize_t callables
     cdef readonly Py_ssize_t callable_bytes
 
     cdef int release_unused(self, object session_handle) except -1
@@ -64,7 +65,7 @@ cdef class Plan:
     cdef readonly Fetch structure
     cdef readonly tuple feeds
     # The same slots in the order of the last feed dictionary, and by what the plan's key has for each key of a feed.
-    cdef tuple feed_order
+    cdef readonly tuple feed_order
     cdef dict slots_by_key
     # Whether the result holds values that are fed.
     cdef bint returns_feeds

@@ -98,6 +98,7 @@ cdef class CompiledCallable:
         finally:
             pywrap_tf_session.TF_DeleteBuffer(buffer)
         self.compile_secs = perf_counter() - started
+        self.liveness.callables += 1
         self.liveness.callable_bytes += self.size
         self.function = run_callable
         self.metadata = take_buffer()
@@ -108,6 +109,7 @@ cdef class CompiledCallable:
 
     def __dealloc__(self):
         if self.handle is not None and self.liveness is not None:
+            self.liveness.callables -= 1
             self.liveness.callable_bytes -= self.size
             if self.liveness.open:
                 self.liveness.unused.append(self.handle)

@@ -15,6 +15,7 @@ cdef class PlanCache:
     cdef dict kept
     cdef Py_ssize_t max_bytes
     cdef Py_ssize_t max_plans
+    cdef uint64_t stale_rounds
     # Counts the look-ups: the time of `Plan.last_used`. And when a callable, or a plan, may be replaced at the earliest.
     cdef uint64_t clock
     cdef uint64_t callables_full_until

@@ -2,6 +2,8 @@ from typing import Any, final
 
 from fastsup.runtime.plan import CompiledCallable, Liveness, Plan
 
+STALE_ROUNDS: int
+
 @final
 class PlanCache:
     def __init__(self, graph: Any, session_handle: Any, liveness: Liveness, max_bytes: int) -> None: ...

@@ -16,7 +16,8 @@ from fastsup.runtime.plan cimport CompiledCallable, Liveness, Plan
 from fastsup.runtime.session_run import SessionRun
 
 # A plan is stale after so many look-ups for each plan. Of combinations that are drawn by chance, one in 10 million is.
-cdef uint64_t STALE_ROUNDS = 16
+STALE_ROUNDS = 16
+
 # What a plan takes without a callable, and the share of the memory that all plans may take: measured, 4.6 kB for a plan of
 # one tensor, a third more with six feeds.
 cdef Py_ssize_t PLAN_BYTES = 6 << 10
@@ -42,6 +43,7 @@ cdef class PlanCache:
         self.plans = {}
         self.kept = {}
         self.max_bytes = max_bytes
+        self.stale_rounds = STALE_ROUNDS
         self.max_plans = max(max_bytes // PLANS_SHARE // PLAN_BYTES, FEWEST_CALLABLES)
 
     def compile(self, Plan plan):
@@ -94,26 +96,19 @@ cdef class PlanCache:
 
     cdef bint is_stale(self, uint64_t last_used) noexcept:
         """True if a plan that was used last at this time has dropped out of those in use."""
-        return last_used + STALE_ROUNDS * <uint64_t> len(self.plans) < self.clock
+        return last_used + self.stale_rounds * <uint64_t> len(self.plans) < self.clock
 
     cdef bint has_room(self, Plan plan) except -1:
         """True if a plan may be compiled, perhaps in the place of stale ones. Which it isn't itself: it has come back."""
-        cdef Plan other
-        cdef Py_ssize_t callables = 0
-        if self.liveness.callable_bytes + plan.size <= self.max_bytes:
+        if self.liveness.callable_bytes + plan.size <= self.max_bytes or self.liveness.callables < FEWEST_CALLABLES:
             return True
-        if len(self.plans) <= FEWEST_CALLABLES * 4:
-            for other in self.plans.values():
-                callables += other.callable is not None
-            if callables < FEWEST_CALLABLES:
-                return True
         return plan.last_used > 0 and not self.is_stale(plan.last_used) and self.make_room(plan.size)
 
     cdef bint make_room(self, Py_ssize_t size) except -1:
         """Takes the callables of stale plans until there is room. False if there isn't enough."""
         cdef Plan plan, oldest
         while self.liveness.callable_bytes + size > self.max_bytes:
-            if self.clock < self.callables_full_until:
+            if self.clock < self.callables_full_until or self.liveness.callables <= FEWEST_CALLABLES:
                 return False
             oldest = None
             for plan in self.plans.values():
@@ -121,7 +116,7 @@ cdef class PlanCache:
                     if oldest is None or plan.last_used < oldest.last_used:
                         oldest = plan
             if oldest is None or not self.is_stale(oldest.last_used):
-                self.callables_full_until = STALE_ROUNDS * <uint64_t> len(self.plans) + (
+                self.callables_full_until = self.stale_rounds * <uint64_t> len(self.plans) + (
                     self.clock if oldest is None else oldest.last_used
                 )
                 return False
@@ -142,7 +137,7 @@ cdef class PlanCache:
             if oldest is None or plan.last_used < oldest.last_used:
                 oldest_key, oldest = key, plan
         if not self.is_stale(oldest.last_used):
-            self.plans_full_until = oldest.last_used + STALE_ROUNDS * <uint64_t> len(self.plans)
+            self.plans_full_until = oldest.last_used + self.stale_rounds * <uint64_t> len(self.plans)
             return False
         self.plans.pop(oldest_key, None)
         if oldest.callable is not None:
