@@ -4,8 +4,8 @@
     python -m benchmarks.turns --case cond --combinations 300
     python -m benchmarks.turns --check               # exit with 1 if a target is missed
 
-Each case is measured twice: with room for all combinations, and with room for half of them ("2 x the limit"). Contenders
-take turns. The memory is that of the process, after the second round of all combinations and after the last one.
+Each case is measured twice: with room for all combinations, and with room for half of them. Contenders take turns. The
+memory is that of the process, after the second round of all combinations and after the last one.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@ from typing import Any, final
 from fastsup.runtime.plan import CompiledCallable, Liveness, Plan
 
 STALE_ROUNDS: int
+PLAN_BYTES: int
 
 @final
 class PlanCache:

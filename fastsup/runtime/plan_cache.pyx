@@ -18,9 +18,10 @@ from fastsup.runtime.session_run import SessionRun
 # A plan is stale after so many look-ups for each plan. Of combinations that are drawn by chance, one in 10 million is.
 STALE_ROUNDS = 16
 
-# What a plan takes without a callable, and the share of the memory that all plans may take: measured, 4.6 kB for a plan of
-# one tensor, a third more with six feeds.
-cdef Py_ssize_t PLAN_BYTES = 6 << 10
+# What a plan takes without a callable (2.4 kB were measured with six feeds, as the growth of the resident memory for each of
+# 3,000 plans), and the share of the memory that all plans may take besides.
+PLAN_BYTES = 4 << 10
+
 cdef Py_ssize_t PLANS_SHARE = 4
 # So many callables are kept whatever they take. The sets of fetches that a training loop runs in turns are hardly more.
 cdef Py_ssize_t FEWEST_CALLABLES = 4

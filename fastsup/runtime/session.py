@@ -45,8 +45,8 @@ from fastsup.runtime.trial import INLINE, POOL, Trial, log_choice
 __all__ = ["Session"]
 
 
-# What the compiled plans of a session may take. TensorFlow keeps about the same for each combination of fetches and feeds
-# that it has run, without a limit.
+# What the compiled plans of a session may take: some thousand small ones. TensorFlow keeps about the same for each
+# combination of fetches and feeds that it has run, without a limit.
 _MAX_PLAN_BYTES = 256 << 20
 
 # What a close waits at most for runs that have just begun. A thread may lose the processor for some milliseconds.

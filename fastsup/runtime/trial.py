@@ -58,7 +58,7 @@ class Trial:
 
     Args:
       pool: the callable that runs on the thread pool.
-      make_inline: makes the callable that runs in the calling thread; or returns None as long as there is no room for it.
+      make_inline: makes the callable that runs in the calling thread; None as long as there is no room for it.
       remote: whether the engine that runs them is another process's, or is reached like one.
       chosen: function that is called with this trial when the executor was chosen for the first time or has changed.
       compile_secs: how long making a callable takes, in seconds.
@@ -148,8 +148,10 @@ class Trial:
             self._lock.release()
 
     def look_again(self) -> None:
-        """Goes on with a trial that has waited. Or begins a shorter one: the machine may have been busy during the last one,
-        or the step may have changed."""
+        """Goes on with a trial that has waited, or begins a shorter one.
+
+        The machine may have been busy during the last one, or the step may have changed.
+        """
         if not self._is_waiting:
             self._begin(self._looks, weighing=INLINE not in self._callables)
         elif self._lock.acquire(blocking=False):

@@ -185,33 +185,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("form", forms.values(), ids=forms.keys())
 
 
-# What is estimated for the callable of a fetch that runs one operation.
-SMALLEST_CALLABLE = 30 << 10
-
-
-@pytest.fixture
-def room_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Sessions made after `room_for(n)` have room for n callables that run one operation each."""
-    return lambda n: monkeypatch.setattr("fastsup.runtime.session._MAX_PLAN_BYTES", int(n * SMALLEST_CALLABLE))
-
-
-@pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The options of each callable that is compiled, in their order."""
-    from tensorflow.python.client import pywrap_tf_session
-
-    made: list[bytes] = []
-    new_buffer, make = pywrap_tf_session.TF_NewBufferFromString, pywrap_tf_session.TF_SessionMakeCallable
-    options: list[bytes] = []
-    monkeypatch.setattr(
-        pywrap_tf_session, "TF_NewBufferFromString", lambda text: options.append(text) or new_buffer(text)
-    )
-    monkeypatch.setattr(
-        pywrap_tf_session, "TF_SessionMakeCallable", lambda *args: made.append(options[-1]) or make(*args)
-    )
-    return made
-
-
 @pytest.fixture
 def described() -> Callable[[Any], Any]:
     """The function that says what a user can tell about a value."""

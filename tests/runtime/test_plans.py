@@ -145,7 +145,7 @@ def test_a_few_are_compiled_whatever_they_take(both: Any, graph: tf.Graph, room_
 
 def test_more_plans_than_may_be_held(both: Any, graph: tf.Graph, room_for: Any) -> None:
     """Beyond the limit of what isn't compiled, too, the results are those of Session.run."""
-    room_for(10)  # So there is room for ten callables, and for 12 plans.
+    room_for(10, plans=12)
     runs = runs_of(80)
     with both.fastsup.Session() as session:
         for _ in range(4):
@@ -156,7 +156,9 @@ def test_more_plans_than_may_be_held(both: Any, graph: tf.Graph, room_for: Any) 
         assert info.left >= 320 - 4 * 12
         for _ in range(300):
             assert session.run(runs[-1]) == value_of(runs[-1])
-        assert session.plan_cache_info().hits > info.hits + 50  # It has taken the place of a plan that is no longer run.
+        assert (
+            session.plan_cache_info().hits > info.hits + 50
+        )  # It has taken the place of a plan that is no longer run.
 
 
 @pytest.mark.parametrize("control_flow", ["cond", "function"])
@@ -167,7 +169,7 @@ def test_what_calls_functions_is_compiled_once(
     x = tf1.placeholder(tf.float32, [])
     if control_flow == "cond":
         results = [tf.cond(x > float(i), lambda i=i: x + i, lambda i=i: x - i) for i in range(10)]
-        expected = [float(5 + i if 5 > i else 5 - i) for i in range(10)]
+        expected = [float(5 + i if i < 5 else 5 - i) for i in range(10)]
     else:
         results = [tf.function(lambda n, i=i: n * 2.0 + i, autograph=False)(x) for i in range(10)]
         expected = [10.0 + i for i in range(10)]
@@ -243,7 +245,7 @@ def test_evicted_plans_keep_nothing(both: Any, graph: tf.Graph, room_for: Any) -
     """The objects that a plan stood for are freed with it, without the garbage collector."""
     indices, values, shape = tf.constant([[0]], tf.int64), tf.constant([1.5]), tf.constant([3], tf.int64)
     others = [tf.constant(i) for i in range(5)]
-    room_for(4)  # And for five plans.
+    room_for(4, plans=5)
     with both.fastsup.Session() as session:
         for _ in range(3):
             sparse = tf.SparseTensor(indices, values, shape)
