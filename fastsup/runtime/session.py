@@ -32,7 +32,7 @@ from fastsup.runtime.executor import (
 from fastsup.runtime.graph.callable_bytes import callable_bytes
 from fastsup.runtime.graph.devices import check_one_device, devices_of_step, is_on_one_device
 from fastsup.runtime.graph.nested_conditionals import check_threads
-from fastsup.runtime.graph.operations import calls_functions, operations_behind
+from fastsup.runtime.graph.operations import operations_behind, outlive_callables
 from fastsup.runtime.graph.variable_access import SAVES, SAVES_COPIES, access_of
 from fastsup.runtime.graph_elements import structure_of
 from fastsup.runtime.interpreter_end import uninterrupted
@@ -341,9 +341,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         tensors = [element for element in plan.elements if not isinstance(element, ops.Operation)]
         if operations is None:
             operations = operations_behind(plan.elements, feeds)
-        # Kernels that run functions belong to the session, and know the functions by the address of the callable's
-        # function library. A callable that was released would leave the address to the next one, and its functions.
-        plan.set_size(callable_bytes(operations), not calls_functions(operations))
+        plan.set_size(callable_bytes(operations), not outlive_callables(operations))
         values = (*feeds, *tensors)
         trial = None
         try:
