@@ -22,7 +22,7 @@ STALE_ROUNDS = 16
 # 3,000 plans), and the share of the memory that all plans may take besides.
 PLAN_BYTES = 4 << 10
 
-cdef Py_ssize_t PLANS_SHARE = 4
+cdef Py_ssize_t PLANS_SHARE = 2
 # So many callables are kept whatever they take. The sets of fetches that a training loop runs in turns are hardly more.
 cdef Py_ssize_t FEWEST_CALLABLES = 4
 
@@ -101,8 +101,10 @@ cdef class PlanCache:
 
     cdef bint has_room(self, Plan plan) except -1:
         """True if a plan may be compiled, perhaps in the place of stale ones. Which it isn't itself: it has come back."""
-        if self.liveness.callable_bytes + plan.size <= self.max_bytes or self.liveness.callables < FEWEST_CALLABLES:
-            return True
+        # Where plans themselves have to go, one that is new may not stay for long.
+        if plan.last_used > 0 or len(self.plans) + 1 < self.max_plans:
+            if self.liveness.callable_bytes + plan.size <= self.max_bytes or self.liveness.callables < FEWEST_CALLABLES:
+                return True
         return plan.last_used > 0 and not self.is_stale(plan.last_used) and self.make_room(plan.size)
 
     cdef bint make_room(self, Py_ssize_t size) except -1:
