@@ -92,14 +92,18 @@ cdef class CompiledCallable:
         self.size = size
         started = perf_counter()
         buffer = pywrap_tf_session.TF_NewBufferFromString(options)
+        # First: another thread may ask for room meanwhile.
+        self.liveness.callables += 1
+        self.liveness.callable_bytes += self.size
         try:
             with uninterrupted:
                 self.handle = pywrap_tf_session.TF_SessionMakeCallable(session_handle, buffer)
         finally:
             pywrap_tf_session.TF_DeleteBuffer(buffer)
+            if self.handle is None:
+                self.liveness.callables -= 1
+                self.liveness.callable_bytes -= self.size
         self.compile_secs = perf_counter() - started
-        self.liveness.callables += 1
-        self.liveness.callable_bytes += self.size
         self.function = run_callable
         self.metadata = take_buffer()
         self.metadata_seen = seen_in(self.metadata)

@@ -114,7 +114,9 @@ def test_plans_that_go_while_they_run(both: Any, graph: tf.Graph, room_for: Any,
                 assert session.run(parts[place], {"x:0": i}) == i + place
 
         assert in_threads(work) == []
-        assert session.plan_cache_info().currsize <= 6
+        info = session.plan_cache_info()
+        assert info.left > 0
+        assert info.bytes <= info.max_bytes
 
 
 def test_closed_while_others_run(sessions: Any, request: pytest.FixtureRequest) -> None:
