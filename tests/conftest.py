@@ -105,6 +105,39 @@ def graph() -> Any:
         yield graph
 
 
+# What is estimated for the callable of a fetch that runs one operation.
+SMALLEST_CALLABLE = 30 << 10
+
+
+@pytest.fixture
+def room_for(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sessions made after `room_for(n)` have room for n callables that run one operation each, and for some plans."""
+
+    def limit(callables: float, plans: int = 1000) -> None:
+        size = int(callables * SMALLEST_CALLABLE)
+        monkeypatch.setattr("fastsup.runtime.session._MAX_PLAN_BYTES", size)
+        monkeypatch.setattr("fastsup.runtime.plan_cache.PLAN_BYTES", max(size // 2 // plans, 1))
+
+    return limit
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The options of each callable that is compiled, in their order."""
+    from tensorflow.python.client import pywrap_tf_session
+
+    made: list[bytes] = []
+    new_buffer, make = pywrap_tf_session.TF_NewBufferFromString, pywrap_tf_session.TF_SessionMakeCallable
+    options: list[bytes] = []
+    monkeypatch.setattr(
+        pywrap_tf_session, "TF_NewBufferFromString", lambda text: options.append(text) or new_buffer(text)
+    )
+    monkeypatch.setattr(
+        pywrap_tf_session, "TF_SessionMakeCallable", lambda *args: made.append(options[-1]) or make(*args)
+    )
+    return made
+
+
 def _is_no_choice_of_executor(record: logging.LogRecord) -> bool:
     return not str(record.msg).startswith("Executor of run(")
 

@@ -69,7 +69,7 @@ ADDED: dict[str, dict[str, str]] = {
         "progress": PROGRESS,
     },
     "RecoverableSession": {"max_recoveries": RECOVERIES},
-    "Session": {"executor": EXECUTOR, "max_plans": "how many combinations of fetches are kept compiled"},
+    "Session": {"executor": EXECUTOR},
     "SessionManager": {"executor": EXECUTOR, "restore": RESTORE},
     "SingularMonitoredSession": {
         "executor": EXECUTOR,

@@ -14,7 +14,7 @@ class PlanExecutor(NamedTuple):
       fetches: names of the tensors that are fetched and of the operations that are run, including those of hooks.
       feeds: names of the tensors that are fed.
       executor: the current mode: "thread_pool", "inline" or "single_threaded".
-      on_trial: True while the choice between executors is being made, the first time or again.
+      on_trial: True while the choice between executors is open: during a trial, and until the first one begins.
       seconds: median seconds of a run in that mode in its trial; None if no run was timed.
     """
 

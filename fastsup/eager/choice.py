@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
+from time import perf_counter
 from typing import Any
 
 from fastsup.eager.eager_session import EagerCallable
@@ -41,12 +42,14 @@ def choose(lifted: LiftedGraph, executor: str, chosen: Callable[[Any], None]) ->
     lifted.finalize()
     if executor != "auto":
         return lifted.compile(executor), None
+    started = perf_counter()
     pool: Any = lifted.compile("thread_pool")
+    compile_secs = perf_counter() - started
     inside = [_Typed(kind) for kind in types_in_functions(lifted.graph)]
     if not may_run_inline(lifted.graph.get_operations()) or not may_run_inline(inside):
         return pool, None
     make_inline: Callable[[], Any] = functools.partial(lifted.compile, "inline")
-    return None, Trial(pool, make_inline, False, chosen)
+    return None, Trial(pool, make_inline, False, chosen, compile_secs)
 
 
 def runs_in_one_thread(lifted: LiftedGraph, executor: str, fetches: Iterable[Any]) -> bool:

@@ -11,7 +11,7 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.framework import errors, ops
 
 from fastsup.runtime.failed_operation import find_failed
-from fastsup.runtime.graph.operations import calls_functions, operations_behind
+from fastsup.runtime.graph.operations import operations_behind, outlive_callables
 from fastsup.runtime.raised_outside import is_raised_outside
 
 _HINT = (
@@ -30,7 +30,8 @@ class ErrorSources:
     """Finds the operations that the errors of one session come from.
 
     Args:
-      kept: list of callables that live as long as the session: those that call functions are appended to it.
+      kept: list of callables that live as long as the session: those that kernels of the session refer to are
+        appended to it.
     """
 
     def __init__(self, kept: list[Any]) -> None:
@@ -90,7 +91,7 @@ class ErrorSources:
             feed=[tensor.name for tensor in feeds], target=[op.name for op in operations]
         )
         function = compile_(options)
-        if calls_functions(operations_behind(operations, feeds)):
+        if outlive_callables(operations_behind(operations, feeds)):
             self._kept.append(function)
         return function
 

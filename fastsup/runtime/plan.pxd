@@ -15,6 +15,9 @@ cdef class Liveness:
     cdef public bint open
     # Handles of callables that nobody has any more.
     cdef list unused
+    # How many callables are still referenced, and an estimate of the memory that they take.
+    cdef Py_ssize_t callables
+    cdef readonly Py_ssize_t callable_bytes
 
     cdef int release_unused(self, object session_handle) except -1
 
@@ -33,11 +36,16 @@ cdef class CompiledCallable:
     cdef tuple arguments
     cdef tuple arguments_without
     cdef readonly bytes options
+    cdef Py_ssize_t size
+    cdef readonly double compile_secs
 
 
 @final
 cdef class FeedSlot:
     cdef readonly object tensor
+    # The key of the feed dictionary, and which of the callable's feeds it is.
+    cdef object key
+    cdef Py_ssize_t place
     cdef object dtype
     cdef object numpy_type
     cdef object static_shape
@@ -56,15 +64,25 @@ cdef class FeedSlot:
 cdef class Plan:
     cdef readonly Fetch structure
     cdef readonly tuple feeds
+    # The same slots in the order of the last feed dictionary, and by what the plan's key has for each key of a feed.
+    cdef readonly tuple feed_order
+    cdef dict slots_by_key
     # Whether the result holds values that are fed.
     cdef bint returns_feeds
     cdef readonly tuple elements
     cdef readonly object pinned
+    # CallableOptions, serialised, and an estimate of the bytes of what is compiled of them; 0 until that is known.
+    cdef readonly bytes options
+    cdef readonly Py_ssize_t size
+    # Whether the callable may be released before the session is closed.
+    cdef readonly bint is_releasable
+    # None if the plan has only been looked at; or if TensorFlow's own executors run it, by `session_run`.
     cdef readonly CompiledCallable callable
     # How many runs are left until one is watched; 0 where every one is.
     cdef int64_t unwatched_runs
     cdef readonly object trial
-    # What makes large results cheaper, what was made of it, and whether results are looked at for that.
+    # What makes large results cheaper, and whether results are looked at for that. What runs the plan in place of the
+    # callable, or None. A plan that can be run has one of both, at each moment at which another thread may look.
     cdef object large_results
     cdef object session_run
     cdef bint watches_results
@@ -77,20 +95,21 @@ cdef class Plan:
     # Whether what the global step is read by is fed: 0 no, 1 yes, below 0 unknown, until somebody asks.
     cdef int step_fed
     cdef uint64_t last_used
-    # What to know the same fetches and feeds by, where that is easily done: one element or a list of them, and the list of
-    # what is fed or None.
+    # What to know the same fetches by, where that is easily done: one element or a list of them.
     cdef object known_by
-    cdef list fed_by
     # The plan of the same run that fetches more, and what that is: for hooks.
     cdef Plan augmented
     cdef list extra_fetches
 
+    cdef int order_feeds(self, object feed_dict) except -1
     cdef tuple convert_feeds(self, dict feed_dict)
+    cdef int hand_over(self, object session_run) except -1
     cdef list call_watched(self, tuple feeds)
-    cdef int64_t runs_until_look(self) except -1
+    cdef int64_t runs_until_look(self, object trial) except -1
 
 
 cdef list own_values(list values)
+cdef object key_of_feed(object feed)
 
 # What every step passes through is compiled into the modules that run steps: the code of another one, in other pages of
 # memory, is cold again after each step.

@@ -1,6 +1,7 @@
 """A run plan: one combination of fetches and feeds, resolved, with the runtime's callable that computes it."""
 
 cimport cython
+from cpython.object cimport PyObject
 from libc.math cimport fabs
 
 from time import perf_counter
@@ -81,18 +82,28 @@ cdef class CompiledCallable:
       session_handle: the C++ session.
       liveness: whether the session is open.
       options: CallableOptions, serialised.
+      size: an estimate of the memory that it takes, in bytes.
     """
 
-    def __init__(self, session_handle, liveness, options):
+    def __init__(self, session_handle, liveness, options, size=0):
         self.session_handle = session_handle
         self.liveness = liveness
         self.options = options
+        self.size = size
+        started = perf_counter()
         buffer = pywrap_tf_session.TF_NewBufferFromString(options)
+        # First: another thread may ask for room meanwhile.
+        self.liveness.callables += 1
+        self.liveness.callable_bytes += self.size
         try:
             with uninterrupted:
                 self.handle = pywrap_tf_session.TF_SessionMakeCallable(session_handle, buffer)
         finally:
             pywrap_tf_session.TF_DeleteBuffer(buffer)
+            if self.handle is None:
+                self.liveness.callables -= 1
+                self.liveness.callable_bytes -= self.size
+        self.compile_secs = perf_counter() - started
         self.function = run_callable
         self.metadata = take_buffer()
         self.metadata_seen = seen_in(self.metadata)
@@ -101,16 +112,27 @@ cdef class CompiledCallable:
         self.arguments_without = (session_handle, self.handle, (), None)
 
     def __dealloc__(self):
-        if self.handle is not None and self.liveness is not None and self.liveness.open:
-            self.liveness.unused.append(self.handle)
+        if self.handle is not None and self.liveness is not None:
+            self.liveness.callables -= 1
+            self.liveness.callable_bytes -= self.size
+            if self.liveness.open:
+                self.liveness.unused.append(self.handle)
         give_back(self.metadata)
+
+
+cdef object key_of_feed(object feed):
+    """What a plan's key has for something that is fed: its name, or the address of the graph element, which isn't always
+    hashable."""
+    return feed if type(feed) is str else <size_t> <PyObject*> feed
 
 
 cdef class FeedSlot:
     """A fed tensor, and how a value for it becomes an array."""
 
-    def __init__(self, tensor):
+    def __init__(self, tensor, key=None, place=0):
         self.tensor = tensor
+        self.key = key
+        self.place = place
         self.rows_tried = -1
         self.numpy_type = tensor.dtype.as_numpy_dtype
         self.dtype = numpy.dtype(self.numpy_type)
@@ -163,37 +185,80 @@ cdef class Plan:
 
     Args:
       structure: the `Fetch` that builds the result.
-      feeds: the fed tensors, in the order of the feed dictionary.
+      feeds: what is fed, in the order of the options: pairs of a key of the feed dictionary and its tensor.
       elements: the graph elements (tensors and operations) that the run computes.
       pinned: what the plan's key names by address: kept alive, so that no other object gets the address.
-      callable: the `CompiledCallable` to run; None for a plan that is only looked at.
-      trial: `Trial` of the executors to choose from; None when there is nothing to choose.
+      options: CallableOptions, serialised.
       access: what the run does to variables, as `variable_access` has it.
       returns_feeds: whether a fed tensor is fetched: the values to build the result from are then the runtime's and the feeds.
-      large_results: `LargeResults` of a plan whose results may be large; None of one whose results can't.
     """
 
-    def __init__(self, structure, feeds, elements, pinned, callable, trial=None, access=0, large_results=None,
-                 returns_feeds=False):
+    def __init__(self, structure, feeds, elements, pinned, options, access=0, returns_feeds=False):
+        cdef FeedSlot slot
         self.structure = structure
-        self.feeds = tuple([FeedSlot(tensor) for tensor in feeds])
+        self.feeds = tuple([FeedSlot(tensor, key, place) for place, (key, tensor) in enumerate(feeds)])
+        self.feed_order = self.feeds
+        self.slots_by_key = {key_of_feed(slot.key): slot for slot in self.feeds}
         self.elements = tuple(elements)
         self.pinned = pinned
-        self.callable = callable
-        self.trial = trial
+        self.options = options
         self.access = access
-        self.large_results = large_results
         self.returns_feeds = returns_feeds
-        self.unwatched_runs = 0 if trial is not None or large_results is not None else FOREVER
+        self.is_releasable = True
         self.step_fed = -1 if feeds else 0
+
+    def set_size(self, size, is_releasable):
+        """Says how much memory a callable of the plan takes.
+
+        Args:
+          size: an estimate, in bytes.
+          is_releasable: whether that memory may be freed before the session is closed.
+        """
+        self.size = size
+        self.is_releasable = is_releasable
+
+    def compiled_to(self, CompiledCallable callable, trial=None, large_results=None):
+        """Has a callable run the plan from now on.
+
+        Args:
+          callable: the `CompiledCallable`.
+          trial: `Trial` of the executors to choose from; None when there is nothing to choose.
+          large_results: `LargeResults` of a plan whose results may be large; None of one whose results can't.
+        """
+        self.trial = trial
+        self.large_results = large_results
+        self.callable = callable
+        self.unwatched_runs = 0 if trial is not None or large_results is not None else FOREVER
+        self.session_run = None
+
+    cdef int hand_over(self, object session_run) except -1:
+        """Has a `SessionRun` run the plan from now on, and lets the callable go."""
+        # Held until all is replaced: letting go may let other threads run.
+        replaced = (self.callable, self.trial, self.large_results)
+        self.session_run = session_run
+        self.unwatched_runs = 0
+        self.callable = None
+        self.trial = None
+        self.large_results = None
+        del replaced
+        return 0
+
+    cdef int order_feeds(self, object feed_dict) except -1:
+        """Expects the feeds in the order of this feed dictionary from now on."""
+        if feed_dict:
+            self.feed_order = tuple([self.slots_by_key[key_of_feed(key)] for key in feed_dict])
+        return 0
 
     cdef tuple convert_feeds(self, dict feed_dict):
         """The arrays to feed, or None where Session.run must judge a value itself."""
-        cdef list arrays = []
+        cdef tuple expected = self.feed_order
+        cdef list arrays = [None] * len(expected)
         cdef FeedSlot slot
         cdef Py_ssize_t i = 0
-        for value in feed_dict.values():
-            slot = self.feeds[i]
+        for key, value in feed_dict.items():
+            slot = <FeedSlot> expected[i]
+            if key is not slot.key:
+                slot = self.slots_by_key[key_of_feed(key)]
             try:
                 array = slot.convert(value)
             except Exception:
@@ -205,18 +270,20 @@ cdef class Plan:
                 if self.trial is not None and self.session_run is None:
                     self.trial.start_over()
                     self.unwatched_runs = 0
-            arrays.append(array)
+            arrays[slot.place] = array
             i += 1
         return tuple(arrays)
 
     cdef list call_watched(self, tuple feeds):
         """Runs the plan and looks at the run: how long it takes, while executors are on trial, and how much it gives."""
-        cdef CompiledCallable candidate = self.callable
+        cdef CompiledCallable candidate
         cdef list values
         cdef Py_ssize_t size = 0
+        cdef int64_t runs
         run = self.session_run
         if run is not None:
             return run(feeds)
+        candidate = self.callable
         trial = self.trial
         if trial is not None and not trial.on_trial and not self.watches_results:
             trial.look_again()
@@ -225,22 +292,28 @@ cdef class Plan:
             started = perf_counter()
             values = views_from(candidate, feeds)
             chosen = trial.record(candidate, perf_counter() - started)
-            if chosen is not None:
+            # Another thread may have handed the plan over meanwhile: here, and below.
+            if chosen is not None and self.trial is trial:
                 self.callable = candidate = chosen
         else:
             values = views_from(candidate, feeds)
-        if self.large_results is not None:
+        large_results = self.large_results
+        if large_results is not None:
             size = bytes_to_copy(values)
         self.watches_results = size >= LARGE_RESULTS_BYTES
         if trial is None or not trial.on_trial:
             if self.watches_results:
-                self.session_run = self.large_results.copied(size, candidate.options)
+                run = large_results.copied(size, candidate.options)
+                if run is not None:
+                    self.session_run = run
             else:
-                self.unwatched_runs = self.runs_until_look()
+                runs = self.runs_until_look(trial)
+                if self.callable is not None:
+                    self.unwatched_runs = runs
         return own_values(values)
 
-    cdef int64_t runs_until_look(self) except -1:
-        if self.trial is not None:
-            return self.trial.runs_until_look
+    cdef int64_t runs_until_look(self, object trial) except -1:
+        if trial is not None:
+            return trial.runs_until_look
         self.look_distance = 2 * self.look_distance + 1
         return self.look_distance

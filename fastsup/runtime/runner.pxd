@@ -3,16 +3,15 @@ from libc.stdint cimport int64_t, uint64_t
 from fastsup.core.recording cimport SpanStats
 from fastsup.core.spans cimport fs_thread_trace
 from fastsup.runtime.plan cimport Liveness, Plan
+from fastsup.runtime.plan_cache cimport PlanCache
 from fastsup.runtime.session_probe cimport SessionProbe
 from fastsup.runtime.step_gate cimport StepGate
 
 
 cdef class SessionRunner:
-    cdef dict plans
-    cdef readonly Py_ssize_t max_plans
+    cdef readonly PlanCache cache
     cdef uint64_t hits
     cdef uint64_t misses
-    cdef uint64_t clock
     cdef readonly Liveness liveness
 
     # The plan looked up last: most loops run only that one.
@@ -57,6 +56,7 @@ cdef class SessionRunner:
     cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1
     cdef int know_plan_by(self, Plan plan, object fetches, object feed_dict) except -1
     cdef Plan make_plan(self, object key, object fetches, object feed_dict, bint to_run)
+    cdef bint compile_known(self, Plan plan) except -1
     cdef list execute(self, Plan plan, tuple feeds)
     cdef object run_recorded(self, object fetches, object feed_dict)
     cdef object run_in_spans(self, fs_thread_trace* trace, SpanStats runtime, Plan plan, object fetches, object feed_dict)

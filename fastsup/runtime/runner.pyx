@@ -23,7 +23,8 @@ from fastsup.common.files import fsync_checkpoint
 from fastsup.runtime.fetches cimport Fetch
 from fastsup.runtime.fetches import FetchOne
 from fastsup.runtime.interpreter_end import uninterrupted
-from fastsup.runtime.plan cimport Liveness, Plan, call_plan, views_from
+from fastsup.runtime.plan cimport CompiledCallable, FeedSlot, Liveness, Plan, call_plan, key_of_feed, views_from
+from fastsup.runtime.plan_cache cimport PlanCache
 from fastsup.runtime.session_probe cimport SessionProbe, begin_recorded, end_recorded
 from fastsup.runtime.step_gate cimport StepGate
 
@@ -44,7 +45,7 @@ cdef uint64_t GRAPH_LOOKS = 64
 # How many plans are at hand without a key: those of a program that runs a few sets of fetches in turns.
 cdef Py_ssize_t PLANS_AT_HAND = 4
 
-PlanCacheInfo = namedtuple("PlanCacheInfo", ["hits", "misses", "maxsize", "currsize"])
+PlanCacheInfo = namedtuple("PlanCacheInfo", ["hits", "misses", "left", "currsize", "bytes", "max_bytes"])
 
 
 cdef bint add_to_key(list key, object fetch) except -1:
@@ -85,22 +86,24 @@ cdef bint add_to_key(list key, object fetch) except -1:
 
 
 cdef bint add_feeds_to_key(list key, object feed_dict) except -1:
-    """The same for what is fed."""
+    """The same for what is fed, in whatever order."""
+    cdef set feeds = set()
     if not feed_dict:
         return True
     if type(feed_dict) is not dict:
         return False
-    key.append(dict)
     for feed in <dict> feed_dict:
         if type(feed) not in element_types and type(feed) is not str:
             return False
-        add_to_key(key, feed)
+        feeds.add(key_of_feed(feed))
+    key.append(frozenset(feeds))
     return True
 
 
 cdef bint is_of(Plan plan, object fetches, object feed_dict) except -1:
     """Whether these are the fetches and feeds of a plan: the same elements, in the same order."""
     cdef list known
+    cdef tuple slots
     cdef Py_ssize_t i = 0
     if fetches is not plan.known_by:
         if type(fetches) is not list or type(plan.known_by) is not list:
@@ -112,13 +115,14 @@ cdef bint is_of(Plan plan, object fetches, object feed_dict) except -1:
             if fetch is not known[i]:
                 return False
             i += 1
+    slots = plan.feed_order
     if not feed_dict:
-        return plan.fed_by is None
-    if plan.fed_by is None or type(feed_dict) is not dict or len(<dict> feed_dict) != len(plan.fed_by):
+        return len(slots) == 0
+    if type(feed_dict) is not dict or len(<dict> feed_dict) != len(slots):
         return False
     i = 0
     for feed in <dict> feed_dict:
-        if feed is not plan.fed_by[i]:
+        if feed is not (<FeedSlot> slots[i]).key:
             return False
         i += 1
     return True
@@ -147,12 +151,15 @@ cdef class SessionRunner:
     def __cinit__(self, *args, **kwargs):
         self.probe = SessionProbe()
 
-    def _set_up_runner(self, max_plans):
-        """Called once the TensorFlow session is there."""
-        self.plans = {}
+    def _set_up_runner(self, max_plan_bytes):
+        """Called once the TensorFlow session is there.
+
+        Args:
+          max_plan_bytes: how much memory compiled plans may take.
+        """
         self.other_plans = []
-        self.max_plans = max_plans
         self.liveness = Liveness()
+        self.cache = PlanCache(self._graph, self._session, self.liveness, max_plan_bytes)
         self.gate = StepGate()
         self.run_graph = self._graph
         self.graph_version = self._graph.version
@@ -285,31 +292,33 @@ cdef class SessionRunner:
         cdef list key
         cdef object full_key
         cdef Plan plan
-        if not self.graph_is_final and (len(self.names_in_use) != self.names_seen or self.clock % GRAPH_LOOKS == 0):
+        if not self.graph_is_final and (len(self.names_in_use) != self.names_seen or self.cache.clock % GRAPH_LOOKS == 0):
             if not self.keep_up_with_graph():
                 return None
         if self.rules() != self.rules_seen:
             self.rules_seen = self.rules()
             self._drop_plans()
-        self.clock += 1
+        self.cache.clock += 1
         plan = self.recent_plan(fetches, feed_dict)
         if plan is not None and (plan.callable is not None or not to_run):
-            plan.last_used = self.clock
+            plan.last_used = self.cache.clock
             self.hits += 1
             return plan
         key = []
         if not add_to_key(key, fetches) or not add_feeds_to_key(key, feed_dict):
             return None
         full_key = tuple(key)
-        plan = self.plans.get(full_key)
-        if plan is None or (to_run and plan.callable is None):
+        plan = self.cache.plans.get(full_key)
+        if plan is None:
             plan = self.make_plan(full_key, fetches, feed_dict, to_run)
             self._release_unused()
             if plan is None:
                 return None
-        else:
+        elif plan.callable is not None or not to_run:
             self.hits += 1
-        plan.last_used = self.clock
+        elif not self.compile_known(plan):
+            return None
+        plan.last_used = self.cache.clock
         self.remember_last(plan, fetches, feed_dict)
         return plan
 
@@ -349,6 +358,8 @@ cdef class SessionRunner:
             elif type(fetches) not in element_types:
                 return 0
             self.know_plan_by(plan, fetches, feed_dict)
+        elif len(plan.feeds) > 1:
+            plan.order_feeds(feed_dict)
         if plan is not self.last_plan:
             if self.last_plan is not None:
                 others = [other for other in self.other_plans if other is not plan and other is not self.last_plan]
@@ -358,32 +369,41 @@ cdef class SessionRunner:
 
     cdef int know_plan_by(self, Plan plan, object fetches, object feed_dict) except -1:
         """Has a plan known by these very fetches, which nobody changes."""
-        plan.fed_by = list(feed_dict) if feed_dict else None
+        plan.order_feeds(feed_dict)
         plan.known_by = fetches
         return 0
 
     cdef Plan make_plan(self, object key, object fetches, object feed_dict, bint to_run):
-        cdef Plan plan, oldest, other
+        cdef Plan plan, other
         self.misses += to_run
+        if not self.cache.can_add():
+            self.cache.left_runs += to_run
+            return None
         with uninterrupted, session_span_here("plan making"):
             plan = self._make_plan(fetches, () if not feed_dict else tuple(feed_dict), to_run)
         if plan is None:
             return None
-        other = self.plans.get(key)
+        other = self.cache.plans.get(key)
         if other is not None and (other.callable is not None or not to_run):
             return other  # Another thread has made it meanwhile.
-        self.plans[key] = plan
-        if len(self.plans) > self.max_plans:
-            oldest_key = None
-            oldest = None
-            for candidate_key, candidate in self.plans.items():
-                if candidate is not plan and (oldest is None or (<Plan> candidate).last_used < oldest.last_used):
-                    oldest_key, oldest = candidate_key, candidate
-            del self.plans[oldest_key]
-            if oldest is self.last_plan:
-                self.last_plan = None
-            self.other_plans = [plan for plan in self.other_plans if plan is not oldest]
+        self.cache.plans[key] = plan
+        self.cache.left_runs += to_run and plan.callable is None
         return plan
+
+    cdef bint compile_known(self, Plan plan) except -1:
+        """Compiles a plan that was only looked at, or was left to TensorFlow's own executors, if there is room by now.
+
+        Returns:
+          True if the plan can be run.
+        """
+        self.misses += 1
+        if plan.session_run is None or self.cache.has_room(plan):
+            with uninterrupted, session_span_here("plan making"):
+                if not self._compile_plan(plan):
+                    return False
+            self._release_unused()
+        self.cache.left_runs += plan.callable is None
+        return True
 
     def _release_unused(self):
         """Releases the callables that nobody has any more."""
@@ -393,40 +413,27 @@ cdef class SessionRunner:
         """Forgets every plan; their callables are released when nobody runs them any more."""
         self.last_plan = None
         self.other_plans = []
-        self.plans = {}
+        self.cache.drop()
         self._release_unused()
 
     def _drop_plans_with(self, tensor):
         """The same for the plans that compute a tensor."""
-        cdef Plan plan
-        cdef dict kept = {}
-        for key, plan in self.plans.items():
-            for element in plan.elements:
-                if element is tensor:
-                    break
-            else:
-                plan.augmented = None
-                kept[key] = plan
         self.last_plan = None
         self.other_plans = []
-        self.plans = kept
-
-    def _callable_with(self, bytes options):
-        """The callable of a plan that was compiled with these options, or None."""
-        cdef Plan plan
-        for plan in self.plans.values():
-            if plan.callable is not None and plan.callable.options == options:
-                return plan.callable
-        return None
-
-    def _compiled_plans(self):
-        """The plans that can be run, in the order in which they were made."""
-        cdef Plan plan
-        return [plan for plan in list(self.plans.values()) if plan.callable is not None]
+        self.cache.drop_with(tensor)
 
     def plan_cache_info(self):
-        """How the plan cache fares: (hits, misses, maxsize, currsize), as functools.lru_cache has it."""
-        return PlanCacheInfo(self.hits, self.misses, self.max_plans, len(self._compiled_plans()))
+        """How well combinations of fetches and feeds are found again.
+
+        Returns:
+          PlanCacheInfo, a named tuple: `hits`, runs of compiled combinations; `misses`, the other runs; `left`, those of
+          them that TensorFlow's own executors have run, as there was no room to compile more; `currsize`, the number of
+          compiled combinations; `bytes`, an estimate of what they take; `max_bytes`, what they may take.
+        """
+        return PlanCacheInfo(
+            self.hits, self.misses, self.cache.left_runs, len(self.cache.compiled_plans()), self.liveness.callable_bytes,
+            self.cache.max_bytes,
+        )
 
     cdef list execute(self, Plan plan, tuple feeds):
         """Runs a plan, keeps count of the global step, and raises what `Session.run` would."""
@@ -515,8 +522,9 @@ cdef class SessionRunner:
           List of values.
         """
         cdef Plan plan = self.find_plan(tensors, None)
+        cdef CompiledCallable compiled = None if plan is None else plan.callable
         cdef list values, copies = []
-        if plan is None:
+        if compiled is None:
             with self.gate:
                 return self.run(tensors)
         if before:
@@ -525,7 +533,7 @@ cdef class SessionRunner:
             with self.gate:
                 if before:
                     self.run(before)
-                values = plan.structure.build(views_from(plan.callable, None))
+                values = plan.structure.build(views_from(compiled, None))
                 for i, value in enumerate(values):
                     if type(value) is ndarray and not shared[i]:
                         buffer = buffers[i]

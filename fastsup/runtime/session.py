@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from time import perf_counter
 from typing import Any
 
@@ -29,13 +30,14 @@ from fastsup.runtime.executor import (
     config_for,
     may_run_inline,
 )
+from fastsup.runtime.graph.callable_bytes import callable_bytes
 from fastsup.runtime.graph.devices import check_one_device, devices_of_step, is_on_one_device
 from fastsup.runtime.graph.nested_conditionals import check_threads
-from fastsup.runtime.graph.operations import calls_functions, operations_behind
+from fastsup.runtime.graph.operations import operations_behind, outlive_callables
 from fastsup.runtime.graph.variable_access import SAVES, SAVES_COPIES, access_of
 from fastsup.runtime.graph_elements import structure_of
 from fastsup.runtime.interpreter_end import uninterrupted
-from fastsup.runtime.plan import CompiledCallable, Liveness, Plan
+from fastsup.runtime.plan import Plan
 from fastsup.runtime.remote_close import close_remote
 from fastsup.runtime.runner import SessionRunner
 from fastsup.runtime.session_run import LARGE_RESULTS_BYTES, LargeResults
@@ -43,6 +45,10 @@ from fastsup.runtime.trial import INLINE, POOL, Trial, log_choice
 
 __all__ = ["Session"]
 
+
+# What the compiled plans of a session may take: some thousand small ones. TensorFlow keeps about the same for each
+# combination of fetches and feeds that it has run, without a limit.
+_MAX_PLAN_BYTES = 256 << 20
 
 # What a close waits at most for runs that have just begun. A thread may lose the processor for some milliseconds.
 _RUNS_BEGIN_SECS = 0.05
@@ -59,13 +65,6 @@ _convert_a_result()
 
 def _raise(error: BaseException) -> None:
     raise error
-
-
-def _compile(session_handle: Any, liveness: Liveness, options: bytes, kept: list[Any] | None) -> CompiledCallable:
-    callable_ = CompiledCallable(session_handle, liveness, options)
-    if kept is not None:
-        kept.append(callable_)
-    return callable_
 
 
 def _may_be_large(tensor: Any) -> bool:
@@ -103,16 +102,19 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
       executor: "auto", "thread_pool" (TensorFlow's), "inline" (in the calling thread) or "single_threaded"
         (TensorFlow's SINGLE_THREADED_EXECUTOR: no parallelism between operations, no reference variables, no
         low-level control flow). "auto" takes what is right for the graph, and of that the fastest, by measurement.
-      max_plans: how many combinations of fetches and feeds are kept; the least recently used one goes first.
 
     Raises:
       TypeError: an argument is of the wrong type.
-      ValueError: `executor` is no executor mode, or `max_plans` isn't positive.
+      ValueError: `executor` is no executor mode.
       tf.errors.OpError: TensorFlow couldn't make the session.
     """
 
     # A session may be deleted when the names of this module are gone.
     _uninterrupted = uninterrupted
+    # What __del__ looks for, also where the session could not be made.
+    _session: Any = None
+    _closed: bool = False
+    _made_in = 0
     _process: Callable[[], int] = staticmethod(os.getpid)
     _python_ends: Callable[[], bool] = staticmethod(sys.is_finalizing)
 
@@ -122,22 +124,14 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         graph: ops.Graph | None = None,
         config: Any = None,
         executor: str = "auto",
-        max_plans: int = 256,
     ) -> None:
-        # TensorFlow's __del__ looks for them, also where the session could not be made.
-        self._session: Any = None
-        self._closed: bool = False
         self._made_in = os.getpid()
         self._executor = check_executor(executor)
-        if not hasattr(max_plans, "__index__"):
-            raise TypeError(f"max_plans must be an integer, got {max_plans!r} of type {type(max_plans).__name__}.")
-        if max_plans < 1:
-            raise ValueError(f"max_plans must be positive, got {max_plans!r}.")
         with uninterrupted:
             if isinstance(graph, ops.Graph | None) and isinstance(config, config_pb2.ConfigProto | None):
                 config = config_for(executor, graph or ops.get_default_graph(), target, config)
             tf_session.Session.__init__(self, target, graph, config)
-        self._set_up_runner(max_plans)
+        self._set_up_runner(_MAX_PLAN_BYTES)
         asked = self._config.graph_options.build_cost_model or self._config.experimental.HasField("session_metadata")
         self.fills_metadata = bool(asked)
         self._device_names: list[str] = []
@@ -165,14 +159,14 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
           closed.
         """
         with uninterrupted:
-            return [self._executor_of(plan) for plan in self._compiled_plans()]
+            return [self._executor_of(plan) for plan in self.cache.compiled_plans()]
 
     def _executor_of(self, plan: Plan) -> PlanExecutor:
         fetches = tuple(element.name for element in plan.elements)
         feeds = tuple(slot.tensor.name for slot in plan.feeds)
         trial = plan.trial
         if trial is not None:
-            return PlanExecutor(fetches, feeds, trial.executor, trial.on_trial, trial.seconds)
+            return PlanExecutor(fetches, feeds, trial.executor, trial.is_open, trial.seconds)
         # Of what has no trial, "auto" stays with TensorFlow's own mode.
         is_pooled = self.executor == "auto" or (fetches, feeds) in self._pooled
         return PlanExecutor(fetches, feeds, POOL if is_pooled else self.executor, False, None)
@@ -202,6 +196,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             self.liveness.open = not self._target
             self._drop_plans()
             self._kept_callables.clear()
+            self.cache.release_kept()
             self._release_unused()
             self.liveness.open = False
         if not self._session or self._closed:
@@ -295,11 +290,15 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         """
         graph = self._graph
         try:
-            feeds = [graph.as_graph_element(key, allow_tensor=True, allow_operation=False) for key in feed_keys]
+            fed = [(key, graph.as_graph_element(key, allow_tensor=True, allow_operation=False)) for key in feed_keys]
+            # The order of the program's feeds, and of its fetches, makes no other callable.
+            fed.sort(key=lambda pair: pair[1].name)
+            feeds = [tensor for _, tensor in fed]
             handler = tf_session._FetchHandler(graph, fetches, {feed.ref(): None for feed in feeds})
         except Exception:
             return None
-        tensors, targets = handler.fetches(), handler.targets()
+        elements = (*handler.fetches(), *handler.targets())
+        tensors, targets = (sorted(some, key=attrgetter("name")) for some in (handler.fetches(), handler.targets()))
         # A tensor that is fed and fetched has the value that is fed: the feeds follow the values of the runtime.
         place = {id(tensor): i for i, tensor in enumerate((*tensors, *feeds))}
         if (
@@ -316,53 +315,65 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         )
         leaves: list[Any] = []
         structure = structure_of(fetches, graph, place, leaves)
-        elements = (*tensors, *targets)
-        executor = self.executor
-        if executor == INLINE:
+        if self.executor == INLINE:
             options.run_options.inter_op_thread_pool = CALLING_THREAD
         operations = operations_behind(elements, feeds)
-        values = (*feeds, *tensors)
         self._check_single_threaded(operations, feeds)
-        # Kernels that run functions know them by the address of the callable's function library, for as long as the
-        # session lives. A callable that was released would leave the address to the next one, and its functions.
-        kept = self._kept_callables if calls_functions(operations) else None
         access = access_of(operations)
-        trial = None
         pinned = (*leaves, *feed_keys)
         returns_feeds = any(tensor.ref() in handler._feeds for tensor in handler._fetches)
         if returns_feeds and access in (SAVES, SAVES_COPIES):
             return None
-        if not compiled:
-            return Plan(structure, feeds, elements, pinned, None, access=access, returns_feeds=returns_feeds)
+        serialized = options.SerializeToString(deterministic=True)
+        plan = Plan(structure, fed, elements, pinned, serialized, access, returns_feeds)
+        return plan if not compiled or self._compile_plan(plan, operations) else None
+
+    def _compile_plan(self, plan: Plan, operations: set[ops.Operation] | None = None) -> bool:
+        """Compiles a plan, or leaves it to TensorFlow's own executors, where there is no room for more.
+
+        Args:
+          plan: the plan.
+          operations: what it runs, if that is known.
+
+        Returns:
+          True if the plan can be run now; False where only `Session.run` will do.
+        """
+        feeds = [slot.tensor for slot in plan.feeds]
+        tensors = [element for element in plan.elements if not isinstance(element, ops.Operation)]
+        if operations is None:
+            operations = operations_behind(plan.elements, feeds)
+        plan.set_size(callable_bytes(operations), not outlive_callables(operations))
+        values = (*feeds, *tensors)
+        trial = None
         try:
             self._extend_graph()
-            # Plans that differ in their results' structure alone share one: compiling takes long.
-            serialized = options.SerializeToString(deterministic=True)
-            started = perf_counter()
-            callable_ = self._callable_with(serialized) or _compile(self._session, self.liveness, serialized, kept)
-            compile_secs = perf_counter() - started
-            if executor == INLINE:
-                self._warn_of_pool(operations, values, elements, feeds)
+            callable_ = self.cache.compile(plan)
+            if callable_ is None:
+                return True
+            if self.executor == INLINE:
+                self._warn_of_pool(operations, values, plan.elements, feeds)
             # Writing a checkpoint takes long enough to make the executor irrelevant.
-            light = access not in (SAVES, SAVES_COPIES)
+            light = plan.access not in (SAVES, SAVES_COPIES)
             if (
-                executor == "auto"
+                self.executor == "auto"
                 and light
                 and may_run_inline(operations)
                 and self._has_one_executor(operations, values)
             ):
+                options = config_pb2.CallableOptions.FromString(plan.options)
                 options.run_options.inter_op_thread_pool = CALLING_THREAD
                 serialized = options.SerializeToString(deterministic=True)
                 # Without a reference to this session, which would keep itself alive by it.
-                make_inline = partial(_compile, self._session, self.liveness, serialized, kept)
-                chosen = partial(log_choice, elements, len(feeds))
-                trial = Trial(callable_, make_inline, bool(self._target), chosen)
+                make_inline = partial(self.cache.compile_variant, serialized, plan.size, plan.is_releasable)
+                chosen = partial(log_choice, plan.elements, len(feeds))
+                trial = Trial(callable_, make_inline, bool(self._target), chosen, callable_.compile_secs)
         except Exception:
-            return None
+            return False
         # What a session's config asks for is only gathered by callables.
         large = not self.fills_metadata and any(map(_may_be_large, tensors))
-        large_results = LargeResults(graph, self._session, compile_secs) if large else None
-        return Plan(structure, feeds, elements, pinned, callable_, trial, access, large_results, returns_feeds)
+        large_results = LargeResults(self._graph, self._session, callable_.compile_secs) if large else None
+        plan.compiled_to(callable_, trial, large_results)
+        return True
 
     def _has_one_executor(self, operations: set[ops.Operation], values: Sequence[Any]) -> bool:
         """Several devices have an executor each, which wait for each other: none of them may hold a thread."""

@@ -97,14 +97,15 @@ cdef class StepCount:
         cdef fs_thread_trace* trace
         if self.element_read is None or not session.liveness.open:
             return None
-        if self.plan is None or self.plans_seen is not session.plans:
+        if self.plan is None or self.plan.callable is None or self.plans_seen is not session.cache.plans:
             # Another thread, or the look-up itself, may have them dropped: then it is looked up again next time.
-            plans = session.plans
+            plans = session.cache.plans
             self.plan = session.find_plan(self.element_read, None)
             self.plans_seen = plans
         plan = self.plan
         if plan is None:
             return None
+        plan.last_used = session.cache.clock
         trace = active_trace()
         if trace is not NULL and (trace.muted or trace.depth > 0):
             trace = NULL

@@ -53,27 +53,32 @@ class Trial:
     """Finds out which of two executors is faster for a plan, on the plan's own runs.
 
     The pool runs first. Only a step that is light there is tried in the calling thread, and that callable is made
-    only then: making one optimises the graph, which takes long for large ones. From then on they take turns.
+    only then: making one optimises the graph, which takes long for large ones. Besides, the plan must have run so often
+    that it has saved as much time, against TensorFlow's own session. From then on they take turns.
 
     Args:
       pool: the callable that runs on the thread pool.
-      make_inline: makes the callable that runs in the calling thread.
+      make_inline: makes the callable that runs in the calling thread; None as long as there is no room for it.
       remote: whether the engine that runs them is another process's, or is reached like one.
       chosen: function that is called with this trial when the executor was chosen for the first time or has changed.
+      compile_secs: how long making a callable takes, in seconds.
     """
 
     def __init__(
         self,
         pool: CompiledCallable,
-        make_inline: Callable[[], CompiledCallable],
+        make_inline: Callable[[], CompiledCallable | None],
         remote: bool,
         chosen: Callable[[Trial], None],
+        compile_secs: float,
     ) -> None:
         # Never waited for: a run that comes while another thread's is recorded doesn't count.
         self._lock = threading.Lock()
         self._make_inline = make_inline
         self._remote = remote
         self._chosen = chosen
+        self._runs_to_wait = int(compile_secs / _SAVED_SECS)
+        self._is_waiting = False
         self._callables: dict[str, CompiledCallable] = {POOL: pool}
         self._secs: dict[str, float] = {}
         self._announced = ""
@@ -87,6 +92,11 @@ class Trial:
         self._weights: list[float] | None = [] if weighing else None
         self._block: list[float] = []
         self._averages: dict[str, list[float]] = {POOL: [], INLINE: []}
+
+    @property
+    def is_open(self) -> bool:
+        """True if the choice is still to be made, the first time or again."""
+        return self.on_trial or self._is_waiting
 
     @property
     def executor(self) -> str:
@@ -120,7 +130,7 @@ class Trial:
           seconds: how long it took.
 
         Returns:
-          The faster callable once it is known, until then None.
+          The callable to run from now on, until `look_again` is called; None while the trial goes on.
         """
         if not self._lock.acquire(blocking=False):
             return None
@@ -138,8 +148,17 @@ class Trial:
             self._lock.release()
 
     def look_again(self) -> None:
-        """Begins a shorter trial: the machine may have been busy during the last one, or the step may have changed."""
-        self._begin(self._looks, weighing=INLINE not in self._callables)
+        """Goes on with a trial that has waited, or begins a shorter one.
+
+        The machine may have been busy during the last one, or the step may have changed.
+        """
+        if not self._is_waiting:
+            self._begin(self._looks, weighing=INLINE not in self._callables)
+        elif self._lock.acquire(blocking=False):
+            try:
+                self._end_wait()
+            finally:
+                self._lock.release()
 
     def start_over(self) -> None:
         """Begins a trial that knows nothing: the step has become another one."""
@@ -149,6 +168,7 @@ class Trial:
         if self._lock.acquire(blocking=False):
             try:
                 self._looks = looks
+                self._is_waiting = False
                 self._start(weighing)
                 self.on_trial = True
             finally:
@@ -157,6 +177,8 @@ class Trial:
     @property
     def runs_until_look(self) -> int:
         """How many runs are to pass before the next look."""
+        if self._is_waiting:
+            return self._runs_to_wait
         runs = _FEWEST_RUNS
         seconds, other = self.seconds, self.other_seconds
         if seconds and other:
@@ -170,12 +192,23 @@ class Trial:
         if len(counted) < _LIGHTNESS_RUNS:
             return
         if min(counted) <= _HEAVY_STEP_SECS:
-            if INLINE not in self._callables:
-                self._callables[INLINE] = self._make_inline()
             self._weights = None
+            if INLINE not in self._callables:
+                self._is_waiting = True
+                self.on_trial = False
+                if self._runs_to_wait == 0:
+                    self._end_wait()
         elif min(counted) > _CLEARLY_HEAVY_SECS or len(counted) == _MOST_LIGHTNESS_RUNS:
             self._secs[POOL] = median(counted)
             self._settle(POOL)
+
+    def _end_wait(self) -> None:
+        inline = self._make_inline()
+        if inline is not None:
+            self._callables[INLINE] = inline
+            self._is_waiting = False
+            self._start(weighing=False)
+            self.on_trial = True
 
     def _end_block(self) -> None:
         counted = sorted(self._block[_SETTLING_RUNS:])[:-_SLOWEST_RUNS]

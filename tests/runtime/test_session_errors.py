@@ -113,11 +113,8 @@ def test_bad_arguments(alike: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"executor": None}, TypeError, ["executor", "None"]),
         ({"executor": 3}, TypeError, ["executor", "3", "int"]),
         ({"executor": b"auto"}, TypeError, ["executor", "b'auto'", "bytes"]),
-        ({"max_plans": 0}, ValueError, ["max_plans", "0"]),
-        ({"max_plans": -1}, ValueError, ["max_plans", "-1"]),
-        ({"max_plans": "many"}, TypeError, ["max_plans", "'many'"]),
-        ({"max_plans": None}, TypeError, ["max_plans", "None"]),
-        ({"max_plans": 1.5}, TypeError, ["max_plans", "1.5"]),
+        ({"nope": 1}, TypeError, ["Session.__init__() got an unexpected keyword argument 'nope'"]),
+        ({"max_plans": 2**70}, TypeError, ["unexpected keyword argument 'max_plans'"]),
     ],
 )
 def test_bad_argument_of_ours(

@@ -99,11 +99,13 @@ def test_plans_made_at_once(impl: Any, graph: tf.Graph) -> None:
             assert session.plan_cache_info().currsize == 120
 
 
-def test_plans_that_go_while_they_run(both: Any, graph: tf.Graph) -> None:
-    """More combinations than are kept: what one thread runs, another throws out."""
+def test_plans_that_go_while_they_run(both: Any, graph: tf.Graph, room_for: Any, monkeypatch: Any) -> None:
+    """More combinations than there is room for: what one thread runs, another throws out, in nearly every run."""
+    monkeypatch.setattr("fastsup.runtime.plan_cache.STALE_ROUNDS", 0)
+    room_for(5)
     x = tf1.placeholder(tf.int32, [], name="x")
     parts = [x + i for i in range(12)]
-    with both.fastsup.Session(max_plans=2) as session:
+    with both.fastsup.Session() as session:
 
         def work(number: int) -> None:
             for i in range(40):
@@ -112,7 +114,9 @@ def test_plans_that_go_while_they_run(both: Any, graph: tf.Graph) -> None:
                 assert session.run(parts[place], {"x:0": i}) == i + place
 
         assert in_threads(work) == []
-        assert session.plan_cache_info().currsize <= 2
+        info = session.plan_cache_info()
+        assert info.left > 0
+        assert info.bytes <= info.max_bytes
 
 
 def test_closed_while_others_run(sessions: Any, request: pytest.FixtureRequest) -> None:

@@ -13,6 +13,8 @@ PLAIN_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 # Operations that run functions of the graph.
 FUNCTION_CALLS = FUNCTIONAL_CONTROL_FLOW | PLAIN_CALLS | {"RemoteCall", "SymbolicGradient"}
 
+_STATEFUL_CALLS = FUNCTION_CALLS - {"StatelessIf", "StatelessCase", "StatelessWhile", "PartitionedCall"}
+
 
 def function_defs(graph: ops.Graph) -> list[Any]:
     """The functions of a graph, as FunctionDefs, from its list of them: serialising the graph costs by its size."""
@@ -81,6 +83,16 @@ def operations_behind(elements: Iterable[Any], feeds: Iterable[Any] = ()) -> set
     return found
 
 
-def calls_functions(operations: Iterable[ops.Operation]) -> bool:
-    """Whether one of these operations runs a function of the graph."""
-    return any(op.type in FUNCTION_CALLS for op in operations)
+def outlive_callables(operations: Iterable[ops.Operation]) -> bool:
+    """Whether kernels of these operations refer to a callable that has run them, even once it is released.
+
+    The runtime keeps the kernels of stateful operations as long as the session lives. Those that call functions know
+    them by the address of the callable's function library. A callable that was released would leave its address to
+    another one, and its functions: measured with TensorFlow 2.21, `If` and `While` then fail in the single-threaded
+    executor, or run another function. What a function calls may be inlined, so that counts as well.
+    """
+    return any(
+        op.type in _STATEFUL_CALLS or calls_type(op, _STATEFUL_CALLS.__contains__)
+        for op in operations
+        if op.type in FUNCTION_CALLS
+    )

@@ -324,13 +324,16 @@ cdef class Hooked(Wrapped):
     cdef Plan augmented_plan(self, Plan plan, object fetches, list extra, object feed_dict):
         """The plan of a run that fetches more than the caller asks for. Kept, as it is the same in the next run."""
         cdef Py_ssize_t i
-        if plan.augmented is not None and len(extra) == len(plan.extra_fetches):
+        cdef Plan augmented = plan.augmented
+        # One without a callable is looked up each time: perhaps there is room for one by now.
+        if augmented is not None and augmented.callable is not None and len(extra) == len(plan.extra_fetches):
             for i in range(len(extra)):
                 if extra[i] is not plan.extra_fetches[i]:
                     break
             else:
-                return plan.augmented
-        cdef Plan augmented = self.runner.find_plan([fetches, *extra], feed_dict)
+                augmented.last_used = plan.last_used
+                return augmented
+        augmented = self.runner.find_plan([fetches, *extra], feed_dict)
         plan.augmented = None
         plan.extra_fetches = extra
         plan.augmented = augmented

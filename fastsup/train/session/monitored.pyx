@@ -272,12 +272,12 @@ cdef class SteppingFunction:
         if innermost is None or innermost.runner is None or innermost._sess is not innermost.runner:
             return 0
         runner = innermost.runner
-        if self.plans is not runner.plans:
+        if self.plans is not runner.cache.plans:
             # Another session, or one that has dropped its plans.
             if not runner.liveness.open:
                 return 0
             self.plan = runner.find_plan(self.fetches, feed_dict, False)
-            self.plans = runner.plans
+            self.plans = runner.cache.plans
         elif self.plan is not None:
             runner.last_plan = self.plan
         if self.plan is not None and self.plan.callable is None:
