@@ -55,9 +55,7 @@ def conditional() -> Any:
     """A step whose increment can't be known beforehand."""
     step = v1.train.get_or_create_global_step()
     increments = v1.placeholder_with_default(True, [])
-    return v1.cond(
-        increments, lambda: tf.identity(v1.assign_add(step, 1, use_locking=True)), lambda: tf.identity(step)
-    )
+    return v1.cond(increments, lambda: tf.identity(v1.assign_add(step, 1, use_locking=True)), lambda: tf.identity(step))
 
 
 @pytest.mark.parametrize("model", [counted, sgd, conditional])
