@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from fastsup.core.session_origin import current_origin, session_role
 from fastsup.events.writer_lifecycle import close_writers, register_session
 from fastsup.loop import stop_signals
 from fastsup.runtime.executor import keep_traceable
+from fastsup.runtime.fork import raise_in_fork
 from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
 from fastsup.train.hooks.progress import ProgressHook, hooks_with_progress
@@ -38,6 +40,8 @@ __all__ = ["MonitoredSession", "SingularMonitoredSession"]
 
 # TensorFlow's class, which a program may replace under its name later.
 _TFProfilerHook = tf_hooks.ProfilerHook
+
+_CANT_CLOSE = "The session can't be closed"
 
 # The errors after which a session is recovered. A program may replace them here.
 _PREEMPTION_ERRORS = (errors.AbortedError, errors.UnavailableError)
@@ -63,6 +67,7 @@ class _MonitoredSession(Monitored):
         self._profiler = recorder_of(profiler)
         self._opened = current_origin()
         self._in_timeline: Any = None
+        self._made_in = os.getpid()
         check_flag(handle_signals=handle_signals)
         self._watches_signals = handle_signals and stop_signals.watch()
         try:
@@ -158,6 +163,7 @@ class _MonitoredSession(Monitored):
           SystemExit, KeyboardInterrupt: a signal has requested the end of the program.
           Exception: the error of a hook's `end`, or the first error of a thread.
         """
+        raise_in_fork(self._made_in, _CANT_CLOSE)
         self._close_internal()
 
     def __enter__(self) -> Self:
@@ -166,6 +172,8 @@ class _MonitoredSession(Monitored):
     def __exit__(self, exception_type: Any, exception_value: Any, traceback: Any) -> bool:
         if exception_type in (errors.OutOfRangeError, StopIteration):
             exception_type = None
+        if raise_in_fork(self._made_in, _CANT_CLOSE, exception_type):
+            return False
         by_signal = exception_type and _raised_by_signal(exception_type)
         # A session that the signal has interrupted in a recovery has no state to save.
         if by_signal and self._sess is not None and self._sess.raw_session() is not None:

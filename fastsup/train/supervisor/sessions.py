@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from fastsup.core import timeline
 from fastsup.core.recorder import Recorder, program_recorder_now
 from fastsup.core.session_origin import current_origin
 from fastsup.loop import stop_signals
+from fastsup.runtime.fork import fork_reason, raise_in_fork
 from fastsup.runtime.session import Session
 from fastsup.train.supervisor.threads import SupervisorThreads
 
@@ -61,6 +63,8 @@ class SupervisorSessions(SupervisorThreads):
             try:
                 yield session
             except Exception as error:
+                if fork_reason(self._made_in):
+                    raise
                 self.request_stop(error)
             except (KeyboardInterrupt, SystemExit):
                 if stop_signals.has_come():
@@ -88,6 +92,8 @@ class SupervisorSessions(SupervisorThreads):
             raise
 
     def _stop_and_close(self, session: Any, close_summary_writer: bool) -> None:
+        if raise_in_fork(self._made_in, "The Supervisor can't be stopped", sys.exc_info()[0]):
+            return
         held = stop_signals.holds_signals()
         try:
             self.stop(close_summary_writer=close_summary_writer)
