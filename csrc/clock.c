@@ -24,6 +24,24 @@ int fs_clock_reached(double time) {
     return fs_clock_seconds() >= time;
 }
 
+/* What the clock that is set read when the monotonic clock read 0. */
+static double monotonic_epoch;
+
+__attribute__((constructor)) static void find_epoch(void) {
+    monotonic_epoch = read_clock(CLOCK_REALTIME) - read_clock(CLOCK_MONOTONIC);
+}
+
+double fs_clock_steady(void) {
+    return monotonic_epoch + read_clock(CLOCK_MONOTONIC);
+}
+
+int fs_clock_steady_reached(double time) {
+#ifdef CLOCK_MONOTONIC_COARSE
+    if (monotonic_epoch + read_clock(CLOCK_MONOTONIC_COARSE) + COARSE_ERROR_SECONDS < time) return 0;
+#endif
+    return fs_clock_steady() >= time;
+}
+
 double fs_clock_ticking(void) {
 #ifdef CLOCK_MONOTONIC_COARSE
     return read_clock(CLOCK_MONOTONIC_COARSE);

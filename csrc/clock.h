@@ -11,6 +11,13 @@ double fs_clock_seconds(void);
  * kernel's coarse clock is enough, which is read four times as fast. */
 int fs_clock_reached(double time);
 
+/* Seconds since the epoch by a clock that nobody sets: it goes on from where time.time() stood when the library was
+ * loaded. For due times and durations, which a clock that is set would make hours too long. */
+double fs_clock_steady(void);
+
+/* Returns 1 if that clock has reached a time. As fast as fs_clock_reached. */
+int fs_clock_steady_reached(double time);
+
 /* Seconds since a fixed time, from a monotonic clock with ticks of some milliseconds, which is read four times as fast.
  * For rough durations. */
 double fs_clock_ticking(void);

@@ -87,12 +87,12 @@ static int anything_is_due(const fs_drive *drive, int64_t run) {
     const fs_due *earliest = &drive->earliest;
     if (run >= earliest->run || drive->loop.global_step >= earliest->global_step) return 1;
     if (earliest->time == HUGE_VAL) return 0;
-    return drive->clock_replaced || fs_clock_reached(earliest->time);
+    return drive->clock_replaced || fs_clock_steady_reached(earliest->time);
 }
 
 /* Calls the due hooks in order, if they are all in C. */
 static fs_event call_due(fs_drive *drive, int64_t run) {
-    double now = drive->earliest.time == HUGE_VAL ? 0.0 : fs_clock_seconds();
+    double now = drive->earliest.time == HUGE_VAL ? 0.0 : fs_clock_steady();
     int64_t step = drive->loop.global_step;
     fs_event event = FS_NOTHING_DUE;
     if (drive->clock_replaced && drive->earliest.time != HUGE_VAL) return FS_HOOKS_DUE;

@@ -30,7 +30,9 @@ MISSING = "none of its files exist"
 # PREFIX.index and PREFIX.data-00000-of-00001, and the files with other endings and the directory of parts that an
 # interrupted save leaves behind.
 _PART = re.compile(r"(?P<prefix>.+?)(?P<index>\.index)?(?:\.data-\d{5}-of-\d{5})?(?P<rest>\.tempstate\d+|_temp\w*)?$")
-_NUMBERED = re.compile(r"(?P<stem>.+)-(?P<step>\d+)$")
+# A sharded checkpoint of the format before 2016 has a pattern for a path: PREFIX-?????-of-00002.
+_NUMBERED = re.compile(r"(?P<stem>.+?)-(?P<step>\d+)(-\?{5}-of-\d{5})?$")
+_SHARD = re.compile(r"(?P<prefix>.+)-\d{5}-of-(?P<shards>\d{5})$")
 # The last bytes of an index file, which are written last.
 _INDEX_ENDS_WITH = 0xDB4775248B80FB57.to_bytes(8, "little")
 
@@ -91,6 +93,10 @@ class _Directory:
             (self.with_index if complete else self.begun).add(match["prefix"])
         # The format before 2016 has no index: a checkpoint is one file and the .meta file of its graph.
         self.with_index |= {name[:-5] for name in self._names if name.endswith(".meta") and name[:-5] in self._names}
+        # Or it is shards, and that file.
+        for shard in filter(None, map(_SHARD.match, self._names)):
+            if f"{shard['prefix']}.meta" in self._names:
+                self.with_index.add(f"{shard['prefix']}-?????-of-{shard['shards']}")
 
     def has_state_file(self) -> bool:
         return STATE_FILE in self._names
@@ -99,7 +105,9 @@ class _Directory:
         """Returns True if the directory has any file of a checkpoint."""
         if prefix in self.with_index or prefix in self.begun or prefix in self._names:
             return True
-        return any(re.fullmatch(re.escape(prefix) + r"-\d{5}-of-\d{5}", name) for name in self._names)
+        # Its shards, whether or not the path says how many there are.
+        name = re.escape(prefix).replace(r"\?" * 5, r"\d{5}")
+        return any(re.fullmatch(rf"{name}(-\d{{5}}-of-\d{{5}})?", other) for other in self._names)
 
 
 def stem_of(path: str) -> str:

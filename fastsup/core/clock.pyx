@@ -7,6 +7,7 @@ from cpython.dict cimport PyDict_GetItem
 cdef extern from "clock.h":
     double fs_clock_seconds() nogil
     bint fs_clock_reached(double seconds) nogil
+    double fs_clock_steady() nogil
 
 cdef dict time_namespace = time.__dict__
 cdef object builtin_time = time.time
@@ -27,6 +28,25 @@ cdef bint reached(double due) except -1:
     return time.time() >= due if is_replaced() else fs_clock_reached(due)
 
 
+cdef double steady_seconds() except? -1.0:
+    """Seconds since the epoch by a clock that nobody sets; or by the replacement of `time.time` if there is one."""
+    return time.time() if is_replaced() else fs_clock_steady()
+
+
+cdef double as_steady(double due) except? -1.0:
+    """Converts a time of the clock that `now` reads to one of the clock that `steady` reads."""
+    if is_replaced():
+        return due
+    cdef double set_back_by = fs_clock_steady() - fs_clock_seconds()
+    # Without a set clock they differ by the time between the two reads, and what the clock is adjusted by.
+    return due if -0.1 < set_back_by < 0.1 else due + set_back_by
+
+
 def now():
     """Returns the seconds since the epoch, as `time.time()` does."""
     return seconds()
+
+
+def steady():
+    """Returns seconds of a clock that nobody sets, for durations; if `time.time` is replaced, what that returns."""
+    return steady_seconds()

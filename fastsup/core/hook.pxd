@@ -23,6 +23,8 @@ cdef class LoopHook(Scheduled):
     cdef void* context
     cdef fs_schedule schedule
 
+    cpdef due_at_time(self, double time)
+
     # `state` is the loop's own, passed so that it can be read without a Python call.
     cdef int on_due(self, object loop, const fs_loop* state) except -1
 

@@ -7,7 +7,7 @@ from libc.stdint cimport INT64_MAX, int64_t
 
 from fastsup.core.capsule cimport function_in
 from fastsup.core.checks import check_interval
-from fastsup.core.clock cimport seconds
+from fastsup.core.clock cimport as_steady, steady_seconds
 from fastsup.core.drive cimport fs_slot, fs_slot_advance
 from fastsup.core.schedule cimport Scheduled, changes
 
@@ -27,6 +27,10 @@ cdef class LoopHook(Scheduled):
     `due_every_run`: first in `begin`, then in each `after_step`. A hook that doesn't set a later time stays due after
     every step.
     """
+
+    cpdef due_at_time(self, double time):
+        # A clock that is set back must not make the hook wait.
+        Scheduled.due_at_time(self, as_steady(time))
 
     def begin(self, loop):
         """Called once before the first step.
@@ -107,7 +111,7 @@ cdef class FunctionHook(LoopHook):
         cdef fs_slot slot
         slot.schedule = self.schedule
         slot.due = &self.due
-        fs_slot_advance(&slot, loop.global_step, seconds())
+        fs_slot_advance(&slot, loop.global_step, steady_seconds())
         changes()[0] += 1
 
 

@@ -14,7 +14,7 @@ from libc.math cimport HUGE_VAL, NAN
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 
 from fastsup.core.capsule cimport function_in
-from fastsup.core.clock cimport is_replaced, seconds
+from fastsup.core.clock cimport is_replaced, steady_seconds
 from fastsup.core.drive cimport (
     FS_ENDED, FS_HOOK_FAILED, FS_HOOKS_DUE, FS_NOTHING_DUE, FS_STEP_FAILED, fs_drive, fs_drive_call,
     fs_drive_count_step, fs_drive_free, fs_drive_is_done, fs_drive_new, fs_drive_reload, fs_drive_request_stop,
@@ -451,7 +451,7 @@ cdef class Loop:
         cdef Py_ssize_t i
         if drive.changes[0] != drive.changes_seen:
             fs_drive_reload(drive)
-        now = 0.0 if drive.earliest.time == HUGE_VAL else seconds()
+        now = 0.0 if drive.earliest.time == HUGE_VAL else steady_seconds()
         for i in range(len(self.hooks)):
             slot = &drive.slots[i]
             if not fs_due_reached(slot.due, run, step, now):
@@ -461,7 +461,7 @@ cdef class Loop:
             if slot.function is NULL:
                 (<LoopHook> self.hooks[i]).on_due(self, self.state)
             else:
-                fs_slot_advance(slot, step, seconds() if slot.schedule.every_secs > 0.0 else 0.0)
+                fs_slot_advance(slot, step, steady_seconds() if slot.schedule.every_secs > 0.0 else 0.0)
                 self.handle(fs_drive_call(drive, slot))
             if trace is not NULL:
                 fs_span_leave(trace)

@@ -28,9 +28,11 @@ from tensorflow.python import pywrap_tensorflow
 from tensorflow.python.eager import context
 from tensorflow.python.framework import config, versions
 
+from fastsup.common import isolated_child
 from fastsup.common.files import write_whole
-from fastsup.eager import eager_session, isolated_child, lifted_calls
-from fastsup.runtime.raised_outside import is_raised_outside
+from fastsup.common.fork import fork_reason
+from fastsup.common.raised_outside import is_raised_outside
+from fastsup.eager import eager_session, lifted_calls
 
 __all__ = ["TRIED_VERSIONS", "keep_track", "why_closed", "why_foreign"]
 
@@ -70,13 +72,7 @@ def why_closed() -> str:
 
 def why_foreign() -> str:
     """Why functions that were lifted can't be called at all: an empty string but for children of `os.fork()`."""
-    if os.getpid() == _process:
-        return ""
-    return (
-        f"it was lifted in process {_process}, of which this process, {os.getpid()}, is a child by os.fork(): the "
-        "threads of TensorFlow's runtime aren't in it. Start processes with subprocess, or with multiprocessing's "
-        "'spawn'"
-    )
+    return fork_reason(_process, "lifted")
 
 
 def keep_track(step: Any) -> None:

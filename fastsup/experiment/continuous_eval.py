@@ -12,6 +12,7 @@ from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.cluster.job_completion import JobCompletionWatcher
 from fastsup.cluster.peer_liveness import PeerLiveness
+from fastsup.core.clock import steady
 from fastsup.estimator.jobs.deleted_checkpoint import evaluate_or_newer
 
 __all__ = ["evaluate_continuously", "has_reached", "log_and_sleep"]
@@ -39,13 +40,13 @@ class _NothingToEvaluateLog:
         self._last_warning_time: float = 0
 
     def warn(self, latest_path: Any) -> None:
-        if time.time() - self._last_warning_time <= _WARNING_SECS:
+        if steady() - self._last_warning_time <= _WARNING_SECS:
             return
         if latest_path:
             logging.warning("No new checkpoint ready for evaluation.")
         else:
             logging.warning("Estimator is not fitted yet. Will start an evaluation when a checkpoint is ready.")
-        self._last_warning_time = time.time()
+        self._last_warning_time = steady()
 
     def reset(self) -> None:
         """Makes the next call of `warn` log."""
@@ -103,7 +104,7 @@ def evaluate_continuously(
                 train_steps,
             )
             return
-        start = time.time()
+        start = steady()
         # Read before `latest`, which then returns the final checkpoint if training has ended.
         is_last = watcher.chief_has_ended()
         path = latest()
@@ -117,4 +118,4 @@ def evaluate_continuously(
             if not is_last:
                 liveness.check()
         if not is_last:
-            log_and_sleep("Waiting %f secs before starting next eval run.", throttle_secs - (time.time() - start))
+            log_and_sleep("Waiting %f secs before starting next eval run.", throttle_secs - (steady() - start))

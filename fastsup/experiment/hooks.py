@@ -12,6 +12,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks, session_run_hook, training_util
 
 from fastsup.cluster.job_completion import JobCompletionWatcher
+from fastsup.core.clock import now, steady
 from fastsup.train import GlobalStepWaiterHook
 from fastsup.train.scheduler.scheduled_hook import ScheduledHook
 
@@ -58,15 +59,15 @@ class EvaluateNewCheckpointHook(ScheduledHook, session_run_hook.SessionRunHook):
         if self._next_check is None:
             self.due_every_run()
         else:
-            self.due_at_time(self._next_check)
+            self.due_at_time(now() + self._next_check - steady())
         return True
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Evaluates if the check interval has passed, there is a new checkpoint, and enough steps have passed."""
-        now = time.time()
-        if self._next_check is not None and now < self._next_check:
+        time = steady()
+        if self._next_check is not None and time < self._next_check:
             return
-        self._next_check = now + self._check_interval_secs
+        self._next_check = time + self._check_interval_secs
         path = checkpoint_management.latest_checkpoint(self._model_dir)
         if not path or path == self._last_path:
             return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,6 +12,7 @@ from fastsup.cluster.job_completion import JobCompletionWatcher, mark_task_ended
 from fastsup.cluster.peer_liveness import peer_timeout_secs
 from fastsup.cluster.server import serve_until_job_ends, start_server, start_std_server
 from fastsup.cluster.tf_config import read_tf_config
+from fastsup.core.clock import steady
 from fastsup.estimator.config import distribution
 from fastsup.estimator.model.arguments import is_hook
 from fastsup.experiment.arguments import check_hooks, check_seconds
@@ -66,7 +66,7 @@ class Training:
             configuration's `session_creation_timeout_secs`.
         """
         check_seconds(delay_secs=delay_secs)
-        start = time.time()
+        start = steady()
         config = self._estimator.config
         task = (self._estimator.model_dir, config.task_type, config.task_id)
         in_cluster = bool(config.cluster_spec)
@@ -87,7 +87,7 @@ class Training:
             else:
                 delay_secs = min(_MAX_DELAY_SECS, index * _DELAY_SECS_PER_WORKER)
         if delay_secs > 0:
-            log_and_sleep("Waiting %d secs before starting training.", delay_secs - (time.time() - start))
+            log_and_sleep("Waiting %d secs before starting training.", delay_secs - (steady() - start))
         trained = self._call_train(max_steps=self._train_steps, hooks=hooks)
         if in_cluster:
             mark_task_ended(*task)

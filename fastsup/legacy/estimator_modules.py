@@ -64,12 +64,13 @@ _TPU_NAMES = ("InputPipelineConfig", "RunConfig", "TPUConfig", "TPUEstimator", "
 _TPU = " ".join(f"{name}=fastsup.legacy.tpu.{name}" for name in _TPU_NAMES)
 _IN_MEMORY = "InMemoryEvaluatorHook make_stop_at_checkpoint_step_hook"
 _JOBS = "EvalSpec TrainSpec train_and_evaluate"
-_MODEL = "Estimator EstimatorSpec ModeKeys RunConfig VocabInfo WarmStartSettings add_metrics"
+_V1 = "Estimator=fastsup.estimator.model.estimator.EstimatorV1"
+_MODEL = "EstimatorSpec ModeKeys RunConfig VocabInfo WarmStartSettings add_metrics"
 _EXPORTERS = "BestExporter Exporter FinalExporter LatestExporter"
 
 # Modules of the public interface, under `tf.estimator`.
 _API_MODULES: dict[str, str] = {
-    "": f"{_MODEL} {_JOBS} {_EXPORTERS} {_HOOKS} {_SESSION_RUN}",
+    "": f"{_V1} {_MODEL} {_JOBS} {_EXPORTERS} {_HOOKS} {_SESSION_RUN}",
     "experimental": f"{_STOPPING} {_IN_MEMORY} call_logit_fn "
     "build_raw_supervised_input_receiver_fn=fastsup.estimator.export.build_raw_supervised_input_receiver_fn",
     "export": f"{_EXPORT_OUTPUTS} {_RECEIVERS}",
@@ -87,9 +88,9 @@ _PYTHON_MODULES: dict[str, str] = {
     "early_stopping": f"{_STOPPING} read_eval_metrics "
     "_CheckForStoppingHook=fastsup.estimator.hooks.early_stopping._CheckForStoppingHook "
     "_StopOnPredicateHook=fastsup.estimator.hooks.early_stopping._StopOnPredicateHook",
-    "estimator": "Estimator EstimatorV2=fastsup.estimator.Estimator VocabInfo WarmStartSettings",
+    "estimator": f"{_V1} EstimatorV2=fastsup.estimator.Estimator VocabInfo WarmStartSettings",
     "estimator_export": "estimator_export=fastsup.estimator.canned.our_modules.estimator_export",
-    "estimator_lib": f"{_MODEL} {_JOBS} {_EXPORTERS} {_STOPPING} call_logit_fn "
+    "estimator_lib": f"{_V1} {_MODEL} {_JOBS} {_EXPORTERS} {_STOPPING} call_logit_fn "
     "TPUEstimator=fastsup.legacy.tpu.TPUEstimator",
     "export": "",
     "export.export": f"{_RECEIVERS} {_SIGNATURES}",
@@ -174,7 +175,7 @@ def _tree() -> dict[str, str]:
     )
     for root, modules in ((API_V1, _API_MODULES), (_PYTHON, _PYTHON_MODULES)):
         tree.update((f"{root}.{name}".rstrip("."), names) for name, names in modules.items())
-    tree[API_V2] = _API_MODULES[""]
+    tree[API_V2] = _API_MODULES[""].replace(_V1, "Estimator")
     for name in (*_OF_ARCHIVE, "tpu.tpu_context"):
         tree.setdefault(f"{_PYTHON}.{name}", "")
     return tree
@@ -189,7 +190,7 @@ _ALIASES = {
     f"{PACKAGE}.python.estimator.api": f"{PACKAGE}._api",
     "tensorflow.python.estimator": _PYTHON,
     f"{_PYTHON}.keras": f"{_PYTHON}.keras_lib",
-    # The two versions differ in their canned models alone.
+    # The two versions differ in their canned models and in Estimator alone.
     **{f"{API_V2}.{name}": f"{API_V1}.{name}" for name in _API_MODULES if name and "." not in name},
 }
 

@@ -6,7 +6,7 @@ import math
 from typing import Any, TextIO
 
 from fastsup.common.progress_display import check_display_arguments, open_display
-from fastsup.core.clock import now
+from fastsup.core.clock import steady
 from fastsup.loop.numbers import Values, check_values, named_numbers
 from fastsup.loop.periodic import PeriodicHook
 
@@ -51,12 +51,11 @@ class ProgressHook(PeriodicHook):
         self._display = open_display(self._file, loop.global_step, self._end_step)
         if not self._secs_given:
             self.every_secs = self._display.every_secs
-        self._shown_step, self._shown_time = loop.global_step, now()
+        self._shown_step, self._shown_time = loop.global_step, steady()
         super().begin(loop)
 
     def act(self, loop: Any) -> None:
-        time = now()
-        # The wall clock may be set back.
+        time = steady()
         secs = max(time - self._shown_time, 1e-9)
         rate = (loop.global_step - self._shown_step) / secs
         self._display.show(loop.global_step, self._end_step, rate, self._numbers(loop.result))

@@ -10,9 +10,9 @@ from typing import Any
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.framework import errors, ops
 
+from fastsup.common.raised_outside import is_raised_outside
 from fastsup.runtime.failed_operation import find_failed
 from fastsup.runtime.graph.operations import operations_behind, outlive_callables
-from fastsup.runtime.raised_outside import is_raised_outside
 
 _HINT = (
     '\n(The single-threaded executor doesn\'t say which operation it was{}. executor="inline" or "thread_pool" does.)'

@@ -18,7 +18,8 @@ import pytest
 import tensorflow as tf
 
 import fastsup
-from fastsup.eager import bridge, isolated_child, self_test
+from fastsup.common import isolated_child
+from fastsup.eager import bridge, self_test
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 import fastsup
+from fastsup.common.raised_outside import is_raised_outside
 from fastsup.eager import bridge, lift
-from fastsup.runtime.raised_outside import is_raised_outside
 
 
 class Late(Exception):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import fastsup
-from fastsup.eager import isolated_child
+from fastsup.common import isolated_child
 
 CHILD = """
 import json, os, random, sys
@@ -30,7 +30,7 @@ def main():
 PARENT = """
 import os, sys
 sys.path.append({root!r})
-from fastsup.eager import isolated_child
+from fastsup.common import isolated_child
 {body}
 done = isolated_child.run("alpha.child", 60, SETTING="set")
 print(done.stdout.decode(), end="")

@@ -15,6 +15,7 @@ from tensorflow.python.util import deprecation
 
 from fastsup import estimator as est
 from fastsup import train
+from fastsup.estimator.model.estimator import EstimatorV1
 
 v1 = tf.compat.v1
 
@@ -321,7 +322,9 @@ def test_export_under_its_first_name(
     make: Any, input_fn: Any, tmp_path: Path, tf_log: Any, monkeypatch: Any, strip: bool
 ) -> None:
     monkeypatch.setattr(deprecation, "_PRINTED_WARNING", {})  # TensorFlow says it once.
-    model = make().train(input_fn, steps=1)
+    trained = make().train(input_fn, steps=1)
+    # Its class is that of `tf.compat.v1.estimator`.
+    model = EstimatorV1(trained._model_fn, trained.model_dir, params=trained.params)
     receiver = est.export.build_parsing_serving_input_receiver_fn({"x": tf.io.FixedLenFeature([2], tf.float32)})
     assert list(inspect.signature(model.export_savedmodel).parameters) == [
         "export_dir_base", "serving_input_receiver_fn", "assets_extra", "as_text", "checkpoint_path",

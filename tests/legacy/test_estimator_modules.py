@@ -108,9 +108,24 @@ def test_the_canned_models_of_the_two_versions_differ() -> None:
 
     assert (Old, New) == (tf.compat.v1.estimator.DNNClassifier, tf.estimator.DNNClassifier)
     assert New is fastsup.estimator.DNNClassifier
-    assert issubclass(Old, tf.estimator.Estimator)
+    assert issubclass(Old, tf.compat.v1.estimator.Estimator)
+    assert not issubclass(Old, tf.estimator.Estimator)
     assert issubclass(New, fastsup.estimator.Estimator)
     assert tf.estimator.experimental is tf.compat.v1.estimator.experimental
+
+
+def test_the_first_name_of_an_export_is_of_version_1_alone() -> None:
+    import tensorflow as tf
+
+    one, two = tf.compat.v1.estimator.Estimator, tf.estimator.Estimator
+    assert two is fastsup.estimator.Estimator
+    assert issubclass(two, one)
+    made = two(lambda features: None)
+    assert isinstance(one(lambda features: None).export_savedmodel, object)
+    for holder in (two, made):
+        with pytest.raises(AttributeError, match=r"no attribute 'export_savedmodel': use export_saved_model\(\)"):
+            holder.export_savedmodel
+    assert not hasattr(made, "export_savedmodel")
 
 
 @pytest.mark.parametrize("name", [ABSENT, "BoostedTreesClassifier"])

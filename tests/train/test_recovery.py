@@ -179,6 +179,20 @@ def test_the_old_format(model: Model, warnings: Any) -> None:
     assert len(warnings()) == before + 1
 
 
+@pytest.mark.parametrize("state_file", [True, False])
+def test_shards_of_the_old_format(model: Model, warnings: Any, state_file: bool) -> None:
+    """The path of such a checkpoint is a pattern. It stays in the rotation, and an older one takes its place."""
+    model.save(9, 10, 11, sharded=True, write_version=v1.train.SaverDef.V1)
+    if not state_file:
+        model.state(None)
+    paths = [f"model.ckpt-{step}-?????-of-00001" for step in (9, 10, 11)]
+    assert model.restore() == (11.0, paths if state_file else paths[-1:])
+    with open(model.path(11) + "-00000-of-00001", "r+b") as file:
+        file.truncate(10)
+    assert model.restore() == (10.0, paths[:2] if state_file else [paths[1]])
+    assert [message for message in warnings() if "can't be restored and is left as it is" in message]
+
+
 # Copies.
 
 

@@ -202,3 +202,46 @@ def test_an_error_is_told_with_its_own_runs_context(graph: Any, slow: Any) -> No
             slow.go_on.set()
             thread.join()
     assert told == [{value: -1}]
+
+
+@pytest.mark.parametrize("python_hook", [True, False])
+def test_one_that_another_thread_closes(python_hook: bool, hasty: None) -> None:
+    """The thread that runs steps gets the error of a closed session, or that of a cancelled step."""
+
+    class Asks(v1.train.SessionRunHook):  # type: ignore[misc]
+        def before_run(self, run_context: Any) -> None:
+            pass
+
+    ends = []
+    for _ in range(25):
+        with tf.Graph().as_default():
+            op = v1.assign_add(v1.train.get_or_create_global_step(), 1, use_locking=True).op
+            hooks = [fastsup.train.StopAtStepHook(last_step=10**9)] + ([Asks()] if python_hook else [])
+            session = fastsup.train.MonitoredSession(hooks=hooks)
+            has_begun = threading.Event()
+
+            def work(session: Any = session, op: Any = op, has_begun: Any = has_begun) -> None:
+                try:
+                    while True:
+                        session.run(op)
+                        has_begun.set()
+                except Exception as error:
+                    ends.append(error)
+
+            thread = threading.Thread(target=work)
+            thread.start()
+            assert has_begun.wait(60)
+            session.close()
+            thread.join(60)
+    assert len(ends) == 25
+    assert all(isinstance(end, (RuntimeError, tf.errors.CancelledError)) for end in ends), ends
+
+
+@pytest.mark.parametrize("name", ["run", "run_without_hooks", "run_loop"])
+def test_a_run_after_the_close(graph: Any, name: str) -> None:
+    op = v1.assign_add(v1.train.get_or_create_global_step(), 1, use_locking=True).op
+    session = fastsup.train.MonitoredSession()
+    session.close()
+    with pytest.raises(RuntimeError, match=r"^Attempted to use a closed Session\.$") as raised:
+        getattr(session, name)(op)
+    assert isinstance(raised.value, AttributeError), "TensorFlow's error"

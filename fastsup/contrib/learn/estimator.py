@@ -18,6 +18,7 @@ from fastsup.contrib.learn.keys import ModeKeys
 from fastsup.contrib.learn.metric_spec import make_metrics_ops
 from fastsup.contrib.learn.model_fn_ops import ModelFnOps
 from fastsup.contrib.learn.run_config import RunConfig
+from fastsup.estimator.model.estimator import EstimatorV1
 from fastsup.experiment.monitor_hooks import replace_monitors_with_hooks
 
 __all__ = ["Estimator", "NotFittedError"]
@@ -114,13 +115,13 @@ class Estimator(Evaluable, Trainable):
         self.params = params
         self._core = self._made(RunConfig() if config is None else config, model_dir)
 
-    def _made(self, config: Any, model_dir: Any, **options: Any) -> core.Estimator:
+    def _made(self, config: Any, model_dir: Any, **options: Any) -> EstimatorV1:
         """An Estimator of the same model. The options are those of `_spec`."""
 
         def model_fn(features: Any, labels: Any, mode: str, config: Any) -> Any:
             return self._spec(features, labels, mode, config, **options)
 
-        return core.Estimator(model_fn, model_dir=model_dir, config=config)
+        return EstimatorV1(model_fn, model_dir=model_dir, config=config)
 
     def _spec(
         self,

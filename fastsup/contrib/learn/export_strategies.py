@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tensorflow.python.checkpoint import checkpoint_management
@@ -14,11 +15,11 @@ from tensorflow.python.summary import summary_iterator
 
 from fastsup.contrib.learn.input_fn_ops import InputFnOps, build_parsing_serving_input_fn
 from fastsup.contrib.learn.keys import MetricKey
-from fastsup.estimator import Estimator
 from fastsup.estimator.export import ServingInputReceiver, build_parsing_serving_input_receiver_fn
 from fastsup.estimator.export.export_gc import Path
 from fastsup.estimator.export.exporters import collect_old_exports, list_exports
 from fastsup.estimator.export.temporary_exports import temporary_export
+from fastsup.estimator.model.estimator import EstimatorV1
 from fastsup.experiment import ExportStrategy
 
 __all__ = [
@@ -105,13 +106,15 @@ def make_export_strategy(
             "checkpoint_path": checkpoint_path,
             "strip_default_attrs": bool(strip_default_attrs),
         }
-        if isinstance(estimator, Estimator):
+        if isinstance(estimator, EstimatorV1):
             if default_output_alternative_key is not None:
                 raise ValueError(
                     "default_output_alternative_key is not supported in core Estimator. Given: "
                     f"{default_output_alternative_key}"
                 )
-            exported = estimator.export_savedmodel(export_dir_base, as_receiver_fn(serving_input_fn), **arguments)
+            # The class of version 2 hides it.
+            export = getattr(estimator, "export_savedmodel", partial(EstimatorV1.export_savedmodel, estimator))
+            exported = export(export_dir_base, as_receiver_fn(serving_input_fn), **arguments)
         else:
             exported = estimator.export_savedmodel(
                 export_dir_base,

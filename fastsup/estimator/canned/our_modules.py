@@ -12,7 +12,7 @@ from tensorflow.python.saved_model.model_utils import export_output
 from fastsup.estimator import inputs
 from fastsup.estimator.config.run_config import RunConfig, resolve_config
 from fastsup.estimator.export import receivers
-from fastsup.estimator.model.estimator import Estimator
+from fastsup.estimator.model.estimator import Estimator, EstimatorV1
 from fastsup.estimator.model.model_fn import EstimatorSpec, ModeKeys, call_logit_fn
 from fastsup.estimator.model.tpu_spec import TPUEstimatorSpec
 from fastsup.estimator.model.warm_start import VocabInfo, WarmStartSettings
@@ -48,7 +48,7 @@ class _UsageGauge:
 # By their names below `tensorflow_estimator.python.estimator`.
 OUR_MODULES: dict[str, Any] = {
     "estimator": SimpleNamespace(
-        Estimator=Estimator,
+        Estimator=EstimatorV1,
         EstimatorV2=Estimator,
         VocabInfo=VocabInfo,
         WarmStartSettings=WarmStartSettings,
@@ -56,7 +56,7 @@ OUR_MODULES: dict[str, Any] = {
         maybe_overwrite_model_dir_and_session_config=resolve_config,
     ),
     "estimator_export": SimpleNamespace(estimator_export=estimator_export),
-    "estimator_lib": SimpleNamespace(Estimator=Estimator, EstimatorSpec=EstimatorSpec, ModeKeys=ModeKeys),
+    "estimator_lib": SimpleNamespace(Estimator=EstimatorV1, EstimatorSpec=EstimatorSpec, ModeKeys=ModeKeys),
     "export.export": receivers,
     "export.export_lib": SimpleNamespace(
         **{

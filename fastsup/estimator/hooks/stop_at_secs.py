@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from tensorflow.python.training import session_run_hook
 
 from fastsup.core.checks import is_number
+from fastsup.core.clock import steady
 
 __all__ = ["StopAtSecsHook"]
 
@@ -30,9 +30,9 @@ class StopAtSecsHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
 
     def begin(self) -> None:
         """Starts the clock."""
-        self._start_time = time.time()
+        self._start_time = steady()
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Requests a stop if the time is over."""
-        if time.time() - self._start_time >= self._stop_after_secs:
+        if steady() - self._start_time >= self._stop_after_secs:
             run_context.request_stop()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import Any
 
 from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.util import compat
 
+from fastsup.core.clock import steady
 from fastsup.estimator.jobs.deleted_checkpoint import evaluate_or_newer, step_in_name
 from fastsup.estimator.jobs.eval_result import EvalResult, EvalStatus
 from fastsup.estimator.jobs.specs import assert_eval_spec
@@ -109,7 +109,7 @@ class Evaluator:
         else:
             return EvalStatus.THROTTLED if throttle_steps and self._is_throttled(path, throttle_steps) else None
         # A warning every ten minutes; between two warnings the line is logged at INFO.
-        log, now = logging.info, time.time()
+        log, now = logging.info, steady()
         if now - self._last_warning_time > _WARNING_SECS:
             log, self._last_warning_time = logging.warning, now
         log(f"{_SKIPPED[status]} {_REMEDY}")

@@ -21,7 +21,7 @@ _NO_THROTTLE_WARNING = (
 class EvaluatorPacing:
     """Decides how long an evaluator waits for its next attempt, and when it has been idle for too long.
 
-    All times are those of `time.time`, in seconds.
+    All times are those of `fastsup.core.clock.steady`, in seconds.
 
     Args:
       eval_spec: `EvalSpec`.

@@ -14,6 +14,7 @@ from fastsup.cluster.job_completion import JobCompletionWatcher, mark_task_ended
 from fastsup.cluster.peer_liveness import peer_liveness_of
 from fastsup.cluster.task_settings import TaskType
 from fastsup.cluster.tf_config import summarize_tf_config
+from fastsup.core.clock import steady
 from fastsup.estimator.config import distribution
 from fastsup.estimator.jobs.deleted_checkpoint import step_in_name
 from fastsup.estimator.jobs.eval_listener import ContinuousEvalListener, NewCheckpointListenerForEvaluate
@@ -269,7 +270,7 @@ class TrainingExecutor:
           The `EvalResult` (None if the listener has refused the evaluation), and True to stop.
         """
         assert_eval_spec(self._eval_spec)
-        start = time.time()
+        start = steady()
         result = None
         refused_by = "before_eval"
         if continuous_eval_listener.before_eval():
@@ -279,7 +280,7 @@ class TrainingExecutor:
         if result is None or refused_by:
             logging.info(f"Exiting evaluation, as requested by _ContinuousEvalListener.{refused_by}.")
             return result, True
-        now = time.time()
+        now = steady()
         if self._pacing.is_idle_too_long(result, start, now):
             return result, True
         wait_secs = self._pacing.secs_to_next_attempt(result, start, now, throttle_secs)

@@ -9,13 +9,13 @@ from fastsup.estimator.model.distributed_model import DistributedModel
 from fastsup.estimator.model.export_model import SavedModelExport
 from fastsup.estimator.model.predict_model import Prediction
 
-__all__ = ["Estimator", "check_estimator"]
+__all__ = ["Estimator", "EstimatorV1", "check_estimator"]
 
 # The members that a subclass may override.
 _OVERRIDABLE = {"model_fn", "_create_and_assert_global_step", "_export_all_saved_models", "latest_checkpoint"}
 
 
-class Estimator(DistributedModel, Prediction, SavedModelExport):
+class EstimatorV1(DistributedModel, Prediction, SavedModelExport):
     """Trains, evaluates, predicts with and exports a model that a function builds.
 
     The model directory has the checkpoints, events and exports. Training starts from the newest checkpoint there. Each
@@ -42,9 +42,10 @@ class Estimator(DistributedModel, Prediction, SavedModelExport):
 
     def _assert_members_are_not_overridden(self) -> None:
         """Refuses a subclass that overrides other members than it may."""
-        members = {name for name in dir(Estimator) if not name.startswith("__")}
+        base = Estimator if isinstance(self, Estimator) else EstimatorV1
+        members = {name for name in dir(base) if not name.startswith("__")}
         own = set(self.__class__.__dict__) & members - _OVERRIDABLE
-        overridden = [name for name in own if getattr(Estimator, name) != getattr(self.__class__, name)]
+        overridden = [name for name in own if getattr(base, name, None) != getattr(self.__class__, name, None)]
         if overridden:
             raise ValueError(
                 "Subclasses of Estimator cannot override members of Estimator. "
@@ -52,6 +53,32 @@ class Estimator(DistributedModel, Prediction, SavedModelExport):
             )
 
 
+class _OnlyInVersion1:
+    """An attribute that version 2 of the interface doesn't have.
+
+    Args:
+      instead: name of the attribute to use.
+    """
+
+    def __init__(self, instead: str) -> None:
+        self._instead = instead
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        raise AttributeError(
+            f"{owner.__name__!r} object has no attribute {self._name!r}: use {self._instead}(), which takes the same "
+            f"arguments, or tf.compat.v1.estimator.Estimator, which still has {self._name}()."
+        )
+
+
+class Estimator(EstimatorV1):
+    __doc__ = EstimatorV1.__doc__
+
+    export_savedmodel = _OnlyInVersion1("export_saved_model")
+
+
 def check_estimator(estimator: Any) -> None:
     """Raises TypeError for a value that is no `Estimator`."""
-    check_type("estimator", estimator, Estimator)
+    check_type("estimator", estimator, EstimatorV1)

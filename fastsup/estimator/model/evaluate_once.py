@@ -11,6 +11,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import evaluation
 
 from fastsup import train
+from fastsup.core.clock import steady
 from fastsup.core.session_origin import session_role
 from fastsup.train.hooks.progress import hooks_with_progress
 from fastsup.train.scheduler.scheduled_hook import ScheduledHook
@@ -139,7 +140,7 @@ def run_evaluation(
       The values of `final_ops`.
     """
     logging.info("Starting evaluation at %s", time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime()))
-    started = time.time()
+    started = steady()
     creator = train.ChiefSessionCreator(
         scaffold=scaffold,
         checkpoint_filename_with_path=checkpoint_path,
@@ -158,6 +159,6 @@ def run_evaluation(
             "Evaluation made no steps. Perhaps input is empty or misspecified: the metrics are what they start with. "
             "See docs/dropin.md#estimator."
         )
-    logging.info("Inference Time : %0.5fs", time.time() - started)
+    logging.info("Inference Time : %0.5fs", steady() - started)
     logging.info("Finished evaluation at %s", time.strftime("%Y-%m-%d-%H:%M:%S", time.localtime()))
     return final_ops_hook.final_ops_values

@@ -11,6 +11,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.util import function_utils
 
 from fastsup import estimator
+from fastsup.estimator.model.estimator import EstimatorV1
 from fastsup.estimator.model.model_fn import verify_model_fn_args
 from fastsup.estimator.model.tpu_spec import TPUEstimatorSpec
 from fastsup.legacy.tpu.arguments import parse_iterations_per_loop
@@ -39,7 +40,7 @@ def _set_parameter(params: Any, name: str, value: Any) -> None:
         params.add_hparam(name, value)
 
 
-class TPUEstimator(estimator.Estimator):
+class TPUEstimator(EstimatorV1):
     """An Estimator whose model_fn is written for TPUs. Here it trains on CPU and GPU, with `use_tpu=False`.
 
     The model_fn and the input functions take `params`, where `params["batch_size"]` is the size of the batch that is

@@ -36,6 +36,7 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
     """
 
     _iter_count: int
+    _should_trigger: bool
     _tag_order: Any
 
     def __init__(
@@ -51,6 +52,13 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
             check_number("every_n_iter", every_n_iter)
         super().__init__(tensors, every_n_iter, every_n_secs, at_end, formatter)
         self._timer: Any = compiled_timer(self._timer)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        # Between this run's before_run and here, other threads' runs may have asked, or have logged what was due.
+        if self._should_trigger and run_values.results is not None:
+            self._should_trigger = False
+            self._log_tensors(run_values.results)
+        self._iter_count += 1
 
     def _schedule(self, run: int, step_read: Any) -> bool:
         if isinstance(self._timer, tf_hooks.NeverTriggerTimer):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tensorflow.core.util.event_pb2 import SessionLog
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 
 from fastsup.events.summary_buffer import buffer_for, flush_summaries
@@ -29,6 +30,7 @@ class SummarySaverHook(NextStepHook, tf_hooks.SummarySaverHook):  # type: ignore
     """
 
     _NAME = "SummarySaverHook"
+    _request_summary: bool
     _summary_writer: Any
 
     def __init__(
@@ -43,22 +45,40 @@ class SummarySaverHook(NextStepHook, tf_hooks.SummarySaverHook):  # type: ignore
         check_one_interval(save_steps=save_steps, save_secs=save_secs)
         super().__init__(save_steps, save_secs, output_dir, summary_writer, scaffold, summary_op)
         self._timer: Any = compiled_timer(self._timer)
+        # The step of the last summary when the hook last asked for one.
+        self._written_before: Any = None
         # Only a session that computes the schedule also calls `_before_end`, which flushes the buffer.
         self._buffers_summaries = False
 
+    def before_run(self, run_context: Any) -> Any:
+        self._written_before = self._timer.last_triggered_step()
+        return super().before_run(run_context)
+
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        summaries = run_values.results.get("summary")
-        buffer = buffer_for(self._summary_writer) if self._buffers_summaries else None
-        if buffer is None or not summaries or self._next_step is None:
-            if summaries:
-                flush_summaries(self._summary_writer)
-            super().after_run(run_context, run_values)
+        if not self._summary_writer:
             return
-        global_step = self._step_after_run(run_context.session)
-        self._timer.update_last_triggered_step(global_step)
+        results = run_values.results
+        step = results["global_step"] + 1
+        # Between this run's before_run and here, other threads' runs may have asked, or have written what was due.
+        is_due = self._request_summary and ("summary" in results or self._get_summary_op() is None)
+        written_before = self._written_before
+        if is_due:
+            self._request_summary = False
+        if is_due or self._next_step is None:
+            step = self._step_after_run(run_context.session)
+        if self._next_step is None:
+            self._summary_writer.add_session_log(SessionLog(status=SessionLog.START), step)
+        if is_due and self._timer.last_triggered_step() == written_before:
+            self._timer.update_last_triggered_step(step)
+            self._write_summaries(results.get("summary", ()), step)
+        self._next_step = step + 1
+
+    def _write_summaries(self, summaries: Any, step: Any) -> None:
+        buffer = buffer_for(self._summary_writer) if self._buffers_summaries else None
+        if buffer is None:
+            flush_summaries(self._summary_writer)
         for summary in summaries:
-            buffer.add(summary, global_step)
-        self._next_step = global_step + 1
+            (self._summary_writer.add_summary if buffer is None else buffer.add)(summary, step)
 
     def end(self, session: Any = None) -> None:
         flush_summaries(self._summary_writer)

@@ -28,6 +28,7 @@ cdef class HookScheduler:
     cdef int close_step(self, StepView* view, object fetched) except -1
     cdef int64_t delta_of(self, Plan plan) except? -2
     cdef int find_step_after(self, StepView* view) noexcept
+    cdef int find_latest(self, StepView* view) noexcept
 
     cdef bint any_in_run(self, StepView* view) except -1
     cdef list hooks_in_run(self, StepView* view)

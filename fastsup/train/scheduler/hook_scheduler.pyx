@@ -77,14 +77,18 @@ cdef class HookScheduler:
         if view.fed:
             view.source = FETCHED_STEP
             view.before = NO_STEP
-        elif (count.known and count.session.step_epoch == count.epoch_seen) or count.know():
+            self.read_counters(view)
+        elif ((count.known and count.session.step_epoch == count.epoch_seen) or count.know()) and (
+            view.delta >= 0 or count.session.writers_running == 0
+        ):
             view.source = COUNTED_STEP if view.delta >= 0 else READ_STEP
             view.before = count.value()
             self.read_counters(view)
         else:
             count.prepare_fetch()
             self.read_counters(view)
-            step = count.read()
+            # What is read now may be long past when this run begins, if other threads have runs under way.
+            step = None if count.session.writers_running else count.read()
             view.source = FETCHED_STEP if step is None else READ_STEP
             view.before = NO_STEP if step is None else step
         return 0
@@ -127,6 +131,9 @@ cdef class HookScheduler:
         if fetched is not None:
             view.before = fetched
         self.find_step_after(view)
+        view.latest = view.before
+        if self.runs != view.run and view.source != UNUSED_STEP:
+            self.find_latest(view)
         self.runs += 1
         self.previous_step = view.before
         return 0
@@ -146,11 +153,22 @@ cdef class HookScheduler:
         return plan.step_delta if plan.step_delta_known else self.count.session.delta_of(plan)
 
     cdef int find_step_after(self, StepView* view) noexcept:
-        """Finds out where a counted step stands after the run, and whether it was moved as the run was to move it."""
+        """Finds out where a counted step stands after the run, and whether anything but the run has moved it."""
         cdef SessionRunner session = self.count.session
         if view.source == COUNTED_STEP:
             view.after = self.count.value()
-            view.moved = session.step_epoch != view.epoch or session.steps_counted != view.counted + view.delta
+            view.moved = session.step_epoch != view.epoch
+        return 0
+
+    cdef int find_latest(self, StepView* view) noexcept:
+        """Finds the latest step that the run can have begun at: runs of other threads have ended since it was opened."""
+        cdef SessionRunner session = self.count.session
+        cdef int64_t others = session.steps_counted - view.counted - max(view.delta, 0)
+        if view.source == COUNTED_STEP and session.step_epoch == view.epoch:
+            view.before += others
+            others = 0
+        # Of the runs whose effect isn't known, each is taken to have added 1.
+        view.latest = view.before + others + <int64_t> (session.step_epoch - view.epoch) - (view.delta < 0)
         return 0
 
     # Hooks that act in the run.
@@ -267,14 +285,17 @@ cdef class HookScheduler:
         if self.step_read is None:
             return None
         if view.before != NO_STEP:
-            return self.count.as_fetched(view.before)
+            return self.count.as_fetched(view.latest)
         # Nobody needed the step before this run, so it is read now.
         return self.count.session.run(self.step_read) - self.count.as_fetched(max(view.delta, 0))
 
     cdef int tell_step_after(self, StepView* view, ScheduledHookBase hook) except -1:
         """Lets a hook know, for its `after_run`, where the global step stands after the run, if that is counted."""
         self.find_step_after(view)
-        if view.source == COUNTED_STEP and not view.moved and id(hook) not in self.hooks.every_run_ids:
+        if view.source != COUNTED_STEP or view.moved or id(hook) in self.hooks.every_run_ids:
+            return 0
+        # The count leaves out the runs that are under way in other threads.
+        if self.count.session.writers_running == 0:
             hook.counted_step = self.count.as_fetched(view.after)
         return 0
 

@@ -38,7 +38,10 @@ cdef struct StepView:
     # Whether the run is fed the global step. `feeds_known`: the feeds of the program are known from the plan.
     bint fed
     bint feeds_known
-    # Of a counted step, after the run: where it stands, and whether anything but the run has moved it.
+    # After the run: `before`, and what the runs of other threads can have added to it before this one began. TensorFlow's
+    # hooks decide by a fetch in the run, which can have read as much.
+    int64_t latest
+    # Of a counted step, after the run: where it stands, and whether something has moved it that isn't counted.
     int64_t after
     bint moved
 
@@ -85,7 +88,7 @@ cdef inline bint due_after_run(
     elif watches_stall and view.before == view.previous and view.before != NO_STEP:
         return True
     elif view.source == COUNTED_STEP:
-        step = ANY_STEP if view.moved else max(view.before + 1, view.after)
+        step = ANY_STEP if view.moved else max(view.latest + 1, view.after)
     else:
-        step = ANY_STEP if needs_true_step else view.before + 1
+        step = ANY_STEP if needs_true_step else view.latest + 1
     return due_reached(due, view.run, step)

@@ -26,7 +26,7 @@ from fastsup.train.scheduler.step_view cimport FETCHED_STEP, StepView
 from fastsup.train.session.hook_errors import report_error
 from fastsup.train.session.hooked_run cimport HookedRun, new_hooked_run
 from fastsup.train.session.hooks_probe cimport HooksProbe, runtime_stats
-from fastsup.train.session.wrapped_sessions cimport Call, Wrapped, keep_last_result, new_call
+from fastsup.train.session.wrapped_sessions cimport Call, Wrapped, keep_last_result, new_call, still_open
 from fastsup.train.session.wrapped_sessions import compiled_classes
 
 
@@ -123,7 +123,8 @@ cdef class Hooked(Wrapped):
         cdef HookScheduler scheduler = None
         cdef SessionRunner runner = None
         if self._sess is not self.session_seen:
-            session = self._sess
+            # Not None: other threads may use the scheduler and the runner until their steps have ended.
+            session = still_open(self._sess)
             if (
                 isinstance(session, SessionRunner)
                 and type(session).run is SessionRunner.run
@@ -142,12 +143,12 @@ cdef class Hooked(Wrapped):
         cdef fs_scope scope
         try:
             if not call.hooks:
-                return self._sess.run(<object> call.fetches, feed_dict=<object> call.feed_dict)
+                return still_open(self._sess).run(<object> call.fetches, feed_dict=<object> call.feed_dict)
             if self.is_stopped():
                 raise RuntimeError("Run called even after should_stop requested.")
             held = None
             try:
-                held = begin_recorded(self.probe, &scope, self._sess)
+                held = begin_recorded(self.probe, &scope, still_open(self._sess))
                 return self.run_steps(scope.trace, call)
             finally:
                 end_recorded(self.probe, &scope, held)
@@ -196,7 +197,7 @@ cdef class Hooked(Wrapped):
         try:
             if trace is not NULL:
                 fs_span_enter(trace, &self.probe.dispatch_stats.c)
-            run = new_hooked_run(self._sess, self.runner, self.scheduler, self.probe, trace, call)
+            run = new_hooked_run(self.session_seen, self.runner, self.scheduler, self.probe, trace, call)
             run.hooks = hooks
             result = run.run(view)
             run.call_after_run(view, list(self._hooks))
@@ -353,7 +354,7 @@ cdef class Hooked(Wrapped):
         try:
             if trace is not NULL:
                 fs_span_enter(trace, &self.probe.dispatch_stats.c)
-            run = new_hooked_run(self._sess, self.runner, self.scheduler, self.probe, trace, call)
+            run = new_hooked_run(self.session_seen, self.runner, self.scheduler, self.probe, trace, call)
             if rejected is not None:
                 run.hooks = [hook for hook, _ in rejected]
                 run.results = [value for _, value in rejected]

@@ -13,7 +13,7 @@ from fastsup.train.session.hooked_session cimport Hooked
 from fastsup.common.stop_signals cimport pending_signal
 from fastsup.common.stop_signals import raise_if_come
 from fastsup.train.session.wrapped_sessions cimport (
-    Call, Coordinated, Recoverable, Wrapped, as_compiled, new_call, take_last_result
+    Call, Coordinated, Recoverable, Wrapped, as_compiled, new_call, still_open, take_last_result
 )
 
 
@@ -68,8 +68,8 @@ cdef class Monitored:
         if inner is not None:
             return inner.step(call)
         if not call.hooks:
-            return self._sess.run_without_hooks(<object> call.fetches, <object> call.feed_dict)
-        return self._sess.run(
+            return still_open(self._sess).run_without_hooks(<object> call.fetches, <object> call.feed_dict)
+        return still_open(self._sess).run(
             <object> call.fetches, feed_dict=<object> call.feed_dict, options=<object> call.options,
             run_metadata=<object> call.run_metadata,
         )
@@ -98,10 +98,11 @@ cdef class Monitored:
 
     def should_stop(self):
         """Whether the loop should end: a hook, a thread or somebody else has asked for it, or the session is closed."""
-        if self._sess is None or pending_signal():
+        session = self._sess
+        if session is None or pending_signal():
             return True
         cdef Wrapped inner = self.compiled_inner()
-        return inner.is_stopped() if inner is not None else self._sess.should_stop()
+        return inner.is_stopped() if inner is not None else session.should_stop()
 
     def run_loop(self, fetches, steps=None, feed_fn=None):
         """Runs step after step: the training loop itself, until `should_stop()`.
@@ -196,8 +197,7 @@ cdef class Monitored:
         return type(self).run is Monitored.run and "run" not in self.__dict__
 
     cdef int check_open(self) except -1:
-        if self._sess is None:
-            raise RuntimeError("Attempted to use a closed Session.")
+        still_open(self._sess)
         return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from tensorflow.python.training import monitored_session as tf_monitored_session
 from tensorflow.python.util import function_utils
 
 from fastsup.common import stop_signals
+from fastsup.common.fork import raise_in_fork
 from fastsup.common.tensorflow_errors import is_end_of_input
 from fastsup.core import timeline
 from fastsup.core.checks import check_flag
@@ -42,6 +44,8 @@ __all__ = ["MonitoredSession", "SingularMonitoredSession"]
 # TensorFlow's class, which a program may replace under its name later.
 _TFProfilerHook = tf_hooks.ProfilerHook
 
+_CANT_CLOSE = "The session can't be closed"
+
 # The errors after which a session is recovered. A program may replace them here.
 _PREEMPTION_ERRORS = (errors.AbortedError, errors.UnavailableError)
 
@@ -66,6 +70,7 @@ class _MonitoredSession(Monitored):
         self._profiler = recorder_of(profiler)
         self._opened = current_origin()
         self._in_timeline: Any = None
+        self._made_in = os.getpid()
         check_flag(handle_signals=handle_signals)
         self._watches_signals = handle_signals and stop_signals.watch()
         try:
@@ -161,6 +166,7 @@ class _MonitoredSession(Monitored):
           SystemExit, KeyboardInterrupt: a signal has requested the end of the program.
           Exception: the error of a hook's `end`, or the first error of a thread.
         """
+        raise_in_fork(self._made_in, _CANT_CLOSE)
         self._close_internal()
 
     def __enter__(self) -> Self:
@@ -169,6 +175,8 @@ class _MonitoredSession(Monitored):
     def __exit__(self, exception_type: Any, exception_value: Any, traceback: Any) -> bool:
         if exception_type in (errors.OutOfRangeError, StopIteration) and is_end_of_input(exception_value):
             exception_type = None
+        if raise_in_fork(self._made_in, _CANT_CLOSE, exception_type):
+            return False
         by_signal = exception_type and _raised_by_signal(exception_type)
         # A session that the signal has interrupted in a recovery has no state to save.
         if by_signal and self._sess is not None and self._sess.raw_session() is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from numbers import Real
 from typing import Any
 
@@ -16,6 +15,7 @@ from fastsup.cluster.server_probe import ServerProbe
 from fastsup.cluster.task_settings import TaskType
 from fastsup.cluster.tf_config import read_tf_config
 from fastsup.core.checks import doubt_about
+from fastsup.core.clock import steady
 
 __all__ = [
     "WAITING_FOR_MODEL",
@@ -100,17 +100,17 @@ class WaitLog:
     """
 
     def __init__(self, interval: float) -> None:
-        self._started = time.time()
+        self._started = steady()
         self._interval = interval if interval > 0 else 1.0
         self._due = self._started
 
     def waited(self) -> float:
         """Returns the seconds since the wait began."""
-        return time.time() - self._started
+        return steady() - self._started
 
     def is_due(self) -> bool:
         """Returns whether `info` would log a line now."""
-        return time.time() >= self._due
+        return steady() >= self._due
 
     def info(self, text: str, *args: Any) -> None:
         """Logs a line at INFO, if a line is due.
@@ -122,7 +122,7 @@ class WaitLog:
         if not self.is_due():
             return
         logging.info(text, *args)
-        self._due = time.time() + self._interval
+        self._due = steady() + self._interval
         self._interval = min(2 * self._interval, max(_LONGEST_SILENCE_SECS, self._interval))
 
 

@@ -59,4 +59,5 @@ cdef class Recoverable(Wrapped):
     cdef int count_failure(self, str occasion, object error) except -1
 
 
+cdef object still_open(object session)
 cdef Wrapped as_compiled(object session)

@@ -1,6 +1,8 @@
 from collections.abc import Callable
 from typing import Any
 
+class ClosedSessionError(RuntimeError, AttributeError): ...
+
 class Wrapped:
     _sess: Any
     _wrapped_is_stoppable: bool

@@ -77,6 +77,17 @@ cdef tuple preemption_errors():
     return tuple(monitored_session()._PREEMPTION_ERRORS)
 
 
+class ClosedSessionError(RuntimeError, AttributeError):
+    """A closed session was asked to run. TensorFlow's session raises RuntimeError, its monitored sessions AttributeError."""
+
+
+cdef object still_open(object session):
+    """The session that another one wraps; raises ClosedSessionError if it is None. Another thread may close it any time."""
+    if session is None:
+        raise ClosedSessionError("Attempted to use a closed Session.")
+    return session
+
+
 # The classes whose steps can be run in C, each before its base; the one with the hooks puts itself in front.
 compiled_classes = []
 
@@ -122,8 +133,9 @@ cdef class Wrapped:
         """Whether the session should not be used any more. True also after `close`."""
         if self._check_stop():
             return True
-        if self._sess:
-            return self._wrapped_is_stoppable and self._sess.should_stop()
+        session = self._sess
+        if session:
+            return self._wrapped_is_stoppable and session.should_stop()
         return True
 
     def _check_stop(self):
@@ -155,7 +167,7 @@ cdef class Wrapped:
 
     def run(self, *args, **kwargs):
         """Runs one step in the wrapped session."""
-        return self._sess.run(*args, **kwargs)
+        return still_open(self._sess).run(*args, **kwargs)
 
     def run_step_fn(self, step_fn, raw_session, run_with_hooks):
         """Calls a step function with a StepContext. See `MonitoredSession.run_step_fn`."""
@@ -164,9 +176,10 @@ cdef class Wrapped:
 
     def run_without_hooks(self, fetches, feed_dict=None):
         """Runs one step that no hook sees."""
-        if isinstance(self._sess, Wrapped):
-            return self._sess.run_without_hooks(fetches, feed_dict)
-        return self._sess.run(fetches, feed_dict=feed_dict)
+        session = still_open(self._sess)
+        if isinstance(session, Wrapped):
+            return session.run_without_hooks(fetches, feed_dict)
+        return session.run(fetches, feed_dict=feed_dict)
 
     def _sync_hooks(self):
         """Brings the state of hooks that were left out of runs up to date."""
@@ -189,7 +202,7 @@ cdef class Wrapped:
             return inner.step(call)
         if not call.hooks:
             return Wrapped.run_without_hooks(self, <object> call.fetches, <object> call.feed_dict)
-        result = self._sess.run(
+        result = still_open(self._sess).run(
             <object> call.fetches, feed_dict=<object> call.feed_dict, options=<object> call.options,
             run_metadata=<object> call.run_metadata,
         )
@@ -203,12 +216,13 @@ cdef class Wrapped:
 
     cdef bint is_stopped(self) except -1:
         cdef Wrapped inner
-        if self._sess is None:
+        session = self._sess
+        if session is None:
             return True
         inner = self.compiled_inner()
         if inner is not None:
             return inner.is_stopped()
-        return self._wrapped_is_stoppable and self._sess.should_stop()
+        return self._wrapped_is_stoppable and session.should_stop()
 
 
 cdef class Coordinated(Wrapped):
@@ -245,7 +259,7 @@ cdef class Coordinated(Wrapped):
     def run(self, *args, **kwargs):
         """Runs one step. A preemption that stopped the coordinator is raised before an error that it led to."""
         try:
-            return self._sess.run(*args, **kwargs)
+            return still_open(self._sess).run(*args, **kwargs)
         except Exception as error:
             return self.on_error(NULL, error)
 
@@ -415,7 +429,8 @@ cdef class Recoverable(Wrapped):
                     self._sess = self._create_session()
                     # The session that was given is closed by now.
                     raw_session = self.raw_session()
-                result = self._sess.run_step_fn(step_fn, raw_session, self._sess.run)
+                session = still_open(self._sess)
+                result = session.run_step_fn(step_fn, raw_session, session.run)
                 self.failures = 0
                 return result
             except preemption_errors() as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.common import stop_signals
+from fastsup.common.fork import fork_reason, raise_in_fork
 from fastsup.common.tensorflow_errors import not_end_of_input
 from fastsup.core import timeline
 from fastsup.core.recorder import Recorder, program_recorder_now
@@ -62,6 +64,8 @@ class SupervisorSessions(SupervisorThreads):
             try:
                 yield session
             except Exception as error:
+                if fork_reason(self._made_in):
+                    raise
                 self.request_stop(not_end_of_input(error))
             except (KeyboardInterrupt, SystemExit):
                 if stop_signals.has_come():
@@ -89,6 +93,8 @@ class SupervisorSessions(SupervisorThreads):
             raise
 
     def _stop_and_close(self, session: Any, close_summary_writer: bool) -> None:
+        if raise_in_fork(self._made_in, "The Supervisor can't be stopped", sys.exc_info()[0]):
+            return
         held = stop_signals.holds_signals()
         try:
             self.stop(close_summary_writer=close_summary_writer)

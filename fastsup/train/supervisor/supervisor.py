@@ -132,6 +132,7 @@ class Supervisor(SupervisorSessions, tf_supervisor.Supervisor):  # type: ignore[
         check_flag(async_save=async_save, handle_signals=handle_signals)
         self._executor = executor
         self._stray_threads = stray_threads
+        self._made_in = os.getpid()
         self._handle_signals = handle_signals
         self._stop_grace_secs = stop_grace_secs
         self._recovery_wait_secs = recovery_wait_secs

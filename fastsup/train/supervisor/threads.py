@@ -12,6 +12,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import coordinator
 
+from fastsup.common.fork import raise_in_fork
 from fastsup.core import timeline
 from fastsup.runtime.leaked_threads import warn_of_leaked_threads
 from fastsup.train.supervisor.arguments import check_seconds
@@ -27,6 +28,7 @@ class SupervisorThreads(SupervisorEvents, SupervisorSaves):
 
     _coord: Any
     _in_timeline: Any
+    _made_in: int
     _stop_grace_secs: float
     _stray_threads: str
 
@@ -128,6 +130,7 @@ class SupervisorThreads(SupervisorEvents, SupervisorSaves):
           RuntimeError: a thread outlived `stop_grace_secs`, and `stray_threads` is "raise".
           Exception: the first error that was reported to the coordinator.
         """
+        raise_in_fork(self._made_in, "The Supervisor can't be stopped")
         timeline.finish(self._in_timeline)
         self._coord.request_stop()
         warns = self._stray_threads == "warn" and not ignore_live_threads

@@ -28,6 +28,7 @@ cdef StepView view_of(object run, object previous, object before, object delta, 
     view.after = 0 if after is None else after
     view.moved = moved
     view.counted = view.epoch = view.fed = view.feeds_known = 0
+    view.latest = view.before
     return view
 
 

@@ -14,7 +14,7 @@ from tensorflow.python.summary.writer import writer, writer_cache
 
 from fastsup.checkpoint.durable import save_durably
 from fastsup.contrib.learn.monitors.base import BaseMonitor, EveryN, extract_output
-from fastsup.estimator import Estimator
+from fastsup.estimator.model.estimator import EstimatorV1
 
 __all__ = ["CheckpointSaver", "ExportMonitor", "StepCounter", "SummarySaver"]
 
@@ -272,7 +272,7 @@ class ExportMonitor(EveryN):
         self._export("Skipping exporting for the same step.")
 
     def _export(self, skipping: str) -> None:
-        if isinstance(self._estimator, Estimator):
+        if isinstance(self._estimator, EstimatorV1):
             raise ValueError(_USE_EXPORT_STRATEGY)
         try:
             self._last_export_dir = self._estimator.export(self.export_dir, **self._arguments)

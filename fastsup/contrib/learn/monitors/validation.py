@@ -10,7 +10,7 @@ from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.contrib.learn.monitors.base import EveryN
-from fastsup.estimator import Estimator
+from fastsup.estimator.model.estimator import EstimatorV1
 
 __all__ = ["ValidationMonitor"]
 
@@ -92,7 +92,7 @@ class ValidationMonitor(EveryN):
         return self._best_metrics
 
     def _evaluate_estimator(self) -> Any:
-        if not isinstance(self._estimator, Estimator):
+        if not isinstance(self._estimator, EstimatorV1):
             return self._estimator.evaluate(
                 x=self.x, y=self.y, input_fn=self.input_fn, batch_size=self.batch_size, steps=self.eval_steps,
                 metrics=self.metrics, hooks=self.hooks, name=self.name,

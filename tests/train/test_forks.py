@@ -1,0 +1,66 @@
+"""A child of `os.fork()` leaves the block of its parent's session, without the runtime's threads: nothing may wait."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import os, sys, warnings
+warnings.simplefilter("ignore")
+import tensorflow as tf
+import fastsup
+folder = sys.argv[1]
+
+def leave():
+    if OWN_ERROR:
+        sys.exit(5)
+
+PREPARE
+parent = os.getpid()
+try:
+    with BLOCK as session:
+        if os.fork() == 0:
+            leave()
+except RuntimeError as error:
+    print(os.getpid() != parent, error, flush=True)
+    os._exit(3)
+except SystemExit as error:
+    os._exit(error.code)
+print(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+SESSION = "fastsup.train.MonitoredTrainingSession(checkpoint_dir=folder, async_save={})"
+SUPERVISOR = "fastsup.train.Supervisor(logdir=folder).managed_session()"
+FUNCTION = "fastsup.train.monitored_function(lambda: tf.constant(1.0), tf.train.Checkpoint(), folder)"
+# What comes before the block of a session.
+GRAPH = "tf.compat.v1.disable_eager_execution(); tf.compat.v1.train.get_or_create_global_step()"
+
+
+def run(folder: Path, block: str, own_error: bool) -> str:
+    program = PROGRAM.replace("BLOCK", block).replace("OWN_ERROR", str(own_error))
+    program = program.replace("PREPARE", "" if block == FUNCTION else GRAPH)
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(folder)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.one_world
+@pytest.mark.parametrize("block", [SESSION.format(False), SESSION.format(True), SUPERVISOR, FUNCTION])
+def test_it_is_told(tmp_path: Path, block: str) -> None:
+    said, code = run(tmp_path, block, own_error=False).splitlines()
+    what = "The Supervisor can't be stopped" if block == SUPERVISOR else "The session can't be closed"
+    assert said.startswith(f"True {what}: it was made in process ")
+    assert "os.fork()" in said
+    assert code == "3"
+
+
+@pytest.mark.one_world
+@pytest.mark.parametrize("block", [SESSION.format(True), SUPERVISOR])
+def test_an_exit_of_its_own_goes_on(tmp_path: Path, block: str) -> None:
+    assert run(tmp_path, block, own_error=True) == "5\n"
