@@ -12,6 +12,8 @@ from tensorflow.python.lib.io import file_io
 from tensorflow.python.training import py_checkpoint_reader
 from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 
+from fastsup.core.checks import check_no_pattern
+
 __all__ = [
     "Listing",
     "damage_of",
@@ -35,7 +37,7 @@ _INDEX_ENDS_WITH = 0xDB4775248B80FB57.to_bytes(8, "little")
 
 
 def directory_argument(name: str, value: Any) -> Any:
-    """Converts a directory that was given for an argument. TensorFlow's writers refuse a `pathlib.Path`.
+    """Converts a directory of checkpoints that was given for an argument. TensorFlow's writers refuse a `pathlib.Path`.
 
     Args:
       name: name of the argument, for the message.
@@ -46,13 +48,16 @@ def directory_argument(name: str, value: Any) -> Any:
 
     Raises:
       TypeError: `value` is no path.
+      ValueError: TensorFlow would take the path for a pattern.
     """
     if value is None:
         return None
     try:
-        return os.fspath(value)
+        path = os.fspath(value)
     except TypeError as error:
         raise TypeError(f"{error}: {name}={value!r} must be the path of a directory.") from None
+    check_no_pattern(name, path)
+    return path
 
 
 class Listing(NamedTuple):

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from fastsup.core.checks import check_flag
+from fastsup.core.checks import check_flag, check_no_pattern
 from fastsup.loop.periodic import PeriodicHook
 
 _logger = logging.getLogger("fastsup")
@@ -56,6 +56,8 @@ class CheckpointHook(PeriodicHook):
         if directory is not None:
             save = manager_in(directory, save, max_to_keep)
         self.manager: Any = None if callable(save) else save
+        # An object of the program's own may keep its checkpoints elsewhere.
+        check_no_pattern("directory", getattr(self.manager, "directory", None) or "")
         if async_save and not hasattr(getattr(self.manager, "checkpoint", None), "sync"):
             raise TypeError(
                 f"async_save needs a tf.train.CheckpointManager, or a tf.train.Checkpoint and directory, got {save!r}."
