@@ -14,6 +14,7 @@ from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 
 from fastsup.common.file_system import list_names
 from fastsup.common.tensorflow_errors import is_read_failure
+from fastsup.core.checks import check_no_pattern
 
 __all__ = [
     "Listing",
@@ -38,7 +39,7 @@ _INDEX_ENDS_WITH = 0xDB4775248B80FB57.to_bytes(8, "little")
 
 
 def directory_argument(name: str, value: Any) -> Any:
-    """Converts a directory that was given for an argument. TensorFlow's writers refuse a `pathlib.Path`.
+    """Converts a directory of checkpoints that was given for an argument. TensorFlow's writers refuse a `pathlib.Path`.
 
     Args:
       name: name of the argument, for the message.
@@ -49,13 +50,16 @@ def directory_argument(name: str, value: Any) -> Any:
 
     Raises:
       TypeError: `value` is no path.
+      ValueError: TensorFlow would take the path for a pattern.
     """
     if value is None:
         return None
     try:
-        return os.fspath(value)
+        path = os.fspath(value)
     except TypeError as error:
         raise TypeError(f"{error}: {name}={value!r} must be the path of a directory.") from None
+    check_no_pattern(name, path)
+    return path
 
 
 class Listing(NamedTuple):

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["check_flag", "check_interval", "check_number", "check_range", "doubt_about", "is_number"]
+__all__ = [
+    "check_flag",
+    "check_interval",
+    "check_no_pattern",
+    "check_number",
+    "check_range",
+    "doubt_about",
+    "is_number",
+]
 
 
 def is_number(value: Any) -> bool:
@@ -103,3 +113,29 @@ def doubt_about(name: str, value: Any, nan_means: str, negative_means: str, sect
             f"{name}={value!r} is negative: {negative_means}. Pass a number of 0 or more. See docs/dropin.md#{section}."
         )
     return None
+
+
+# What TensorFlow's file functions take for a pattern. A bracket that isn't closed stands for itself.
+_PATTERN = re.compile(r"[*?\\]|\[[^/]*\]")
+
+
+def check_no_pattern(name: str, directory: Any) -> None:
+    """Refuses a directory of checkpoints whose path TensorFlow takes for a pattern.
+
+    It finds and deletes checkpoints by patterns of their names: those in `runs/a[1]` are never found again, and for
+    `runs/*` old ones of other directories are deleted too.
+
+    Args:
+      name: name of the argument, for the message.
+      directory: the path; a string, bytes or a `pathlib.Path`.
+
+    Raises:
+      ValueError: the path is a pattern.
+    """
+    found = _PATTERN.search(os.fsdecode(directory))
+    if found:
+        raise ValueError(
+            f"{name}={os.fsdecode(directory)!r} can't hold checkpoints: TensorFlow takes {found[0]!r} in it for a "
+            "pattern, and would not find them again, or delete those of other directories. Rename the directory. See "
+            "docs/dropin.md#checkpoints."
+        )

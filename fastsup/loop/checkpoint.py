@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from fastsup.core.checks import check_flag
+from fastsup.core.checks import check_flag, check_no_pattern
 from fastsup.loop.managers import NO_ASYNC, ManagedSaves, manager_in
 from fastsup.loop.periodic import PeriodicHook
 
@@ -61,6 +61,8 @@ class CheckpointHook(PeriodicHook):
         if async_save and self._saves is None:
             raise TypeError(NO_ASYNC.format(save))
         self.manager: Any = None if self._saves is None else self._saves.manager
+        # An object of the program's own may keep its checkpoints elsewhere.
+        check_no_pattern("directory", getattr(self.manager, "directory", None) or "")
         self._save = save if self._saves is None else self._saves.save
         self._save_at_end = save_at_end
         self.last_saved_step: int | None = None

@@ -1,4 +1,4 @@
-"""A child of `os.fork()` leaves the block of its parent's session, without the runtime's threads: nothing may wait."""
+"""A child of `os.fork()` leaves the block of its parent's session: no thread of the runtime is there to wait for."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import checkpoint_utils, device_setter, training_util
 from tensorflow.python.util import function_utils
 
+from fastsup.core.checks import check_no_pattern
 from fastsup.estimator.config import distribution
 from fastsup.estimator.config.run_config import resolve_config
 from fastsup.estimator.inputs.input_fn import parse_input_fn_result
@@ -54,6 +55,7 @@ class EstimatorBase:
         self._train_distribution = self._config.train_distribute
         self._eval_distribution = distribution.evaluates_with(self._config.eval_distribute)
         self._model_dir = self._config.model_dir
+        check_no_pattern("model_dir", self._model_dir)
         self._session_config = distribution.session_config_for(
             self._config.session_config, self._train_distribution, self._eval_distribution
         )

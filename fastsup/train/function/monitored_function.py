@@ -12,7 +12,7 @@ from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 from tensorflow.python.util import nest
 
 from fastsup.checkpoint.directory import directory_argument
-from fastsup.core.checks import check_flag, check_number
+from fastsup.core.checks import check_flag, check_no_pattern, check_number
 from fastsup.core.session_origin import session_role
 from fastsup.eager import bridge
 from fastsup.eager.choice import runs_in_one_thread
@@ -345,6 +345,7 @@ def _manager(checkpoint: Any, checkpoint_dir: Any, max_to_keep: int | None) -> A
             )
         return manager_in(directory_argument("checkpoint_dir", checkpoint_dir), checkpoint, max_to_keep)
     if checkpoint is None or all(hasattr(checkpoint, name) for name in ("latest_checkpoint", "checkpoints", "save")):
+        check_no_pattern("directory", getattr(checkpoint, "directory", None) or "")
         return checkpoint
     if not isinstance(checkpoint, tracking_checkpoint.Checkpoint):
         raise TypeError(

@@ -10,6 +10,7 @@ from tensorflow.python.framework import ops
 
 from fastsup.checkpoint.partial_restore import restore_partially
 from fastsup.checkpoint.restore import CheckpointRestorer
+from fastsup.core.checks import check_no_pattern
 from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
 from fastsup.train.session.session_wait import WaitLog, limit_text
@@ -95,6 +96,7 @@ class ModelRestore:
         Raises:
           Exception: as `CheckpointRestorer.restore_newest`.
         """
+        check_no_pattern("checkpoint_dir", directory)
         waited = 0.0
         log = WaitLog(poll_secs)
         while True:
