@@ -84,8 +84,10 @@ class PyxDocstrings(griffe.Extension):
             if isinstance(member, griffe.Class) and "__doc__" in member.members and member.docstring is None:
                 # class StepLoop(Loop): __doc__ = Loop.__doc__
                 base = str(member.members["__doc__"].value).removesuffix(".__doc__")
-                target = module[base].final_target
-                self._fill(target.module)
+                target = module[base]
+                if target.is_alias:
+                    target = target.final_target
+                    self._fill(target.module)
                 member.docstring = target.docstring
                 del member.members["__doc__"]
 
