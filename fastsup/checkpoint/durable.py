@@ -26,7 +26,7 @@ __all__ = ["is_failed_save", "is_plain_saver", "keep_durable", "save_durably", "
 
 # Attribute of an error that a save has raised.
 _FAILED_SAVE = "_fastsup_failed_save"
-# What TensorFlow's writers leave behind when they fail: files that aren't complete, and the directory of the parts.
+# What TensorFlow's writers leave when they fail: files that aren't complete, and the directory of the parts.
 _UNFINISHED = r"(?:\.index|\.data-\d{5}-of-\d{5})?\.tempstate\d+|_temp\w*"
 
 
@@ -41,7 +41,7 @@ def is_failed_save(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def saving(path: Any) -> Iterator[None]:
-    """Around a save. An error is raised as that of a save, and the files that the save has begun are deleted.
+    """Wraps a save. If it fails, deletes the files that it has begun, and marks the error as that of a save.
 
     Args:
       path: path of the checkpoint, with the step; None if it isn't known.
@@ -74,7 +74,7 @@ def _discard_unfinished(path: str) -> None:
             elif "tempstate" in suffix or (suffix.startswith(".data-") and not is_complete):
                 os.unlink(name)
     except OSError as error:
-        logging.warning("What a failed save of %s has left behind can't be deleted: %s", path, error)
+        logging.warning("The files of the failed save of %s can't be deleted: %s", path, error)
 
 
 def write_state(

@@ -44,7 +44,7 @@ def is_local(path: str | bytes | os.PathLike[str]) -> bool:
 
 
 def exists(path: str) -> bool:
-    """Whether there is a file or a directory.
+    """Whether a file or a directory exists.
 
     Args:
       path: the path, local or with a scheme.
@@ -68,7 +68,7 @@ def exists(path: str) -> bool:
 
 
 def list_names(directory: str) -> list[str]:
-    """The names in a directory, without those of its own directories' contents; none if there is no such directory.
+    """Lists the names in a directory, not those in its subdirectories. A directory that doesn't exist has no names.
 
     Args:
       directory: the path, local or with a scheme.

@@ -26,7 +26,7 @@ def manager_in(directory: str | os.PathLike[str], checkpoint: Any, max_to_keep: 
     """Makes a `tf.train.CheckpointManager`.
 
     Args:
-      directory: the folder of its checkpoints. A damaged state file in it is no obstacle.
+      directory: the folder of its checkpoints. Its state file may be damaged.
       checkpoint: the `tf.train.Checkpoint`.
       max_to_keep: number of checkpoints that stay. None: all.
 
@@ -79,7 +79,7 @@ class ManagedSaves:
         self._is_tensorflows = is_tensorflows(manager)
         # Path of the checkpoint that the thread is writing, or None.
         self._being_written: str | None = None
-        # A CheckpointManager with an interval of its own would skip checkpoints that are due here.
+        # A CheckpointManager with its own interval would skip checkpoints that are due here.
         checks_interval = getattr(manager, "checkpoint_interval", None) is not None
         self._options: dict[str, Any] = {"check_interval": False} if checks_interval else {}
         if async_save:

@@ -24,7 +24,7 @@ _PROCESS_START = time.time()
 
 @contextlib.contextmanager
 def temporary_export(folder: str | bytes) -> Iterator[None]:
-    """Around the making of a SavedModel in a folder. Before, deletes what killed processes have left beside it.
+    """Wraps the making of a SavedModel in a folder. First deletes the folders that killed processes have left there.
 
     Args:
       folder: path of the folder.
@@ -45,7 +45,7 @@ def temporary_export(folder: str | bytes) -> Iterator[None]:
 
 
 def _delete_stale(directory: str) -> None:
-    """Deletes the temporary folders that weren't changed since this process has started: nobody works in them."""
+    """Deletes the temporary folders that haven't changed since this process started: no process works in them."""
     if not is_local(directory):
         return
     try:
