@@ -30,8 +30,8 @@ if COVERAGE:
     compile_args += ["--coverage"]
     link_args += ["--coverage"]
 
-# The C files hold no state but a constant of the clock, so each extension that needs them links its own copy. They are compiled once, before all
-# extensions: these may be compiled at the same time.
+# The C files hold no state but a constant of the clock, so each extension that needs them links its own copy. They are
+# compiled once, before all extensions: these may be compiled at the same time.
 c_sources = sorted(str(path) for path in Path("csrc").glob("*.c"))
 # The bridge to TensorFlow's runtime is C++, and holds state: this one extension uses it. It needs no
 # libstdc++ newer than that of manylinux_2_17.
