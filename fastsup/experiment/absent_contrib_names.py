@@ -43,7 +43,7 @@ _ALTERNATIVES: tuple[tuple[str, str], ...] = (
     (r"distributions(\..*)?", "use the package tensorflow-probability."),
     (r"lookup(\..*)?", "use tf.lookup."),
     (r"eager(\..*)?", "use tf.compat.v1.enable_eager_execution, tf.GradientTape and tf.Variable."),
-    (r"predictor(\..*)?", "use tf.compat.v1.saved_model.load in a tf.compat.v1.Session."),
+    (r"predictor(\..*)?", "use from_saved_model, from_estimator or from_contrib_estimator of tf.contrib.predictor."),
     (r"layers\.(embed_sequence|bow_encoder|embedding_lookup_unique)", "use tf.nn.embedding_lookup."),
     (r"(boosted_trees|tensor_forest|factorization|timeseries)(\..*)?", "it isn't in fastsup. The package "
      "tensorflow-decision-forests has trees, scikit-learn the others."),
@@ -51,6 +51,23 @@ _ALTERNATIVES: tuple[tuple[str, str], ...] = (
     (r"tensorboard(\..*)?", "use tensorboard.plugins.projector, of the package tensorboard."),
     (r"keras(\..*)?", "use tf.keras."),
     (r"data\.batch_and_drop_remainder", "use tf.data.Dataset.batch(..., drop_remainder=True)."),
+    (r"estimator\.(forward_features|extenders)", "add the features to `predictions` in the model_fn, and to each "
+     "PredictOutput of its `export_outputs`."),
+    (r"estimator\.multi_head", "use tf.estimator.MultiHead, of fastsup[canned]."),
+    (r"estimator\.(replicate_model_fn|TowerOptimizer|GatheringMode)", "pass "
+     "RunConfig(train_distribute=tf.distribute.MirroredStrategy()) to tf.estimator.Estimator, and leave the model_fn "
+     "and its optimizer as they are."),
+    (r"estimator\.(binary_classification|logistic_regression|multi_class|multi_label|poisson_regression|regression)_head",
+     "use tf.estimator.BinaryClassHead, LogisticRegressionHead, MultiClassHead, MultiLabelHead, PoissonRegressionHead "
+     "or RegressionHead, of fastsup[canned]."),
+    (r"estimator\.(DNN|Linear|DNNLinearCombined|RNN)(Estimator|Classifier)", "use tf.compat.v1.estimator's of the same "
+     "name, those of RNN in tf.estimator.experimental, of fastsup[canned]."),
+    (r"estimator\.(dnn|linear)_logit_fn_builder", "use tf.compat.v1.estimator.experimental's of the same name, of "
+     "fastsup[canned]."),
+    (r"estimator\.export_(saved_model_for_mode|all_saved_models)", "use the Estimator's export_saved_model, or "
+     "experimental_export_all_saved_models."),
+    (r"estimator\.boosted_trees\w*", "it isn't in fastsup. The package tensorflow-decision-forests has trees."),
+    (r"estimator\.SavedModelEstimator", "load the model in a model_fn, with tf.saved_model.load."),
     (r"estimator\.clip_gradients_by_norm", "clip the gradients in the model_fn, with tf.clip_by_global_norm."),
     (r"saved_model(\..*)?", "use tf.compat.v1.saved_model."),
     (r"cudnn_rnn(\..*)?", "use tf.keras.layers.LSTM and GRU, which run on cuDNN where they can."),

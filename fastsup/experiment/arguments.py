@@ -16,8 +16,8 @@ from tensorflow.python.util import function_utils
 
 from fastsup.core.checks import doubt_about
 from fastsup.core.hook_kinds import check_members
-from fastsup.estimator.model import estimator as estimator_lib
 from fastsup.estimator.model.arguments import is_hook, is_listener
+from fastsup.estimator.model.estimator import EstimatorV1
 from fastsup.experiment.monitor_hooks import is_monitor
 
 __all__ = [
@@ -44,7 +44,7 @@ def is_core_estimator(estimator: Any, eval_metrics: Any) -> bool:
     Raises:
       ValueError: the object is no estimator, or the metrics are invalid.
     """
-    if isinstance(estimator, estimator_lib.Estimator):
+    if isinstance(estimator, EstimatorV1):
         if eval_metrics is not None:
             raise ValueError(
                 "`eval_metrics` must be `None` with `tf.estimator.Estimator`. Use `eval_metric_ops` in "

@@ -21,6 +21,7 @@ _MONITORED = "tensorflow.python.training.monitored_session"
 _SESSION_RUN = "tensorflow.python.training.session_run_hook"
 _SUMMARY = "tensorflow.python.ops.summary_ops_v2"
 _LOOKUP = "tensorflow.python.ops.lookup_ops"
+_PREDICTOR = "fastsup.contrib.predictor"
 _SMART = "tensorflow.python.framework.smart_cond"
 _CHECKPOINTS = "tensorflow.python.training.checkpoint_utils"
 
@@ -89,6 +90,25 @@ _of_framework = (
     | _of("tensorflow.python.util.deprecation", "deprecated deprecated_arg_values deprecated_args")
     | {"arg_scope": "tf_slim.ops.arg_scope.arg_scope", "nest": "tensorflow.python.util.nest"}
 )
+_of_lookup = (
+    _of(
+        _LOOKUP,
+        "FastHashSpec HasherSpec IdTableWithHashBuckets InitializableLookupTableBase KeyValueTensorInitializer "
+        "LookupInterface MutableHashTable StrongHashSpec TextFileIdTableInitializer TextFileIndex "
+        "TextFileInitializer TextFileStringTableInitializer index_table_from_file index_to_string_table_from_file",
+    )
+    | _of(
+        "fastsup.contrib.lookup",
+        "index_table_from_tensor index_to_string index_to_string_table_from_tensor string_to_index "
+        "string_to_index_table_from_file string_to_index_table_from_tensor",
+    )
+    | {
+        "HashTable": f"{_LOOKUP}.StaticHashTableV1",
+        "MutableDenseHashTable": f"{_LOOKUP}.DenseHashTable",
+        "TableInitializerBase": f"{_LOOKUP}.TableInitializerBase",
+    }
+)
+_of_predictor = _of(_PREDICTOR, "from_contrib_estimator from_estimator from_saved_model")
 _of_core_cells = _of(
     # Those of `tf.compat.v1.nn.rnn_cell` need the package tf_keras. These are the same cells.
     "tensorflow.python.keras.layers.legacy_rnn.rnn_cell_impl",
@@ -164,22 +184,19 @@ MODULES: dict[str, dict[str, str]] = {
     "learn.python.learn.utils.input_fn_utils": _of_input_ops,
     "learn.python.learn.utils.saved_model_export_utils": _of_exports,
     "learn.utils": _of(f"{_LEARN}.export_strategies", "make_export_strategy") | _of_input_ops,
-    "lookup": _of(
-        _LOOKUP,
-        "FastHashSpec HasherSpec IdTableWithHashBuckets InitializableLookupTableBase KeyValueTensorInitializer "
-        "LookupInterface MutableHashTable StrongHashSpec TextFileIdTableInitializer TextFileIndex "
-        "TextFileInitializer TextFileStringTableInitializer index_table_from_file index_to_string_table_from_file",
-    )
-    | {
-        "HashTable": f"{_LOOKUP}.StaticHashTableV1",
-        "MutableDenseHashTable": f"{_LOOKUP}.DenseHashTable",
-        "TableInitializerBase": f"{_LOOKUP}.TableInitializerBase",
-    },
+    "lookup": _of_lookup,
+    "lookup.lookup_ops": _of_lookup,
     "losses": {},
     "losses.python": {},
     "metrics": {},
     "metrics.python": {},
     "metrics.python.ops": {},
+    "predictor": _of_predictor,
+    "predictor.contrib_estimator_predictor": _of(_PREDICTOR, "ContribEstimatorPredictor"),
+    "predictor.core_estimator_predictor": _of(_PREDICTOR, "CoreEstimatorPredictor"),
+    "predictor.predictor": _of(_PREDICTOR, "Predictor"),
+    "predictor.predictor_factories": _of_predictor,
+    "predictor.saved_model_predictor": _of(_PREDICTOR, "SavedModelPredictor"),
     "rnn": _of_core_cells,
     "slim.python": {},
     "summary": _of(

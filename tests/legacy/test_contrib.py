@@ -92,6 +92,12 @@ def test_what_programs_import() -> None:
         ("keras", "use tf.keras"),
         ("tensorboard", "tensorboard.plugins.projector"),
         ("estimator.clip_gradients_by_norm", "tf.clip_by_global_norm"),
+        ("estimator.forward_features", "add the features to `predictions` in the model_fn"),
+        ("estimator.multi_head", "use tf.estimator.MultiHead"),
+        ("estimator.replicate_model_fn", "train_distribute=tf.distribute.MirroredStrategy()"),
+        ("estimator.TowerOptimizer", "leave the model_fn and its optimizer as they are"),
+        ("estimator.multi_class_head", "MultiClassHead"),
+        ("estimator.DNNEstimator", "tf.compat.v1.estimator's of the same name"),
     ],
 )
 def test_what_is_absent_says_where_to_go(path: str, text: str) -> None:

@@ -125,13 +125,34 @@ def test_names_of_numpy(children: Any) -> None:
             int(np.product([2, 3])), bool(np.alltrue([1, 0])), bool(np.NINF < np.Inf), bool(np.isnan(np.NaN)),
             np.in1d([[1, 2]], [2]).tolist(), np.mat([[1]]).shape, float(np.trapz([1, 1])),
         ]
+        types = np.sctypes
+        during += [
+            [kind.__name__ for kind in types["int"] + types["uint"]],
+            [kind.__name__ for kind in types["float"][:3] + types["complex"][:2]],
+            bool in types["others"], np.float32 in types["float"], np.dtype("int64").type in types["int"],
+            np.asfarray([1, 2]).dtype.name, np.asfarray([1], np.float32).dtype.name, np.asscalar(np.array([3])),
+            np.msort(np.array([[2, 1], [1, 2]])).tolist(), np.cast["f"]([1.5]).dtype.name, np.nbytes[np.int16],
+            np.issubsctype(np.array([1.0]), np.floating), np.issctype(np.int32), np.issctype(3),
+            np.obj2sctype("int32").__name__, np.obj2sctype(3, "none"), np.sctype2char(np.float32),
+            np.find_common_type([np.float32], [np.int64]).name, np.find_common_type([np.int32], [np.float64]).name,
+            np.find_common_type([np.int16, np.float32], []).name, np.maximum_sctype(np.int8).__name__,
+            np.AxisError.__name__, np.VisibleDeprecationWarning.__name__, np.bool8 is np.bool_, np.math.sqrt(4),
+            np.safe_eval("[1]"), [np.PZERO, np.NZERO], np.issubclass_(3, int),
+        ]
         fastsup.uninstall()
         changed = [name for name in {**vars(np), **before} if vars(np).get(name) is not before.get(name)]
         print(json.dumps([during, changed, hasattr(np, "float"), hasattr(np, "unicode")]))
         """
     )
     during, changed, *left = found
-    assert during == [True, "i", 1.0, True, 2.0, True, 6, False, True, True, [False, True], [1, 1], 1.0]
+    assert during[:13] == [True, "i", 1.0, True, 2.0, True, 6, False, True, True, [False, True], [1, 1], 1.0]
+    integers = ["int8", "int16", "int32", "int64"]
+    assert during[13:] == [
+        integers + [f"u{name}" for name in integers], ["float16", "float32", "float64", "complex64", "complex128"],
+        True, True, True, "float64", "float32", 3, [[1, 1], [2, 2]], "float32", 2, True, True, False, "int32", "none",
+        "f", "float32", "float64", "float32", "int64", "AxisError", "VisibleDeprecationWarning", True, 2.0, [1],
+        [0.0, -0.0], False,
+    ]  # fmt: skip
     assert changed == []
     assert left == [False, False]
 

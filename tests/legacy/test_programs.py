@@ -75,6 +75,29 @@ def test_experiment_of_contrib(children: Any, tmp_path: Path) -> None:
     }
 
 
+def test_predictors_and_tables(children: Any, tmp_path: Path) -> None:
+    printed, made = children.outcome(tmp_path, "contrib_predictor", "--tf1")
+    assert made == {}
+    errors = printed.pop("errors")
+    assert printed == {
+        "found": [[[6.0]], [[8.0], [10.0]], [[-6.0]], [[6.0]], [[6.0]], [[-6.0]], True],
+        "contrib": [[6.0]],
+        "tables": [["1", "2"], ["0", "-7"], ["1"], ["b", "?"], ["a", "UNK"]],
+        "numpy": True,
+    }
+    assert [kind for kind, _ in errors] == ["ValueError"] * 4 + ["KeyError", "TypeError"]
+    texts = [
+        "Got unexpected keys in input_dict: ['y']",
+        "Available signatures are ['negative', 'serving_default']",
+        "must both be specified or both be unspecified",
+        "at most one of signature_def_key OR signature_def",
+        "output_key must be one of ['negative', 'serving_default']; got nothing",
+        "from_estimator",
+    ]
+    for (_, message), text in zip(errors, texts, strict=True):
+        assert text in message
+
+
 def test_loops_of_contrib_training(children: Any, tmp_path: Path) -> None:
     printed, made = children.outcome(tmp_path, "contrib_training", "--tf1")
     assert made == {}

@@ -373,8 +373,7 @@ class Estimator(Evaluable, Trainable):
             raise ValueError(
                 f"graph_rewrite_specs={graph_rewrite_specs!r} isn't supported: TensorFlow 2 has no graph transforms."
             )
-        made = self._made(self._core.config, None, exporting=True, head=default_output_alternative_key)
-        return made.export_savedmodel(
+        return self._serving_estimator(default_output_alternative_key).export_savedmodel(
             export_dir_base,
             as_receiver_fn(serving_input_fn),
             assets_extra=assets_extra,
@@ -382,6 +381,10 @@ class Estimator(Evaluable, Trainable):
             checkpoint_path=self._checkpoint(checkpoint_path),
             strip_default_attrs=strip_default_attrs,
         )
+
+    def _serving_estimator(self, head: str | None) -> EstimatorV1:
+        """The Estimator of the same model as it is served. `head`: name of the head, or None for the only one."""
+        return self._made(self._core.config, None, exporting=True, head=head)
 
     def _checkpoint(self, path: Any) -> Any:
         """The path that was given, or that of the newest checkpoint."""
