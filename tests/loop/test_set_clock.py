@@ -65,7 +65,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     def program(text: str) -> str:
         done = subprocess.run(
             [sys.executable, "-c", SET_BACK + text],
-            env={**os.environ, "LD_PRELOAD": str(library)},
+            env={**os.environ, "LD_PRELOAD": f"{library} {os.environ.get('LD_PRELOAD', '')}"},
             capture_output=True,
             text=True,
             timeout=60,
