@@ -11,7 +11,7 @@ from tensorflow.python.saved_model import loader, model_utils, signature_constan
 from fastsup.contrib.learn import Estimator as LearnEstimator
 from fastsup.contrib.learn.export_strategies import as_receiver_fn
 from fastsup.estimator.model.arguments import check_type
-from fastsup.estimator.model.estimator import EstimatorV1
+from fastsup.estimator.model.estimator import EstimatorV1, check_estimator
 from fastsup.estimator.model.model_fn import ModeKeys
 from fastsup.runtime.session import Session
 from fastsup.train import ChiefSessionCreator, MonitoredSession
@@ -251,7 +251,7 @@ def from_estimator(
             "Expected estimator to be of type tf.estimator.Estimator, but got a tf.contrib.learn.Estimator. You likely "
             "want to call from_contrib_estimator."
         )
-    check_type("estimator", estimator, EstimatorV1)
+    check_estimator(estimator)
     return CoreEstimatorPredictor(estimator, serving_input_receiver_fn, output_key, graph, config)
 
 

@@ -14,6 +14,11 @@ static void check_clock(void) {
     CHECK(fs_clock_reached(now));
     CHECK(!fs_clock_reached(now + 3600.0));
     CHECK(!fs_clock_reached(HUGE_VAL));
+    double steady = fs_clock_steady();
+    CHECK(steady >= now - 0.1 && steady < now + 10.0);
+    CHECK(fs_clock_steady_reached(steady));
+    CHECK(!fs_clock_steady_reached(steady + 3600.0));
+    CHECK(!fs_clock_steady_reached(HUGE_VAL));
     double tick = fs_clock_ticking();
     while (fs_clock_ticking() == tick) continue;
     CHECK(fs_clock_ticking() > tick);

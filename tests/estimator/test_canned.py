@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from fastsup import estimator
 from fastsup.estimator.canned import archive
+from fastsup.estimator.model.estimator import EstimatorV1
 
 archived = pytest.mark.skipif(not archive.is_installed(), reason="the extra fastsup[canned] is not installed")
 X = np.random.RandomState(0).normal(size=(64, 3)).astype(np.float32)
@@ -94,7 +95,7 @@ def test_only_modules_of_models_are_loaded() -> None:
         with pytest.raises(ModuleNotFoundError, match="No module named 'tensorflow_estimator"):
             model_module(name)
     assert model_module("canned.dnn") is model_module("canned.dnn")
-    assert issubclass(model_module("canned.timeseries.estimators").LSTMAutoRegressor, estimator.Estimator)
+    assert issubclass(model_module("canned.timeseries.estimators").LSTMAutoRegressor, EstimatorV1)
 
 
 @pytest.mark.parametrize(

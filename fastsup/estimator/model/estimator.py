@@ -81,4 +81,5 @@ class Estimator(EstimatorV1):
 
 def check_estimator(estimator: Any) -> None:
     """Raises TypeError for a value that is no `Estimator`."""
-    check_type("estimator", estimator, EstimatorV1)
+    if not isinstance(estimator, EstimatorV1):
+        check_type("estimator", estimator, Estimator)
