@@ -11,6 +11,7 @@ from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 from fastsup.core.checks import check_number
 from fastsup.train.hooks.global_step_hook import check_one_interval, compiled_timer
 from fastsup.train.hooks.info_log import info_is_read
+from fastsup.train.hooks.last_writer import LastWriter
 from fastsup.train.scheduler.scheduled_hook import ScheduledHook
 
 __all__ = ["LoggingTensorHook"]
@@ -52,11 +53,17 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
             check_number("every_n_iter", every_n_iter)
         super().__init__(tensors, every_n_iter, every_n_secs, at_end, formatter)
         self._timer: Any = compiled_timer(self._timer)
+        self._last_writer = LastWriter()
+
+    def before_run(self, run_context: Any) -> Any:
+        self._last_writer.note_request()
+        return super().before_run(run_context)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        # Between this run's before_run and here, other threads' runs may have asked, or have logged what was due.
-        if self._should_trigger and run_values.results is not None:
-            self._should_trigger = False
+        # Another thread's run may have asked, and not this one.
+        is_due = self._should_trigger and run_values.results is not None
+        if is_due and not self._last_writer.is_another(self._last_writer.asked_after):
+            self._last_writer.note_write()
             self._log_tensors(run_values.results)
         self._iter_count += 1
 

@@ -9,6 +9,7 @@ from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 
 from fastsup.events.summary_buffer import buffer_for, flush_summaries
 from fastsup.train.hooks.global_step_hook import NextStepHook, check_one_interval, compiled_timer
+from fastsup.train.hooks.last_writer import LastWriter
 
 __all__ = ["SummarySaverHook"]
 
@@ -45,13 +46,12 @@ class SummarySaverHook(NextStepHook, tf_hooks.SummarySaverHook):  # type: ignore
         check_one_interval(save_steps=save_steps, save_secs=save_secs)
         super().__init__(save_steps, save_secs, output_dir, summary_writer, scaffold, summary_op)
         self._timer: Any = compiled_timer(self._timer)
-        # The step of the last summary when the hook last asked for one.
-        self._written_before: Any = None
+        self._last_writer = LastWriter()
         # Only a session that computes the schedule also calls `_before_end`, which flushes the buffer.
         self._buffers_summaries = False
 
     def before_run(self, run_context: Any) -> Any:
-        self._written_before = self._timer.last_triggered_step()
+        self._last_writer.note_request()
         return super().before_run(run_context)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
@@ -59,16 +59,15 @@ class SummarySaverHook(NextStepHook, tf_hooks.SummarySaverHook):  # type: ignore
             return
         results = run_values.results
         step = results["global_step"] + 1
-        # Between this run's before_run and here, other threads' runs may have asked, or have written what was due.
+        asked_after = self._last_writer.asked_after
+        # Another thread's run may have asked, and not this one.
         is_due = self._request_summary and ("summary" in results or self._get_summary_op() is None)
-        written_before = self._written_before
-        if is_due:
-            self._request_summary = False
         if is_due or self._next_step is None:
             step = self._step_after_run(run_context.session)
         if self._next_step is None:
             self._summary_writer.add_session_log(SessionLog(status=SessionLog.START), step)
-        if is_due and self._timer.last_triggered_step() == written_before:
+        if is_due and not self._last_writer.is_another(asked_after):
+            self._last_writer.note_write()
             self._timer.update_last_triggered_step(step)
             self._write_summaries(results.get("summary", ()), step)
         self._next_step = step + 1

@@ -16,7 +16,7 @@ cdef object timer_decision = Timer.should_trigger_for_step
 
 # What the callbacks themselves set in every call: no news for a schedule.
 cdef frozenset call_state = frozenset(
-    ["_should_trigger", "_iter_count", "_request_summary", "_next_step", "_last_global_step", "_written_before"]
+    ["_should_trigger", "_iter_count", "_request_summary", "_next_step", "_last_global_step"]
 )
 
 
