@@ -50,8 +50,8 @@ __all__ = ["Session"]
 # combination of fetches and feeds that it has run, without a limit.
 _MAX_PLAN_BYTES = 256 << 20
 
-# What a close waits at most for runs that have just begun. A thread may lose the processor for some milliseconds.
-_RUNS_BEGIN_SECS = 0.05
+# What a close waits at most for runs that have just begun. On a loaded machine a thread may lose the processor for long.
+_RUNS_BEGIN_SECS = 0.5
 
 
 def _convert_a_result() -> None:
