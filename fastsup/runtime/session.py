@@ -50,7 +50,7 @@ __all__ = ["Session"]
 # combination of fetches and feeds that it has run, without a limit.
 _MAX_PLAN_BYTES = 256 << 20
 
-# What a close waits at most for runs that have just begun. On a loaded machine a thread may lose the processor for long.
+# What a close waits at most for runs that have just begun. Under load, a thread may lose the processor for long.
 _RUNS_BEGIN_SECS = 0.5
 
 
