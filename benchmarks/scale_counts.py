@@ -14,11 +14,9 @@ from tensorflow.python.lib.io import file_io
 
 from fastsup.cluster import job_completion, peer_liveness
 
-# What the tasks ask the file system, by the function that asks.
-_FILE_FUNCTIONS = (
-    "file_exists_v2", "list_directory_v2", "is_directory", "read_file_to_string", "delete_file_v2",
-    "recursive_create_dir_v2",
-)  # fmt: skip
+# What the tasks ask the file system, by the function that asks: TensorFlow's, and those of the tasks' own module.
+_FILE_FUNCTIONS = ("read_file_to_string", "delete_file_v2", "recursive_create_dir_v2")
+_TASK_FUNCTIONS = ("exists", "list_names", "write_whole")
 
 
 class Counter:
@@ -47,9 +45,10 @@ def counted_calls(counter: Counter) -> Iterator[None]:
     patches = [
         mock.patch.object(file_io, name, counter.counted(name, getattr(file_io, name))) for name in _FILE_FUNCTIONS
     ]
-    patches.append(
-        mock.patch.object(job_completion, "write_whole", counter.counted("write_whole", job_completion.write_whole))
-    )
+    patches += [
+        mock.patch.object(job_completion, name, counter.counted(name, getattr(job_completion, name)))
+        for name in _TASK_FUNCTIONS
+    ]
     patches.append(
         mock.patch.object(
             peer_liveness.socket,

@@ -16,8 +16,8 @@ def test_a_job_of_threads_is_counted(monkeypatch: pytest.MonkeyPatch, earlier_ru
     found = scale.run_fake_job(3, 2, 0.2, earlier_run)
     calls = found["calls"]
     assert calls["end", "write_whole"] == 4
-    assert calls["training", "file_exists_v2"] >= 4
-    assert calls["training", "list_directory_v2"] == 0
+    assert calls["training", "exists"] >= 4
+    assert calls["training", "list_names"] == 0
     assert calls["start", "read_file_to_string"] == (8 if earlier_run else 0)
     assert found["chief"] == 2
     assert found["ends_after"] < 30
