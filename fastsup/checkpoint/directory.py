@@ -12,7 +12,7 @@ from tensorflow.python.lib.io import file_io
 from tensorflow.python.training import py_checkpoint_reader
 from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 
-from fastsup.common.file_system import list_names
+from fastsup.common.file_system import is_local, list_names
 from fastsup.common.tensorflow_errors import is_read_failure
 from fastsup.core.checks import check_no_pattern
 
@@ -160,7 +160,7 @@ def _read_state(directory: _Directory) -> tuple[Any, str | None]:
 
 def _real(path: str) -> str:
     """Returns a path in the form in which paths are compared. Paths of remote file systems are compared as text."""
-    return path.rstrip("/") if "://" in path else os.path.realpath(path)
+    return os.path.realpath(path) if is_local(path) else path.rstrip("/")
 
 
 def _find(directory: _Directory, named: str) -> tuple[str | None, bool]:

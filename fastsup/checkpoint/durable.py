@@ -22,7 +22,15 @@ from fastsup.common.file_system import is_local, write_whole
 from fastsup.common.files import files_of_checkpoint, fsync_checkpoint
 from fastsup.common.tensorflow_errors import writing_files
 
-__all__ = ["is_failed_save", "is_plain_saver", "keep_durable", "save_durably", "saving", "write_state"]
+__all__ = [
+    "checkpoint_name",
+    "is_failed_save",
+    "is_plain_saver",
+    "keep_durable",
+    "save_durably",
+    "saving",
+    "write_state",
+]
 
 # Attribute of an error that a save has raised.
 _FAILED_SAVE = "_fastsup_failed_save"

@@ -63,7 +63,7 @@ def exists(path: str) -> bool:
     except OSError as error:
         if error.errno in _ABSENT:
             return False
-        raise tensorflow_error(error, path) from None
+        raise _tensorflow_error(error, path) from None
     return True
 
 
@@ -86,7 +86,7 @@ def list_names(directory: str) -> list[str]:
     except OSError as error:
         if error.errno in _ABSENT:
             return []
-        raise tensorflow_error(error, directory) from None
+        raise _tensorflow_error(error, directory) from None
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
@@ -106,10 +106,10 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
     try:
         files.write_whole(path, text)
     except OSError as error:
-        raise tensorflow_error(error, os.fspath(path)) from None
+        raise _tensorflow_error(error, os.fspath(path)) from None
 
 
-def tensorflow_error(error: OSError, path: str) -> errors.OpError:
+def _tensorflow_error(error: OSError, path: str) -> errors.OpError:
     """The error that TensorFlow raises for an error of the operating system.
 
     Args:

@@ -91,11 +91,14 @@ class ManagedSaves:
 
             keep_durable(manager)
 
-    def save(self, step: int) -> None:
+    def save(self, step: int) -> bool:
         """Saves a checkpoint, or begins to, after the write before has ended.
 
         Args:
           step: the global step.
+
+        Returns:
+          True if the checkpoint is saved; False while a thread writes it.
 
         Raises:
           Exception: the error of the save, or of the write before.
@@ -103,7 +106,7 @@ class ManagedSaves:
         self.wait()
         if not self._is_tensorflows:
             self.manager.save(checkpoint_number=step, **self._options)
-            return
+            return not self._writes_in_thread
         from fastsup.checkpoint.durable import saving
 
         path = f"{self.manager._prefix}-{step}"
@@ -111,6 +114,7 @@ class ManagedSaves:
             self.manager.save(checkpoint_number=step, **self._options)
         if self._writes_in_thread:
             self._being_written = path
+        return not self._writes_in_thread
 
     def wait(self) -> bool:
         """Waits for the thread that writes.

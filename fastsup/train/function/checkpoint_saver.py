@@ -46,7 +46,6 @@ class FunctionCheckpointHook(CheckpointSaverHook):
         self._manager = manager
         self._restored_step = restored_step
         self._saves = ManagedSaves(manager, async_save)
-        self._writes_in_thread = async_save
 
     def _write_graph_and_save(self, session: Any, step: Any) -> None:
         if step != self._restored_step():
@@ -57,9 +56,8 @@ class FunctionCheckpointHook(CheckpointSaverHook):
         self._finish_background_write(session)
         logging.info("Saving checkpoints for %d into %s.", step, self._manager.directory)
         with context.eager_mode():
-            self._saves.save(int(step))
-        if not self._writes_in_thread:
-            session.saves_ended += 1
+            if self._saves.save(int(step)):
+                session.saves_ended += 1
         return self._announce_checkpoint(session, step)
 
     def _finish_background_write(self, session: Any) -> bool:
