@@ -39,10 +39,8 @@ void fs_drive_reload(fs_drive *drive) {
     drive->changes_seen = __atomic_load_n(drive->changes, __ATOMIC_RELAXED);
     for (size_t i = 0; i < drive->n_slots; ++i) {
         fs_slot *slot = &drive->slots[i];
-        if (slot->function != NULL && slot->due->run <= drive->loop.steps)
-            drive->always[drive->n_always++] = slot;
-        else
-            drive->earliest = fs_due_earlier(drive->earliest, *slot->due);
+        if (slot->function != NULL && slot->due->run <= drive->loop.steps) drive->always[drive->n_always++] = slot;
+        else drive->earliest = fs_due_earlier(drive->earliest, *slot->due);
     }
 }
 

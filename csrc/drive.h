@@ -38,12 +38,12 @@ typedef struct {
     size_t n_slots;
     fs_slot *slots;
     size_t n_always;
-    fs_slot **always;       /* the hooks in C that are due after every step */
-    fs_due earliest;        /* of all other hooks */
-    int clock_replaced;     /* time.time was replaced: only Python can tell whether a time is reached */
+    fs_slot **always;        /* the hooks in C that are due after every step */
+    fs_due earliest;         /* of all other hooks */
+    int clock_replaced;      /* time.time was replaced: only Python can tell whether a time is reached */
     const uint64_t *changes; /* the count of changes to schedules, which code outside the loop makes */
     uint64_t changes_seen;
-    int code;               /* the code that a failed function has returned */
+    int code; /* the code that a failed function has returned */
     char message[FS_MESSAGE_SIZE];
 } fs_drive;
 

@@ -7,7 +7,8 @@
    assumes what is written at each declaration below. `fastsup/eager/bridge.py` opens it for versions of TensorFlow that
    were tried, after a self-test in a process of its own.
 
-   The state, which is the addresses, the context and the factory, is this library's: it is linked into one extension. */
+   The state, which is the addresses, the context and the factory, is this library's: it is linked into one extension.
+ */
 #include "eager_session.h"
 
 #include <cstdint>
@@ -22,50 +23,50 @@ namespace {
 
 /* absl::Status: one word, returned in memory because its destructor isn't trivial. Here the word is only carried. */
 struct Status {
-  uintptr_t word;
-  explicit Status(uintptr_t word) : word(word) {}
-  Status(const Status &other) : word(other.word) {}
-  ~Status() {}
+    uintptr_t word;
+    explicit Status(uintptr_t word) : word(word) {}
+    Status(const Status &other) : word(other.word) {}
+    ~Status() {}
 };
 
 /* std::unique_ptr of an object of TensorFlow's, whose destructor isn't known here. */
 struct Owned {
-  void *object;
-  Owned(const Owned &other) : object(other.object) {}
-  ~Owned() {}
+    void *object;
+    Owned(const Owned &other) : object(other.object) {}
+    ~Owned() {}
 };
 
 /* tensorflow::Tensor: 32 bytes (the shape and a pointer to the buffer), which may be read where they lie in memory. */
 struct Tensor {
-  uint64_t words[4];
+    uint64_t words[4];
 };
 
-/* A std::string of libstdc++, as functions see it that only read it. Its own functions would need a newer libstdc++ than
-   manylinux_2_17 has. */
+/* A std::string of libstdc++, as functions see it that only read it. Its own functions would need a newer libstdc++
+   than manylinux_2_17 has. */
 struct Text {
-  const char *characters;
-  size_t length, room[2];
-  explicit Text(const char *text) : characters(text), length(std::strlen(text)), room{length, 0} {}
-  bool is(const char *text) const {
-    return length == std::strlen(text) && std::memcmp(characters, text, length) == 0;
-  }
+    const char *characters;
+    size_t length, room[2];
+    explicit Text(const char *text) : characters(text), length(std::strlen(text)), room{length, 0} {}
+    bool is(const char *text) const {
+        return length == std::strlen(text) && std::memcmp(characters, text, length) == 0;
+    }
 };
 
 /* The start of tensorflow::SessionOptions. */
 struct SessionOptions {
-  void *env;
-  Text target;
+    void *env;
+    Text target;
 };
 
 using Devices = std::vector<void *>;
 
 /* TensorFlow's SessionFactory: four virtual functions in this order. */
 class SessionFactory {
- public:
-  virtual Status NewSession(const SessionOptions &options, void **session) = 0;
-  virtual bool AcceptsOptions(const SessionOptions &options) = 0;
-  virtual Status Reset(const SessionOptions &options, const void *containers) = 0;
-  virtual ~SessionFactory() {}
+  public:
+    virtual Status NewSession(const SessionOptions &options, void **session) = 0;
+    virtual bool AcceptsOptions(const SessionOptions &options) = 0;
+    virtual Status Reset(const SessionOptions &options, const void *containers) = 0;
+    virtual ~SessionFactory() {}
 };
 
 /* Room for a DynamicDeviceMgr (about 300 bytes) and a DirectSession (about 1,500). */
@@ -112,8 +113,8 @@ bool is_open;
 thread_local void *last_session;
 
 struct Symbol {
-  void *address;  // of the pointer above
-  const char *name;
+    void *address; // of the pointer above
+    const char *name;
 };
 
 const Symbol kSymbols[] = {
@@ -156,156 +157,176 @@ void stays(void *) {}
 
 /* The device manager of all sessions over one eager context, which is never deleted.
 
-   A session deletes its manager, and with it the devices. But an iterator of tf.data keeps the device of the session that
-   has first asked it for an element, for its threads. So the manager's destructors are replaced by one that does nothing. */
+   A session deletes its manager, and with it the devices. But an iterator of tf.data keeps the device of the session
+   that has first asked it for an element, for its threads. So the manager's destructors are replaced by one that does
+   nothing. */
 void *device_manager() {
-  static void *manager, *made_for;
-  if (made_for == eager_context) return manager;
-  const Text name("/job:localhost/replica:0/task:0");
-  Devices devices;
-  for (void *device : list_local_devices(eager_context))
-    devices.push_back(new_renamed_device(name, device, false, false, nullptr).object);
-  manager = ::operator new(kDeviceManagerRoom);
-  make_device_manager(manager, std::move(devices));
-  // The two words in front of the functions tell where the object begins, and its type.
-  void **functions = new void *[kVirtualFunctions + 2] + 2;
-  std::memcpy(functions - 2, *static_cast<void ***>(manager) - 2, (kVirtualFunctions + 2) * sizeof(void *));
-  functions[0] = functions[1] = reinterpret_cast<void *>(&stays);
-  *static_cast<void ***>(manager) = functions;
-  made_for = eager_context;
-  return manager;
+    static void *manager, *made_for;
+    if (made_for == eager_context) return manager;
+    const Text name("/job:localhost/replica:0/task:0");
+    Devices devices;
+    for (void *device : list_local_devices(eager_context))
+        devices.push_back(new_renamed_device(name, device, false, false, nullptr).object);
+    manager = ::operator new(kDeviceManagerRoom);
+    make_device_manager(manager, std::move(devices));
+    // The two words in front of the functions tell where the object begins, and its type.
+    void **functions = new void *[kVirtualFunctions + 2] + 2;
+    std::memcpy(functions - 2, *static_cast<void ***>(manager) - 2, (kVirtualFunctions + 2) * sizeof(void *));
+    functions[0] = functions[1] = reinterpret_cast<void *>(&stays);
+    *static_cast<void ***>(manager) = functions;
+    made_for = eager_context;
+    return manager;
 }
 
 class EagerSessionFactory : public SessionFactory {
-  Status NewSession(const SessionOptions &options, void **session) override {
-    std::lock_guard<std::mutex> lock(opening);
-    *session = ::operator new(kSessionRoom);
-    make_session(*session, options, device_manager(), nullptr);
-    last_session = *session;
-    return Status(ok_word);
-  }
+    Status NewSession(const SessionOptions &options, void **session) override {
+        std::lock_guard<std::mutex> lock(opening);
+        *session = ::operator new(kSessionRoom);
+        make_session(*session, options, device_manager(), nullptr);
+        last_session = *session;
+        return Status(ok_word);
+    }
 
-  bool AcceptsOptions(const SessionOptions &options) override { return options.target.is(FASTSUP_EAGER_TARGET); }
+    bool AcceptsOptions(const SessionOptions &options) override { return options.target.is(FASTSUP_EAGER_TARGET); }
 
-  Status Reset(const SessionOptions &, const void *) override { return Status(ok_word); }
+    Status Reset(const SessionOptions &, const void *) override { return Status(ok_word); }
 };
 
 /* The word of a status as TF_Status has it: a TF_Status holds the status alone. */
-uintptr_t &word_of(void *status) { return *static_cast<uintptr_t *>(status); }
+uintptr_t &word_of(void *status) {
+    return *static_cast<uintptr_t *>(status);
+}
 
 /* A thread's status for calls that can't fail. */
 struct ScratchStatus {
-  void *status = new_status();
-  ~ScratchStatus() { delete_status(status); }
+    void *status = new_status();
+    ~ScratchStatus() { delete_status(status); }
 };
 
 void *scratch_status() {
-  thread_local ScratchStatus scratch;
-  return scratch.status;
+    thread_local ScratchStatus scratch;
+    return scratch.status;
 }
 
-}  // namespace
+} // namespace
 
 const char *fastsup_eager_symbol(int index) {
-  const int count = sizeof(kSymbols) / sizeof(kSymbols[0]);
-  return index < count ? kSymbols[index].name : nullptr;
+    const int count = sizeof(kSymbols) / sizeof(kSymbols[0]);
+    return index < count ? kSymbols[index].name : nullptr;
 }
 
 void fastsup_eager_open(void *const *addresses) {
-  std::lock_guard<std::mutex> lock(opening);
-  if (is_open) return;
-  for (const Symbol &symbol : kSymbols) *static_cast<void **>(symbol.address) = *addresses++;
-  void *status = new_status();
-  ok_word = word_of(status);
-  delete_status(status);
-  // The registry keeps the factory for as long as the process lives.
-  register_factory(Text("FASTSUP_EAGER_SESSION"), new EagerSessionFactory());
-  is_open = true;
+    std::lock_guard<std::mutex> lock(opening);
+    if (is_open) return;
+    for (const Symbol &symbol : kSymbols) *static_cast<void **>(symbol.address) = *addresses++;
+    void *status = new_status();
+    ok_word = word_of(status);
+    delete_status(status);
+    // The registry keeps the factory for as long as the process lives.
+    register_factory(Text("FASTSUP_EAGER_SESSION"), new EagerSessionFactory());
+    is_open = true;
 }
 
 int fastsup_eager_set_context(void *context) {
-  Devices devices = list_local_devices(context);
-  eager_context = context;
-  host_device = devices.empty() ? nullptr : devices[0];
-  return static_cast<int>(devices.size());
+    Devices devices = list_local_devices(context);
+    eager_context = context;
+    host_device = devices.empty() ? nullptr : devices[0];
+    return static_cast<int>(devices.size());
 }
 
 void *fastsup_eager_take_session(void) {
-  void *session = last_session;
-  last_session = nullptr;
-  return session;
+    void *session = last_session;
+    last_session = nullptr;
+    return session;
 }
 
 void *fastsup_eager_object_handle(void *object) {
-  if (!is_eager_tensor(object)) return nullptr;
-  void *handle = handle_of_object(object);
-  // The first word of an object with virtual functions points behind the first two words of its class's table.
-  if (!handle || *static_cast<void **>(handle) != static_cast<void **>(handle_vtable) + 2) return nullptr;
-  return handle;
+    if (!is_eager_tensor(object)) return nullptr;
+    void *handle = handle_of_object(object);
+    // The first word of an object with virtual functions points behind the first two words of its class's table.
+    if (!handle || *static_cast<void **>(handle) != static_cast<void **>(handle_vtable) + 2) return nullptr;
+    return handle;
 }
 
-void *fastsup_eager_object_from_handle(void *handle) { return object_of_handle(handle, false); }
+void *fastsup_eager_object_from_handle(void *handle) {
+    return object_of_handle(handle, false);
+}
 
-void *fastsup_eager_object_records_nothing(void) { return records_nothing(); }
+void *fastsup_eager_object_records_nothing(void) {
+    return records_nothing();
+}
 
-const fastsup_eager_settings *fastsup_eager_object_settings(void *context) { return settings_of_context(context); }
+const fastsup_eager_settings *fastsup_eager_object_settings(void *context) {
+    return settings_of_context(context);
+}
 
 int fastsup_eager_is_async(void) {
-  void *executor = executor_of_thread(eager_context);
-  const bool answer = is_async(executor);
-  delete_executor(executor);
-  return answer;
+    void *executor = executor_of_thread(eager_context);
+    const bool answer = is_async(executor);
+    delete_executor(executor);
+    return answer;
 }
 
-void fastsup_eager_delete_handle(void *handle) { delete_handle(handle); }
+void fastsup_eager_delete_handle(void *handle) {
+    delete_handle(handle);
+}
 
-int fastsup_eager_dtype(void *handle) { return handle_dtype(handle); }
+int fastsup_eager_dtype(void *handle) {
+    return handle_dtype(handle);
+}
 
 int fastsup_eager_has_shape(void *handle, const int64_t *dimensions, int rank) {
-  if (rank < 0) return 1;
-  void *status = scratch_status();
-  if (handle_rank(handle, status) != rank) return 0;
-  for (int i = 0; i < rank; ++i)
-    if (dimensions[i] >= 0 && handle_dimension(handle, i, status) != dimensions[i]) return 0;
-  return 1;
+    if (rank < 0) return 1;
+    void *status = scratch_status();
+    if (handle_rank(handle, status) != rank) return 0;
+    for (int i = 0; i < rank; ++i)
+        if (dimensions[i] >= 0 && handle_dimension(handle, i, status) != dimensions[i]) return 0;
+    return 1;
 }
 
 int fastsup_eager_shape(void *handle, int64_t *dimensions) {
-  void *status = scratch_status();
-  const int rank = handle_rank(handle, status);
-  if (rank > FASTSUP_MOST_DIMENSIONS) return -1;
-  for (int i = 0; i < rank; ++i) dimensions[i] = handle_dimension(handle, i, status);
-  return rank;
+    void *status = scratch_status();
+    const int rank = handle_rank(handle, status);
+    if (rank > FASTSUP_MOST_DIMENSIONS) return -1;
+    for (int i = 0; i < rank; ++i) dimensions[i] = handle_dimension(handle, i, status);
+    return rank;
 }
 
 void *fastsup_eager_run(void *session, int64_t callable, void *const *inputs, int input_count, void **outputs,
                         int output_count) {
-  uintptr_t word = ok_word;
-  {
-    std::vector<Tensor> feeds, fetched;
-    feeds.reserve(input_count);
-    for (int i = 0; i < input_count && word == ok_word; ++i) {
-      const Tensor *tensor = nullptr;
-      word = tensor_of_handle(inputs[i], &tensor).word;
-      // The words of the tensor, without a reference of their own to its buffer: the handle outlives the run.
-      if (word == ok_word) feeds.push_back(*tensor);
+    uintptr_t word = ok_word;
+    {
+        std::vector<Tensor> feeds, fetched;
+        feeds.reserve(input_count);
+        for (int i = 0; i < input_count && word == ok_word; ++i) {
+            const Tensor *tensor = nullptr;
+            word = tensor_of_handle(inputs[i], &tensor).word;
+            // The words of the tensor, without a reference of their own to its buffer: the handle outlives the run.
+            if (word == ok_word) feeds.push_back(*tensor);
+        }
+        if (word == ok_word) word = run_callable(session, callable, feeds, &fetched, nullptr).word;
+        // If a tensor isn't as large as declared above: the self-test finds that out, in a process of its own.
+        if (word == ok_word && fetched.size() != static_cast<size_t>(output_count)) std::abort();
+        for (size_t i = 0; i < fetched.size(); ++i) {
+            if (word == ok_word)
+                outputs[i] = make_local_handle(std::move(fetched[i]), host_device, host_device, eager_context);
+            destroy_tensor(&fetched[i]);
+        }
     }
-    if (word == ok_word) word = run_callable(session, callable, feeds, &fetched, nullptr).word;
-    // If a tensor isn't as large as declared above: the self-test finds that out, in a process of its own.
-    if (word == ok_word && fetched.size() != static_cast<size_t>(output_count)) std::abort();
-    for (size_t i = 0; i < fetched.size(); ++i) {
-      if (word == ok_word) outputs[i] = make_local_handle(std::move(fetched[i]), host_device, host_device, eager_context);
-      destroy_tensor(&fetched[i]);
-    }
-  }
-  if (word == ok_word) return nullptr;
-  void *status = new_status();
-  word_of(status) = word;
-  return status;
+    if (word == ok_word) return nullptr;
+    void *status = new_status();
+    word_of(status) = word;
+    return status;
 }
 
-int fastsup_eager_status_code(void *status) { return status_code(status); }
+int fastsup_eager_status_code(void *status) {
+    return status_code(status);
+}
 
-const char *fastsup_eager_status_message(void *status) { return status_message(status); }
+const char *fastsup_eager_status_message(void *status) {
+    return status_message(status);
+}
 
-void fastsup_eager_delete_status(void *status) { delete_status(status); }
+void fastsup_eager_delete_status(void *status) {
+    delete_status(status);
+}

@@ -44,8 +44,8 @@ void *fastsup_eager_object_records_nothing(void);
 /* The calling thread's settings of an eager context: TensorFlow's EagerContextThreadLocalData. The pointers are Python
    objects; op_callbacks is a list. */
 struct fastsup_eager_settings {
-  unsigned char is_eager, invokes_callbacks;
-  void *device_name, *scope_name, *device_spec, *function_call_options, *executor, *op_callbacks;
+    unsigned char is_eager, invokes_callbacks;
+    void *device_name, *scope_name, *device_spec, *function_call_options, *executor, *op_callbacks;
 };
 
 /* The settings under a Python object that is an eager context. They belong to TensorFlow. */
@@ -60,7 +60,8 @@ void fastsup_eager_delete_handle(void *handle);
 /* The data type of a handle's tensor, as a number of TensorFlow's DataType. */
 int fastsup_eager_dtype(void *handle);
 
-/* Whether a handle's tensor has this shape: 1 or 0. A negative dimension stands for any, a negative rank for any shape. */
+/* Whether a handle's tensor has this shape: 1 or 0. A negative dimension stands for any, a negative rank for any shape.
+ */
 int fastsup_eager_has_shape(void *handle, const int64_t *dimensions, int rank);
 
 /* The shape of a handle's tensor. Returns its rank, or -1 if the rank is above FASTSUP_MOST_DIMENSIONS. */

@@ -30,7 +30,7 @@
 
 #pragma GCC visibility push(hidden)
 
-#define FS_SPAN_DEPTH 16 /* the time of a span nested deeper goes to the span at this depth */
+#define FS_SPAN_DEPTH 16   /* the time of a span nested deeper goes to the span at this depth */
 #define FS_STEP_EVENTS 128 /* the most spans of one step that are kept as events */
 #define FS_TRACE_EVENTS 32768
 #define FS_SLOW_STEPS 24
@@ -117,7 +117,7 @@ enum fs_trace_state { FS_TRACE_IDLE, FS_TRACE_READY, FS_TRACE_IN_RECORD, FS_TRAC
 typedef struct fs_thread_trace {
     struct fs_thread_trace *next; /* of the same log */
     fs_span_log *log;
-    const void *ident; /* the thread, by `fs_thread`; NULL once the thread is gone */
+    const void *ident;  /* the thread, by `fs_thread`; NULL once the thread is gone */
     int32_t state;      /* an fs_trace_state */
     int32_t ignore_gap; /* the time up to the next step isn't added to `between`: there was no step before, or the steps
                          * were interrupted */

@@ -60,12 +60,11 @@ static inline const fs_api *fastsup_import(void) {
     const fs_api *api = (const fs_api *)PyCapsule_Import(FASTSUP_CAPSULE_NAME, 0);
     if (api == NULL) return NULL;
     if (api->abi_version == FASTSUP_ABI_VERSION && api->abi_revision >= FASTSUP_ABI_REVISION) return api;
-    PyErr_Format(PyExc_ImportError,
-                 "this module was compiled for fastsup's C ABI %d.%d, but fastsup %s has C ABI %d.%d. %s",
-                 FASTSUP_ABI_VERSION, FASTSUP_ABI_REVISION, api->package_version, api->abi_version, api->abi_revision,
-                 api->abi_version <= FASTSUP_ABI_VERSION
-                     ? "Install a newer fastsup, or compile the module against this one."
-                     : "Compile the module against this fastsup.");
+    PyErr_Format(
+        PyExc_ImportError, "this module was compiled for fastsup's C ABI %d.%d, but fastsup %s has C ABI %d.%d. %s",
+        FASTSUP_ABI_VERSION, FASTSUP_ABI_REVISION, api->package_version, api->abi_version, api->abi_revision,
+        api->abi_version <= FASTSUP_ABI_VERSION ? "Install a newer fastsup, or compile the module against this one."
+                                                : "Compile the module against this fastsup.");
     return NULL;
 }
 

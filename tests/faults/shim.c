@@ -28,8 +28,8 @@
 #define MOST_FAULTS 8
 
 struct fault {
-  char operation[16], substring[128];
-  int first, last, number, count;
+    char operation[16], substring[128];
+    int first, last, number, count;
 };
 
 static struct fault faults[MOST_FAULTS];
@@ -39,146 +39,149 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Reads the faults if the file is another one than before. The caller holds the lock. */
 static void read_faults(void) {
-  static char text[MOST_FAULTS * 256];
-  const char *spec = getenv("FAULTS_SPEC");
-  struct stat found;
-  int fd = spec ? (int)syscall(SYS_openat, AT_FDCWD, spec, O_RDONLY | O_CLOEXEC) : -1;
-  if (fd < 0 || syscall(SYS_fstat, fd, &found) != 0) {
-    fault_count = 0;
-    read_from = 0;
-  } else if (found.st_ino != read_from) {
-    read_from = found.st_ino;
-    ssize_t length = syscall(SYS_read, fd, text, sizeof text - 1);
-    text[length > 0 ? length : 0] = 0;
-    fault_count = 0;
-    for (char *rest = text, *line; fault_count < MOST_FAULTS && (line = strsep(&rest, "\n"));) {
-      struct fault *f = &faults[fault_count];
-      f->count = 0;
-      if (sscanf(line, "%15[^,],%127[^,],%d,%d,%d", f->operation, f->substring, &f->first, &f->last, &f->number) == 5)
-        fault_count++;
+    static char text[MOST_FAULTS * 256];
+    const char *spec = getenv("FAULTS_SPEC");
+    struct stat found;
+    int fd = spec ? (int)syscall(SYS_openat, AT_FDCWD, spec, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0 || syscall(SYS_fstat, fd, &found) != 0) {
+        fault_count = 0;
+        read_from = 0;
+    } else if (found.st_ino != read_from) {
+        read_from = found.st_ino;
+        ssize_t length = syscall(SYS_read, fd, text, sizeof text - 1);
+        text[length > 0 ? length : 0] = 0;
+        fault_count = 0;
+        for (char *rest = text, *line; fault_count < MOST_FAULTS && (line = strsep(&rest, "\n"));) {
+            struct fault *f = &faults[fault_count];
+            f->count = 0;
+            if (sscanf(line, "%15[^,],%127[^,],%d,%d,%d", f->operation, f->substring, &f->first, &f->last,
+                       &f->number) == 5)
+                fault_count++;
+        }
     }
-  }
-  if (fd >= 0) syscall(SYS_close, fd);
+    if (fd >= 0) syscall(SYS_close, fd);
 }
 
 static int is_watched(const char *path) {
-  const char *directory = getenv("FAULTS_DIR");
-  return path && directory && strncmp(path, directory, strlen(directory)) == 0;
+    const char *directory = getenv("FAULTS_DIR");
+    return path && directory && strncmp(path, directory, strlen(directory)) == 0;
 }
 
 static void path_of(int fd, char *path) {
-  char link[64];
-  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  ssize_t length = readlink(link, path, PATH_MAX - 1);
-  path[length > 0 ? length : 0] = 0;
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, PATH_MAX - 1);
+    path[length > 0 ? length : 0] = 0;
 }
 
 static void note(const char *operation, const char *path, const char *second) {
-  const char *log = getenv("FAULTS_LOG");
-  int saved = errno;
-  if (log && is_watched(path)) {
-    char line[2 * PATH_MAX + 64];
-    int length = snprintf(line, sizeof line, "%s\t%s\t%s\n", operation, path, second ? second : "");
-    int fd = (int)syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    if (fd >= 0) {
-      syscall(SYS_write, fd, line, length);
-      syscall(SYS_close, fd);
+    const char *log = getenv("FAULTS_LOG");
+    int saved = errno;
+    if (log && is_watched(path)) {
+        char line[2 * PATH_MAX + 64];
+        int length = snprintf(line, sizeof line, "%s\t%s\t%s\n", operation, path, second ? second : "");
+        int fd = (int)syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+        if (fd >= 0) {
+            syscall(SYS_write, fd, line, length);
+            syscall(SYS_close, fd);
+        }
     }
-  }
-  errno = saved;
+    errno = saved;
 }
 
 /* The errno that an operation is to fail with, or 0. */
 static int fails(const char *operation, const char *path) {
-  int number = 0;
-  if (!is_watched(path)) return 0;
-  pthread_mutex_lock(&lock);
-  read_faults();
-  for (int i = 0; i < fault_count; i++) {
-    struct fault *f = &faults[i];
-    if (strcmp(f->operation, operation) != 0 || !strstr(path, f->substring)) continue;
-    f->count++;
-    if (f->count >= f->first && (f->last == 0 || f->count <= f->last)) number = f->number;
-  }
-  pthread_mutex_unlock(&lock);
-  return number;
+    int number = 0;
+    if (!is_watched(path)) return 0;
+    pthread_mutex_lock(&lock);
+    read_faults();
+    for (int i = 0; i < fault_count; i++) {
+        struct fault *f = &faults[i];
+        if (strcmp(f->operation, operation) != 0 || !strstr(path, f->substring)) continue;
+        f->count++;
+        if (f->count >= f->first && (f->last == 0 || f->count <= f->last)) number = f->number;
+    }
+    pthread_mutex_unlock(&lock);
+    return number;
 }
 
-#define FAIL(operation, path, result)            \
-  do {                                           \
-    int number = fails(operation, path);         \
-    if (number) {                                \
-      errno = number;                            \
-      return result;                             \
-    }                                            \
-  } while (0)
+#define FAIL(operation, path, result)                                                                                  \
+    do {                                                                                                               \
+        int number = fails(operation, path);                                                                           \
+        if (number) {                                                                                                  \
+            errno = number;                                                                                            \
+            return result;                                                                                             \
+        }                                                                                                              \
+    } while (0)
 
-static const char *kind_of(int flags) { return flags & (O_WRONLY | O_RDWR | O_CREAT) ? "write" : "read"; }
+static const char *kind_of(int flags) {
+    return flags & (O_WRONLY | O_RDWR | O_CREAT) ? "write" : "read";
+}
 
-#define OPEN(name)                                                      \
-  int name(const char *path, int flags, ...) {                          \
-    va_list rest;                                                       \
-    va_start(rest, flags);                                              \
-    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0; \
-    va_end(rest);                                                       \
-    FAIL(kind_of(flags), path, -1);                                     \
-    int fd = REAL(name)(path, flags, mode);                             \
-    if (fd >= 0) note(kind_of(flags), path, NULL);                      \
-    return fd;                                                          \
-  }
+#define OPEN(name)                                                                                                     \
+    int name(const char *path, int flags, ...) {                                                                       \
+        va_list rest;                                                                                                  \
+        va_start(rest, flags);                                                                                         \
+        mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;                                        \
+        va_end(rest);                                                                                                  \
+        FAIL(kind_of(flags), path, -1);                                                                                \
+        int fd = REAL(name)(path, flags, mode);                                                                        \
+        if (fd >= 0) note(kind_of(flags), path, NULL);                                                                 \
+        return fd;                                                                                                     \
+    }
 OPEN(open)
 OPEN(open64)
 
-#define FOPEN(name)                                              \
-  FILE *name(const char *path, const char *mode) {               \
-    const char *kind = strpbrk(mode, "wa+") ? "write" : "read";  \
-    FAIL(kind, path, NULL);                                      \
-    FILE *file = REAL(name)(path, mode);                         \
-    if (file) note(kind, path, NULL);                            \
-    return file;                                                 \
-  }
+#define FOPEN(name)                                                                                                    \
+    FILE *name(const char *path, const char *mode) {                                                                   \
+        const char *kind = strpbrk(mode, "wa+") ? "write" : "read";                                                    \
+        FAIL(kind, path, NULL);                                                                                        \
+        FILE *file = REAL(name)(path, mode);                                                                           \
+        if (file) note(kind, path, NULL);                                                                              \
+        return file;                                                                                                   \
+    }
 FOPEN(fopen)
 FOPEN(fopen64)
 
 int fclose(FILE *file) {
-  char path[PATH_MAX];
-  path_of(fileno(file), path);
-  int result = REAL(fclose)(file);
-  note("close", path, NULL);
-  return result;
+    char path[PATH_MAX];
+    path_of(fileno(file), path);
+    int result = REAL(fclose)(file);
+    note("close", path, NULL);
+    return result;
 }
 
 int close(int fd) {
-  char path[PATH_MAX];
-  path_of(fd, path);
-  int result = REAL(close)(fd);
-  note("close", path, NULL);
-  return result;
+    char path[PATH_MAX];
+    path_of(fd, path);
+    int result = REAL(close)(fd);
+    note("close", path, NULL);
+    return result;
 }
 
 int fsync(int fd) {
-  char path[PATH_MAX];
-  path_of(fd, path);
-  FAIL("fsync", path, -1);
-  int result = REAL(fsync)(fd);
-  if (result == 0) note("fsync", path, NULL);
-  return result;
+    char path[PATH_MAX];
+    path_of(fd, path);
+    FAIL("fsync", path, -1);
+    int result = REAL(fsync)(fd);
+    if (result == 0) note("fsync", path, NULL);
+    return result;
 }
 
 int rename(const char *from, const char *to) {
-  FAIL("rename", to, -1);
-  int result = REAL(rename)(from, to);
-  if (result == 0) note("rename", from, to);
-  return result;
+    FAIL("rename", to, -1);
+    int result = REAL(rename)(from, to);
+    if (result == 0) note("rename", from, to);
+    return result;
 }
 
-#define ON_PATH(operation, name, arguments, ...)   \
-  int name arguments {                             \
-    FAIL(operation, path, -1);                     \
-    int result = REAL(name)(__VA_ARGS__);          \
-    if (result == 0) note(operation, path, NULL);  \
-    return result;                                 \
-  }
+#define ON_PATH(operation, name, arguments, ...)                                                                       \
+    int name arguments {                                                                                               \
+        FAIL(operation, path, -1);                                                                                     \
+        int result = REAL(name)(__VA_ARGS__);                                                                          \
+        if (result == 0) note(operation, path, NULL);                                                                  \
+        return result;                                                                                                 \
+    }
 ON_PATH("unlink", unlink, (const char *path), path)
 ON_PATH("mkdir", mkdir, (const char *path, mode_t mode), path, mode)
 ON_PATH("access", access, (const char *path, int mode), path, mode)
@@ -188,6 +191,6 @@ ON_PATH("stat", __xstat, (int version, const char *path, struct stat *result_), 
 ON_PATH("stat", __xstat64, (int version, const char *path, struct stat64 *result_), version, path, result_)
 
 DIR *opendir(const char *path) {
-  FAIL("list", path, NULL);
-  return REAL(opendir)(path);
+    FAIL("list", path, NULL);
+    return REAL(opendir)(path);
 }

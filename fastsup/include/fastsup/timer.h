@@ -9,7 +9,7 @@ typedef struct {
     double every_secs;   /* negative: not time-based */
     int64_t last_step;
     double last_time;
-    int triggered;       /* last_step and last_time hold a trigger */
+    int triggered; /* last_step and last_time hold a trigger */
 } fs_timer;
 
 /* The decision by the step alone. */

@@ -10,9 +10,9 @@ static const fs_api *fastsup;
 /* A step that counts, and can be told to fail, to end, or to raise. */
 typedef struct {
     int64_t calls;
-    int64_t at;        /* the call at which it does what it is told; -1: never */
+    int64_t at; /* the call at which it does what it is told; -1: never */
     const char *what;
-    int held_gil;      /* calls during which this thread had the GIL */
+    int held_gil; /* calls during which this thread had the GIL */
 } counter;
 
 /* Doubles as step and as hook. */
@@ -139,7 +139,8 @@ static PyObject *read_notes(PyObject *module, PyObject *capsule) {
     if (all == NULL) return NULL;
     PyObject *list = PyList_New(0);
     for (int64_t i = 0; list != NULL && i < all->n && i < 64; ++i) {
-        PyObject *row = Py_BuildValue("LLd", (long long)all->global_steps[i], (long long)all->steps[i], all->results[i]);
+        PyObject *row =
+            Py_BuildValue("LLd", (long long)all->global_steps[i], (long long)all->steps[i], all->results[i]);
         if (row == NULL || PyList_Append(list, row) < 0) Py_CLEAR(list);
         Py_XDECREF(row);
     }
@@ -164,12 +165,14 @@ static PyObject *run(PyObject *module, PyObject *loop) {
     (void)module;
     if (fastsup->loop_run(loop) < 0) return NULL;
     const fs_loop *state = fastsup->loop_state(loop);
-    return state == NULL ? NULL : Py_BuildValue("LLd", (long long)state->global_step, (long long)state->steps, state->result);
+    return state == NULL ? NULL
+                         : Py_BuildValue("LLd", (long long)state->global_step, (long long)state->steps, state->result);
 }
 
 static PyObject *without_function(PyObject *module, PyObject *what) {
     (void)module;
-    return PyObject_IsTrue(what) ? fastsup->loop_new(NULL, NULL, NULL, -1, 0, NULL) : fastsup->hook_new(NULL, NULL, NULL, NULL);
+    return PyObject_IsTrue(what) ? fastsup->loop_new(NULL, NULL, NULL, -1, 0, NULL)
+                                 : fastsup->hook_new(NULL, NULL, NULL, NULL);
 }
 
 static PyMethodDef methods[] = {
