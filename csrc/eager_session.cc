@@ -7,13 +7,15 @@
    assumes what is written at each declaration below. `fastsup/eager/bridge.py` opens it for versions of TensorFlow that
    were tried, after a self-test in a process of its own.
 
-   The state, which is the addresses, the context and the factory, is this library's: it is linked into one extension.
- */
+   The state is this library's, which is linked into one extension. Who may change it when is written beside it.
+
+   No C++ exception leaves a function that C, or TensorFlow, calls: it becomes a status, or the return value says that
+   memory was short. */
 #include "eager_session.h"
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -71,9 +73,12 @@ class SessionFactory {
 
 /* Room for a DynamicDeviceMgr (about 300 bytes) and a DirectSession (about 1,500). */
 constexpr size_t kDeviceManagerRoom = 4096, kSessionRoom = 16384;
-/* More functions than the class of the device manager has; the first two are its destructors. */
-constexpr size_t kVirtualFunctions = 64;
+/* In front of a class's virtual functions are two words, which tell where the object begins, and its type. */
+constexpr size_t kWordsInFront = 2;
+/* Codes of errors, of absl::StatusCode. */
+constexpr int kResourceExhausted = 8, kInternal = 13;
 
+/* Addresses in TensorFlow. `fastsup_eager_open` sets them, under `opening`, before anything else reads them. */
 Devices (*list_local_devices)(void *context);
 Owned (*new_renamed_device)(const Text &name, void *device, bool owns, bool isolates, void *pool);
 void (*make_device_manager)(void *room, Devices &&devices);
@@ -84,11 +89,12 @@ Status (*run_callable)(void *session, int64_t callable, const std::vector<Tensor
 Status (*tensor_of_handle)(const void *handle, const Tensor **tensor);
 void *(*make_local_handle)(Tensor &&tensor, void *device, void *op_device, void *context);
 void (*destroy_tensor)(Tensor *tensor);
-void *handle_vtable;
+void *handle_vtable, *device_manager_vtable;
 
 void *(*new_status)();
 int (*status_code)(const void *status);
 const char *(*status_message)(const void *status);
+void (*set_status)(void *status, int code, const char *message);
 void (*delete_status)(void *status);
 void (*delete_handle)(void *handle);
 int (*handle_dtype)(void *handle);
@@ -105,11 +111,16 @@ void *(*object_of_handle)(void *handle, bool is_packed);
 void *(*records_nothing)();
 const fastsup_eager_settings *(*settings_of_context)(void *context);
 
-void *eager_context;
-void *host_device;
-uintptr_t ok_word;
+/* Held while the addresses, the context or a session are set up. */
 std::mutex opening;
+/* Set under `opening`, once. */
 bool is_open;
+uintptr_t ok_word;
+size_t device_manager_words;
+/* Set under `opening` before the first session is opened, and never changed after that: the steps of sessions read them
+   without the lock. */
+void *eager_context, *host_device;
+void *manager_of_sessions;
 thread_local void *last_session;
 
 struct Symbol {
@@ -135,9 +146,11 @@ const Symbol kSymbols[] = {
      "_ZN10tensorflow12TensorHandle17CreateLocalHandleEONS_6TensorEPNS_6DeviceES4_PNS_12EagerContextE"},
     {&destroy_tensor, "_ZN10tensorflow6TensorD1Ev"},
     {&handle_vtable, "_ZTVN10tensorflow12TensorHandleE"},
+    {&device_manager_vtable, FASTSUP_EAGER_DEVICE_MANAGER},
     {&new_status, "TF_NewStatus"},
     {&status_code, "TF_GetCode"},
     {&status_message, "TF_Message"},
+    {&set_status, "TF_SetStatus"},
     {&delete_status, "TF_DeleteStatus"},
     {&delete_handle, "TFE_DeleteTensorHandle"},
     {&handle_dtype, "TFE_TensorHandleDataType"},
@@ -153,49 +166,75 @@ const Symbol kSymbols[] = {
     {&settings_of_context, "_ZN10tensorflow30GetEagerContextThreadLocalDataEP7_object"},
 };
 
+/* The word of a status as TF_Status has it: a TF_Status holds the status alone. */
+uintptr_t &word_of(void *status) {
+    return *static_cast<uintptr_t *>(status);
+}
+
+/* The word of a new error. */
+uintptr_t error_word(int code, const char *message) noexcept {
+    void *status = new_status();
+    set_status(status, code, message);
+    const uintptr_t word = word_of(status);
+    word_of(status) = ok_word; // The error belongs to whoever gets the word.
+    delete_status(status);
+    return word;
+}
+
+/* The word of the error for the exception that is being handled. */
+uintptr_t word_of_exception() noexcept {
+    try {
+        throw;
+    } catch (const std::bad_alloc &) {
+        return error_word(kResourceExhausted, "there was no memory for a step of a lifted function");
+    } catch (const std::exception &error) {
+        return error_word(kInternal, error.what());
+    } catch (...) {
+        return error_word(kInternal, "TensorFlow's runtime has thrown an exception of an unknown type");
+    }
+}
+
 void stays(void *) {}
 
-/* The device manager of all sessions over one eager context, which is never deleted.
+/* The device manager of all sessions, which is never deleted. Called under `opening`.
 
    A session deletes its manager, and with it the devices. But an iterator of tf.data keeps the device of the session
-   that has first asked it for an element, for its threads. So the manager's destructors are replaced by one that does
-   nothing. */
+   that has first asked it for an element, for its threads. So the manager's table of virtual functions is replaced by a
+   copy in which its destructors, the first two, do nothing. */
 void *device_manager() {
-    static void *manager, *made_for;
-    if (made_for == eager_context) return manager;
+    if (manager_of_sessions) return manager_of_sessions;
     const Text name("/job:localhost/replica:0/task:0");
     Devices devices;
     for (void *device : list_local_devices(eager_context))
         devices.push_back(new_renamed_device(name, device, false, false, nullptr).object);
-    manager = ::operator new(kDeviceManagerRoom);
+    void **table = new void *[device_manager_words];
+    void *manager = ::operator new(kDeviceManagerRoom);
     make_device_manager(manager, std::move(devices));
-    // The two words in front of the functions tell where the object begins, and its type.
-    void **functions = new void *[kVirtualFunctions + 2] + 2;
-    std::memcpy(functions - 2, *static_cast<void ***>(manager) - 2, (kVirtualFunctions + 2) * sizeof(void *));
-    functions[0] = functions[1] = reinterpret_cast<void *>(&stays);
-    *static_cast<void ***>(manager) = functions;
-    made_for = eager_context;
-    return manager;
+    std::memcpy(table, device_manager_vtable, device_manager_words * sizeof(void *));
+    table[kWordsInFront] = table[kWordsInFront + 1] = reinterpret_cast<void *>(&stays);
+    *static_cast<void ***>(manager) = table + kWordsInFront;
+    return manager_of_sessions = manager;
 }
 
 class EagerSessionFactory : public SessionFactory {
     Status NewSession(const SessionOptions &options, void **session) override {
-        std::lock_guard<std::mutex> lock(opening);
-        *session = ::operator new(kSessionRoom);
-        make_session(*session, options, device_manager(), nullptr);
-        last_session = *session;
-        return Status(ok_word);
+        *session = nullptr;
+        try {
+            std::lock_guard<std::mutex> lock(opening);
+            void *manager = device_manager();
+            void *room = ::operator new(kSessionRoom);
+            make_session(room, options, manager, nullptr);
+            *session = last_session = room;
+            return Status(ok_word);
+        } catch (...) {
+            return Status(word_of_exception());
+        }
     }
 
     bool AcceptsOptions(const SessionOptions &options) override { return options.target.is(FASTSUP_EAGER_TARGET); }
 
     Status Reset(const SessionOptions &, const void *) override { return Status(ok_word); }
 };
-
-/* The word of a status as TF_Status has it: a TF_Status holds the status alone. */
-uintptr_t &word_of(void *status) {
-    return *static_cast<uintptr_t *>(status);
-}
 
 /* A thread's status for calls that can't fail. */
 struct ScratchStatus {
@@ -215,23 +254,36 @@ const char *fastsup_eager_symbol(int index) {
     return index < count ? kSymbols[index].name : nullptr;
 }
 
-void fastsup_eager_open(void *const *addresses) {
-    std::lock_guard<std::mutex> lock(opening);
-    if (is_open) return;
-    for (const Symbol &symbol : kSymbols) *static_cast<void **>(symbol.address) = *addresses++;
-    void *status = new_status();
-    ok_word = word_of(status);
-    delete_status(status);
-    // The registry keeps the factory for as long as the process lives.
-    register_factory(Text("FASTSUP_EAGER_SESSION"), new EagerSessionFactory());
-    is_open = true;
+int fastsup_eager_open(void *const *addresses, size_t device_manager_size) {
+    try {
+        std::lock_guard<std::mutex> lock(opening);
+        if (is_open) return 0;
+        for (const Symbol &symbol : kSymbols) *static_cast<void **>(symbol.address) = *addresses++;
+        device_manager_words = device_manager_size / sizeof(void *);
+        void *status = new_status();
+        ok_word = word_of(status);
+        delete_status(status);
+        // The registry keeps the factory for as long as the process lives.
+        register_factory(Text("FASTSUP_EAGER_SESSION"), new EagerSessionFactory());
+        is_open = true;
+        return 0;
+    } catch (...) {
+        return -1;
+    }
 }
 
 int fastsup_eager_set_context(void *context) {
-    Devices devices = list_local_devices(context);
-    eager_context = context;
-    host_device = devices.empty() ? nullptr : devices[0];
-    return static_cast<int>(devices.size());
+    try {
+        std::lock_guard<std::mutex> lock(opening);
+        Devices devices = list_local_devices(context);
+        if (!manager_of_sessions) {
+            eager_context = context;
+            host_device = devices.empty() ? nullptr : devices[0];
+        }
+        return eager_context == context ? static_cast<int>(devices.size()) : -2;
+    } catch (...) {
+        return -1;
+    }
 }
 
 void *fastsup_eager_take_session(void) {
@@ -295,7 +347,8 @@ int fastsup_eager_shape(void *handle, int64_t *dimensions) {
 void *fastsup_eager_run(void *session, int64_t callable, void *const *inputs, int input_count, void **outputs,
                         int output_count) {
     uintptr_t word = ok_word;
-    {
+    int made = 0;
+    try {
         std::vector<Tensor> feeds, fetched;
         feeds.reserve(input_count);
         for (int i = 0; i < input_count && word == ok_word; ++i) {
@@ -305,13 +358,20 @@ void *fastsup_eager_run(void *session, int64_t callable, void *const *inputs, in
             if (word == ok_word) feeds.push_back(*tensor);
         }
         if (word == ok_word) word = run_callable(session, callable, feeds, &fetched, nullptr).word;
-        // If a tensor isn't as large as declared above: the self-test finds that out, in a process of its own.
-        if (word == ok_word && fetched.size() != static_cast<size_t>(output_count)) std::abort();
-        for (size_t i = 0; i < fetched.size(); ++i) {
-            if (word == ok_word)
+        const bool as_many = fetched.size() == static_cast<size_t>(output_count);
+        // Then a tensor isn't as large as declared above, and what is in the vector can't be deleted.
+        if (word == ok_word && !as_many)
+            word = error_word(kInternal, "the runtime has not returned one tensor for each fetch of a lifted function");
+        for (int i = 0; as_many && i < output_count; ++i) {
+            if (word == ok_word) {
                 outputs[i] = make_local_handle(std::move(fetched[i]), host_device, host_device, eager_context);
+                made = i + 1;
+            }
             destroy_tensor(&fetched[i]);
         }
+    } catch (...) {
+        while (made > 0) delete_handle(outputs[--made]);
+        word = word_of_exception();
     }
     if (word == ok_word) return nullptr;
     void *status = new_status();

@@ -1,10 +1,12 @@
 /* A session over the devices of TensorFlow's eager context, and calls of it with eager tensors.
 
-   See eager_session.cc. All functions may be called by any thread; none of them needs Python's lock but those with
-   "object" in the name. Pointers that belong to TensorFlow are `void *`. */
+   See eager_session.cc. All functions may be called by any thread; those with "object" in the name need Python's lock,
+   the others none. `fastsup_eager_open` comes first, `fastsup_eager_set_context` second. Pointers that belong to
+   TensorFlow are `void *`. */
 #ifndef FASTSUP_EAGER_SESSION_H
 #define FASTSUP_EAGER_SESSION_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -20,12 +22,19 @@ extern "C" {
 /* The name of a symbol of TensorFlow's libraries that is needed: 0 is the first one. Null behind the last one. */
 const char *fastsup_eager_symbol(int index);
 
-/* Takes the addresses of the symbols, and registers the factory of the sessions.
+/* The symbol of the device manager's table of virtual functions, whose size is needed too. */
+#define FASTSUP_EAGER_DEVICE_MANAGER "_ZTVN10tensorflow16DynamicDeviceMgrE"
 
-   addresses: one for each symbol, in the order of `fastsup_eager_symbol`; none is null. */
-void fastsup_eager_open(void *const *addresses);
+/* Takes the addresses of the symbols, and registers the factory of the sessions. Further calls do nothing.
 
-/* Names the eager context whose devices the sessions opened from now on share. Returns the number of its devices. */
+   addresses: one for each symbol, in the order of `fastsup_eager_symbol`; none is null.
+   device_manager_size: bytes of the symbol FASTSUP_EAGER_DEVICE_MANAGER.
+   Returns 0, or -1 if there is no memory. */
+int fastsup_eager_open(void *const *addresses, size_t device_manager_size);
+
+/* Names the eager context whose devices all sessions share. It can't be another once a session is open.
+
+   Returns the number of its devices, -1 if there is no memory, -2 if sessions share those of another context. */
 int fastsup_eager_set_context(void *context);
 
 /* The session that this thread has opened last; null if there is none. */

@@ -32,11 +32,11 @@ from fastsup.common import isolated_child
 from fastsup.common.files import write_whole
 from fastsup.common.fork import fork_reason
 from fastsup.common.raised_outside import is_raised_outside
+from fastsup.common.tried_versions import untried_reason
 from fastsup.eager import eager_session, lifted_calls
 
-__all__ = ["TRIED_VERSIONS", "keep_track", "why_closed", "why_foreign"]
+__all__ = ["keep_track", "why_closed", "why_foreign"]
 
-TRIED_VERSIONS = ("2.16", "2.17", "2.18", "2.19", "2.20", "2.21")
 SELF_TEST_SECS = 180
 _FAILURE_SECS = 24 * 3600
 # How far a self-test is. BEGUN: everything is imported, and what follows is about TensorFlow.
@@ -107,12 +107,9 @@ def open_untested() -> str:
 
 
 def _why_unknown() -> str:
-    version = versions.__version__
-    if ".".join(version.split(".")[:2]) not in TRIED_VERSIONS:
-        return f"TensorFlow {version} isn't one of the versions that were tried: {', '.join(TRIED_VERSIONS)}"
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return f"functions are lifted on Linux for x86-64, not on {sys.platform} for {platform.machine()}"
-    return ""
+    return untried_reason(versions.__version__)
 
 
 def _folder() -> Path:

@@ -15,7 +15,8 @@ from tensorflow.python.framework import errors_impl
 cdef extern from "eager_session.h" nogil:
     const char* TARGET "FASTSUP_EAGER_TARGET"
     const char* fastsup_eager_symbol(int index)
-    void fastsup_eager_open(void** addresses)
+    const char* DEVICE_MANAGER "FASTSUP_EAGER_DEVICE_MANAGER"
+    int fastsup_eager_open(void** addresses, size_t device_manager_size)
     int fastsup_eager_set_context(void* context)
     void* fastsup_eager_take_session()
     void fastsup_eager_delete_handle(void* handle)
@@ -58,21 +59,24 @@ def open_bridge(libraries):
       libraries: list of the paths of the libraries to look in, which are loaded already.
 
     Raises:
-      ImportError: a symbol is missing; the message names it.
+      ImportError: a symbol is missing, or its size; the message names it.
     """
     # Here rather than in C++: dlsym has another version in each newer libc, and a wheel would then need that libc.
     loaded = [ctypes.CDLL(None), *_already_loaded(libraries)]
     addresses = []
     while fastsup_eager_symbol(len(addresses)) is not NULL:
         addresses.append(_address(fastsup_eager_symbol(len(addresses)).decode(), loaded))
+    cdef size_t device_manager_size = _size(DEVICE_MANAGER.decode(), loaded)
     cdef void** array = <void**>malloc(len(addresses) * sizeof(void*))
     if array is NULL:
         raise MemoryError
     cdef Py_ssize_t i
     for i in range(len(addresses)):
         array[i] = <void*><uintptr_t>addresses[i]
-    fastsup_eager_open(array)
+    cdef int failed = fastsup_eager_open(array, device_manager_size)
     free(array)
+    if failed:
+        raise MemoryError
 
 
 def _already_loaded(libraries):
@@ -94,6 +98,33 @@ def _address(name, loaded):
     raise ImportError(f"TensorFlow's libraries have no symbol {name}.")
 
 
+class _Info(ctypes.Structure):
+    """Dl_info of dlfcn.h."""
+
+    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p),
+                ("address", ctypes.c_void_p)]
+
+
+class _Symbol(ctypes.Structure):
+    """Elf64_Sym of elf.h."""
+
+    _fields_ = [("name", ctypes.c_uint32), ("info", ctypes.c_ubyte), ("other", ctypes.c_ubyte),
+                ("section", ctypes.c_uint16), ("value", ctypes.c_uint64), ("size", ctypes.c_uint64)]
+
+
+_RTLD_DL_SYMENT = 1
+
+
+def _size(name, loaded):
+    """The bytes of a symbol, by the symbol table of the library that has it."""
+    info, symbol = _Info(), ctypes.POINTER(_Symbol)()
+    address = ctypes.c_void_p(_address(name, loaded))
+    found = loaded[0].dladdr1(address, ctypes.byref(info), ctypes.byref(symbol), _RTLD_DL_SYMENT)
+    if not found or not symbol or info.name != name.encode() or symbol.contents.size < 4 * sizeof(void*):
+        raise ImportError(f"TensorFlow's libraries don't say how large {name} is.")
+    return symbol.contents.size
+
+
 def share_context(capsule):
     """Names the eager context whose devices new sessions share.
 
@@ -102,8 +133,16 @@ def share_context(capsule):
 
     Returns:
       The number of its local devices.
+
+    Raises:
+      RuntimeError: there are sessions over the devices of another context.
     """
-    return fastsup_eager_set_context(PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule)))
+    count = fastsup_eager_set_context(PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule)))
+    if count == -1:
+        raise MemoryError
+    if count < 0:
+        raise RuntimeError("lifted functions share the devices of another eager context, which was replaced.")
+    return count
 
 
 cdef void* handle_of(object value) noexcept:

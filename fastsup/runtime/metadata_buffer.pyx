@@ -4,8 +4,8 @@ TensorFlow's runtime is called through pybind11, which takes an object of its ow
 for an attribute that another module's binding would have, and each time an AttributeError is made, with its text, and
 dropped: a fifth of a small step. So runs get a buffer, which is emptied after each of them.
 
-A buffer has to be emptied in C, which means looking into pybind11's object for it. Where that isn't laid out as it has
-been since pybind11 2.2, runs get None.
+A buffer has to be emptied in C, which means looking into pybind11's object for it. With versions of TensorFlow that
+weren't tried, and where the object isn't laid out as it has been since pybind11 2.2, runs get None.
 """
 
 from cpython.object cimport PyObject
@@ -13,6 +13,9 @@ from libc.stdint cimport uintptr_t
 from libc.string cimport memcmp
 
 from tensorflow.python.client import pywrap_tf_session
+from tensorflow.python.framework import versions
+
+from fastsup.common.tried_versions import untried_reason
 
 
 cdef struct Instance:
@@ -47,7 +50,7 @@ cdef bint is_laid_out_as_known() except -1:
         pywrap_tf_session.TF_DeleteBuffer(buffer)
 
 
-cdef bint layout_is_known = is_laid_out_as_known()
+cdef bint layout_is_known = not untried_reason(versions.__version__) and is_laid_out_as_known()
 
 
 cdef object take_buffer():

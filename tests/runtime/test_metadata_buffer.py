@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from processes import Processes
 
 import fastsup
 from fastsup.runtime.metadata_buffer import passes_buffers
@@ -98,7 +96,7 @@ def test_threads_in_the_same_run(executor: str, graph: tf.Graph) -> None:
     assert results == {1: [1.0] * 50, 2: [2.0] * 50}
 
 
-def test_memory_does_not_grow_with_sessions(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_sessions(processes: Processes) -> None:
     """In a process of its own. Each run leaves a megabyte in its buffer."""
     program = """
 import gc, resource
@@ -129,4 +127,19 @@ with tf.Graph().as_default():
 # A buffer that is lost with its metadata is one megabyte: 300 for one of each session's fetches.
 assert grown < 100, grown
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120, cwd=tmp_path)
+    processes.python("-c", program, check=True)
+
+
+def test_a_version_that_was_not_tried(processes: Processes) -> None:
+    program = """
+import tensorflow as tf
+from tensorflow.python.framework import versions
+versions.__version__ = "9.9.0"
+import fastsup
+from fastsup.runtime.metadata_buffer import passes_buffers
+with tf.Graph().as_default():
+    one = tf.constant(1)
+    with fastsup.Session() as session:
+        print(passes_buffers(), [int(session.run(one)) for _ in range(3)])
+"""
+    assert processes.python("-c", program, check=True).stdout == "False [1, 1, 1]\n"
