@@ -1,6 +1,6 @@
 """The versions of TensorFlow whose memory fastsup reads and whose C++ functions it calls: those that were tried.
 
-Both depend on how TensorFlow was compiled, which no interface promises. `.ci/versions` runs the tests on these versions.
+Both depend on how TensorFlow was compiled, which no interface promises.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -95,8 +96,10 @@ class _FunctionSessionCreator(SessionCreator):  # type: ignore[misc]
             self._session.close()
 
     def empty_boxes(self) -> None:
-        """Lets the tensors in the step's boxes go."""
-        self._step_graph.lifted.empty_boxes()
+        """Releases the tensors in the step's boxes, unless a daemon thread may still run steps of an open session."""
+        is_open = self._session is not None and not self._session._closed
+        if not is_open or not any(thread.daemon for thread in threading.enumerate()):
+            self._step_graph.lifted.empty_boxes()
 
 
 class _InStepGraphSessionCreator(CoordinatedSessionCreator):
