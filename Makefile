@@ -1,39 +1,53 @@
 # What an engineer runs while working on fastsup. docs/development.md explains it.
 PYTHON ?= python
+# The folders of the heart. `make quick` runs our side of their tests, but for those that start processes or take long.
+QUICK = tests/core tests/csrc tests/loop tests/embed tests/runtime tests/train
+C_FILES = $(shell git ls-files '*.c' '*.h' '*.cc')
 
-.PHONY: compile test lint bench debug testinstalled release-files release docs
+.DEFAULT_GOAL := help
+.PHONY: help compile quick test lint format bench debug testinstalled release-files release docs
 
-compile:
+help:  ## show these lines
+	@sed -n 's/^\([a-z-]*\):  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+compile:  ## install in place, with all tools; after a change of a .pyx: python setup.py -q build_ext --inplace
 	$(PYTHON) -m pip install --quiet -e ".[dev,docs]"
 
-test:
-	$(PYTHON) -m pytest
-	FASTSUP_TEST_WORLD=v1 $(PYTHON) -m pytest tests/runtime tests/train tests/profile
+quick:  ## linters, types, and the tests that start no process: two minutes
+	$(MAKE) lint
+	$(PYTHON) -m pytest -q -n auto -m "not process and not slow and not reference" $(QUICK)
 
-lint:
+test:  ## all tests; those of sessions, hooks and profiles in both worlds of TensorFlow
+	$(PYTHON) -m pytest -n auto
+	FASTSUP_TEST_WORLD=v1 $(PYTHON) -m pytest -n auto tests/runtime tests/train tests/profile
+
+lint:  ## linters and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
+	clang-format --dry-run -Werror $(C_FILES)
 	$(PYTHON) -m mypy
 
-bench:
+format:  ## format Python and C
+	$(PYTHON) -m ruff format .
+	clang-format -i $(C_FILES)
+
+bench:  ## what a step costs, beside TensorFlow and the bare runtime
 	$(PYTHON) -m benchmarks
 
 # The debug build lies in a folder of its own, and leaves the compiled files of this one as they are.
-debug:
+debug:  ## tests of what is compiled, with assertions and bounds checks
 	bash .ci/debug tests/core tests/runtime tests/train
 
-testinstalled:
+testinstalled:  ## what CI runs: a wheel, an environment of its own, everything
 	bash .ci/run
 
-# The source distribution and the wheels, in dist/. docs/releasing.md says what comes before and after.
-release-files:
-	bash .ci/wheels dist
-
-# The same, after checks of the version, the changelog and the tree.
-release:
-	bash .ci/release
-
-# The documentation site, into site/. Warnings and broken links are errors.
-docs:
+docs:  ## the documentation site, into site/; warnings and broken links are errors
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 	$(PYTHON) -m website.check site
+
+# docs/releasing.md says what comes before and after.
+release-files:  ## the source distribution and the wheels, in dist/
+	bash .ci/wheels dist
+
+release:  ## the same, after checks of the version, the changelog and the tree
+	bash .ci/release
