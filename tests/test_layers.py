@@ -20,6 +20,7 @@ LAYERS = (
     ("fastsup.checkpoint", "fastsup.events", "fastsup.cluster", "fastsup.eager"),
     ("fastsup.loop", "fastsup.train.scheduler", "fastsup.keras", "fastsup.cluster.collective"),
     ("fastsup.train.hooks",),
+    ("fastsup.train.engine",),
     ("fastsup.train.session",),
     ("fastsup.train.supervisor", "fastsup.train.function"),
     ("fastsup.train",),

@@ -34,8 +34,8 @@ from fastsup.train.hooks.watchdog import WatchdogHook
 from fastsup.train.session.monitored_session import MonitoredSession, SingularMonitoredSession
 from fastsup.train.session.session_creators import ChiefSessionCreator, Scaffold, SessionCreator, WorkerSessionCreator
 from fastsup.train.session.session_manager import SessionManager
-from fastsup.train.session.session_stack import CoordinatedSession, HookedSession, RecoverableSession, WrappedSession
 from fastsup.train.session.training_session import MonitoredTrainingSession
+from fastsup.train.session.wrapped_sessions import CoordinatedSession, HookedSession, RecoverableSession, WrappedSession
 from fastsup.train.supervisor.supervisor import Supervisor
 
 # TensorFlow's own.

@@ -224,7 +224,7 @@ def test_a_session_of_somebody_elses_making_has_no_executors(program: Any) -> No
     with v1.Session() as inner:
         inner.run(v1.global_variables_initializer())
         session = fastsup.train.HookedSession(inner, [])
-        session._record(profiler)
+        session._engine.record(profiler, None)
         session.run(model.loss)
         session.close()
     assert profiler.report().sessions == ()

@@ -1,5 +1,24 @@
-from fastsup.train.session.hooked_session cimport Hooked
-from fastsup.train.session.wrapped_sessions cimport Call, Wrapped
+from cython cimport final
+
+from fastsup.train.engine.run_request cimport RunRequest
+from fastsup.train.engine.step_engine cimport StepEngine
+from fastsup.train.session.wrapped_base cimport CoordinatedBase, WrappedBase
+
+
+@final
+cdef class Nest:
+    cdef object outermost
+    # Those that are as delivered, and what each of them wraps. None where there is another one, and for all that it wraps.
+    cdef WrappedBase recoverable
+    cdef object in_recoverable
+    cdef CoordinatedBase coordinated
+    cdef object in_coordinated
+    cdef WrappedBase hooked
+    # The engine that steps can start in; None where a step has to go through each session.
+    cdef StepEngine engine
+
+    cdef bint is_current(self, object outermost) noexcept
+    cdef object stop_event(self)
 
 
 cdef class Monitored:
@@ -7,14 +26,11 @@ cdef class Monitored:
     # What the last step of run_loop returned, also where it then has raised; None before. With a feed_fn, that of the step
     # before, also inside the loop.
     cdef readonly object last_result
-    cdef object inner_seen
-    cdef Wrapped inner
-    cdef Wrapped middle
-    cdef Hooked innermost
+    cdef Nest nest
 
-    cdef Wrapped compiled_inner(self)
-    cdef Hooked compiled_innermost(self)
-    cdef object step(self, Call* call)
+    cdef Nest current_nest(self)
+    cdef object step(self, RunRequest request)
+    cdef object step_through(self, RunRequest request)
     cdef object run_step(self, object fetches, object feed_dict)
     cdef bint runs_itself(self) except -1
     cdef int check_open(self) except -1

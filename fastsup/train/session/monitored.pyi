@@ -1,6 +1,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+class Nest:
+    def __init__(self, outermost: Any) -> None: ...
+
 class Monitored:
     _sess: Any
     @property

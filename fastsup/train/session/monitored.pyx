@@ -1,90 +1,117 @@
-"""What a step passes through from the monitored session down to the one with the hooks."""
+"""What a monitored session does for each step: it runs in the engine of its innermost session, or goes session by session.
+"""
 
 from cpython.exc cimport PyErr_CheckSignals
+from cython cimport final
 from libc.stdint cimport INT64_MAX, int64_t
+
+from threading import Event
 
 from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework.ops import Graph
+from tensorflow.python.training import coordinator as tf_coordinator
 
+from fastsup.common.stop_signals cimport pending_signal
+from fastsup.common.stop_signals import raise_if_come
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.session.feed_functions import takes_last_result
-from fastsup.train.session.hooked_session cimport Hooked
-from fastsup.common.stop_signals cimport pending_signal
-from fastsup.common.stop_signals import raise_if_come
-from fastsup.train.session.wrapped_sessions cimport (
-    Call, Coordinated, Recoverable, Wrapped, as_compiled, new_call, still_open, take_last_result
+from fastsup.train.engine.run_request cimport RunRequest, new_request
+from fastsup.train.engine.step_engine cimport StepEngine, still_open
+from fastsup.train.session.wrapped_base cimport CoordinatedBase, WrappedBase
+from fastsup.train.session.wrapped_sessions import (
+    DELIVERED_METHODS, CoordinatedSession, HookedSession, RecoverableSession
 )
+
+cdef object Coordinator = tf_coordinator.Coordinator
+
+
+cdef bint is_delivered(object session, object kind) except -1:
+    """True if a session is of a kind, and none of the methods that a step would go through was replaced."""
+    if not isinstance(session, kind):
+        return False
+    replaced = getattr(session, "__dict__", ())
+    for name, method in (<dict> DELIVERED_METHODS[kind]).items():
+        if getattr(type(session), name) is not method or name in replaced:
+            return False
+    return True
+
+
+@final
+cdef class Nest:
+    """The sessions that a monitored session nests, as they were when they were looked at.
+
+    Args:
+      outermost: the outermost of them.
+    """
+
+    def __init__(self, outermost):
+        self.outermost = outermost
+        session = outermost
+        if is_delivered(session, RecoverableSession):
+            self.recoverable = session
+            session = self.in_recoverable = self.recoverable._sess
+        if is_delivered(session, CoordinatedSession):
+            self.coordinated = session
+            session = self.in_coordinated = self.coordinated._sess
+        if self.coordinated is not None and is_delivered(session, HookedSession):
+            self.hooked = session
+            if self.hooked._sess is not None and not self.hooked._wrapped_is_stoppable:
+                self.engine = session._engine
+
+    cdef bint is_current(self, object outermost) noexcept:
+        """True if the sessions are still the same."""
+        return (
+            outermost is self.outermost
+            and (self.recoverable is None or self.recoverable._sess is self.in_recoverable)
+            and (self.coordinated is None or self.coordinated._sess is self.in_coordinated)
+            and (self.engine is None or self.hooked._sess is not None)
+        )
+
+    cdef object stop_event(self):
+        """The event that the coordinator sets to stop the loop; None for a coordinator of another kind."""
+        coordinator = self.coordinated._coord
+        if type(coordinator) is Coordinator and type(coordinator._stop_event) is Event:
+            return coordinator._stop_event
+        return None
 
 
 cdef class Monitored:
-    """What a step passes through in `MonitoredSession` and `SingularMonitoredSession`."""
+    """What `MonitoredSession` and `SingularMonitoredSession` do for each step."""
 
-    cdef Wrapped compiled_inner(self):
-        if self._sess is not self.inner_seen:
-            session = self._sess
-            # In this order: another thread goes by what it sees.
-            self.innermost = None
-            self.middle = None
-            self.inner = as_compiled(session)
-            self.inner_seen = session
-        return self.inner
+    cdef Nest current_nest(self):
+        """The nested sessions. They change when a session is recovered or closed, or a program replaces one."""
+        cdef Nest nest = self.nest
+        if nest is None or not nest.is_current(self._sess):
+            self.nest = nest = Nest(self._sess)
+        return nest
 
-    cdef Hooked compiled_innermost(self):
-        """The session with the hooks, if nothing but ours, as delivered, lies between: a step then starts there."""
-        cdef Wrapped inner, middle
-        if (
-            self.innermost is not None
-            and self._sess is self.inner_seen
-            and self.inner._sess is self.middle
-            and self.middle._sess is self.innermost
-        ):
-            return self.innermost
-        self.innermost = None
-        inner = self.compiled_inner()
-        if inner is None or inner._sess is None:
-            return None
-        middle = inner.compiled_inner()
-        if isinstance(inner, Recoverable) and isinstance(middle, Coordinated):
-            if isinstance(middle.compiled_inner(), Hooked):
-                self.middle = middle
-                self.innermost = middle.compiled_inner()
-        return self.innermost
+    cdef object step(self, RunRequest request):
+        """Runs one step; in a loop, at least one, and more where nothing has to be asked between them."""
+        cdef Nest nest = self.current_nest()
+        if nest.engine is None:
+            return self.step_through(request)
+        try:
+            return nest.engine.run(nest.hooked._sess, request)
+        except Exception as error:
+            if not nest.outermost._recovers_from(error):
+                raise
+        # In a new session, which the outermost one makes.
+        return self.step_through(request)
 
-    cdef object step(self, Call* call):
-        """Runs one step."""
-        cdef Hooked innermost = self.compiled_innermost() if call.hooks else None
-        cdef Wrapped inner, middle
-        if innermost is not None:
-            inner, middle = self.inner, self.middle
-            try:
-                return innermost.step(call)
-            except Exception as error:
-                try:
-                    return middle.on_error(call, error)
-                except Exception as raised:
-                    return inner.on_error(call, raised)
-        inner = self.compiled_inner()
-        if inner is not None:
-            return inner.step(call)
-        if not call.hooks:
-            return still_open(self._sess).run_without_hooks(<object> call.fetches, <object> call.feed_dict)
-        return still_open(self._sess).run(
-            <object> call.fetches, feed_dict=<object> call.feed_dict, options=<object> call.options,
-            run_metadata=<object> call.run_metadata,
+    cdef object step_through(self, RunRequest request):
+        """Runs one step through each of the nested sessions."""
+        result = still_open(self._sess).run(
+            request.fetches, feed_dict=request.feed_dict, options=request.options, run_metadata=request.run_metadata
         )
-
-    cdef object run_step(self, object fetches, object feed_dict):
-        """Runs one step with the hooks around it, without options."""
-        cdef Call call = new_call(fetches, feed_dict, None, None, True)
-        return self.step(&call)
+        request.steps_left -= 1
+        return result
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         """Runs one step with the hooks around it. Arguments and result are those of `tf.compat.v1.Session.run`."""
-        cdef Call call = new_call(fetches, feed_dict, options, run_metadata, True)
         if pending_signal():
             raise_if_come()
-        return self.step(&call)
+        return self.step(new_request(fetches, feed_dict, options, run_metadata))
 
     def run_without_hooks(self, fetches, feed_dict=None):
         """Runs one step that no hook sees; a preemption is recovered from as in `run`.
@@ -93,16 +120,28 @@ cdef class Monitored:
           fetches: as for `tf.compat.v1.Session.run`.
           feed_dict: as for `tf.compat.v1.Session.run`.
         """
-        cdef Call call = new_call(fetches, feed_dict, None, None, False)
-        return self.step(&call)
+        cdef Nest nest = self.current_nest()
+        if nest.engine is not None:
+            try:
+                return nest.engine.step_without_hooks(nest.hooked._sess, fetches, feed_dict)
+            except Exception as error:
+                if not nest.outermost._recovers_from(error):
+                    raise
+        return still_open(self._sess).run_without_hooks(fetches, feed_dict)
 
     def should_stop(self):
         """Whether the loop should end: a hook, a thread or somebody else has asked for it, or the session is closed."""
+        cdef Nest nest
         session = self._sess
         if session is None or pending_signal():
             return True
-        cdef Wrapped inner = self.compiled_inner()
-        return inner.is_stopped() if inner is not None else session.should_stop()
+        nest = self.current_nest()
+        if nest.engine is not None and not nest.engine.should_stop:
+            coordinator = nest.coordinated._coord
+            # A coordinator with an error to raise has been stopped.
+            if type(coordinator) is Coordinator and not coordinator.should_stop():
+                return False
+        return session.should_stop()
 
     def run_loop(self, fetches, steps=None, feed_fn=None):
         """Runs step after step: the training loop itself, until `should_stop()`.
@@ -127,42 +166,41 @@ cdef class Monitored:
           Whatever `run` raises; OutOfRangeError too, which ends a `with` block normally. `last_result` then is what the
             last step that ended well returned.
         """
-        cdef int64_t left = INT64_MAX
-        cdef Wrapped inner = None
-        cdef Call call = new_call(fetches, None, None, None, True)
-        cdef tuple last
+        cdef RunRequest request = new_request(fetches, None, None, None)
+        cdef Nest nest
         cdef object result = None
+        request.steps_left = INT64_MAX
         if steps is not None:
             if not hasattr(steps, "__index__"):
                 raise TypeError(f"steps must be an integer or None, got {steps!r}.")
-            left = min(steps.__index__(), INT64_MAX)
-            if left < 0:
+            request.steps_left = min(steps.__index__(), INT64_MAX)
+            if request.steps_left < 0:
                 raise ValueError(f"steps must not be negative, got {steps!r}. Pass None to run until should_stop().")
         cdef bint takes_result = feed_fn is not None and takes_last_result(feed_fn)
         cdef bint runs_itself = self.runs_itself()
         self.check_open()
         self.last_result = None
         if feed_fn is not None:
-            while left > 0 and not self.should_stop():
+            while request.steps_left > 0 and not self.should_stop():
                 feed_dict = feed_fn(self.last_result) if takes_result else feed_fn()
                 self.last_result = self.run_step(fetches, feed_dict) if runs_itself else self.run(fetches, feed_dict)
-                left -= 1
+                request.steps_left -= 1
                 PyErr_CheckSignals()
             return self.last_result
+        request.in_loop = runs_itself
         try:
-            while left > 0 and not self.should_stop():
-                inner = self.compiled_inner()
-                if runs_itself and inner is not None:
-                    call.steps_left = &left
-                    result = inner.step(&call)
-                    take_last_result(&call)  # Of a session that was lost.
-                    continue
-                result = self.run_step(fetches, None) if runs_itself else self.run(fetches)
-                left -= 1
+            while request.steps_left > 0 and not self.should_stop():
+                if runs_itself:
+                    nest = self.current_nest()
+                    request.stop_event = None if nest.engine is None else nest.stop_event()
+                    result = self.step(request)
+                    request.last_result = None  # Of a session that was lost.
+                else:
+                    result = self.run(fetches)
+                    request.steps_left -= 1
                 PyErr_CheckSignals()
         except BaseException:
-            last = take_last_result(&call)
-            self.last_result = result if last is None else last[0]
+            self.last_result = result if request.last_result is None else request.last_result[0]
             raise
         self.last_result = result
         return result
@@ -192,8 +230,12 @@ cdef class Monitored:
             tf_session._FetchHandler(self.graph, fetches, {})
         return SteppingFunction(self, fetches, feed_list or (), accept_options)
 
+    cdef object run_step(self, object fetches, object feed_dict):
+        """Runs one step with the hooks around it, without options."""
+        return self.step(new_request(fetches, feed_dict, None, None))
+
     cdef bint runs_itself(self) except -1:
-        """Whether nobody has put another `run` in the place of this one."""
+        """True if `run` isn't overridden."""
         return type(self).run is Monitored.run and "run" not in self.__dict__
 
     cdef int check_open(self) except -1:
@@ -267,11 +309,11 @@ cdef class SteppingFunction:
 
     cdef int bring_plan(self, dict feed_dict) except -1:
         """Puts the plan where the session looks first."""
-        cdef Hooked innermost = self.session.compiled_innermost()
+        cdef Nest nest = self.session.current_nest()
         cdef SessionRunner runner
-        if innermost is None or innermost.runner is None or innermost._sess is not innermost.runner:
+        if nest.engine is None or nest.engine.runner is None or nest.hooked._sess is not nest.engine.runner:
             return 0
-        runner = innermost.runner
+        runner = nest.engine.runner
         if self.plans is not runner.cache.plans:
             # Another session, or one that has dropped its plans.
             if not runner.liveness.open:

@@ -26,15 +26,15 @@ from fastsup.events.writer_lifecycle import close_writers, register_session
 from fastsup.runtime.executor import keep_traceable
 from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
+from fastsup.train.engine.hook_errors import report_error
+from fastsup.train.engine.recorded_hooks import hook_span
 from fastsup.train.hooks.progress import ProgressHook, hooks_with_progress
 from fastsup.train.session.hook_arguments import check_hook, hooks_argument, sorted_for_end
-from fastsup.train.session.hook_errors import report_error
 from fastsup.train.session.monitored import Monitored
-from fastsup.train.session.recorded_hooks import hook_span
 from fastsup.train.session.session_creators import ChiefSessionCreator
-from fastsup.train.session.session_stack import CoordinatedSessionCreator, RecoverableSession
+from fastsup.train.session.session_stack import CoordinatedSessionCreator
 from fastsup.train.session.step_context import StepContext
-from fastsup.train.session.wrapped_sessions import Wrapped
+from fastsup.train.session.wrapped_sessions import RecoverableSession, WrappedSession
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -225,7 +225,7 @@ class _MonitoredSession(Monitored):
             stop_signals.release(held)
 
     def _end_hooks(self, failed: bool) -> None:
-        if isinstance(self._sess, Wrapped):
+        if isinstance(self._sess, WrappedSession):
             self._sess._sync_hooks()
         if failed:
             return

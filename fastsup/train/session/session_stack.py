@@ -1,4 +1,4 @@
-"""The sessions that a monitored session nests, and the creator that nests them."""
+"""The creator of the sessions that a monitored session nests."""
 
 from __future__ import annotations
 
@@ -8,27 +8,10 @@ from tensorflow.python.framework import ops
 from tensorflow.python.training import coordinator, queue_runner
 
 from fastsup.common import stop_signals
-from fastsup.train.session.hooked_session import Hooked
 from fastsup.train.session.session_creators import SessionCreator
-from fastsup.train.session.wrapped_sessions import Coordinated, Recoverable, Wrapped
+from fastsup.train.session.wrapped_sessions import CoordinatedSession, HookedSession
 
-__all__ = ["CoordinatedSession", "CoordinatedSessionCreator", "HookedSession", "RecoverableSession", "WrappedSession"]
-
-
-class WrappedSession(Wrapped):
-    __doc__ = Wrapped.__doc__
-
-
-class HookedSession(Hooked, WrappedSession):
-    __doc__ = Hooked.__doc__
-
-
-class CoordinatedSession(Coordinated, WrappedSession):
-    __doc__ = Coordinated.__doc__
-
-
-class RecoverableSession(Recoverable, WrappedSession):
-    __doc__ = Recoverable.__doc__
+__all__ = ["CoordinatedSessionCreator"]
 
 
 class CoordinatedSessionCreator(SessionCreator):  # type: ignore[misc]
@@ -62,9 +45,7 @@ class CoordinatedSessionCreator(SessionCreator):  # type: ignore[misc]
         self.coord = coordinator.Coordinator(clean_stop_exception_types=[])
         self._start(session)
         hooked = HookedSession(session, self._hooks)
-        hooked._opened = self.opened
-        if self.profiler is not None:
-            hooked._record(self.profiler)
+        hooked._engine.record(self.profiler, self.opened)
         return CoordinatedSession(hooked, self.coord, self._stop_grace_period_secs)
 
     def _start(self, session: Any) -> None:

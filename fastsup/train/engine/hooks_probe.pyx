@@ -6,7 +6,7 @@ from fastsup.core.recording import SESSION
 from fastsup.core.spans cimport fs_span_enter, fs_span_leave, fs_thread_trace
 from fastsup.runtime.session_probe cimport SessionProbe
 from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
-from fastsup.train.session.recorded_hooks import count_values, prepare, watch
+from fastsup.train.engine.recorded_hooks import count_values, prepare, watch
 
 
 cdef class HooksProbe(SessionProbe):

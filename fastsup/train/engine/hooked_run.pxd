@@ -4,8 +4,8 @@ from fastsup.core.spans cimport fs_thread_trace
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
 from fastsup.train.scheduler.step_view cimport StepView
-from fastsup.train.session.hooks_probe cimport HooksProbe
-from fastsup.train.session.wrapped_sessions cimport Call
+from fastsup.train.engine.hooks_probe cimport HooksProbe
+from fastsup.train.engine.run_request cimport RunRequest
 
 
 # One run between the callbacks of hooks. It belongs to the thread that makes the run.
@@ -49,5 +49,5 @@ cdef class HookedRun:
 
 
 cdef HookedRun new_hooked_run(
-    object session, SessionRunner runner, HookScheduler scheduler, HooksProbe probe, fs_thread_trace* trace, Call* call
+    object session, SessionRunner runner, HookScheduler scheduler, HooksProbe probe, RunRequest request
 )

@@ -12,9 +12,9 @@ from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
 from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase
 from fastsup.train.scheduler.step_requests cimport StepRequest, request_for_step
 from fastsup.train.scheduler.step_view cimport FETCHED_STEP, UNUSED_STEP, StepView
-from fastsup.train.session.hooks_probe cimport HooksProbe
-from fastsup.train.session.run_requests import merge_feeds, merge_run_options
-from fastsup.train.session.wrapped_sessions cimport Call
+from fastsup.train.engine.hooks_probe cimport HooksProbe
+from fastsup.train.engine.merged_requests import merge_feeds, merge_run_options
+from fastsup.train.engine.run_request cimport RunRequest
 
 cdef object SessionRunArgs = session_run_hook.SessionRunArgs
 cdef object SessionRunContext = session_run_hook.SessionRunContext
@@ -30,7 +30,7 @@ cdef object new_named_tuple(object kind, object first, object second, object thi
 
 
 cdef HookedRun new_hooked_run(
-    object session, SessionRunner runner, HookScheduler scheduler, HooksProbe probe, fs_thread_trace* trace, Call* call
+    object session, SessionRunner runner, HookScheduler scheduler, HooksProbe probe, RunRequest request
 ):
     """A run with the callbacks of some hooks around it.
 
@@ -38,21 +38,20 @@ cdef HookedRun new_hooked_run(
       session: the wrapped session.
       runner, scheduler: the same session, and the schedules of the hooks; None for a session that isn't a `fastsup.Session`.
       probe: records the callbacks.
-      trace: the thread's trace, or NULL if the run isn't recorded.
-      call: the arguments of the run.
+      request: the arguments of the run.
     """
     cdef HookedRun run = HookedRun.__new__(HookedRun)
     run.session = session
     run.runner = runner
     run.scheduler = scheduler
     run.probe = probe
-    run.trace = trace
+    run.trace = request.trace
     run.hooks = []
-    run.fetches = <object> call.fetches
-    run.feed_dict = <object> call.feed_dict
-    run.has_options = <object> call.options is not None or <object> call.run_metadata is not None
-    run.options = <object> call.options or RunOptions()
-    run.metadata = <object> call.run_metadata or RunMetadata()
+    run.fetches = request.fetches
+    run.feed_dict = request.feed_dict
+    run.has_options = request.options is not None or request.run_metadata is not None
+    run.options = request.options or RunOptions()
+    run.metadata = request.run_metadata or RunMetadata()
     run.context = SessionRunContext(new_named_tuple(SessionRunArgs, run.fetches, run.feed_dict, None), session)
     return run
 
@@ -61,7 +60,7 @@ cdef class HookedRun:
     """A run between the callbacks of some hooks. Made by `new_hooked_run`, for one `run`."""
 
     cdef object run(self, StepView* view):
-        """Makes the run. `view`: its view, opened; NULL without a scheduler."""
+        """Makes the run. `view`: its view, opened if there is a scheduler."""
         self.call_before_run(view)
         if self.scheduler is not None:
             self.find_step(view)
@@ -189,7 +188,7 @@ cdef class HookedRun:
         """Calls `after_run` of the hooks called in the run, and of the after-run hooks that are due.
 
         Args:
-          view: the run's view, closed; NULL without a scheduler.
+          view: the run's view, closed; not used without a scheduler.
           hooks: all hooks of the session, in their order.
         """
         cdef Py_ssize_t i = 0

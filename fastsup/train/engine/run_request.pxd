@@ -1,0 +1,31 @@
+from cython cimport final
+from libc.stdint cimport int64_t
+
+from fastsup.core.spans cimport fs_thread_trace
+from fastsup.train.scheduler.step_view cimport StepView
+
+
+# Belongs to the thread that makes the runs.
+@final
+cdef class RunRequest:
+    # The caller's arguments.
+    cdef object fetches
+    cdef object feed_dict
+    cdef object options
+    cdef object run_metadata
+
+    # Of a loop: the steps that are left, counted down; the coordinator's event that ends the loop, or None, which has it ask
+    # after each step; and (result,) of the last step that ended well before one that raised, or None.
+    cdef bint in_loop
+    cdef int64_t steps_left
+    cdef object stop_event
+    cdef tuple last_result
+
+    # The run that is made now: its view, how many runs like it follow at once (1 outside a loop), and the thread's trace, NULL
+    # if nothing records it.
+    cdef StepView view
+    cdef int64_t steps
+    cdef fs_thread_trace* trace
+
+
+cdef RunRequest new_request(object fetches, object feed_dict, object options, object run_metadata)

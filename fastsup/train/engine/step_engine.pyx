@@ -1,0 +1,359 @@
+"""The engine of a session's steps: it calls the hooks around each run, and skips those that have nothing to do in it.
+
+A step goes one of two ways:
+
+    run_with_hooks              calls some hooks before and after the run (hooked_run.pyx)
+    run_without_hooks_called    calls none in the run; in a loop, it makes as many runs as come before the next hook is due
+
+After both, the after-run hooks that are due are called.
+"""
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int64_t
+
+from fastsup.core.recording cimport SpanStats
+from fastsup.core.spans cimport (
+    fs_scope, fs_span_enter, fs_span_enter_first, fs_span_leave, fs_span_leave_last, fs_step_next, fs_thread_trace
+)
+from fastsup.runtime.fetches cimport FetchList
+from fastsup.runtime.plan cimport Plan
+from fastsup.runtime.runner cimport SessionRunner
+from fastsup.runtime.session_probe cimport begin_recorded, end_recorded
+from fastsup.common.stop_signals cimport hold_signals, release_signals
+from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
+from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase
+from fastsup.train.scheduler.step_view cimport FETCHED_STEP, StepView
+from fastsup.train.engine.hook_errors import report_error
+from fastsup.train.engine.hooked_run cimport HookedRun, new_hooked_run
+from fastsup.train.engine.hooks_probe cimport HooksProbe, runtime_stats
+from fastsup.train.engine.run_request cimport RunRequest, new_request
+
+
+class ClosedSessionError(RuntimeError, AttributeError):
+    """A closed session was asked to run. TensorFlow's session raises RuntimeError, its monitored sessions AttributeError."""
+
+
+cdef object still_open(object session):
+    """The session that another one wraps; raises ClosedSessionError if it is None. Another thread may close it any time."""
+    if session is None:
+        raise ClosedSessionError("Attempted to use a closed Session.")
+    return session
+
+
+cdef list rejected_by(list watching, list values, FetchList structure):
+    """The hooks that don't accept the value of the fetch that they watch, each with the value; None if all accept.
+
+    Args:
+      watching: the hooks.
+      values: the runtime's values of a run.
+      structure: the structure of the run's fetches: the caller's, and then what each of the hooks watches.
+    """
+    cdef list rejected = None
+    cdef Py_ssize_t i
+    for i in range(len(watching)):
+        value = structure.build_item(values, i + 1)
+        if not (<ScheduledHookBase> watching[i]).accepts(value):
+            rejected = rejected or []
+            rejected.append((watching[i], value))
+    return rejected
+
+
+cdef class StepEngine:
+    """StepEngine(hooks)\n--\n
+    Runs the steps of a session, with hooks around them.
+
+    Args:
+      hooks: the hooks. The program may change a list while it is used.
+    """
+
+    def __cinit__(self, hooks):
+        self.hooks = hooks
+        self.probe = HooksProbe()
+        self.probe.record(None)
+        self.probe.set_hooks(hooks)
+
+    def record(self, profiler, opened):
+        """Records every run from now on.
+
+        Args:
+          profiler: as for `SessionProbe.record`.
+          opened: the `SessionOrigin` that says who has opened the session, or None.
+        """
+        self.probe.opened = opened
+        if profiler is not None:
+            self.probe.record(profiler)
+
+    def step(self, session, fetches, feed_dict, options, run_metadata):
+        """Runs one step, between the hooks' `before_run` and `after_run`.
+
+        Args:
+          session: the session to run in.
+          fetches, feed_dict, options, run_metadata: as for `tf.compat.v1.Session.run`.
+
+        Raises:
+          RuntimeError: a stop was requested before; or two hooks, or a hook and the caller, feed the same tensor.
+          ClosedSessionError: the session is None.
+        """
+        return self.run(session, new_request(fetches, feed_dict, options, run_metadata))
+
+    cpdef object step_without_hooks(self, object session, object fetches, object feed_dict):
+        """Runs one step that no hook sees. The hooks' `on_error` is called after an error."""
+        try:
+            return still_open(session).run(fetches, feed_dict=feed_dict)
+        except Exception as error:
+            report_error(self.hooks, None, error)
+            raise
+
+    def sync_hooks(self):
+        """Brings the state of hooks that were left out of runs up to date."""
+        if self.scheduler is not None:
+            self.scheduler.sync_all()
+
+    def close(self):
+        """Tells the hooks that the session will be closed now."""
+        self.sync_hooks()
+        for hook in list(self.hooks):
+            if isinstance(hook, ScheduledHookBase):
+                hook._before_close()
+        self.probe.forget()
+
+    cdef bint attach(self, object session) except -1:
+        """Gets ready for steps in a session. True if hooks may be skipped.
+
+        A session that isn't a `fastsup.Session` may do anything in `run`: no hook is skipped.
+        """
+        cdef HookScheduler scheduler = None
+        cdef SessionRunner runner = None
+        if session is not self.session:
+            if (
+                isinstance(session, SessionRunner)
+                and type(session).run is SessionRunner.run
+                and "run" not in session.__dict__
+            ):
+                runner = session
+                scheduler = HookScheduler(self.hooks, runner)
+            # Another thread may have come first.
+            if session is not self.session:
+                self.scheduler = scheduler
+                self.runner = runner
+                self.session = session
+        return self.scheduler is not None
+
+    cdef object run(self, object session, RunRequest request):
+        """Runs one step; in a loop, at least one, and more where nothing has to be asked between them."""
+        cdef fs_scope scope
+        try:
+            if self.should_stop:
+                raise RuntimeError("Run called even after should_stop requested.")
+            held = None
+            try:
+                held = begin_recorded(self.probe, &scope, still_open(session))
+                request.trace = scope.trace
+                return self.run_steps(session, request)
+            finally:
+                end_recorded(self.probe, &scope, held)
+        except Exception as error:
+            report_error(self.hooks, None, error)
+            raise
+
+    cdef object run_steps(self, object session, RunRequest request):
+        """Runs one step; in a loop, as many as come before a hook is due or something else must be asked between two."""
+        cdef Plan plan = None
+        cdef list hooks
+        if not self.attach(session):
+            return self.run_with_hooks(request, list(self.hooks))
+        if request.options is None and request.run_metadata is None:
+            # Perhaps the run fetches more, for hooks: this plan isn't compiled yet.
+            plan = self.runner.find_plan(request.fetches, request.feed_dict, False)
+        self.scheduler.open_step(&request.view, plan)
+        if plan is None:
+            # The effect of such a run on the step isn't known. Every hook is called, whatever its schedule.
+            return self.run_with_hooks(request, list(self.hooks))
+        request.steps = 1
+        if self.scheduler.any_in_run(&request.view):
+            hooks = self.scheduler.hooks_in_run(&request.view)
+            if hooks:
+                return self.run_with_hooks(request, hooks)
+        elif request.stop_event is not None and not self.marks_steps(request):
+            request.steps = min(self.scheduler.idle_steps(&request.view), request.steps_left)
+        return self.run_without_hooks_called(request, plan)
+
+    cdef bint marks_steps(self, RunRequest request) noexcept:
+        """True if each step of a loop is to be marked for another profiler."""
+        return request.trace is not NULL and self.probe.known_to.step_markers
+
+    cdef object run_with_hooks(self, RunRequest request, list hooks):
+        """A run between the callbacks of hooks.
+
+        Args:
+          request: the request; its view is opened if there is a scheduler.
+          hooks: the hooks to call in the run.
+        """
+        cdef bint held = hold_signals()
+        cdef HookedRun run = None
+        try:
+            if request.trace is not NULL:
+                fs_span_enter(request.trace, &self.probe.dispatch_stats.c)
+            run = new_hooked_run(self.session, self.runner, self.scheduler, self.probe, request)
+            run.hooks = hooks
+            result = run.run(&request.view)
+            run.call_after_run(&request.view, list(self.hooks))
+            if request.trace is not NULL:
+                # After an error, the end of the step leaves the span.
+                fs_span_leave(request.trace)
+            self.should_stop = self.should_stop or run.context.stop_requested
+            if self.runner is not None:
+                self.runner.runs_ended += 1
+            request.steps_left -= 1
+            return result
+        except Exception as error:
+            # This is where the context is known. An error is reported once.
+            report_error(self.hooks, None if run is None else run.context, error)
+            raise
+        finally:
+            release_signals(held)
+
+    cdef object run_without_hooks_called(self, RunRequest request, Plan plan):
+        """Runs that fetch what hooks watch, and the step if need be, and call no hook.
+
+        Args:
+          request: the request; its view is opened for the first run.
+          plan: the plan of the caller's fetches, perhaps not compiled.
+        """
+        # Taken together, before another thread can change the hooks: the plan is for both lists.
+        cdef list watching = self.scheduler.hooks.watching
+        cdef list extra = self.scheduler.hooks.watched_fetches
+        cdef tuple feeds = None
+        # In a loop a signal may come between two steps. A single step has Python code between its run and its end.
+        cdef bint held = request.steps == 1 and hold_signals()
+        cdef SpanStats runtime
+        try:
+            if request.view.source == FETCHED_STEP:
+                extra = [*extra, self.scheduler.step_read]
+            if extra:
+                plan = self.augmented_plan(plan, request, extra)
+            elif plan.callable is None:
+                plan = self.runner.find_plan(request.fetches, request.feed_dict)
+            if plan is not None and plan.feeds:
+                if request.trace is not NULL:
+                    runtime = runtime_stats(
+                        self.probe, self.scheduler, request.fetches, request.view.source == FETCHED_STEP
+                    )
+                    fs_span_enter(request.trace, &runtime.session.feed_stats.c)
+                feeds = plan.convert_feeds(request.feed_dict)
+                if request.trace is not NULL:
+                    fs_span_leave(request.trace)
+            if plan is not None and (feeds is not None or not plan.feeds):
+                return self.run_plan(request, plan, feeds, watching, extra)
+            # No plan can express the run, or its feeds.
+            return self.run_with_hooks(request, self.scheduler.hooks_in_run(&request.view))
+        finally:
+            release_signals(held)
+
+    cdef object run_plan(self, RunRequest request, Plan plan, tuple feeds, list watching, list extra):
+        """Runs a plan `request.steps` times, or fewer if something unforeseen comes between two runs.
+
+        Args:
+          request: the request; its view is opened for the first run. `last_result` is kept for a loop that raises.
+          plan: the compiled plan of the caller's fetches and `extra`.
+          feeds: the values to feed, or None.
+          watching: the hooks that watch a fetch.
+          extra: the fetches that hooks watch, and the step if it is fetched. May be empty.
+        """
+        cdef HookScheduler scheduler = self.scheduler
+        cdef fs_thread_trace* trace = request.trace
+        cdef StepView* view = &request.view
+        cdef int64_t steps = request.steps
+        cdef bint fetches_step = view.source == FETCHED_STEP
+        cdef list values = None
+        cdef list ended = None
+        cdef list rejected = None
+        cdef object step = None
+        cdef SpanStats runtime = None
+        cdef bint due
+        if trace is not NULL:
+            runtime = runtime_stats(self.probe, scheduler, request.fetches, fetches_step)
+            fs_span_enter_first(trace, &runtime.c)
+        try:
+            while True:
+                values = self.runner.execute(plan, feeds)
+                if trace is not NULL:
+                    fs_span_leave_last(trace)
+                steps -= 1
+                if extra:
+                    # The plan is of a list. Of the caller's values, only the last ones are made.
+                    rejected = rejected_by(watching, values, <FetchList> plan.structure)
+                    if fetches_step:
+                        step = (<FetchList> plan.structure).build_item(values, len(extra))
+                scheduler.close_step(view, step)
+                due = rejected is not None or scheduler.any_after_run(view)
+                if due:
+                    self.call_after_run(request, rejected)
+                self.runner.runs_ended += 1
+                ended = values
+                request.steps_left -= 1
+                if due or not request.in_loop:
+                    break
+                # Before signal handlers run, which may move the step: the next run then finds that.
+                scheduler.next_step(view)
+                # A loop in C otherwise never lets a signal handler run.
+                PyErr_CheckSignals()
+                if steps == 0 or request.stop_event._flag or self.should_stop or scheduler.hooks.is_outdated():
+                    break
+                if scheduler.due_by_time():
+                    break
+                if trace is not NULL:
+                    fs_step_next(trace, &runtime.c)
+        except BaseException:
+            if ended is not None and request.in_loop:
+                last = plan.structure.build(ended)
+                request.last_result = (last[0] if extra else last,)
+            raise
+        last = self.runner.build(trace, runtime, plan, values)
+        return last[0] if extra else last
+
+    cdef Plan augmented_plan(self, Plan plan, RunRequest request, list extra):
+        """The plan of a run that fetches more than the caller asks for. Kept, as it is the same in the next run."""
+        cdef Py_ssize_t i
+        cdef Plan augmented = plan.augmented
+        # One without a callable is looked up each time: perhaps there is room for one by now.
+        if augmented is not None and augmented.callable is not None and len(extra) == len(plan.extra_fetches):
+            for i in range(len(extra)):
+                if extra[i] is not plan.extra_fetches[i]:
+                    break
+            else:
+                augmented.last_used = plan.last_used
+                return augmented
+        augmented = self.runner.find_plan([request.fetches, *extra], request.feed_dict)
+        plan.augmented = None
+        plan.extra_fetches = extra
+        plan.augmented = augmented
+        return augmented
+
+    cdef int call_after_run(self, RunRequest request, list rejected) except -1:
+        """After a run in which no hook was called, calls the after-run hooks that are due, and hooks that reject a value.
+
+        Args:
+          request: the request; its view is closed.
+          rejected: list of (hook, value), or None.
+        """
+        cdef bint held = hold_signals()
+        cdef HookedRun run = None
+        try:
+            if request.trace is not NULL:
+                fs_span_enter(request.trace, &self.probe.dispatch_stats.c)
+            run = new_hooked_run(self.session, self.runner, self.scheduler, self.probe, request)
+            if rejected is not None:
+                run.hooks = [hook for hook, _ in rejected]
+                run.results = [value for _, value in rejected]
+            run.call_after_run(&request.view, list(self.hooks))
+            if request.trace is not NULL:
+                fs_span_leave(request.trace)
+            self.should_stop = self.should_stop or run.context.stop_requested
+        except Exception as error:
+            report_error(self.hooks, None if run is None else run.context, error)
+            raise
+        finally:
+            release_signals(held)
+        return 0
+

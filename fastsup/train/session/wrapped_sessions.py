@@ -1,0 +1,435 @@
+"""The sessions that a monitored session nests: RecoverableSession(CoordinatedSession(HookedSession(session))).
+
+Each can be used, subclassed and replaced alone, as TensorFlow's can. Where they are as delivered, a monitored session
+leaves them out: it runs a step in the engine of its HookedSession, and asks `_recovers_from` after an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tensorflow.python.platform import tf_logging as logging
+
+from fastsup.checkpoint.durable import is_failed_save
+from fastsup.common.back_off import delay_before_next_try
+from fastsup.common.stop_signals import raise_if_come
+from fastsup.train.engine.step_engine import ClosedSessionError, StepEngine
+from fastsup.train.session.wrapped_base import CoordinatedBase, WrappedBase
+
+__all__ = ["DELIVERED_METHODS", "CoordinatedSession", "HookedSession", "RecoverableSession", "WrappedSession"]
+
+_ADVICE = (
+    "This error may also occur due to a gRPC failure caused by high memory or network bandwidth usage in the "
+    "parameter servers. If this error occurs repeatedly, try increasing the number of parameter servers assigned to "
+    "the job. Error: %s"
+)
+
+_RUN_FAILED = (
+    "An error was raised. This may be due to a preemption in a connected worker or parameter server. The current "
+    "session will be closed and a new session will be created. "
+)
+
+
+def _module() -> Any:
+    """The module of the public sessions: what programs replace in it is looked up when it is needed."""
+    from fastsup.train.session import monitored_session
+
+    return monitored_session
+
+
+def _preemption_errors() -> tuple[type[Exception], ...]:
+    """The errors that are recovered from."""
+    return tuple(_module()._PREEMPTION_ERRORS)
+
+
+def _count_in(session: Any, name: str) -> Any:
+    """What the innermost session has counted: "runs_ended" or "saves_ended". None where it doesn't count."""
+    while isinstance(session, WrappedSession):
+        session = session._sess
+    return getattr(session, name, None)
+
+
+class WrappedSession(WrappedBase):
+    """A session around another one, to which it hands everything on.
+
+    Args:
+      sess: the session to wrap.
+    """
+
+    def __init__(self, sess: Any) -> None:
+        self._sess = sess
+        self._wrapped_is_stoppable = isinstance(sess, WrappedSession)
+
+    @property
+    def graph(self) -> Any:
+        """The graph of the wrapped session."""
+        return self._sess.graph
+
+    @property
+    def sess_str(self) -> Any:
+        """The execution engine that the wrapped session is connected to."""
+        return self._sess.sess_str
+
+    def should_stop(self) -> bool:
+        """True if the session should no longer be used. True also after `close`."""
+        if self._check_stop():
+            return True
+        session = self._sess
+        if session:
+            return self._wrapped_is_stoppable and bool(session.should_stop())
+        return True
+
+    def _check_stop(self) -> bool:
+        """A subclass's own reason to stop."""
+        return False
+
+    def request_stop(self) -> None:
+        """Makes `should_stop` true from now on."""
+        if self._wrapped_is_stoppable and self._sess is not None:
+            self._sess.request_stop()
+
+    def raw_session(self) -> Any:
+        """The innermost session, which no hook sees; None after `close`."""
+        return self._sess.raw_session() if isinstance(self._sess, WrappedSession) else self._sess
+
+    def close(self) -> None:
+        """Closes the wrapped session. What a preemption raises meanwhile is logged, not raised."""
+        if self._sess:
+            try:
+                self._sess.close()
+            except _preemption_errors() as error:
+                logging.error(
+                    "An error occurred when attempting to close the session. This may be due to a preemption in a "
+                    "connected worker or parameter server. Error: %s",
+                    error,
+                )
+            finally:
+                self._sess = None
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs one step in the wrapped session."""
+        return self._open_session().run(*args, **kwargs)
+
+    def run_step_fn(self, step_fn: Callable[[Any], Any], raw_session: Any, run_with_hooks: Any) -> Any:
+        """Calls a step function with a StepContext. See `MonitoredSession.run_step_fn`."""
+        return step_fn(_module().MonitoredSession.StepContext(raw_session, run_with_hooks or self.run))
+
+    def run_without_hooks(self, fetches: Any, feed_dict: Any = None) -> Any:
+        """Runs one step that no hook sees."""
+        session = self._open_session()
+        if isinstance(session, WrappedSession):
+            return session.run_without_hooks(fetches, feed_dict)
+        return session.run(fetches, feed_dict=feed_dict)
+
+    def _sync_hooks(self) -> None:
+        """Brings the state of hooks that were left out of runs up to date."""
+        if isinstance(self._sess, WrappedSession):
+            self._sess._sync_hooks()
+
+    def _open_session(self) -> Any:
+        """The wrapped session; raises ClosedSessionError if there is none. Another thread may close it any time."""
+        session = self._sess
+        if session is None:
+            raise ClosedSessionError("Attempted to use a closed Session.")
+        return session
+
+    def _recovers_from(self, error: Exception) -> bool:
+        """Gets ready for running a step again that has raised an error in the engine.
+
+        Args:
+          error: the error.
+
+        Returns:
+          False if the error is to be raised.
+
+        Raises:
+          Exception: the error that has led to this one, or one that can't be recovered from.
+        """
+        return False
+
+
+class HookedSession(WrappedSession):
+    """A session that calls hooks around each run.
+
+    Args:
+      sess: the session to run in.
+      hooks: iterable of `SessionRunHook`.
+    """
+
+    def __init__(self, sess: Any, hooks: Iterable[Any]) -> None:
+        super().__init__(sess)
+        self._engine = StepEngine(hooks)
+
+    @property
+    def _hooks(self) -> Any:
+        return self._engine.hooks
+
+    @_hooks.setter
+    def _hooks(self, hooks: Any) -> None:
+        self._engine.hooks = hooks
+
+    @property
+    def _should_stop(self) -> bool:
+        return self._engine.should_stop
+
+    @_should_stop.setter
+    def _should_stop(self, should_stop: bool) -> None:
+        self._engine.should_stop = should_stop
+
+    def _check_stop(self) -> bool:
+        return self._engine.should_stop
+
+    def request_stop(self) -> None:
+        """Makes `should_stop` true from now on."""
+        self._engine.should_stop = True
+
+    def close(self) -> None:
+        """Closes the session."""
+        self._engine.close()
+        super().close()
+
+    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+        """Runs one step, between the hooks' `before_run` and `after_run`.
+
+        Raises:
+          RuntimeError: a stop was requested before; or two hooks, or a hook and the caller, feed the same tensor.
+        """
+        if self.should_stop():
+            raise RuntimeError("Run called even after should_stop requested.")
+        return self._engine.step(self._sess, fetches, feed_dict, options, run_metadata)
+
+    def run_without_hooks(self, fetches: Any, feed_dict: Any = None) -> Any:
+        """Runs one step that no hook sees."""
+        return self._engine.step_without_hooks(self._sess, fetches, feed_dict)
+
+    def _sync_hooks(self) -> None:
+        self._engine.sync_hooks()
+
+
+class CoordinatedSession(WrappedSession, CoordinatedBase):
+    """A session that reports to a coordinator, and stops when the coordinator does.
+
+    Args:
+      sess: the session to wrap.
+      coord: a `tf.train.Coordinator`.
+      stop_grace_period_secs: seconds that the coordinator's threads get to end in `close`.
+    """
+
+    def __init__(self, sess: Any, coord: Any, stop_grace_period_secs: float = 120) -> None:
+        super().__init__(sess)
+        self._coord = coord
+        self._stop_grace_period_secs = stop_grace_period_secs
+
+    def _check_stop(self) -> bool:
+        # What made the coordinator stop, if it was an error, is raised here.
+        self._coord.raise_requested_exception()
+        return bool(self._coord.should_stop())
+
+    def close(self) -> None:
+        """Stops the coordinator's threads and closes the session. Raises what one of the threads has raised."""
+        self._coord.request_stop()
+        try:
+            self._coord.join(stop_grace_period_secs=self._stop_grace_period_secs, ignore_live_threads=True)
+        finally:
+            with contextlib.suppress(Exception):  # What is worth knowing has been raised by join().
+                super().close()
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs one step. A preemption that stopped the coordinator is raised before an error that it led to."""
+        try:
+            return self._open_session().run(*args, **kwargs)
+        except Exception as error:
+            self._raise_cause(error)
+            raise
+
+    def run_without_hooks(self, fetches: Any, feed_dict: Any = None) -> Any:
+        """Runs one step that no hook sees."""
+        try:
+            return super().run_without_hooks(fetches, feed_dict)
+        except Exception as error:
+            self._raise_cause(error)
+            raise
+
+    def _raise_cause(self, error: Exception) -> None:
+        """Raises the preemption that has stopped the coordinator and led to an error, if there is one."""
+        preemptions = _preemption_errors()
+        if isinstance(error, preemptions):
+            return
+        try:
+            self._coord.raise_requested_exception()
+        except preemptions:
+            raise
+        except Exception:
+            pass
+
+    def _recovers_from(self, error: Exception) -> bool:
+        self._raise_cause(error)
+        return False
+
+
+class RecoverableSession(WrappedSession):
+    """A session that is made again, and its step run again, after AbortedError and UnavailableError.
+
+    Args:
+      sess_creator: the `SessionCreator` that makes the sessions to wrap.
+      max_recoveries: how many failures in a row, with nothing that ran well in between, are recovered from: then the
+        error is raised. Failed saves count until a save ends well, whatever steps do in between. The first recovery
+        follows at once, the others after 0.1 seconds, 0.2 and so on to 30. None: without end.
+    """
+
+    def __init__(self, sess_creator: Any, max_recoveries: int | None = 10) -> None:
+        if max_recoveries is not None:
+            if not hasattr(max_recoveries, "__index__"):
+                raise TypeError(f"max_recoveries must be an integer or None, got {max_recoveries!r}.")
+            if max_recoveries < 0:
+                raise ValueError(
+                    f"max_recoveries must not be negative, got {max_recoveries!r}. Pass None for no limit."
+                )
+        self._sess_creator = sess_creator
+        self._max_recoveries = max_recoveries
+        # Failures in a row since a step last ended well, and failed saves in a row since one last ended well; and the
+        # steps that had ended in the session when it was made.
+        self._failures = 0
+        self._failed_saves = 0
+        self._runs_ended: Any = None
+        # The error that was the last one of too many.
+        self._given_up_with: Exception | None = None
+        # The error that the last session was given up after, while there is no new one.
+        self._lost_with: Exception | None = None
+        super().__init__(self._create_session())
+
+    def _create_session(self) -> Any:
+        while True:
+            try:
+                session = self._sess_creator.create_session()
+            except _preemption_errors() as error:  # noqa: PERF203
+                self._count_failure(
+                    "An error was raised while a session was being created. This may be due to a preemption of a "
+                    "connected worker or parameter server. A new session will be created. ",
+                    error,
+                )
+            except Exception as error:
+                # Why there had to be a new one is what matters.
+                if self._lost_with is not None and error.__cause__ is None:
+                    error.__cause__ = self._lost_with
+                raise
+            else:
+                self._lost_with = None
+                self._runs_ended = _count_in(session, "runs_ended")
+                return session
+
+    def _count_failure(self, occasion: str, error: Exception) -> None:
+        """Counts a failure, warns of it, and waits; or raises the error if there were too many in a row."""
+        # A signal that came while hooks were called, which it doesn't interrupt.
+        raise_if_come()
+        if error is self._given_up_with:
+            raise error  # It comes here again from the run that wanted a session.
+        of_a_save = is_failed_save(error)
+        if of_a_save:
+            self._failed_saves += 1
+        else:
+            self._failures += 1
+        failures = self._failed_saves if of_a_save else self._failures
+        self._lost_with = error
+        limit = self._max_recoveries
+        if limit is not None and failures > limit:
+            logging.error(
+                "Not recovering any more: %d %s. max_recoveries says how many there may be. See "
+                "docs/dropin.md#sessions-and-executors.",
+                failures,
+                "saves in a row have failed" if of_a_save
+                else "failures in a row, with nothing that ran well in between",
+            )  # fmt: skip
+            self._given_up_with = error
+            raise error
+        delay = delay_before_next_try(failures)
+        logging.warning(
+            occasion + _ADVICE + " (Failure %d%s in a row; the next try in %g seconds.)",
+            error,
+            failures,
+            "" if limit is None else f" of at most {limit + 1}",
+            delay,
+        )
+        if delay > 0:
+            time.sleep(delay)
+
+    def _check_stop(self) -> bool:
+        try:
+            return self._sess._check_stop() if self._sess else True
+        except _preemption_errors() as error:
+            self._give_up_session(
+                "An error was raised while considering whether the session is complete. This may be due to a "
+                "preemption in a connected worker or parameter server. The current session will be closed and a new "
+                "session will be created. ",
+                error,
+            )
+            self._sess = self._create_session()
+            return False
+        except Exception:
+            return True  # should_stop() answers, it doesn't raise: the next run does.
+
+    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+        """Runs one step, again in a new session as long as it is preempted."""
+        return self._until_it_runs(
+            lambda session: session.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
+        )
+
+    def run_without_hooks(self, fetches: Any, feed_dict: Any = None) -> Any:
+        """Runs one step that no hook sees, again in a new session as long as it is preempted."""
+
+        def run(session: Any) -> Any:
+            if isinstance(session, WrappedSession):
+                return session.run_without_hooks(fetches, feed_dict)
+            return session.run(fetches, feed_dict=feed_dict)
+
+        return self._until_it_runs(run)
+
+    def run_step_fn(self, step_fn: Callable[[Any], Any], raw_session: Any, run_with_hooks: Any) -> Any:
+        """Calls a step function, again in a new session as long as it is preempted."""
+        return self._until_it_runs(lambda session: session.run_step_fn(step_fn, self.raw_session(), session.run))
+
+    def _until_it_runs(self, run: Callable[[Any], Any]) -> Any:
+        """Calls a function with the wrapped session, again with a new one as long as it is preempted."""
+        while True:
+            try:
+                if not self._sess:
+                    self._sess = self._create_session()
+                result = run(self._open_session())
+                self._failures = 0
+                return result
+            except _preemption_errors() as error:  # noqa: PERF203
+                self._give_up_session(_RUN_FAILED, error)
+
+    def _recovers_from(self, error: Exception) -> bool:
+        try:
+            if self._sess is not None:
+                self._sess._recovers_from(error)
+        except _preemption_errors() as preemption:
+            error = preemption
+        if not isinstance(error, _preemption_errors()):
+            return False
+        self._give_up_session(_RUN_FAILED, error)
+        return True
+
+    def _give_up_session(self, occasion: str, error: Exception) -> None:
+        # Only a step that ended well ends a row of failures: a session that was made and read a little has got nowhere.
+        ended = _count_in(self._sess, "runs_ended")
+        if ended is not None and ended != self._runs_ended:
+            self._failures = 0
+        # Steps that end well between two saves don't make the disk better: only a save ends a row of failed saves.
+        if _count_in(self._sess, "saves_ended"):
+            self._failed_saves = 0
+        self.close()
+        self._sess = None
+        self._count_failure(occasion, error)
+
+
+def _methods(kind: type[WrappedSession]) -> dict[str, Any]:
+    return {name: getattr(kind, name) for name in ("run", "should_stop", "_check_stop", "run_without_hooks")}
+
+
+# Of the classes that a monitored session nests, the methods that a step would go through. A program may replace them.
+DELIVERED_METHODS = {kind: _methods(kind) for kind in (RecoverableSession, CoordinatedSession, HookedSession)}
