@@ -66,7 +66,7 @@ cdef class StepEngine:
       hooks: the hooks. The program may change a list while it is used.
     """
 
-    def __cinit__(self, hooks):
+    def __init__(self, hooks):
         self.hooks = hooks
         self.probe = HooksProbe()
         self.probe.record(None)

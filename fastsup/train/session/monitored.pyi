@@ -1,6 +1,9 @@
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
+from fastsup.train.session.wrapped_sessions import DELIVERED_METHODS as DELIVERED_METHODS
+
+@final
 class Nest:
     def __init__(self, outermost: Any) -> None: ...
 
