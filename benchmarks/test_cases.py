@@ -31,7 +31,13 @@ def steps_in_round(name: str) -> int:
 
 
 def pairs() -> list[Any]:
-    return [pytest.param(case, name, id=f"{case.name}: {name}") for case in CASES for name in case.contenders]
+    # The loops compile bare.c.
+    marks = {"loop_python": pytest.mark.process, "loop_c": pytest.mark.process}
+    return [
+        pytest.param(case, name, id=f"{case.name}: {name}", marks=marks.get(case.name, ()))
+        for case in CASES
+        for name in case.contenders
+    ]
 
 
 @pytest.mark.timeout(600)

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -77,7 +77,13 @@ Figures = TypeVar("Figures")
 Runs = dict[str, dict[str, list[Felt]]]
 
 
-def run_once(name: str, side: str, steps: int, python: str = sys.executable) -> Felt:
+def run_once(
+    name: str,
+    side: str,
+    steps: int,
+    python: str = sys.executable,
+    start: Callable[..., subprocess.Popen[str]] = subprocess.Popen,
+) -> Felt:
     """Runs a program in a fresh process.
 
     Args:
@@ -85,6 +91,7 @@ def run_once(name: str, side: str, steps: int, python: str = sys.executable) -> 
       side: the side.
       steps: steps to run.
       python: interpreter to run it with.
+      start: starts a process, as `subprocess.Popen` does.
 
     Raises:
       RuntimeError: the program has failed.
@@ -94,7 +101,7 @@ def run_once(name: str, side: str, steps: int, python: str = sys.executable) -> 
     if python != sys.executable:
         environment.pop("PYTHONPATH")
     started = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
+    process = start(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
     assert process.stdout is not None
     with process.stdout:
         output = process.stdout.read()

@@ -6,6 +6,7 @@ TensorFlow's behaviour is a switch of the whole process, so the suite runs in on
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import logging
 import os
@@ -25,6 +26,8 @@ os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 import pytest
 
+pytest_plugins = ["processes"]
+
 WORLD = os.environ.get("FASTSUP_TEST_WORLD", "v2")
 
 
@@ -43,6 +46,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("one_world")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+    for item in items:
+        if getattr(item, "callspec", None) and item.callspec.params.get("impl") == "tensorflow":
+            item.add_marker(pytest.mark.reference)
     lifted = [item for item in items if {"eager", "keras"} & set(item.path.parts)]
     if not lifted:
         return
@@ -56,6 +62,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    # What the imports have made stays until the end: the garbage collector need not look at it again and again.
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_report_header(config: pytest.Config) -> list[str]:
     import fastsup
 
@@ -63,7 +76,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 @pytest.fixture
-def new_cluster() -> Callable[..., Any]:
+def new_cluster(processes: Any) -> Callable[..., Any]:
     """Makes a `Cluster` of processes: see tests/cluster/harness.py. The program is named, and is in that folder."""
     folder = Path(__file__).with_name("cluster")
     spec = importlib.util.spec_from_file_location("cluster_harness", folder / "harness.py")
@@ -71,7 +84,8 @@ def new_cluster() -> Callable[..., Any]:
     assert spec.loader is not None
     harness = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(harness)
-    return lambda place, program, tasks, **settings: harness.Cluster(place, folder / program, tasks, **settings)
+    start = processes.start_python
+    return lambda place, program, tasks, **settings: harness.Cluster(place, folder / program, tasks, start, **settings)
 
 
 def implementation(name: str) -> Any:

@@ -27,14 +27,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from chaos_notes import Notes
-from harness import Cluster
+from harness import Cluster, start_python
 
 LARGE = ("chief-0", "worker-0", "worker-1", "worker-2", "ps-0", "ps-1", "evaluator-0")
 SMALL = ("chief-0", "worker-0", "ps-0", "ps-1")
@@ -201,6 +201,7 @@ def run_chaos(
     planned: Iterable[tuple[str, str, float]] | None = None,
     role: str = "",
     tuned: bool = True,
+    starter: Callable[..., subprocess.Popen[Any]] = start_python,
 ) -> Outcome:
     """Runs a job, loses members of it at random, and lets it end.
 
@@ -212,6 +213,7 @@ def run_chaos(
       planned: the losses, as the arguments of `Keeper.lose`; None for random ones.
       role: the role whose members are lost; "" for all.
       tuned: whether tf.data tunes the input.
+      starter: starts Python: see `Cluster`.
     """
     chance = random.Random(seed)
     trainers = sum(task.startswith(("chief", "worker")) for task in tasks)
@@ -223,7 +225,7 @@ def run_chaos(
     program = Path(__file__).with_name("chaos_task.py")
     settings = {"max_steps": max_steps, "save_steps": SAVE_STEPS, "step_secs": STEP_SECS, "alarm_secs": alarm_secs}
     settings["tuned"] = tuned
-    with Cluster(folder, program, tasks, **settings) as cluster:
+    with Cluster(folder, program, tasks, starter, **settings) as cluster:
         cluster.start()
         keeper = Keeper(cluster)
         try:
@@ -246,7 +248,7 @@ def run_chaos(
         problems += _problems_of_end(cluster, max_steps, trainers)
         saved, lost = journal_of(folder / "journal")
         problems += lost
-    problems += [f"a process is left: {line}" for line in _processes_of(cluster.model_dir)]
+    problems += [f"a process is left: {process}" for process in _processes_in(folder)]
     return Outcome(found, cluster.newest_step(), max_steps, saved, keeper.restarts, problems)
 
 
@@ -281,9 +283,15 @@ def journal_of(path: Path) -> tuple[int, list[str]]:
     return saved, problems
 
 
-def _processes_of(model_dir: Path) -> list[str]:
-    listed = subprocess.run(["ps", "-eo", "pid,stat,args"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if str(model_dir) in line and "chaos_task.py" in line]
+def _processes_in(folder: Path) -> list[str]:
+    """The processes whose working directory is a job's folder: the job's, and what they have started."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # One that has ended has no working directory.
+            if (process / "cwd").resolve() == folder.resolve():
+                arguments = (process / "cmdline").read_text().split("\0")
+                found.append(f"{process.name}: {' '.join(arguments)}")
+    return found
 
 
 def _describe(loss: Loss) -> str:

@@ -43,6 +43,11 @@ def free_ports(number: int) -> list[int]:
         return found
 
 
+def start_python(*arguments: str, **settings: Any) -> subprocess.Popen[Any]:
+    """Starts Python. The settings are those of `subprocess.Popen`."""
+    return subprocess.Popen([sys.executable, *arguments], **settings)
+
+
 class Cluster:
     """Processes that run one program, each as another task. A `with` block kills what is left of them at its end.
 
@@ -53,14 +58,23 @@ class Cluster:
       folder: empty directory for the logs; "model" in it is the model directory.
       program: path of the program. It gets the model directory and the settings, a JSON object, as arguments.
       tasks: names of the tasks, such as "worker-1". An evaluator isn't made part of the cluster.
+      starter: starts Python, as `start_python` does.
       **settings: what the program is told.
     """
 
-    def __init__(self, folder: Path, program: Path, tasks: Iterable[str], **settings: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        program: Path,
+        tasks: Iterable[str],
+        starter: Callable[..., subprocess.Popen[Any]] = start_python,
+        **settings: Any,
+    ) -> None:
         self.folder = folder
         self.model_dir = folder / "model"
-        self._command = [sys.executable, str(program), str(self.model_dir), json.dumps(settings)]
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._starter = starter
+        self._arguments = [str(program), str(self.model_dir), json.dumps(settings)]
+        self._processes: dict[str, subprocess.Popen[Any]] = {}
         self.tasks = list(tasks)
         members = [task for task in self.tasks if not task.startswith("evaluator")]
         self.cluster: dict[str, list[str]] = {}
@@ -90,8 +104,8 @@ class Cluster:
             tf_config = {"cluster": self.cluster, "task": {"type": role, "index": int(index)}}
             environment = {**os.environ, **_ENVIRONMENT, "TF_CONFIG": json.dumps(tf_config)}
             with open(self.folder / f"{task}.log", "ab") as log:
-                self._processes[task] = subprocess.Popen(
-                    self._command, cwd=self.folder, env=environment, stdout=log, stderr=log
+                self._processes[task] = self._starter(
+                    *self._arguments, cwd=self.folder, env=environment, stdout=log, stderr=log
                 )
 
     def kill(self, task: str) -> None:

@@ -500,6 +500,7 @@ def test_a_scope_that_is_never_left_ends_with_its_object(recorder: Recorder, clo
     assert recorder.snapshot()["steps"] == 2
 
 
+@pytest.mark.usefixtures("processes")
 def test_a_loop_is_recorded_in_the_child_of_a_fork() -> None:
     """The other threads, and their steps, are gone there."""
     recorder = Recorder()

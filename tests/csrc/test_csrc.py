@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
+from processes import Processes
 
 ROOT = Path(__file__).parents[2]
 FLAGS = ["-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pedantic"]
@@ -14,15 +14,12 @@ SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno
 
 
 @pytest.mark.parametrize("program", sorted(path.stem for path in Path(__file__).parent.glob("check_*.c")))
-def test_under_sanitizers(program: str, tmp_path: Path) -> None:
-    sources = [str(Path(__file__).with_name(f"{program}.c")), *map(str, sorted((ROOT / "csrc").glob("*.c")))]
+def test_under_sanitizers(program: str, processes: Processes, tmp_path: Path) -> None:
+    sources = [Path(__file__).with_name(f"{program}.c"), *sorted((ROOT / "csrc").glob("*.c"))]
     includes = [f"-I{ROOT / 'csrc'}", f"-I{ROOT / 'fastsup' / 'include'}"]
-    command = ["gcc", *FLAGS, *SANITIZERS, *includes, "-o", str(tmp_path / program), *sources, "-lm"]
-    built = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    built = processes.run("gcc", *FLAGS, *SANITIZERS, *includes, "-o", tmp_path / program, *sources, "-lm")
     assert built.returncode == 0, built.stderr
     # The compiled program brings its own sanitizer; one that is preloaded for Python would be in its way.
     environment = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "ASAN_OPTIONS")}
-    ran = subprocess.run(
-        [str(tmp_path / program)], env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
+    ran = processes.run(tmp_path / program, env=environment)
     assert (ran.returncode, ran.stderr) == (0, "")

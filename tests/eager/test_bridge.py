@@ -8,15 +8,16 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import textwrap
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tensorflow as tf
+from processes import Processes
 
 import fastsup
 from fastsup.common import isolated_child
@@ -25,18 +26,16 @@ from fastsup.eager import bridge, self_test
 pytestmark = pytest.mark.timeout(180)
 
 
-def run(program: str, **environment: str) -> str:
+@pytest.fixture
+def run(processes: Processes) -> Callable[[str], str]:
     """Runs a program in a process of its own, and gives what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+
+    def run(program: str) -> str:
+        done = processes.python("-c", textwrap.dedent(program))
+        assert done.returncode == 0, done.stderr
+        return str(done.stdout)
+
+    return run
 
 
 @pytest.fixture
@@ -60,15 +59,13 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return replace
 
 
-def test_the_self_test_passes() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "fastsup.eager.self_test"], capture_output=True, text=True, timeout=150, check=False
-    )
+def test_the_self_test_passes(processes: Processes) -> None:
+    done = processes.python("-m", "fastsup.eager.self_test")
     assert done.returncode == 0, done.stderr
     assert [line.split()[1] for line in done.stdout.splitlines()] == [bridge.BEGUN, bridge.PASSED]
 
 
-def test_nothing_of_the_current_folder_is_imported(tmp_path: Path, cache: Path) -> None:
+def test_nothing_of_the_current_folder_is_imported(run: Any, tmp_path: Path, cache: Path) -> None:
     """A clone of the sources that aren't compiled, and modules with names that TensorFlow imports."""
     clone = tmp_path / "clone"
     sources = shutil.ignore_patterns("*.so", "__pycache__")
@@ -220,7 +217,7 @@ def test_errors_that_are_verdicts(error: Exception, is_verdict: bool) -> None:
     assert self_test._is_about_the_machine(outer) is not is_verdict
 
 
-def test_a_self_test_reports_why_it_fails() -> None:
+def test_a_self_test_reports_why_it_fails(run: Any) -> None:
     program = """
         import resource
 
@@ -293,7 +290,7 @@ def test_a_cache_is_not_relative_to_the_current_folder(
     assert calls.read_text() == "called\n" * 2
 
 
-def test_where_the_bridge_stays_closed() -> None:
+def test_where_the_bridge_stays_closed(run: Any) -> None:
     program = """
         import tensorflow as tf
 
@@ -309,7 +306,7 @@ def test_where_the_bridge_stays_closed() -> None:
     assert printed.startswith("[2.0, 3.0, 4.0] False the eager context has 2 devices (/device:CPU:0, /device:CPU:1)")
 
 
-def test_a_context_that_is_replaced() -> None:
+def test_a_context_that_is_replaced(run: Any) -> None:
     program = """
         import tensorflow as tf
         from tensorflow.python.eager import context

@@ -1,4 +1,4 @@
-"""What the bridge to TensorFlow's runtime does where it finds what it doesn't expect: an error, and the process goes on."""
+"""What the bridge to TensorFlow's runtime didn't expect is an error, after which the process goes on."""
 
 from __future__ import annotations
 

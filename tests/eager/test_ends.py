@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 
 import pytest
+from processes import Processes
 
 pytestmark = pytest.mark.timeout(120)
 
 BEGINNING = """
-import os, signal, sys, threading, time
+import os, signal, sys, threading, time, warnings
+warnings.simplefilter("ignore")
 import tensorflow as tf
 import fastsup
 
@@ -88,25 +87,26 @@ assert step().numpy() == 2
 """
 
 
-def run(program: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-c", BEGINNING + textwrap.dedent(program)],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": "ignore"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    return done.returncode, done.stderr
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def run(processes: Processes, without_cpp_log: Callable[[str], str]) -> Run:
+    """Runs a program after `BEGINNING`, and gives its exit code and what it has said."""
+
+    def run(program: str, **settings: bool) -> tuple[int, str]:
+        done = processes.python("-c", BEGINNING + textwrap.dedent(program), timeout=100, **settings)
+        return done.returncode, without_cpp_log(done.stderr)
+
+    return run
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_an_end(name: str, without_cpp_log: Callable[[str], str]) -> None:
+def test_an_end(run: Run, name: str) -> None:
     program, code = PROGRAMS[name]
-    returncode, said = run(program)
-    assert (returncode, without_cpp_log(said)) == (code, "")
+    # One of them in an interpreter that has started as users start it.
+    assert run(program, fresh=name == "daemon threads") == (code, "")
 
 
-def test_a_child_by_fork_is_told_why(without_cpp_log: Callable[[str], str]) -> None:
-    returncode, said = run(FORK)
-    assert (returncode, without_cpp_log(said)) == (0, "")
+def test_a_child_by_fork_is_told_why(run: Run) -> None:
+    assert run(FORK) == (0, "")

@@ -7,10 +7,12 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import Processes
 
 import fastsup
 from fastsup.common import isolated_child
@@ -64,20 +66,21 @@ def trap(tmp_path: Path) -> Path:
     return trap
 
 
-def run(body: str, *options: str, python: str = sys.executable, cwd: Path | None = None, **environment: str) -> Any:
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run(processes: Processes) -> Run:
     """Runs a parent, and gives what its child has printed."""
-    program = PARENT.format(root=str(Path(fastsup.__file__).parents[1]), body=body)
-    done = subprocess.run(
-        [python, *options, "-c", program],
-        env={**os.environ, **environment},
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+
+    def run(body: str, *options: str, python: str = sys.executable, cwd: Path | None = None, **environment: str) -> Any:
+        program = PARENT.format(root=str(Path(fastsup.__file__).parents[1]), body=body)
+        # Always a new interpreter, which has imported no more than the program.
+        done = processes.run(python, *options, "-c", program, env={**os.environ, **environment}, cwd=cwd)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
 
 
 def check(printed: Any, library: Path, **other: Path) -> None:
@@ -99,7 +102,9 @@ def check(printed: Any, library: Path, **other: Path) -> None:
         pytest.param("os.environ['PYTHONPATH'] = os.getcwd()", id="for children"),
     ],
 )
-def test_nothing_of_the_current_folder_is_executed(library: Path, trap: Path, tmp_path: Path, enter: str) -> None:
+def test_nothing_of_the_current_folder_is_executed(
+    run: Run, library: Path, trap: Path, tmp_path: Path, enter: str
+) -> None:
     entering = f"os.chdir({str(trap)!r})\n{enter}\n"
     printed = run(ALL_AT_ONCE.format(library=str(library)) + entering, cwd=tmp_path)
     check(printed, library)
@@ -108,25 +113,25 @@ def test_nothing_of_the_current_folder_is_executed(library: Path, trap: Path, tm
 
 
 @pytest.mark.parametrize("options", [["-I"], ["-E"], ["-s"]], ids=str)
-def test_an_isolated_parent(library: Path, trap: Path, options: list[str]) -> None:
+def test_an_isolated_parent(run: Run, library: Path, trap: Path, options: list[str]) -> None:
     cwd = trap if options == ["-I"] else library
     check(run(ALL_AT_ONCE.format(library=str(library)), *options, cwd=cwd), library)
     assert not (trap / "executed").exists()
 
 
-def test_modules_of_the_current_folder_that_the_parent_has_imported(library: Path) -> None:
+def test_modules_of_the_current_folder_that_the_parent_has_imported(run: Run, library: Path) -> None:
     """Everything may lie in the folder of the program."""
     check(run("import alpha, beta, gamma.part", cwd=library), library)
 
 
-def test_the_environment(library: Path, tmp_path: Path) -> None:
+def test_the_environment(run: Run, library: Path, tmp_path: Path) -> None:
     body = "import alpha, beta, gamma.part"
     check(run(body, cwd=tmp_path, PYTHONPATH=str(library)), library)
     # The name of a module that isn't imported yet.
     check(run("", cwd=tmp_path, PYTHONPATH=str(library)), library)
 
 
-def test_a_path_that_the_program_has_changed(library: Path, trap: Path, tmp_path: Path) -> None:
+def test_a_path_that_the_program_has_changed(run: Run, library: Path, trap: Path, tmp_path: Path) -> None:
     body = ALL_AT_ONCE.format(library=str(library)) + f"sys.path.remove({str(library)!r})\n"
     check(run(body, cwd=tmp_path), library)
     check(run(f"{body}sys.path[:0] = [{str(trap)!r}, None, b'bytes', 3]", cwd=tmp_path), library)
@@ -134,7 +139,7 @@ def test_a_path_that_the_program_has_changed(library: Path, trap: Path, tmp_path
 
 
 @pytest.mark.parametrize("is_relative", [False, True])
-def test_an_archive(library: Path, tmp_path: Path, is_relative: bool) -> None:
+def test_an_archive(run: Run, library: Path, tmp_path: Path, is_relative: bool) -> None:
     archive = tmp_path / "archive.zip"
     with zipfile.ZipFile(archive, "w") as file:
         file.write(library / "beta.py", "beta.py")
@@ -144,7 +149,7 @@ def test_an_archive(library: Path, tmp_path: Path, is_relative: bool) -> None:
     check(printed, library, beta=archive / "beta.py")
 
 
-def test_an_import_hook(library: Path, tmp_path: Path) -> None:
+def test_an_import_hook(run: Run, library: Path, tmp_path: Path) -> None:
     """Installations in place may use one."""
     body = f"""
 from importlib.util import spec_from_file_location
@@ -161,7 +166,7 @@ sys.path.append({str(library)!r})
     check(run(body, cwd=tmp_path), library)
 
 
-def test_a_namespace_in_two_folders(library: Path, tmp_path: Path) -> None:
+def test_a_namespace_in_two_folders(run: Run, library: Path, tmp_path: Path) -> None:
     (tmp_path / "other" / "gamma").mkdir(parents=True)
     (library / "gamma" / "part.py").rename(tmp_path / "other" / "gamma" / "part.py")
     body = f"sys.path.append({str(tmp_path / 'other')!r})\n" + ALL_AT_ONCE.format(library=str(library))
@@ -169,16 +174,16 @@ def test_a_namespace_in_two_folders(library: Path, tmp_path: Path) -> None:
     check(printed, library, gamma=tmp_path / "other" / "gamma" / "part.py")
 
 
-def test_a_virtual_environment(library: Path, tmp_path: Path) -> None:
+def test_a_virtual_environment(run: Run, processes: Processes, library: Path, tmp_path: Path) -> None:
     place = tmp_path / "environment"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True, timeout=60)
+    processes.run(sys.executable, "-m", "venv", "--without-pip", place, check=True)
     (packages,) = place.glob("lib/python*/site-packages")
     (packages / "library.pth").write_text(f"{library}\n")
     for body in ("", "import alpha, beta, gamma.part"):
         check(run(body, python=str(place / "bin" / "python"), cwd=tmp_path), library)
 
 
-def test_packages_of_the_user(library: Path, tmp_path: Path) -> None:
+def test_packages_of_the_user(run: Run, library: Path, tmp_path: Path) -> None:
     python = os.path.realpath(sys.executable)
     user = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
     (tmp_path / user).parent.mkdir(parents=True)
@@ -187,14 +192,14 @@ def test_packages_of_the_user(library: Path, tmp_path: Path) -> None:
     check(printed, tmp_path / user)
 
 
-def test_a_folder_that_was_removed(library: Path, tmp_path: Path) -> None:
+def test_a_folder_that_was_removed(run: Run, library: Path, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     body = ALL_AT_ONCE.format(library=str(library)) + "os.rmdir(os.getcwd())\nsys.path[:0] = ['', '.', 'relative']"
     check(run(body, cwd=gone), library)
 
 
-def test_a_module_that_is_loaded_lazily_stays_unloaded(library: Path, tmp_path: Path) -> None:
+def test_a_module_that_is_loaded_lazily_stays_unloaded(run: Run, library: Path, tmp_path: Path) -> None:
     (library / "lazy.py").write_text("raise SystemExit('loaded')")
     body = """
 import importlib.util
@@ -210,7 +215,7 @@ alpha.__spec__.submodule_search_locations = [pathlib.Path(folder) for folder in 
 
 
 @pytest.mark.parametrize("executable", ["", None, "/bin/true", "/nowhere/python", "/app/{tmp}"], ids=str)
-def test_a_program_that_embeds_python(library: Path, tmp_path: Path, executable: str | None) -> None:
+def test_a_program_that_embeds_python(run: Run, library: Path, tmp_path: Path, executable: str | None) -> None:
     """Its sys.executable is no interpreter, or not the one that the program embeds: the program isn't started again."""
     if executable == "/app/{tmp}":
         place = tmp_path / "python3"  # As the first Python on the PATH may be another version.

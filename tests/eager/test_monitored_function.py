@@ -5,18 +5,17 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import subprocess
-import sys
-import tempfile
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from processes import Processes
 
 import fastsup
 from fastsup import train
@@ -481,8 +480,9 @@ def test_not_beside_asynchronous_eager_code(model: Model) -> None:
         tf.config.experimental.set_synchronous_execution(True)
 
 
-def test_a_forked_child_says_why_it_cannot_run() -> None:
+def test_a_forked_child_says_why_it_cannot_run(run: Any) -> None:
     program = """
+    import os
     process = os.fork()
     if process == 0:
         try:
@@ -492,25 +492,20 @@ def test_a_forked_child_says_why_it_cannot_run() -> None:
         os._exit(9)
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
     """
-    with tempfile.TemporaryDirectory() as folder:
-        process = start(Path(folder), "import os\n" + textwrap.dedent(program))
-        _, errors = process.communicate(timeout=60)
-    assert process.returncode == 7, errors
+    assert run(program) == (7, "")
 
 
-def test_a_forked_child_that_leaves_the_block_ends() -> None:
+def test_a_forked_child_that_leaves_the_block_ends(run: Any, tmp_path: Path) -> None:
     program = """
+    import os
     with training:
         training.run_loop(steps=3)
         if (process := os.fork()) == 0:
             sys.exit(7)
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
     """
-    with tempfile.TemporaryDirectory() as folder:
-        process = start(Path(folder), "import os\n" + textwrap.dedent(program))
-        _, errors = process.communicate(timeout=60)
-        assert process.returncode == 7, errors
-        assert steps_of(Path(folder))[-1] == 4
+    assert run(program) == (7, "")
+    assert steps_of(tmp_path)[-1] == 4
 
 
 def test_not_in_a_function(model: Model) -> None:
@@ -603,16 +598,20 @@ training()
 """
 
 
-def start(folder: Path, program: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM + textwrap.dedent(program), str(folder)],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+@pytest.fixture
+def run(processes: Processes, tmp_path: Path, without_cpp_log: Callable[[str], str]) -> Any:
+    """Runs a program after `PROGRAM`, and gives its exit code and what it has said."""
+
+    def run(program: str) -> tuple[int, str]:
+        done = processes.python("-c", PROGRAM + textwrap.dedent(program), tmp_path)
+        return done.returncode, without_cpp_log(done.stderr)
+
+    return run
 
 
-def test_sigterm_saves_and_ends_the_program(tmp_path: Path) -> None:
-    process = start(tmp_path, "with training:\n  print('begun', flush=True)\n  training.run_loop()")
+def test_sigterm_saves_and_ends_the_program(processes: Processes, tmp_path: Path) -> None:
+    program = PROGRAM + "with training:\n  print('begun', flush=True)\n  training.run_loop()"
+    process = processes.start_python("-c", program, tmp_path, stdout=PIPE, stderr=PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
     process.send_signal(signal.SIGTERM)
@@ -635,9 +634,5 @@ def test_sigterm_saves_and_ends_the_program(tmp_path: Path) -> None:
         "import threading\nthreading.Thread(target=training.run_loop, daemon=True).start()",
     ],
 )
-def test_programs_that_never_close_it_end_well(
-    tmp_path: Path, program: str, without_cpp_log: Callable[[str], str]
-) -> None:
-    process = start(tmp_path, program)
-    _, errors = process.communicate(timeout=60)
-    assert (process.returncode, without_cpp_log(errors)) == (0, "")
+def test_programs_that_never_close_it_end_well(run: Any, program: str) -> None:
+    assert run(program) == (0, "")

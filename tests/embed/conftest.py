@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from processes import Processes
 
 import fastsup
 
@@ -23,34 +22,32 @@ def environment(*folders: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
-def completed(command: Sequence[str], folder: Path, *folders: Path) -> str:
-    """What a command has printed. It must succeed and complain of nothing."""
-    result = subprocess.run(
-        command, cwd=folder, env=environment(*folders), capture_output=True, text=True, timeout=120, check=False
-    )
+def completed(processes: Processes, arguments: list[str], folder: Path, *folders: Path) -> str:
+    """What Python has printed. It must succeed and complain of nothing."""
+    result = processes.python(*arguments, cwd=folder, env=environment(*folders), fresh=True)
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stderr == ""
     return result.stdout
 
 
-def build(source: Path, folder: Path) -> Path:
+def build(processes: Processes, source: Path, folder: Path) -> Path:
     """Builds a project's modules in a copy of it."""
     shutil.copytree(source, folder)
-    completed([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], folder)
+    completed(processes, ["setup.py", "-q", "build_ext", "--inplace"], folder)
     return folder
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(PROJECT, tmp_path_factory.mktemp("embed") / "project")
+def built(processes: Processes, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(processes, PROJECT, tmp_path_factory.mktemp("embed") / "project")
 
 
 @pytest.fixture(scope="session")
-def built_example(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(EXAMPLE, tmp_path_factory.mktemp("embed") / "example")
+def built_example(processes: Processes, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(processes, EXAMPLE, tmp_path_factory.mktemp("embed") / "example")
 
 
 @pytest.fixture
-def in_fresh_process(built: Path, tmp_path: Path) -> Callable[[str], str]:
+def in_fresh_process(processes: Processes, built: Path, tmp_path: Path) -> Callable[[str], str]:
     """Runs a program that imports these modules, and gives back what it printed."""
-    return lambda program: completed([sys.executable, "-c", program], tmp_path, built)
+    return lambda program: completed(processes, ["-c", program], tmp_path, built)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
+
+from processes import Processes
 
 import fastsup
 
 
-def test_trains_in_c(built_example: Path) -> None:
+def test_trains_in_c(processes: Processes, built_example: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(fastsup.__file__).parents[1])}
-    result = subprocess.run(
-        [sys.executable, "train.py"], cwd=built_example, env=environment, capture_output=True, text=True, timeout=60
-    )
+    result = processes.python("train.py", cwd=built_example, env=environment, fresh=True)
     assert result.returncode == 0, result.stdout + result.stderr
     assert re.match(r"2,000,000 steps, \d+ ns each\n", result.stdout)
     assert "weights 0.000 1.000 2.000 3.000 4.000 5.000 6.000 7.000" in result.stdout

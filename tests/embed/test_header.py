@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 
 import pytest
+from processes import Processes
 
 import fastsup
 
@@ -47,14 +47,16 @@ def test_the_interface_is_what_its_version_says() -> None:
         ("g++", ["-std=c++17"], "#include <fastsup.h>\n"),
     ],
 )
-def test_compiles_without_a_warning(compiler: str, flags: list[str], source: str, tmp_path: Path) -> None:
+def test_compiles_without_a_warning(
+    compiler: str, flags: list[str], source: str, processes: Processes, tmp_path: Path
+) -> None:
     assert shutil.which(compiler), f"no {compiler} here"
     file = tmp_path / ("user.cc" if compiler == "g++" else "user.c")
     file.write_text(source + "const fs_api *api(void) { return fastsup_import(); }\n")
-    compile_it(compiler, [*flags, "-isystem", sysconfig.get_path("include")], file)
+    compile_it(processes, compiler, [*flags, "-isystem", sysconfig.get_path("include")], file)
 
 
-def test_the_part_for_c_needs_no_python(tmp_path: Path) -> None:
+def test_the_part_for_c_needs_no_python(processes: Processes, tmp_path: Path) -> None:
     file = tmp_path / "library.c"
     file.write_text(
         "#include <fastsup/loop.h>\n"
@@ -62,12 +64,12 @@ def test_the_part_for_c_needs_no_python(tmp_path: Path) -> None:
         "fs_step_fn checked = step;\n"
         "#ifdef Py_PYTHON_H\n#error Python\n#endif\n"
     )
-    compile_it("gcc", ["-std=c11", "-pedantic"], file)
+    compile_it(processes, "gcc", ["-std=c11", "-pedantic"], file)
 
 
-def compile_it(compiler: str, flags: list[str], file: Path) -> None:
-    command = [compiler, *flags, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{INCLUDE}", str(file)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+def compile_it(processes: Processes, compiler: str, flags: list[str], file: Path) -> None:
+    strict = ["-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
+    result = processes.run(compiler, *flags, *strict, f"-I{INCLUDE}", file)
     assert result.returncode == 0, result.stderr
 
 
@@ -86,7 +88,9 @@ PyMODINIT_FUNC PyInit_other(void) { return fastsup_import() ? PyModule_Create(&d
         (1, 7, "Install a newer fastsup, or compile the module against this one."),
     ],
 )
-def test_a_module_of_another_version_is_refused(version: int, revision: int, remedy: str, tmp_path: Path) -> None:
+def test_a_module_of_another_version_is_refused(
+    version: int, revision: int, remedy: str, processes: Processes, tmp_path: Path
+) -> None:
     header = (INCLUDE / "fastsup.h").read_text()
     header = header.replace("FASTSUP_ABI_VERSION 1", f"FASTSUP_ABI_VERSION {version}")
     header = header.replace("FASTSUP_ABI_REVISION 0", f"FASTSUP_ABI_REVISION {revision}")
@@ -94,8 +98,8 @@ def test_a_module_of_another_version_is_refused(version: int, revision: int, rem
     (tmp_path / "other.c").write_text(OTHER_VERSION)
     module = tmp_path / f"other{sysconfig.get_config_var('EXT_SUFFIX')}"
     python = sysconfig.get_path("include")
-    command = ["gcc", "-shared", "-fPIC", f"-I{tmp_path}", f"-I{INCLUDE}", f"-I{python}", "-o", str(module), "other.c"]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+    folders = [f"-I{folder}" for folder in (tmp_path, INCLUDE, python)]
+    processes.run("gcc", "-shared", "-fPIC", *folders, "-o", module, "other.c", cwd=tmp_path, check=True)
     sys.path.insert(0, str(tmp_path))
     try:
         with pytest.raises(ImportError) as caught:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
+from processes import Processes
 
 
 @pytest.mark.timeout(400)
-def test_programs_end_as_they_should() -> None:
+def test_programs_end_as_they_should(processes: Processes) -> None:
     table = os.path.join(os.path.dirname(__file__), "end_table.py")
-    command = [sys.executable, table, "--short", "--impl", "fastsup", "--json"]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=380, check=True)
+    ended = processes.python(table, "--short", "--impl", "fastsup", "--json", timeout=380, check=True)
     found = json.loads(ended.stdout)
     assert found["cells"] > 15
     assert found["problems"] == []

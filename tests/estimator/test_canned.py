@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import textwrap
 from importlib import metadata
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from processes import Processes
 
 from fastsup import estimator
 from fastsup.estimator.canned import archive
@@ -42,7 +41,7 @@ def model_module(name: str) -> Any:
 
 
 @archived
-def test_nothing_of_tensorflow_is_changed() -> None:
+def test_nothing_of_tensorflow_is_changed(processes: Processes) -> None:
     program = """
         import json, sys
         import tensorflow as tf
@@ -73,10 +72,7 @@ def test_nothing_of_tensorflow_is_changed() -> None:
         }))
         """
     environment = {name: value for name, value in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        env=environment, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    done = processes.python("-c", textwrap.dedent(program), env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["light"] == []

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import Processes
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +26,11 @@ def chaos() -> Any:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_job_whose_members_are_lost_ends_by_itself(chaos: Any, tmp_path: Path) -> None:
+def test_a_job_whose_members_are_lost_ends_by_itself(chaos: Any, tmp_path: Path, processes: Processes) -> None:
     lost = [("ps-0", "killed", 0.0), ("chief-0", "killed", 0.0), ("worker-0", "stopped", 1.0)]
-    outcome = chaos.run_chaos(tmp_path, seconds=15, seed=0, tasks=chaos.SMALL, planned=lost)
+    outcome = chaos.run_chaos(
+        tmp_path, seconds=15, seed=0, tasks=chaos.SMALL, planned=lost, starter=processes.start_python
+    )
     assert outcome.problems == []
     assert [(loss.role, loss.how) for loss in outcome.losses] == [
         ("ps", "killed"), ("chief", "killed"), ("worker", "stopped")

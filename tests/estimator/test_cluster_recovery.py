@@ -114,7 +114,7 @@ def test_a_parameter_server_that_is_started_again_gets_the_last_checkpoint(train
 
 
 def test_a_parameter_server_is_killed_for_good(training: Any) -> None:
-    cluster = training(wait_secs=5)
+    cluster = training(wait_secs=5, close_secs=2)
     cluster.kill("ps-0")
     others = ["chief-0", "worker-0", "worker-1", "evaluator-0"]
     assert cluster.exit_codes(others, END_SECS) == dict.fromkeys(others, 1)

@@ -6,8 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from processes import Processes
 
 TASKS = ("chief-0", "worker-0")
 THREE = ("worker-0", "worker-1", "worker-2")
@@ -44,15 +43,17 @@ def start(tmp_path: Path, new_cluster: Any) -> Iterator[Callable[..., Any]]:
         yield start_
 
 
-def train_alone(folder: Path, **settings: Any) -> str:
+@pytest.fixture
+def train_alone(alone_dir: Path, processes: Processes) -> Callable[..., str]:
     """The same training in one process, with the batches of all workers. Returns what it has printed."""
-    environment = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), str(folder / "model"), json.dumps(settings)],
-        env={**environment, "CUDA_VISIBLE_DEVICES": "-1"}, capture_output=True, text=True, check=False, cwd=folder,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+
+    def train(**settings: Any) -> str:
+        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
+        done = processes.python(PROGRAM, alone_dir / "model", json.dumps(settings), cwd=alone_dir, env=environment)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+    return train
 
 
 def losses(output: str) -> dict[int, float]:
@@ -88,10 +89,10 @@ def alone_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("alone")
 
 
-def test_two_tasks_train_what_one_process_does(start: Any, alone_dir: Path) -> None:
+def test_two_tasks_train_what_one_process_does(start: Any, train_alone: Any, alone_dir: Path) -> None:
     """In graph mode, where the Estimator starts the server. The save waits for both: one variable is reduced in it."""
     cluster = start(*TASKS, eager=False, batch_norm=True)
-    alone = train_alone(alone_dir, eager=False, batch_norm=True)
+    alone = train_alone(eager=False, batch_norm=True)
     assert codes(cluster, *TASKS) == [0, 0]
     assert_same_training(cluster, alone, alone_dir)
     # One writes, and each says what it has trained.
@@ -139,20 +140,22 @@ def test_a_worker_s_own_error_is_what_the_others_end_with(start: Any) -> None:
 
 
 @long_only
-def test_a_variable_that_is_reduced_when_it_is_read_saved_by_time(start: Any, alone_dir: Path) -> None:
+def test_a_variable_that_is_reduced_when_it_is_read_saved_by_time(
+    start: Any, train_alone: Any, alone_dir: Path
+) -> None:
     settings = {"batch_norm": True, "eager": False, "save_steps": None, "save_secs": 1}
     cluster = start(*TASKS, **settings, slow=0.3)
-    alone = train_alone(alone_dir, **settings)
+    alone = train_alone(**settings)
     assert codes(cluster, *TASKS) == [0, 0]
     assert_same_training(cluster, alone, alone_dir)
     assert 3 <= cluster.log("chief-0").count("Saving checkpoints for") <= 8
 
 
 @long_only
-def test_three_tasks_without_a_chief(start: Any, alone_dir: Path) -> None:
+def test_three_tasks_without_a_chief(start: Any, train_alone: Any, alone_dir: Path) -> None:
     """Worker 0 is the chief. Three shares of eight rows aren't equal: six are."""
     cluster = start(*THREE, eager=False, rows=6)
-    alone = train_alone(alone_dir, eager=False, rows=6)
+    alone = train_alone(eager=False, rows=6)
     assert codes(cluster, *THREE) == [0, 0, 0]
     assert_same_training(cluster, alone, alone_dir)
     assert "Saving checkpoints for 12 into" in cluster.log("worker-0")
@@ -224,11 +227,11 @@ def test_early_stopping_stops_all_at_the_same_step(start: Any) -> None:
 
 
 @long_only
-def test_trainings_one_after_the_other(start: Any, alone_dir: Path) -> None:
+def test_trainings_one_after_the_other(start: Any, train_alone: Any, alone_dir: Path) -> None:
     """Each goes on from the checkpoint of the one before it."""
     settings = {"trainings": 3, "max_steps": 4}
     cluster = start(*TASKS, **settings)
-    alone = train_alone(alone_dir, **settings)
+    alone = train_alone(**settings)
     assert codes(cluster, *TASKS) == [0, 0]
     assert_same_training(cluster, alone, alone_dir)
 

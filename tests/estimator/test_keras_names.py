@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import textwrap
 import threading
 from pathlib import Path
@@ -76,7 +74,7 @@ def test_experiment(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not tf.executing_eagerly(), reason="a strategy over two devices needs TF 2 behaviour")
-def test_replicas_have_the_same_names(tmp_path: Path) -> None:
+def test_replicas_have_the_same_names(tmp_path: Path, processes: Any) -> None:
     code = f"""
         import sys
         sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -98,7 +96,7 @@ def test_replicas_have_the_same_names(tmp_path: Path) -> None:
             assert {{name.removesuffix("/replica_1") for name in names}} == set(LAYERS), names
             estimator.evaluate(data)
     """
-    _run(code)
+    _run(processes, code)
 
 
 def test_layers_of_the_input_come_first_in_every_mode(tmp_path: Path) -> None:
@@ -234,8 +232,9 @@ def test_layers_of_keras_2_under_keras_3_say_what_to_install(tmp_path: Path, nam
     assert caught.value.name == name
 
 
-def test_keras_is_not_imported_for_it(tmp_path: Path) -> None:
+def test_keras_is_not_imported_for_it(tmp_path: Path, processes: Any) -> None:
     _run(
+        processes,
         f"""
         import sys
         import tensorflow as tf
@@ -249,13 +248,14 @@ def test_keras_is_not_imported_for_it(tmp_path: Path) -> None:
         had = "keras" in sys.modules
         est.Estimator(model_fn, {str(tmp_path)!r}).train(lambda: {{"x": tf.constant([1.0])}}, max_steps=1)
         assert ("keras" in sys.modules) == had
-        """
+        """,
     )
 
 
-def test_keras_2(tmp_path: Path) -> None:
+def test_keras_2(tmp_path: Path, processes: Any) -> None:
     pytest.importorskip("tf_keras", reason="tf_keras, which is Keras 2, is not installed")
     _run(
+        processes,
         f"""
         import sys
         sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -283,16 +283,9 @@ def test_keras_2(tmp_path: Path) -> None:
     )
 
 
-def _run(code: str, **environment: str) -> None:
+def _run(processes: Any, code: str, **environment: str) -> None:
     """Runs a program that must end well."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
+    done = processes.python("-c", textwrap.dedent(code), env={**os.environ, **environment})
     assert done.returncode == 0, done.stderr[-3000:]
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from processes import Processes
 
 PROGRAM = """
 import sys
@@ -94,7 +93,6 @@ for one in (tf.distribute.OneDeviceStrategy("/gpu:0"), tf.distribute.MirroredStr
 
 
 @pytest.mark.parametrize("program", [TRAIN, STOP_EARLY, WRONG], ids=["train", "stop early", "wrong devices"])
-def test_two_devices(tmp_path: Path, program: str) -> None:
-    command = [sys.executable, "-c", PROGRAM + program, str(tmp_path / "model")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+def test_two_devices(tmp_path: Path, program: str, processes: Processes) -> None:
+    done = processes.python("-c", PROGRAM + program, tmp_path / "model", cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from processes import Processes
 
 import fastsup
 
@@ -49,15 +48,8 @@ def test_there_are_programs() -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_it_runs(tmp_path: Path, program: str) -> None:
+def test_it_runs(tmp_path: Path, program: str, processes: Processes) -> None:
     places = [str(Path(fastsup.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    result = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
+    result = processes.python("-c", program, cwd=tmp_path, env=environment)
     assert result.returncode == 0, result.stderr

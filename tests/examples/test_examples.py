@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import Processes
 
 import fastsup
 
@@ -32,18 +33,34 @@ ENDLESS = 10_000_000
 SAVE_STEPS = 200
 
 
-def start(folder: Path, name: str, *arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, str(EXAMPLES / name), *map(str, arguments)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stdout=pipe, stderr=pipe, text=True)
+Start = Callable[..., "subprocess.Popen[str]"]
+Run = Callable[..., str]
 
 
-def run(folder: Path, name: str, *arguments: object, exit_code: int = 0) -> str:
-    """What the example printed."""
-    process = start(folder, name, *arguments)
-    output, errors = process.communicate(timeout=120)
-    assert process.returncode == exit_code, output + errors
-    return output + errors
+@pytest.fixture(scope="session")
+def start(processes: Processes) -> Start:
+    """Starts an example in a folder: start(folder, name, *arguments)."""
+
+    def start_(folder: Path, name: str, *arguments: object) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        return processes.start_python(
+            EXAMPLES / name, *map(str, arguments), cwd=folder, env=ENVIRONMENT, stdout=pipe, stderr=pipe, text=True
+        )
+
+    return start_
+
+
+@pytest.fixture(scope="session")
+def run(start: Start) -> Run:
+    """Runs an example, and gives what it printed: run(folder, name, *arguments)."""
+
+    def run_(folder: Path, name: str, *arguments: object, exit_code: int = 0) -> str:
+        process = start(folder, name, *arguments)
+        output, errors = process.communicate(timeout=120)
+        assert process.returncode == exit_code, output + errors
+        return output + errors
+
+    return run_
 
 
 def accuracy_in(output: str) -> float:
@@ -57,14 +74,14 @@ def checkpoint_steps(logdir: Path) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def trained(tmp_path_factory: pytest.TempPathFactory, run: Run) -> tuple[Path, str]:
     """The folder in which digits.py has trained once, as the README says, and what it printed."""
     folder = tmp_path_factory.mktemp("digits")
     return folder, run(folder, "digits.py")
 
 
 @pytest.fixture
-def killed(tmp_path: Path) -> tuple[Path, int]:
+def killed(tmp_path: Path, start: Start) -> tuple[Path, int]:
     """A logdir whose training was killed in mid-course, and the step of its newest checkpoint."""
     logdir = tmp_path / "logs"
     process = start(tmp_path, "digits.py", "--logdir", logdir, "--steps", ENDLESS, "--save-steps", SAVE_STEPS)
@@ -103,7 +120,7 @@ def test_digits_prints_nothing_but_its_own_lines(
     assert strange == []
 
 
-def test_digits_at_its_last_step_only_evaluates(trained: tuple[Path, str]) -> None:
+def test_digits_at_its_last_step_only_evaluates(trained: tuple[Path, str], run: Run) -> None:
     folder, output = trained
     again = run(folder, "digits.py")
     assert "has reached step 5,000 already" in again
@@ -111,7 +128,7 @@ def test_digits_at_its_last_step_only_evaluates(trained: tuple[Path, str]) -> No
     assert accuracy_in(again) == accuracy_in(output)
 
 
-def test_digits_goes_on_from_its_checkpoint(trained: tuple[Path, str]) -> None:
+def test_digits_goes_on_from_its_checkpoint(trained: tuple[Path, str], run: Run) -> None:
     folder, _ = trained
     output = run(folder, "digits.py", "--steps", 5500)
     assert "Resuming from step 5,000" in output
@@ -131,7 +148,7 @@ def test_tensorboard_reads_the_logdir(trained: tuple[Path, str]) -> None:
     assert losses[-1] < losses[0] / 10
 
 
-def test_digits_killed_goes_on_from_its_last_checkpoint(killed: tuple[Path, int]) -> None:
+def test_digits_killed_goes_on_from_its_last_checkpoint(killed: tuple[Path, int], run: Run) -> None:
     logdir, step = killed
     output = run(logdir.parent, "digits.py", "--logdir", logdir, "--steps", step + 300)
     resumed = re.search(r"Resuming from step ([\d,]+)", output)
@@ -141,7 +158,7 @@ def test_digits_killed_goes_on_from_its_last_checkpoint(killed: tuple[Path, int]
     assert checkpoint_steps(logdir)[-1] == step + 300
 
 
-def test_digits_interrupted_says_how_to_go_on(tmp_path: Path) -> None:
+def test_digits_interrupted_says_how_to_go_on(tmp_path: Path, start: Start) -> None:
     logdir = tmp_path / "logs"
     process = start(tmp_path, "digits.py", "--logdir", logdir, "--steps", ENDLESS, "--save-steps", SAVE_STEPS)
     wait_for_checkpoint(process, logdir, after=0)
@@ -152,7 +169,7 @@ def test_digits_interrupted_says_how_to_go_on(tmp_path: Path) -> None:
     assert "Traceback" not in errors
 
 
-def test_compare_prints_both_rates(tmp_path: Path) -> None:
+def test_compare_prints_both_rates(tmp_path: Path, run: Run) -> None:
     output = run(tmp_path, "digits.py", "--compare", "--steps", 600)
     for session in ("tf.compat.v1.train, session.run", "fastsup.train, session.run", "fastsup.train, session.run_loop"):
         row = rf"{re.escape(session)} +│ +[\d,]+ │ +[\d,.]+ │ +[\d.]+ x │ +[\d.]+%"
@@ -168,27 +185,27 @@ def test_compare_prints_both_rates(tmp_path: Path) -> None:
         (["--logdir", __file__], "argument --logdir: "),
     ],
 )
-def test_digits_refuses_wrong_arguments(tmp_path: Path, arguments: list[str], complaint: str) -> None:
+def test_digits_refuses_wrong_arguments(tmp_path: Path, arguments: list[str], complaint: str, run: Run) -> None:
     output = run(tmp_path, "digits.py", *arguments, exit_code=2)
     assert complaint in output
     assert "Traceback" not in output
     assert list(tmp_path.iterdir()) == []
 
 
-def test_monitored_session(tmp_path: Path) -> None:
+def test_monitored_session(tmp_path: Path, run: Run) -> None:
     output = run(tmp_path, "monitored_session.py")
     assert "loss = 35.0, step = 0" in output
     assert float(re.findall(r"last step was (.*)\.", output)[0]) < 1e-6
 
 
-def test_custom_hook(tmp_path: Path) -> None:
+def test_custom_hook(tmp_path: Path, run: Run) -> None:
     output = run(tmp_path, "custom_hook.py")
     assert "loss below 0.001 after 260 steps" in output
     assert re.findall(r"step +([\d,]+)   error", output) == ["250", "500", "750", "1,000"]
     assert "weights [ 1. -2.  3.]" in output
 
 
-def test_keras_digits_reports_and_compares(tmp_path: Path) -> None:
+def test_keras_digits_reports_and_compares(tmp_path: Path, run: Run) -> None:
     output = run(tmp_path, "keras_digits.py", "--epochs", 3)
     assert accuracy_in(output) >= 95
     assert re.search(r"^train: lifted, \w+", output, re.MULTILINE), output
@@ -199,7 +216,7 @@ def test_keras_digits_reports_and_compares(tmp_path: Path) -> None:
     assert rates[0][1] == rates[1][1]
 
 
-def test_keras_digits_interrupted_goes_on_after_its_last_epoch(tmp_path: Path) -> None:
+def test_keras_digits_interrupted_goes_on_after_its_last_epoch(tmp_path: Path, start: Start, run: Run) -> None:
     process = start(tmp_path, "keras_digits.py", "--epochs", ENDLESS)
     assert process.stdout is not None
     # Keras writes the backup of an epoch when it begins to report the next one at the latest.
@@ -216,7 +233,7 @@ def test_keras_digits_interrupted_goes_on_after_its_last_epoch(tmp_path: Path) -
     assert accuracy_in(again) >= 95
 
 
-def test_tf2_loop_interrupted_goes_on_after_its_last_step(tmp_path: Path) -> None:
+def test_tf2_loop_interrupted_goes_on_after_its_last_step(tmp_path: Path, start: Start, run: Run) -> None:
     logdir = tmp_path / "tf2-logdir"
     process = start(tmp_path, "tf2_loop.py", "--steps", ENDLESS)
     deadline = time.monotonic() + 60
@@ -238,14 +255,14 @@ def test_tf2_loop_interrupted_goes_on_after_its_last_step(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("name", "argument"), [("keras_digits.py", "--epochs"), ("tf2_loop.py", "--steps")])
-def test_examples_of_tf2_refuse_wrong_arguments(tmp_path: Path, name: str, argument: str) -> None:
+def test_examples_of_tf2_refuse_wrong_arguments(tmp_path: Path, name: str, argument: str, run: Run) -> None:
     output = run(tmp_path, name, argument, 0, exit_code=2)
     assert f"argument {argument}: must be above 0, got 0" in output
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
-def test_cluster_trains_and_every_task_ends_well(tmp_path: Path) -> None:
+def test_cluster_trains_and_every_task_ends_well(tmp_path: Path, run: Run) -> None:
     logdir = tmp_path / "logs"
     output = run(tmp_path, "cluster.py", "--logdir", logdir, "--steps", 600, "--save-steps", 200, "--timeout-secs", 100)
     ended = re.findall(r"(\S+) ended with exit code (\d+)", output)
@@ -256,7 +273,7 @@ def test_cluster_trains_and_every_task_ends_well(tmp_path: Path) -> None:
     assert float(accuracy[2]) > 0.8
 
 
-def test_cluster_ends_what_it_started_when_time_is_up(tmp_path: Path) -> None:
+def test_cluster_ends_what_it_started_when_time_is_up(tmp_path: Path, run: Run) -> None:
     output = run(tmp_path, "cluster.py", "--logdir", tmp_path / "logs", "--timeout-secs", 0.5, exit_code=1)
     assert re.search(r"Still running after 0.5 s: ps-0, chief-0, worker-0, worker-1, evaluator-0", output)
 
@@ -272,19 +289,23 @@ def test_cluster_ends_what_it_started_when_time_is_up(tmp_path: Path) -> None:
         (["--logdir", __file__], "argument --logdir: "),
     ],
 )
-def test_cluster_refuses_wrong_arguments(tmp_path: Path, arguments: list[str], complaint: str) -> None:
+def test_cluster_refuses_wrong_arguments(tmp_path: Path, arguments: list[str], complaint: str, run: Run) -> None:
     output = run(tmp_path, "cluster.py", *arguments, exit_code=2)
     assert complaint in output
     assert "Traceback" not in output
 
 
-def test_a_task_of_the_cluster_needs_the_logdir_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_of_the_cluster_needs_the_logdir_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
     monkeypatch.setitem(ENVIRONMENT, "TF_CONFIG", "{}")
     assert "argument --logdir: needed with TF_CONFIG" in run(tmp_path, "cluster.py", exit_code=2)
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_cluster_that_is_ended_ends_what_it_started(tmp_path: Path, sent: signal.Signals, code: int) -> None:
+def test_cluster_that_is_ended_ends_what_it_started(
+    tmp_path: Path, sent: signal.Signals, code: int, start: Start
+) -> None:
     process = start(tmp_path, "cluster.py", "--logdir", tmp_path / "logs", "--steps", ENDLESS)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     started: list[str] = []

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import sysconfig
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from processes import Processes
 
 HERE = Path(__file__).parent
 
@@ -27,11 +26,13 @@ class Faults:
     """Runs programs of programs.py under the shim.
 
     Args:
+      processes: starts the programs.
       shim: path of the compiled shim.
       place: folder of the test.
     """
 
-    def __init__(self, shim: Path, place: Path) -> None:
+    def __init__(self, processes: Processes, shim: Path, place: Path) -> None:
+        self._processes = processes
         self.folder = place / "model"
         self.folder.mkdir()
         self._log = place / "log"
@@ -46,8 +47,8 @@ class Faults:
 
     def run(self, program: str, *args: Any) -> Any:
         """Runs a function of programs.py, and returns what it returns."""
-        command = [sys.executable, str(HERE / "programs.py"), program, str(self.folder), json.dumps(args)]
-        done = subprocess.run(command, env=self._environment, capture_output=True, text=True, timeout=150)
+        command = (HERE / "programs.py", program, self.folder, json.dumps(args))
+        done = self._processes.python(*command, env=self._environment)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 
@@ -58,18 +59,16 @@ class Faults:
 
 
 @pytest.fixture(scope="session")
-def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shim(processes: Processes, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The shim, compiled."""
     library = tmp_path_factory.mktemp("shim") / "shim.so"
     compiler = (sysconfig.get_config_var("CC") or "cc").split()
-    subprocess.run(
-        [*compiler, "-shared", "-fPIC", "-O1", str(HERE / "shim.c"), "-o", str(library), "-ldl", "-lpthread"],
-        check=True,
-    )
+    options = ("-shared", "-fPIC", "-O1", "-o", library, "-ldl", "-lpthread")
+    processes.run(*compiler, HERE / "shim.c", *options, check=True)
     return library
 
 
 @pytest.fixture
-def faults(shim: Path, tmp_path: Path) -> Faults:
+def faults(processes: Processes, shim: Path, tmp_path: Path) -> Faults:
     """Runs programs whose file operations in `faults.folder` are logged, and fail where the program says so."""
-    return Faults(shim, tmp_path)
+    return Faults(processes, shim, tmp_path)

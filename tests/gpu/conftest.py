@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-import functools
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import Processes
 
 DEVICE = os.environ.get("FASTSUP_TEST_DEVICE", "/gpu:0")
 
 
-@functools.cache
-def number_of_gpus() -> int:
+@pytest.fixture(scope="session")
+def number_of_gpus(processes: Processes) -> int:
     """How many GPUs TensorFlow finds, asked in a process of its own: this one may have to train on the CPU."""
-    command = [sys.executable, "-c", "import tensorflow as tf; print(len(tf.config.list_physical_devices('GPU')))"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    program = "import tensorflow as tf; print(len(tf.config.list_physical_devices('GPU')))"
+    done = processes.python("-c", program)
     return int(done.stdout.split()[-1]) if done.returncode == 0 else 0
 
 
 @pytest.fixture
-def run_program(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def run_program(tmp_path: Path, processes: Processes, number_of_gpus: int) -> Callable[..., Any]:
     """Runs a program in a process of its own, which has the device as `DEVICE` and its ConfigProto as `config`."""
-    if DEVICE.startswith("/gpu") and number_of_gpus() == 0:
+    if DEVICE.startswith("/gpu") and number_of_gpus == 0:
         pytest.skip("TensorFlow finds no GPU here; FASTSUP_TEST_DEVICE=/cpu:1 takes a second CPU device instead")
     head = f"import os, sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\nfrom device import *\n"
 
-    def run(program: str, *arguments: Any, code: int = 0) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", head + program, *map(str, arguments)]
+    def run(program: str, *arguments: Any, code: int = 0) -> Any:
         environment = {**os.environ, "FASTSUP_TEST_DEVICE": DEVICE, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=150, check=False, cwd=tmp_path, env=environment
-        )
+        done = processes.python("-c", head + program, *arguments, cwd=tmp_path, env=environment)
         assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout[-1000:]}\n{done.stderr[-4000:]}"
         return done
 

@@ -49,6 +49,7 @@ def test_a_missing_and_a_damaged_piece_are_named(carry: Any, pieces: Path, tmp_p
         carry.join(pieces, tmp_path)
 
 
+@pytest.mark.usefixtures("processes")
 def test_empty_libraries_can_be_opened(carry: Any, tmp_path: Path) -> None:
     carry.make_stubs(tmp_path, {"cufft": "libcufft.so.11"})
     ctypes.CDLL(str(tmp_path / "libcufft.so.11"))

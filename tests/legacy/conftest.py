@@ -7,18 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import Processes
 
 
-def _children() -> Any:
+@pytest.fixture(scope="session")
+def children(processes: Processes) -> Any:
+    """Starts child processes: see children.py."""
     spec = importlib.util.spec_from_file_location("legacy_children", Path(__file__).with_name("children.py"))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="session")
-def children() -> Any:
-    """Child processes: see children.py."""
-    return _children()
+    return module.Children(processes)

@@ -222,7 +222,7 @@ def test_no_tensorflow(children: Any) -> None:
         import fastsup
         fastsup.install()
         """
-    done = children.run("-c", textwrap.dedent(blocked))
+    done = children.run("-c", textwrap.dedent(blocked), fresh=True)
     assert done.returncode == 1
     assert "ModuleNotFoundError" in done.stderr
     assert "fastsup[cpu]" in done.stderr
@@ -246,7 +246,8 @@ def test_nothing_happens_by_an_import(children: Any) -> None:
             with fastsup.train.MonitoredTrainingSession() as session:
                 is_one = isinstance(session, tf.compat.v1.train.MonitoredSession)
         print(json.dumps([imported, later, own.partition(".")[0], is_one, hasattr(tf, "estimator")]))
-        """
+        """,
+        fresh=True,
     )
     assert found == [False, False, "tensorflow", True, False]
 

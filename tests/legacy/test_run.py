@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
@@ -23,87 +24,95 @@ SCRIPTS = {
 }
 
 
+@pytest.fixture
+def run(children: Any) -> Any:
+    """Runs Python in a new interpreter, in which it is the script that imports TensorFlow, or doesn't."""
+    return functools.partial(children.run, fresh=True)
+
+
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_as_python_does(children: Any, tmp_path: Path, name: str) -> None:
+def test_as_python_does(run: Any, tmp_path: Path, name: str) -> None:
     script = tmp_path / f"{name}.py"
     script.write_text(SCRIPTS[name])
     (tmp_path / "neighbour.py").write_text("X = 5")
     arguments = (script, "a", "--tf1", "-m", "--", "b")
-    ours, pythons = children.run("-m", "fastsup", "run", *arguments), children.run(*arguments)
+    ours, pythons = run("-m", "fastsup", "run", *arguments), run(*arguments)
     assert (ours.returncode, ours.stdout, ours.stderr) == (pythons.returncode, pythons.stdout, pythons.stderr)
 
 
 @pytest.mark.parametrize("kind", ["a script", "a folder"])
 @pytest.mark.parametrize("options", [[], ["-I"], ["-E"], *([["-P"]] if sys.version_info >= (3, 11) else [])], ids=str)
-def test_the_import_path_is_as_python_makes_it(children: Any, tmp_path: Path, options: list[str], kind: str) -> None:
+def test_the_import_path_is_as_python_makes_it(
+    children: Any, run: Any, tmp_path: Path, options: list[str], kind: str
+) -> None:
     """Isolated, Python doesn't import from the script's folder."""
     (tmp_path / "__main__.py").write_text("import json, sys\nprint(json.dumps(sys.path))")
     script = tmp_path if kind == "a folder" else tmp_path / "__main__.py"
     places = {"PYTHONPATH": os.pathsep.join([str(tmp_path / "lib"), os.environ.get("PYTHONPATH", "")])}
-    alone = children.result(children.run(*options, script, **places))
-    assert children.result(children.run(*options, "-m", "fastsup", "run", script, **places)) == alone
+    alone = children.result(run(*options, script, **places))
+    assert children.result(run(*options, "-m", "fastsup", "run", script, **places)) == alone
 
 
-def test_a_folder(children: Any, tmp_path: Path) -> None:
+def test_a_folder(run: Any, tmp_path: Path) -> None:
     (tmp_path / "jobs").mkdir()
     (tmp_path / "empty").mkdir()
     (tmp_path / "jobs" / "neighbour.py").write_text("X = 5")
     (tmp_path / "jobs" / "__main__.py").write_text(SCRIPTS["arguments"] + "; print(sys.argv[0], __package__ or '')")
     for name in ("jobs", str(tmp_path / "jobs"), "empty"):
-        ours = children.run("-m", "fastsup", "run", name, "a", folder=tmp_path)
-        pythons = children.run(name, "a", folder=tmp_path)
+        ours = run("-m", "fastsup", "run", name, "a", folder=tmp_path)
+        pythons = run(name, "a", folder=tmp_path)
         assert (ours.returncode, ours.stdout, ours.stderr) == (pythons.returncode, pythons.stdout, pythons.stderr)
 
 
-def test_a_module(children: Any, tmp_path: Path) -> None:
+def test_a_module(run: Any, tmp_path: Path) -> None:
     package = tmp_path / "jobs"
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "train.py").write_text("import sys; from . import data; print(sys.argv[1:], __package__, data.X)")
     (package / "data.py").write_text("X = 1")
     arguments = ("-m", "jobs.train", "--steps", "5")
-    ours = children.run("-m", "fastsup", "run", *arguments, folder=tmp_path)
-    pythons = children.run(*arguments, folder=tmp_path)
+    ours = run("-m", "fastsup", "run", *arguments, folder=tmp_path)
+    pythons = run(*arguments, folder=tmp_path)
     assert (ours.returncode, ours.stdout, ours.stderr) == (pythons.returncode, pythons.stdout, pythons.stderr)
     assert ours.stdout == "['--steps', '5'] jobs 1\n"
 
 
 @pytest.mark.parametrize("arguments", [("missing.py",), ("-m", "missing_module"), ("-m", "missing.module")])
-def test_what_is_not_there(children: Any, tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    ours = children.run("-m", "fastsup", "run", *arguments, folder=tmp_path)
-    pythons = children.run(*arguments, folder=tmp_path)
+def test_what_is_not_there(run: Any, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    ours = run("-m", "fastsup", "run", *arguments, folder=tmp_path)
+    pythons = run(*arguments, folder=tmp_path)
     assert (ours.returncode, ours.stdout, ours.stderr) == (pythons.returncode, pythons.stdout, pythons.stderr)
 
 
 @pytest.mark.parametrize(("arguments", "text"), [((), "required: script"), (("--quick", "x.py"), "--quick")])
-def test_wrong_arguments(children: Any, arguments: tuple[str, ...], text: str) -> None:
-    done = children.run("-m", "fastsup", "run", *arguments)
+def test_wrong_arguments(run: Any, arguments: tuple[str, ...], text: str) -> None:
+    done = run("-m", "fastsup", "run", *arguments)
     assert done.returncode == 2
     assert text in done.stderr
     assert "usage: python -m fastsup run [--tf1] [-m] script" in done.stderr
 
 
-def test_a_script_without_tensorflow_imports_none(children: Any, tmp_path: Path) -> None:
+def test_a_script_without_tensorflow_imports_none(run: Any, tmp_path: Path) -> None:
     script = tmp_path / "light.py"
     script.write_text("import sys; print('tensorflow' in sys.modules)")
-    done = children.run("-m", "fastsup", "run", "--tf1", script)
+    done = run("-m", "fastsup", "run", "--tf1", script)
     assert done.stdout == "False\n"
 
 
-def test_what_a_script_sets_before_it_imports_tensorflow_counts(children: Any, tmp_path: Path) -> None:
+def test_what_a_script_sets_before_it_imports_tensorflow_counts(run: Any, tmp_path: Path) -> None:
     script = tmp_path / "early.py"
     # Read when TensorFlow is imported; and a room of fastsup that imports it first.
     script.write_text(
         "import os\nos.environ['TF_USE_LEGACY_KERAS'] = '1'\nimport fastsup.train as train\nimport tensorflow as tf\n"
         "print(tf._tf_uses_legacy_keras, tf.compat.v1.train.Supervisor is train.Supervisor, tf.estimator.RunConfig)"
     )
-    done = children.run("-m", "fastsup", "run", script)
+    done = run("-m", "fastsup", "run", script)
     assert done.stdout.startswith("True True <class 'fastsup."), done.stderr
 
 
 @pytest.mark.parametrize(("environment", "legacy"), [({}, True), ({"TF_USE_LEGACY_KERAS": "0"}, False)])
 def test_a_tf1_program_gets_the_keras_of_its_years(
-    children: Any, tmp_path: Path, environment: dict[str, str], legacy: bool
+    run: Any, tmp_path: Path, environment: dict[str, str], legacy: bool
 ) -> None:
     script = tmp_path / "layers.py"
     script.write_text(
@@ -111,7 +120,7 @@ def test_a_tf1_program_gets_the_keras_of_its_years(
         "    print(tf.keras.layers.Dense.__module__.split('.')[0])\n"
         "    print(tf.layers.dense(tf.zeros([2, 3]), 4, name='d').shape)"
     )
-    done = children.run("-m", "fastsup", "run", "--tf1", script, **environment)
+    done = run("-m", "fastsup", "run", "--tf1", script, **environment)
     if legacy:
         assert done.stdout.splitlines() == ["tf_keras", "(2, 4)"], done.stderr
     else:
@@ -135,13 +144,13 @@ def test_under_the_profiler(children: Any, tmp_path: Path) -> None:
     assert re.search(r"StopAtStepHook +\S", done.stdout)
 
 
-def test_the_log_has_one_line_about_it(children: Any, tmp_path: Path) -> None:
+def test_the_log_has_one_line_about_it(run: Any, tmp_path: Path) -> None:
     script = tmp_path / "verbose.py"
     script.write_text(
         "import logging\nlogging.getLogger('tensorflow').setLevel(logging.INFO)\n"
         "import tensorflow as tf\nfrom tensorflow.compat.v1 import estimator\nimport tensorflow_estimator"
     )
-    done = children.run("-m", "fastsup", "run", script)
+    done = run("-m", "fastsup", "run", script)
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stderr.splitlines() if "fastsup" in line]
     assert len(lines) == 1

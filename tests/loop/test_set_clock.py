@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from processes import Processes
 
 SET_BACK = """
 import ctypes, time
@@ -53,24 +53,18 @@ print("ended", 0.2 <= log.waited() < 60)
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+def run(processes: Processes, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     """Runs a program that can set its clock back."""
     if sys.platform != "linux":
         pytest.skip("a library can be preloaded on Linux")
     library = tmp_path_factory.mktemp("clock") / "set_clock.so"
     compiler = os.environ.get("CC") or shutil.which("cc") or "gcc"
     source = Path(__file__).with_name("set_clock.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True, timeout=60)
+    processes.run(compiler, "-shared", "-fPIC", "-o", library, source, check=True)
 
     def program(text: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-c", SET_BACK + text],
-            env={**os.environ, "LD_PRELOAD": f"{library} {os.environ.get('LD_PRELOAD', '')}"},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        environment = {**os.environ, "LD_PRELOAD": f"{library} {os.environ.get('LD_PRELOAD', '')}"}
+        done = processes.python("-c", SET_BACK + text, env=environment)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -8,13 +8,13 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tensorflow as tf
+from processes import Processes
 
 import fastsup.core
 from fastsup.loop import CheckpointHook, PeriodicHook, StepLoop
@@ -400,9 +400,8 @@ finally:
         ("off", "SIGTERM", -signal.SIGTERM, False),
     ],
 )
-def test_signals(tmp_path: Path, how: str, name: str, code: int, saved: bool) -> None:
-    command = [sys.executable, "-c", PROGRAM, how, name, str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+def test_signals(processes: Processes, tmp_path: Path, how: str, name: str, code: int, saved: bool) -> None:
+    ended = processes.python("-c", PROGRAM, how, name, tmp_path)
     assert ended.returncode == code, ended.stderr
     path = tf.train.latest_checkpoint(str(tmp_path))
     if not saved:
@@ -428,11 +427,10 @@ StepLoop(step, handle_signals=True).run()
 """
 
 
-def test_ctrl_c_at_a_terminal_is_answered_before_the_step_ends() -> None:
+def test_ctrl_c_at_a_terminal_is_answered_before_the_step_ends(processes: Processes) -> None:
     terminal, child_s = os.openpty()
     try:
-        command = [sys.executable, "-c", LONG_STEP]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=child_s, text=True) as child:
+        with processes.start_python("-c", LONG_STEP, stdout=subprocess.PIPE, stderr=child_s, text=True) as child:
             try:
                 assert child.stdout is not None
                 assert child.stdout.readline() == "now\n"

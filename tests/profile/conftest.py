@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-import tempfile
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from processes import Processes
 
 from fastsup import HookProfiler
 from fastsup.core.recorder import ManualClock
@@ -85,16 +84,12 @@ def tensorflow_only() -> str:
 
 
 @pytest.fixture
-def run() -> Callable[..., subprocess.CompletedProcess[str]]:
+def run(processes: Processes) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs a command of `python -m fastsup` with arguments, and gives its exit code and what it has written."""
 
-    def run_command(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "fastsup", *map(str, arguments)]
-        # Elsewhere than in the folder of the sources, which aren't compiled.
-        options.setdefault("cwd", tempfile.gettempdir())
-        environment = {**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONUTF8": "1", **options.pop("env", {})}
-        return subprocess.run(
-            command, capture_output=True, encoding="utf-8", timeout=120, check=False, env=environment, **options
-        )
+    def run_command(*arguments: Any, **settings: Any) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, **settings.pop("env", {})}
+        command = ("-m", "fastsup", *map(str, arguments))
+        return processes.python(*command, encoding="utf-8", env=environment, **settings)
 
     return run_command

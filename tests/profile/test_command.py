@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import Processes
 
 from fastsup.__main__ import main
 
@@ -38,6 +38,12 @@ print("done", *sys.argv[1:])
 if len(sys.argv) > 2:
     sys.exit(int(sys.argv[2]))
 """
+
+
+@pytest.fixture
+def run(run: Any) -> Any:
+    """Runs a command in a new interpreter, which has imported no more than the script."""
+    return functools.partial(run, fresh=True)
 
 
 @pytest.fixture
@@ -69,16 +75,14 @@ def test_arguments_and_exit_code_are_the_scripts(script: Path, run: Any) -> None
 
 
 @pytest.mark.parametrize("name", ["train", "scripts.train", "scripts"])
-def test_a_module(script: Path, tmp_path: Path, name: str, run: Any) -> None:
+def test_a_module(script: Path, tmp_path: Path, name: str, run: Any, processes: Processes) -> None:
     if name.startswith("scripts"):
         script.write_text(SCRIPT.replace("neighbour", ".neighbour"))
     if name == "scripts":
         script.rename(script.with_name("__main__.py"))
     folder = script.parent if name == "train" else tmp_path
     arguments = ["-m", name, "-1", "3", "-m"]
-    alone = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=60
-    )
+    alone = processes.python(*arguments, fresh=True, cwd=folder)
     assert alone.stdout == "done -1 3 -m\n", alone.stderr
     result = run("profile", "--table", *arguments, cwd=folder)
     assert result.returncode == alone.returncode == 3
@@ -92,12 +96,10 @@ def test_a_hook_that_fails(script: Path, run: Any) -> None:
     assert "10 steps in " in result.stdout
 
 
-def test_a_script_that_fails(script: Path, run: Any) -> None:
+def test_a_script_that_fails(script: Path, run: Any, processes: Processes) -> None:
     """Its own error, as without the profiler, and the table of the steps that ran."""
     script.write_text(SCRIPT + "\n\ndef fail():\n    raise ValueError(len(sys.argv))\n\n\nfail()\n")
-    alone = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, encoding="utf-8", timeout=60, check=False
-    )
+    alone = processes.python(script, fresh=True)
     result = run("profile", script)
     assert result.returncode == alone.returncode == 1
     assert result.stderr == alone.stderr
@@ -235,7 +237,7 @@ def test_an_estimator(tmp_path: Path, run: Any) -> None:
     """Hooks of the Estimator's own, of TensorFlow's and of the program, without a word of the profiler in it."""
     script, output = tmp_path / "train.py", tmp_path / "out.json"
     script.write_text(ESTIMATOR)
-    result = run("profile", "--json", output, "--table", script)
+    result = run("profile", "--json", output, "--table", script, fresh=False)
     assert result.returncode == 0, result.stderr
     written = json.loads(output.read_text(encoding="utf-8"))
     calls = {(row["owner"], row["phase"]): row["calls"] for row in written["rows"]}
@@ -328,12 +330,10 @@ def test_two_dashes_of_the_scripts_own(script: Path, before: list[str], run: Any
     assert result.stdout.splitlines()[0] == "['--', '20', '--', '--json']", result.stderr
 
 
-def test_a_script_that_changes_the_folder(script: Path, run: Any) -> None:
+def test_a_script_that_changes_the_folder(script: Path, run: Any, processes: Processes) -> None:
     """As without the command, it knows where it is, and so does its traceback."""
     script.write_text("import os, sys\nprint(sys.argv[0])\nos.chdir('/')\nprint(__file__)\nraise ValueError")
-    alone = subprocess.run(
-        [sys.executable, script.name], cwd=script.parent, capture_output=True, text=True, timeout=60, check=False
-    )
+    alone = processes.python(script.name, fresh=True, cwd=script.parent)
     result = run("profile", "--json", "/dev/null", script.name, cwd=script.parent)
     assert result.stdout == alone.stdout == f"train.py\n{script}\n"
     assert result.stderr.replace("Written: /dev/null\n", "") == alone.stderr
@@ -357,12 +357,8 @@ def test_a_child_that_ends_as_the_script_does(script: Path, tmp_path: Path, run:
     assert json.loads((tmp_path / "out").read_text())["steps"] == 30
 
 
-def test_without_an_output(script: Path) -> None:
-    command = '"$0" -m fastsup profile "$1" >&-'
-    result = subprocess.run(
-        ["sh", "-c", command, sys.executable, str(script)], cwd=tempfile.gettempdir(), timeout=60, check=False,
-        capture_output=True, text=True,
-    )  # fmt: skip
+def test_without_an_output(script: Path, processes: Processes) -> None:
+    result = processes.run("sh", "-c", '"$0" -m fastsup profile "$1" >&-', sys.executable, script)
     assert (result.returncode, result.stderr) == (0, "")
 
 
@@ -433,12 +429,12 @@ def test_the_whole_program_adds_up(script: Path, tmp_path: Path, run: Any) -> No
 @pytest.mark.parametrize(
     "statement", ["import no_such_module", "import broken", "import importlib; importlib.reload(1)"]
 )
-def test_an_import_that_fails_shows_what_it_shows_without_the_profiler(script: Path, statement: str, run: Any) -> None:
+def test_an_import_that_fails_shows_what_it_shows_without_the_profiler(
+    script: Path, statement: str, run: Any, processes: Processes
+) -> None:
     (script.parent / "broken.py").write_text("def fail():\n    1 / 0\nfail()\n")
     script.write_text(f"{statement}\n")
-    alone = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, encoding="utf-8", timeout=60, check=False
-    )
+    alone = processes.python(script, fresh=True)
     result = run("profile", script)
     assert (result.returncode, result.stderr) == (alone.returncode, alone.stderr)
 
@@ -476,7 +472,7 @@ def test_what_can_not_be_compared_is_said_before_the_run(
 def test_a_script_that_only_has_tensorflows_sessions(tmp_path: Path, run: Any, tensorflow_only: str) -> None:
     path = tmp_path / "own.py"
     path.write_text(tensorflow_only)
-    result = run("profile", path)
+    result = run("profile", path, fresh=False)
     assert result.returncode == 0, result.stderr
     said = " ".join(result.stdout.split())
     assert "The program opens a MonitoredTrainingSession of TensorFlow's, in own.py:6." in said

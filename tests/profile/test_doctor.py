@@ -99,7 +99,7 @@ def test_doctor_says_why_functions_cannot_be_lifted(monkeypatch: pytest.MonkeyPa
 def test_doctor_without_tensorflow(tmp_path: Path, run: Any) -> None:
     (tmp_path / "tensorflow.py").write_text("raise ImportError('none here')\n")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    result = run("doctor", env={"PYTHONPATH": path})
+    result = run("doctor", env={"PYTHONPATH": path}, fresh=True)
     assert result.returncode == 1
     assert "No sessions: " in result.stdout
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import Processes
 
 from fastsup import HookProfiler
 from fastsup.profile.page import _COLOURS
@@ -19,14 +20,19 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no browser found: apt-get install chromium")
 
 
-def browse(page: Path, *arguments: str) -> str:
+@pytest.fixture
+def browse(processes: Processes) -> Callable[..., str]:
     """Opens a page, with no host to be found, and ends. Returns what the browser prints."""
-    command = [
-        str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage",
-        "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={page.parent / 'browser'}",
-        "--window-size=1000,1700", *arguments, page.as_uri(),
-    ]  # fmt: skip
-    return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120, check=True).stdout
+
+    def browse(page: Path, *arguments: str) -> str:
+        command = [
+            str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage",
+            "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={page.parent / 'browser'}",
+            "--window-size=1000,1700", *arguments, page.as_uri(),
+        ]  # fmt: skip
+        return str(processes.run(*command, encoding="utf-8", check=True).stdout)
+
+    return browse
 
 
 def pixels(path: Path) -> Any:
@@ -41,7 +47,7 @@ def rgb(colour: str) -> list[int]:
     return [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
 
 
-def test_what_is_seen(recorded: HookProfiler, tmp_path: Path) -> None:
+def test_what_is_seen(recorded: HookProfiler, tmp_path: Path, browse: Any) -> None:
     page, picture = tmp_path / "profile.html", tmp_path / "profile.png"
     recorded.write_html(page)
     browse(page, f"--screenshot={picture}")
@@ -51,7 +57,7 @@ def test_what_is_seen(recorded: HookProfiler, tmp_path: Path) -> None:
         assert (seen == rgb(_COLOURS[phase])).all(axis=1).sum() > at_least, phase
 
 
-def test_what_is_in_it(recorded: HookProfiler, tmp_path: Path) -> None:
+def test_what_is_in_it(recorded: HookProfiler, tmp_path: Path, browse: Any) -> None:
     """As the browser has understood it."""
     page = tmp_path / "profile.html"
     recorded.write_html(page)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -110,15 +107,10 @@ with tf.Graph().as_default():
 """
 
 
-def profile(directory: Path, script: Path, text: str) -> subprocess.CompletedProcess[str]:
-    """Runs a script by `python -m fastsup profile --summaries`."""
-    script.write_text(text)
-    command = [sys.executable, "-m", "fastsup", "profile", "--summaries", str(directory), str(script)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tempfile.gettempdir())
-
-
-def test_the_command_writes_them(tmp_path: Path) -> None:
-    done = profile(tmp_path / "logs", tmp_path / "script.py", SCRIPT)
+def test_the_command_writes_them(tmp_path: Path, run: Any) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    done = run("profile", "--summaries", tmp_path / "logs", script)
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
     assert done.stderr.splitlines()[-1] == f"Written: {tmp_path / 'logs'}"
@@ -126,9 +118,11 @@ def test_the_command_writes_them(tmp_path: Path) -> None:
     assert scalars["profile/step time in us/p50"][-1][0] == 20
 
 
-def test_a_directory_that_cannot_be_made_is_refused_before_the_script_runs(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_made_is_refused_before_the_script_runs(tmp_path: Path, run: Any) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("raise SystemExit('the script has run')")
     (tmp_path / "file").write_text("")
-    done = profile(tmp_path / "file", tmp_path / "script.py", "raise SystemExit('the script has run')")
+    done = run("profile", "--summaries", tmp_path / "file", script, fresh=True)
     assert done.returncode == 2
     assert "--summaries" in done.stderr
     assert "the script has run" not in done.stderr

@@ -30,6 +30,7 @@ class MyDict(dict):
     pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accept_options", [False, True])
 @pytest.mark.parametrize("feeds", [None, [], ()])
 def test_fetches(alike: Any, feeds: Any, accept_options: bool) -> None:

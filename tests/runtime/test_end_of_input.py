@@ -99,6 +99,7 @@ def test_what_keeps_a_step_off_the_single_threaded_executor(build: Callable[[], 
             session.run(step)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tensorflow", "fastsup"])
 def test_a_metric_of_constants_is_whole_after_the_end_of_the_input(kind: str) -> None:
     train = v1.train if kind == "tensorflow" else fastsup.train

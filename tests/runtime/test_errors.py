@@ -223,6 +223,7 @@ def a_number():
     return lambda: (37,)
 
 
+@pytest.mark.slow
 def test_error(form: Any, alike: Any) -> None:
     """The same error at every run, and a run in between that works."""
 

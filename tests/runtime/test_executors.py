@@ -122,6 +122,7 @@ GRAPHS = [
 RUNS = 125  # More than it mostly takes to choose an executor.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", [*EXECUTORS, "auto, graph finished"])
 @pytest.mark.parametrize("build", GRAPHS, ids=lambda build: build.__name__)
 def test_same_results(both: Any, described: Any, build: Callable[[], Step], executor: str) -> None:

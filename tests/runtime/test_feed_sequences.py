@@ -6,6 +6,7 @@ import collections
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -208,6 +209,7 @@ CASES = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings.get_profile("sequences of runs")
 @given(cases=st.lists(CASES, min_size=10, max_size=20))
 def test_any_feeds_in_any_order(both: Any, described: Any, room_for: Any, cases: list[Any]) -> None:

@@ -158,6 +158,7 @@ VALUES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*matrix subclass:PendingDeprecationWarning")
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
 def test_every_value(alike: Any, dtype: tf.DType) -> None:

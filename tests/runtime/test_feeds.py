@@ -297,6 +297,7 @@ def a_value_of_the_wrong_type(make: Any):
     return lambda: (y, {x: "text"})
 
 
+@pytest.mark.slow
 def test_form(form: Any, alike: Any) -> None:
     form.check(alike, lambda session, arguments: session.run(*arguments))
 

@@ -219,6 +219,7 @@ STRUCTURES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings.get_profile("sequences of runs")
 @given(structures=st.lists(STRUCTURES, min_size=12, max_size=24))
 def test_any_structures_in_any_order(both: Any, described: Any, room_for: Any, structures: list[Any]) -> None:

@@ -33,6 +33,7 @@ def values_of(dtype: tf.DType) -> list[Any]:
     return [0.0, -0.0, 1.5, float("inf")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
 def test_dtype(alike: Any, dtype: tf.DType) -> None:
     """Scalars come as NumPy's scalar types, everything else as arrays, empty ones too; constants and computed ones."""

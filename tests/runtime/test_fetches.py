@@ -262,6 +262,7 @@ def a_name_of_nothing():
     return lambda: ["nothing:0"]
 
 
+@pytest.mark.slow
 def test_form(form: Any, alike: Any) -> None:
     form.check(alike, lambda session, fetches: session.run(fetches))
 

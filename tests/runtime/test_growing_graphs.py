@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import pytest
 import tensorflow as tf
 
 tf1 = tf.compat.v1
@@ -28,6 +29,7 @@ def test_operations_added_between_runs(alike: Any) -> None:
     assert raised == ["", "", "ValueError", "", ""] * 10
 
 
+@pytest.mark.slow
 def test_placeholders_and_variables_added_between_runs(alike: Any) -> None:
     def program(new_session: Any, attempt: Any) -> None:
         total = tf.constant(0.0)
@@ -86,6 +88,7 @@ def test_imported_graph(alike: Any) -> None:
     assert alike(program).errors == ["", "TypeError", *[""] * 6]
 
 
+@pytest.mark.slow
 def test_functions_added_between_runs(alike: Any) -> None:
     def program(new_session: Any, attempt: Any) -> None:
         x = tf1.placeholder(tf.int32, [], name="x")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
@@ -14,11 +12,14 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
+from processes import Processes
 
 import fastsup
 from fastsup.runtime import interpreter_end
 
 v1 = tf.compat.v1
+
+ENVIRONMENT = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
 
 
 @pytest.fixture
@@ -138,7 +139,7 @@ def test_no_session_is_deleted_in_a_daemon_thread_once_the_program_ends(
 
 @pytest.mark.one_world
 def test_a_session_that_the_main_module_holds_is_closed_when_other_names_are_gone(
-    without_cpp_log: Callable[[str], str],
+    processes: Processes, without_cpp_log: Callable[[str], str]
 ) -> None:
     program = """
         import ctypes, os, sys
@@ -158,10 +159,7 @@ def test_a_session_that_the_main_module_holds_is_closed_when_other_names_are_gon
         with session.graph.as_default():
             session.run([tf.constant(1.0)])
     """
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    ended = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120, env=environment
-    )
+    ended = processes.python("-c", textwrap.dedent(program), env=ENVIRONMENT, fresh=True)
     assert (ended.returncode, ended.stdout, without_cpp_log(ended.stderr)) == (0, "closed", "")
 
 
@@ -178,7 +176,9 @@ BODIES = {
 
 @pytest.mark.one_world
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-def test_a_program_that_ends_meanwhile_ends_well(body: str, without_cpp_log: Callable[[str], str]) -> None:
+def test_a_program_that_ends_meanwhile_ends_well(
+    body: str, processes: Processes, without_cpp_log: Callable[[str], str]
+) -> None:
     program = f"""
         import itertools, threading, time
         import tensorflow as tf
@@ -211,21 +211,18 @@ def test_a_program_that_ends_meanwhile_ends_well(body: str, without_cpp_log: Cal
         for _ in range(6):
             turns.acquire()
     """
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    ended = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120, env=environment
-    )
+    ended = processes.python("-c", textwrap.dedent(program), env=ENVIRONMENT)
     assert (ended.returncode, without_cpp_log(ended.stderr)) == (0, "")
 
 
 @pytest.mark.one_world
 @pytest.mark.parametrize("eager", [False, True])
 def test_a_forked_child_ends_well_after_a_session_was_closed_in_a_waiting_step(
-    eager: bool, tmp_path: Path, without_cpp_log: Callable[[str], str]
+    eager: bool, processes: Processes, tmp_path: Path, without_cpp_log: Callable[[str], str]
 ) -> None:
     """The eager context's threads aren't in the child, which must not wait for them."""
     program = f"""
-        import os, sys, threading
+        import os, sys, threading, warnings
         import tensorflow as tf
         from fastsup import train
         v1 = tf.compat.v1
@@ -246,12 +243,10 @@ def test_a_forked_child_ends_well_after_a_session_was_closed_in_a_waiting_step(
         thread.join()
         if {eager}:
             tf.constant(1.0) + 1.0
+        warnings.simplefilter("ignore", DeprecationWarning)  # Of a fork with threads, since 3.12.
         child = os.fork()
         if child:
             sys.exit(abs(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
     """
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    # Since 3.12, Python warns of each fork of a process with threads.
-    command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", textwrap.dedent(program)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment)
+    ended = processes.python("-c", textwrap.dedent(program), env=ENVIRONMENT)
     assert (ended.returncode, without_cpp_log(ended.stderr)) == (0, "")

@@ -59,6 +59,7 @@ def fetches_of(variable: Any, fed: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_handed_on_as_tensorflow_does(graph: tf.Graph, executor: str, use_resource: bool) -> None:
     variable = tf1.get_variable("v", initializer=tf.ones([COUNT]), use_resource=use_resource)
     fed = tf1.placeholder(tf.float32, [None])
@@ -76,6 +77,7 @@ def test_handed_on_as_tensorflow_does(graph: tf.Graph, executor: str, use_resour
             assert (result.base is None) == (expected.base is None), name
 
 
+@pytest.mark.slow
 def test_later_steps_never_change_a_result(graph: tf.Graph, executor: str, use_resource: bool) -> None:
     variable = tf1.get_variable("v", initializer=tf.ones([COUNT]), use_resource=use_resource)
     fed = tf1.placeholder(tf.float32, [None])
@@ -103,6 +105,7 @@ def test_later_steps_never_change_a_result(graph: tf.Graph, executor: str, use_r
                 np.testing.assert_array_equal(array, expected[name], name)
 
 
+@pytest.mark.slow
 def test_writing_into_a_result_changes_nothing_else(graph: tf.Graph, executor: str, use_resource: bool) -> None:
     variable = tf1.get_variable("v", initializer=tf.ones([COUNT]), use_resource=use_resource)
     fed = tf1.placeholder(tf.float32, [None])

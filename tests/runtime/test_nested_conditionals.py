@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import tensorflow as tf
+from processes import Processes
 
 import fastsup
 from fastsup.runtime.graph.nested_conditionals import threads_held
@@ -123,10 +123,10 @@ for kinds in sys.argv[2:]:
         (8, "cccccccc", "ccccccccc"),
     ],
 )
-def test_what_is_not_refused_ends(threads: int, runs: str, refused: str) -> None:
-    path = f"import sys; sys.path.insert(0, {__file__.rpartition('/')[0]!r})\n"
-    command = [sys.executable, "-c", path + PROGRAM, str(threads), *runs.split(), *refused.split()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+def test_what_is_not_refused_ends(threads: int, runs: str, refused: str, processes: Processes) -> None:
+    here = Path(__file__).parent
+    path = f"import sys; sys.path[:0] = {[str(here), str(here.parent / 'support')]}\n"
+    done = processes.python("-c", path + PROGRAM, str(threads), *runs.split(), *refused.split())
     assert done.returncode == 0, done.stderr[-3000:]
     expected = [f"{kinds} ran" for kinds in runs.split()] + [f"{kinds} refused" for kinds in refused.split()]
     assert done.stdout.splitlines() == expected

@@ -5,16 +5,15 @@ from __future__ import annotations
 import gc
 import itertools
 import random
-import subprocess
 import sys
 import textwrap
 import weakref
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from processes import Processes
 from tensorflow.python.ops import control_flow_util
 
 tf1 = tf.compat.v1
@@ -162,6 +161,7 @@ def test_more_plans_than_may_be_held(both: Any, graph: tf.Graph, room_for: Any) 
         )  # It has taken the place of a plan that is no longer run.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("control_flow", ["cond", "function", "stateful"])
 def test_what_calls_functions_is_compiled_once(
     both: Any, graph: tf.Graph, room_for: Any, compiled: list[bytes], monkeypatch: Any, control_flow: str
@@ -197,6 +197,7 @@ def test_what_calls_functions_is_compiled_once(
             assert len(compiled) <= made + 1 if control_flow == "stateful" else len(compiled) == 2 * made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", ["single_threaded", "thread_pool"])
 @pytest.mark.parametrize("stateful", [False, True])
 def test_functions_of_plans_that_come_and_go(
@@ -314,7 +315,7 @@ def test_mistakes_are_not_kept(both: Any, graph: tf.Graph) -> None:
         assert session.plan_cache_info().currsize == 1
 
 
-def test_callables_are_released(both: Any, tmp_path: Path) -> None:
+def test_callables_are_released(both: Any, processes: Processes) -> None:
     """The runtime keeps a callable until it is released: counted in a process of its own, at the runtime's door.
 
     None may be released twice, nor after its session was closed.
@@ -386,14 +387,7 @@ def test_callables_are_released(both: Any, tmp_path: Path) -> None:
                 del session
         print(len(made), len(released))
     """
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    result = processes.python("-c", textwrap.dedent(program))
     assert result.returncode == 0, result.stderr
     made, released = map(int, result.stdout.split())
     assert made == released > 200
@@ -409,6 +403,7 @@ def in_use(watched: list[Any]) -> list[int]:
     return [sys.getallocatedblocks(), *(sys.getrefcount(one) for one in watched)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", ["auto", "thread_pool", "inline"])
 def test_runs_leave_nothing(both: Any, graph: tf.Graph, executor: str) -> None:
     x = tf1.placeholder(tf.float32, [2], name="x")

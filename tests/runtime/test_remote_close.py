@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import tempfile
 import textwrap
 import threading
+from collections.abc import Callable
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 import tensorflow as tf
+from processes import Processes
 from tensorflow.python.client import session as tf_session
 
 import fastsup
 from fastsup.runtime import remote_close
 
 v1 = tf.compat.v1
+
+RunScript = Callable[[str], CompletedProcess[str]]
 
 
 @pytest.fixture
@@ -71,20 +73,14 @@ def test_a_session_of_this_process_is_closed_in_the_calling_thread(
     assert callers == [threading.current_thread()]
 
 
-def run_script(script: str) -> subprocess.CompletedProcess[str]:
-    # Elsewhere than in the folder of the sources, which aren't compiled.
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        cwd=tempfile.gettempdir(),
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+@pytest.fixture
+def run_script(processes: Processes) -> RunScript:
+    """Runs a program in a process of its own."""
+    return lambda script: processes.python("-c", textwrap.dedent(script))
 
 
 @pytest.mark.one_world
-def test_a_session_that_nobody_closes_lets_the_process_end() -> None:
+def test_a_session_that_nobody_closes_lets_the_process_end(run_script: RunScript) -> None:
     result = run_script("""
         import tensorflow as tf
         import fastsup
@@ -100,7 +96,7 @@ def test_a_session_that_nobody_closes_lets_the_process_end() -> None:
 
 
 @pytest.mark.one_world
-def test_a_server_that_was_killed_holds_nobody_up() -> None:
+def test_a_server_that_was_killed_holds_nobody_up(run_script: RunScript) -> None:
     """Nor do the callables of its session."""
     result = run_script("""
         import os, signal, subprocess, sys, time
@@ -134,7 +130,7 @@ def test_a_server_that_was_killed_holds_nobody_up() -> None:
 
 @pytest.mark.one_world
 @pytest.mark.parametrize("ends", [True, False])
-def test_the_end_of_the_program_waits_a_little(ends: bool) -> None:
+def test_the_end_of_the_program_waits_a_little(ends: bool, run_script: RunScript) -> None:
     """What comes back from the runtime while Python is being taken down would abort the process."""
     result = run_script(f"""
         import threading, time

@@ -198,6 +198,7 @@ def test_sessions_of_several_graphs_in_threads(impl: Any) -> None:
     assert results == [[i * number for i in range(50)] for number in range(6)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [0, 1, 4, 30, 150])
 def test_freed_with_the_last_reference(impl: Any, graph: tf.Graph, runs: int) -> None:
     """Without close() and without the garbage collector."""

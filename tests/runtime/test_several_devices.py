@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import tensorflow as tf
+from processes import Processes
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.eager import context
 from tensorflow.python.framework import kernels
@@ -53,9 +52,8 @@ for devices in (1, 2, 3):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
-def test_no_mode_waits_without_end(threads: int) -> None:
-    command = [sys.executable, "-c", EVERY_MODE, str(threads)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+def test_no_mode_waits_without_end(threads: int, processes: Processes) -> None:
+    done = processes.python("-c", EVERY_MODE, str(threads))
     assert done.returncode == 0, done.stderr[-3000:]
     expected = [
         f"{devices} {mode} {'refused' if devices > 1 and mode in ('single_threaded', 'config') else {9.0}}"

@@ -44,6 +44,7 @@ def in_threads(work: Callable[[int], None], count: int = THREADS) -> list[BaseEx
     return raised
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_torn(sessions: Any, graph: tf.Graph, request: pytest.FixtureRequest) -> None:
     """100,000 runs in all; a tenth of them where each costs what TensorFlow's own does."""
     runs = (10_000 if "tensorflow" in request.node.name else 100_000) // THREADS

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 SAVE_STEPS = 3
@@ -126,22 +126,25 @@ class Outcome(NamedTuple):
     last_step: int
 
 
+def start_python(*arguments: str, **settings: Any) -> subprocess.Popen[Any]:
+    """Starts Python. The settings are those of `subprocess.Popen`."""
+    return subprocess.Popen([sys.executable, *arguments], **settings)
+
+
+Starter = Callable[..., subprocess.Popen[Any]]
+
+
 class Child:
     """A training in a process of its own, which waits for `go`."""
 
-    def __init__(self, folder: str, async_save: bool) -> None:
+    def __init__(self, folder: str, async_save: bool, starter: Starter) -> None:
         descriptor, self.log_path = tempfile.mkstemp(prefix="log-", dir=os.path.dirname(folder))
         self.notes_path = self.log_path + ".notes"
         self.notes = Notes(self.notes_path)
-        command = [sys.executable, os.path.abspath(__file__), "--child", folder, self.notes_path]
+        arguments = [os.path.abspath(__file__), "--child", folder, self.notes_path, *["--async-save"] * async_save]
+        pipe = subprocess.PIPE
         with os.fdopen(descriptor, "wb") as log:
-            self.process = subprocess.Popen(
-                command + ["--async-save"] * async_save,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
+            self.process = starter(*arguments, stdin=pipe, stdout=pipe, stderr=log, text=True)
 
     def go(self) -> None:
         assert self.process.stdout is not None
@@ -192,14 +195,14 @@ def _has_unnamed_checkpoint(folder: str) -> bool:
 
 
 @contextlib.contextmanager
-def _children(folder: str, async_save: bool, count: int, ahead: int) -> Iterator[Iterator[Child]]:
+def _children(folder: str, async_save: bool, count: int, ahead: int, starter: Starter) -> Iterator[Iterator[Child]]:
     waiting: list[Child] = []
     every: list[Child] = []
 
     def one_after_the_other() -> Iterator[Child]:
         for number in range(count):
             while len(waiting) <= min(ahead, count - number - 1):
-                waiting.append(Child(folder, async_save))
+                waiting.append(Child(folder, async_save, starter))
                 every.append(waiting[-1])
             child = waiting.pop(0)
             yield child
@@ -213,7 +216,7 @@ def _children(folder: str, async_save: bool, count: int, ahead: int) -> Iterator
                 child.close()
 
 
-def storm(kills: int, seed: int, async_save: bool = False, ahead: int = 2) -> Outcome:
+def storm(kills: int, seed: int, async_save: bool = False, ahead: int = 2, starter: Starter = start_python) -> Outcome:
     """Kills a training so many times, and restarts it once more.
 
     Args:
@@ -221,6 +224,7 @@ def storm(kills: int, seed: int, async_save: bool = False, ahead: int = 2) -> Ou
       seed: of the random moments.
       async_save: whether checkpoints are written in the background.
       ahead: how many children get ready while one trains.
+      starter: starts Python, as `start_python` does.
     """
     moments = random.Random(seed)
     # A save in the background is named when the next one begins: two intervals may be lost.
@@ -231,7 +235,7 @@ def storm(kills: int, seed: int, async_save: bool = False, ahead: int = 2) -> Ou
     with tempfile.TemporaryDirectory() as place:
         folder = os.path.join(place, "model")
         os.mkdir(folder)
-        with _children(folder, async_save, kills + 1, ahead) as children:
+        with _children(folder, async_save, kills + 1, ahead, starter) as children:
             for number, child in enumerate(children):
                 last = number == kills
                 child.go()

@@ -275,16 +275,22 @@ class Measured(NamedTuple):
     log: str
 
 
-def measure(name: str) -> Measured:
+def start_python(*arguments: str, **settings: Any) -> subprocess.Popen[Any]:
+    """Starts Python. The settings are those of `subprocess.Popen`."""
+    return subprocess.Popen([sys.executable, *arguments], **settings)
+
+
+def measure(name: str, starter: Callable[..., subprocess.Popen[Any]] = start_python) -> Measured:
     """Brings a child into a state and sends it its signals.
 
     Args:
       name: a key of STATES.
+      starter: starts Python, as `start_python` does.
     """
     state = STATES[name]
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, os.path.abspath(__file__), "--child", state.method.__name__, folder]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        arguments = [os.path.abspath(__file__), "--child", state.method.__name__, folder]
+        with starter(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stdout is not None
                 line = process.stdout.readline()

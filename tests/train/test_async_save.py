@@ -125,6 +125,7 @@ class Content:
 CONTENTS = {name: make for name, make in vars(Content).items() if not name.startswith("_")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sharded", [False, True])
 @pytest.mark.parametrize("content", list(CONTENTS))
 def test_the_files_are_those_of_a_save_that_waits(graph: Any, tmp_path: Any, content: str, sharded: bool) -> None:

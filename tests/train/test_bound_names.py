@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+from processes import Processes
 
 PROGRAM = """
     import json, logging, os, re, sys
@@ -105,26 +104,20 @@ PROGRAM = """
 """
 
 
-def outcome(folder: Path, way: str) -> str:
+def outcome(processes: Processes, folder: Path, way: str) -> str:
     place = folder / way
     place.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(PROGRAM), way, str(place)],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = processes.python("-c", textwrap.dedent(PROGRAM), way, place, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.strip().splitlines()[-1]
 
 
 @pytest.mark.timeout(300)
-def test_every_class_runs_under_tensorflows_names(tmp_path: Path) -> None:
+def test_every_class_runs_under_tensorflows_names(tmp_path: Path, processes: Processes) -> None:
     import json
 
-    bound, unbound = (json.loads(outcome(tmp_path, way)) for way in ("bound", "unbound"))
+    bound, unbound = (json.loads(outcome(processes, tmp_path, way)) for way in ("bound", "unbound"))
     bound["results"].pop("supervisor")
     unbound["results"].pop("supervisor", None)
 

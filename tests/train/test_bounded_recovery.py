@@ -203,6 +203,7 @@ def test_a_step_whose_hooks_fail_is_no_progress(train_op: Any, slept: list[float
     assert slept == pytest.approx([0.1, 0.2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["run", "run_loop", "run_without_hooks first"])
 def test_steps_are_progress(train_op: Any, slept: list[float], tmp_path: Any, way: str) -> None:
     hook = Preempted(2, 4, 6, 8)
@@ -255,6 +256,7 @@ def test_steps_between_two_failed_saves_dont_begin_the_count_anew(
     assert "5 saves in a row have failed" in tf_log.text
 
 
+@pytest.mark.slow
 def test_a_save_that_succeeds_ends_the_row(
     train_op: Any, slept: list[float], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,7 @@ class Steppers:
 # No torn checkpoint.
 
 
+@pytest.mark.slow
 def test_a_user_who_saves_while_threads_step(graph: Any, model: Model, session: Any, tmp_path: Any) -> None:
     """In ten seconds of the same program 9 of 171 checkpoints of TensorFlow's own session were torn."""
     with Steppers(graph, session, model.op):
@@ -114,6 +115,7 @@ def test_a_user_who_saves_while_threads_step(graph: Any, model: Model, session: 
     assert torn(tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("async_save", [False, True])
 def test_a_supervisors_service(graph: Any, tmp_path: Any, async_save: bool) -> None:
     model = Model()
@@ -132,6 +134,7 @@ def test_a_supervisors_service(graph: Any, tmp_path: Any, async_save: bool) -> N
     assert all(values_of(path) == {float(path.rpartition("-")[2])} for path in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("async_save", [False, True])
 def test_a_hook_while_other_threads_step(graph: Any, tmp_path: Any, async_save: bool) -> None:
     model = Model()

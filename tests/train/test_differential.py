@@ -371,6 +371,7 @@ def tools(counting_step: Any, raw_session: Any, raw_events: Any, files: Any, clo
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(
     deadline=None,
     max_examples=2000 if LONG else 40,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from processes import Processes
 
 PROGRAM = """
 import os, sys, warnings
@@ -40,20 +39,18 @@ FUNCTION = "fastsup.train.monitored_function(lambda: tf.constant(1.0), tf.train.
 GRAPH = "tf.compat.v1.disable_eager_execution(); tf.compat.v1.train.get_or_create_global_step()"
 
 
-def run(folder: Path, block: str, own_error: bool) -> str:
+def run(processes: Processes, folder: Path, block: str, own_error: bool) -> str:
     program = PROGRAM.replace("BLOCK", block).replace("OWN_ERROR", str(own_error))
     program = program.replace("PREPARE", "" if block == FUNCTION else GRAPH)
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(folder)], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = processes.python("-c", program, folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.mark.one_world
 @pytest.mark.parametrize("block", [SESSION.format(False), SESSION.format(True), SUPERVISOR, FUNCTION])
-def test_it_is_told(tmp_path: Path, block: str) -> None:
-    said, code = run(tmp_path, block, own_error=False).splitlines()
+def test_it_is_told(tmp_path: Path, block: str, processes: Processes) -> None:
+    said, code = run(processes, tmp_path, block, own_error=False).splitlines()
     what = "The Supervisor can't be stopped" if block == SUPERVISOR else "The session can't be closed"
     assert said.startswith(f"True {what}: it was made in process ")
     assert "os.fork()" in said
@@ -62,5 +59,5 @@ def test_it_is_told(tmp_path: Path, block: str) -> None:
 
 @pytest.mark.one_world
 @pytest.mark.parametrize("block", [SESSION.format(True), SUPERVISOR])
-def test_an_exit_of_its_own_goes_on(tmp_path: Path, block: str) -> None:
-    assert run(tmp_path, block, own_error=True) == "5\n"
+def test_an_exit_of_its_own_goes_on(tmp_path: Path, block: str, processes: Processes) -> None:
+    assert run(processes, tmp_path, block, own_error=True) == "5\n"

@@ -58,6 +58,7 @@ def conditional() -> Any:
     return v1.cond(increments, lambda: tf.identity(v1.assign_add(step, 1, use_locking=True)), lambda: tf.identity(step))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [counted, sgd, conditional])
 def test_they_stop_at_most_a_run_of_each_other_thread_late(impl: Any, model: Callable[[], Any]) -> None:
     """TensorFlow is from 10 to 12 steps late where 12 threads run."""

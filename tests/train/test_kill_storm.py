@@ -6,6 +6,7 @@ import importlib.util
 import os
 
 import pytest
+from processes import Processes
 
 _SPEC = importlib.util.spec_from_file_location("kill_storm", os.path.join(os.path.dirname(__file__), "kill_storm.py"))
 assert _SPEC is not None
@@ -18,8 +19,8 @@ _SPEC.loader.exec_module(kill_storm)
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("kills", "async_save"), [(20, False), (6, True)])
-def test_restarts_from_a_checkpoint_that_is_whole_and_new(kills: int, async_save: bool) -> None:
-    outcome = kill_storm.storm(kills, seed=kills, async_save=async_save)
+def test_restarts_from_a_checkpoint_that_is_whole_and_new(kills: int, async_save: bool, processes: Processes) -> None:
+    outcome = kill_storm.storm(kills, seed=kills, async_save=async_save, starter=processes.start_python)
     assert outcome.failed == []
     assert outcome.torn == []
     assert outcome.stale == []

@@ -340,6 +340,7 @@ def program(impl: Any, graph: Any, trace: Any, tmp_path: Any, counting_step: Any
 CASES = [pytest.param(row, kind, id=f"{row.name}-{kind}") for row in ROWS for kind in row.kinds]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("row", "kind"), CASES)
 def test_lifecycle(row: Row, kind: str, impl: Any, program: Any, trace: Any, graph: Any) -> None:
     if row.raises is None:

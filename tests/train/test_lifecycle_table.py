@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import collections
 import importlib.util
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from processes import Processes
 
 
 def load() -> ModuleType:
@@ -27,13 +25,11 @@ def load() -> ModuleType:
 
 
 programs = load()
-# These end the process.
-IN_A_PROCESS = [("sigterm", "tensorflow")]
 CASES = [
     pytest.param(row, name, id=f"{row['program']}-{name}")
     for row in programs.TABLE
     for name in ("tensorflow", "fastsup")
-    if programs.expected(row, name) is not None
+    if programs.expected(row, name) is not None and (row["program"], name) != ("sigterm", "tensorflow")
 ]
 
 
@@ -44,27 +40,25 @@ def newest_step(folder: Path) -> int | None:
     return None if newest is None else int(newest.rpartition("-")[2])
 
 
+def found(calls: list[str], folder: Path, left: str) -> dict[str, Any]:
+    """The columns of a row."""
+    counts = collections.Counter(calls)
+    return {**{column: counts[column] for column in programs.COLUMNS[:7]}, "saved": newest_step(folder), "leaves": left}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("row", "name"), CASES)
 def test_row(row: dict[str, Any], name: str, tmp_path: Path) -> None:
-    if (row["program"], name) in IN_A_PROCESS:
-        command = [sys.executable, programs.__file__, name, row["program"], str(tmp_path)]
-        done = subprocess.run(
-            command,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        calls = done.stdout.split("\n")
-        lefts = [line.removeprefix("left by ") for line in calls if line.startswith("left by ")]
-        left = lefts[0] if lefts else f"dies of {signal.Signals(-done.returncode).name}"
-    else:
-        calls = []
-        left = programs.run(name, row["program"], str(tmp_path), calls.append)
-    counts = collections.Counter(calls)
-    found = {column: counts[column] for column in programs.COLUMNS[:7]}
-    assert {**found, "saved": newest_step(tmp_path), "leaves": left} == programs.expected(row, name)
+    calls: list[str] = []
+    left = programs.run(name, row["program"], str(tmp_path), calls.append)
+    assert found(calls, tmp_path, left) == programs.expected(row, name)
+
+
+def test_row_of_a_program_that_dies(tmp_path: Path, processes: Processes) -> None:
+    (row,) = (row for row in programs.TABLE if row["program"] == "sigterm")
+    done = processes.python(programs.__file__, "tensorflow", "sigterm", tmp_path)
+    left = f"dies of {signal.Signals(-done.returncode).name}"
+    assert found(done.stdout.splitlines(), tmp_path, left) == programs.expected(row, "tensorflow")
 
 
 def test_every_program_has_a_row() -> None:

@@ -40,6 +40,7 @@ def model(step: Any) -> Any:
     return SimpleNamespace(step=step, x=x, scale=scale, action=action, trained=trained)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ask", [False, True], ids=["hooks on schedule", "a hook in every run"])
 def test_the_same_as_run_in_turns(open_session: Any, model: Any, ask: bool, trace: Any) -> None:
     seen = []

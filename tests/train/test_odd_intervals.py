@@ -70,6 +70,7 @@ def steps_of_action(impl: Any, folder: Path, name: str, argument: str, value: An
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 @pytest.mark.parametrize(("name", "argument"), HOOKS)
 def test_they_act_on_the_steps_of_tensorflow(

@@ -99,6 +99,7 @@ def test_are_refused_by_each_character(name: str, tmp_path: Path) -> None:
         in_a_saver_hook(str(tmp_path / name / "model"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NO_PATTERNS)
 def test_other_names_resume(impl: Any, name: str, tmp_path: Path) -> None:
     directory = str(tmp_path / name)

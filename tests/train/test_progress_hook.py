@@ -7,7 +7,6 @@ import io
 import logging
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
+from processes import Processes
 
 import fastsup
 from fastsup import train
@@ -259,11 +259,11 @@ with tf.Graph().as_default():
 
 @pytest.mark.one_world
 @pytest.mark.parametrize(("end", "code"), [("signal", 128 + signal.SIGTERM), ("left open", 0)])
-def test_ends_of_a_program_in_a_terminal(end: str, code: int, tmp_path: Path) -> None:
+def test_ends_of_a_program_in_a_terminal(end: str, code: int, tmp_path: Path, processes: Processes) -> None:
     master, slave = os.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(tmp_path), end], stdin=slave, stdout=slave, stderr=slave, env=environment
+    process = processes.start_python(
+        "-c", PROGRAM, tmp_path, end, stdin=slave, stdout=slave, stderr=slave, env=environment
     )
     os.close(slave)
     parts = []

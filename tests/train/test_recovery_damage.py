@@ -17,6 +17,7 @@ damage_table = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(damage_table)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", list(damage_table.DAMAGES))
 def test_the_newest_intact_checkpoint_is_restored(both: Any, damage: str) -> None:
     tensorflow = [damage_table.measure(both.tensorflow, damage, mid_run) for mid_run in (False, True)]

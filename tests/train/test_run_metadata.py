@@ -6,14 +6,13 @@ allocated before isn't counted, but is when it is freed: the allocator may be de
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
+from processes import Processes
 
-def test_run_metadata(tmp_path: Path) -> None:
+
+def test_run_metadata(tmp_path: Path, processes: Processes) -> None:
     tests = Path(__file__).with_name("run_metadata.py")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = processes.python("-m", "pytest", "-q", "-p", "no:cacheprovider", tests, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "9 passed" in done.stdout

@@ -408,6 +408,7 @@ def test_waits_no_longer_than_it_may(impl: Any, graph: Any, clock: Any, monkeypa
         assert clock.slept == [10] * slept
 
 
+@pytest.mark.slow
 def test_waits_without_a_limit(impl: Any, graph: Any, clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """`None` and infinity are no limit."""
     variable()
@@ -437,6 +438,7 @@ def test_needs_no_wait_without_a_ready_op(impl: Any, graph: Any) -> None:
 # What is ours.
 
 
+@pytest.mark.slow
 def test_the_wait_is_logged_at_growing_intervals(
     graph: Any, clock: Any, monkeypatch: pytest.MonkeyPatch, tf_log: Any
 ) -> None:

@@ -44,6 +44,7 @@ def test_a_wait_for_a_server_that_is_not_up_ends(graph: Any, tf_log: Any) -> Non
     del ps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("filters", [[], ["/job:ps", "/job:worker/task:0"]])
 def test_a_server_that_is_not_up_is_named(graph: Any, tf_log: Any, monkeypatch: Any, filters: list[str]) -> None:
     from fastsup import train

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
+from processes import Processes
 
 from fastsup import train
 from fastsup.common import stop_signals
@@ -28,8 +29,8 @@ _SPEC.loader.exec_module(signal_table)
 
 
 @pytest.mark.parametrize("name", list(signal_table.STATES))
-def test_a_training_ends_as_the_page_says(name: str) -> None:
-    measured = signal_table.measure(name)
+def test_a_training_ends_as_the_page_says(name: str, processes: Processes) -> None:
+    measured = signal_table.measure(name, processes.start_python)
     assert signal_table.as_expected(name, measured), measured
     # Of what it waits for, nothing but the step takes time.
     assert measured.seconds < 60
@@ -338,6 +339,7 @@ def test_while_it_recovers(train_op: Any, tmp_path: Any) -> None:
     assert saved(tmp_path) == "model.ckpt-1"
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize("in_a_step", [False, True])
 def test_a_forked_child_dies_of_the_signal(graph: Any, tmp_path: Any, in_a_step: bool) -> None:
     """Its parent's sessions, and their checkpoints, aren't its own."""

@@ -410,6 +410,7 @@ def steps_in(path: str) -> set[float]:
     return found
 
 
+@pytest.mark.slow
 @settings(
     max_examples=200 if LONG else 12,
     deadline=None,
@@ -454,6 +455,7 @@ def test_all_values_of_a_checkpoint_are_of_one_step(
     assert {path: steps_in(path) for path in paths} == {path: {float(at)} for path, at in paths.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("async_save", [False, True])
 @pytest.mark.parametrize("supervised", [False, True])
 def test_sessions_prepare_their_graphs(graph: Any, tmp_path: Any, supervised: bool, async_save: bool) -> None:

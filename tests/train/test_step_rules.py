@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import Processes
 
 import fastsup
 
@@ -19,20 +19,14 @@ SOURCE = Path(__file__).parent / "step_rules"
 
 
 @pytest.fixture(scope="module")
-def rules(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def rules(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> Any:
     """The rules as Python functions, compiled against the fastsup that this process has."""
     folder = tmp_path_factory.mktemp("step_rules") / "project"
     shutil.copytree(SOURCE, folder)
     path = os.pathsep.join(filter(None, [str(Path(fastsup.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]))
-    done = subprocess.run(
-        [sys.executable, "setup.py", "-q", "build_ext", "--inplace"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    command = ["setup.py", "-q", "build_ext", "--inplace"]
+    # Anew: the compilation doesn't need the TensorFlow that forked processes have.
+    done = processes.python(*command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, fresh=True)
     assert done.returncode == 0, done.stderr
     sys.path.insert(0, str(folder))
     try:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
+from processes import Processes
 
 import fastsup
 from fastsup import train
@@ -152,12 +151,10 @@ print("finished")
 """
 
 
-def test_exit_code(tmp_path: Path) -> None:
+def test_exit_code(tmp_path: Path, processes: Processes) -> None:
     """A finished program is a success."""
     environment = {**os.environ, "PYTHONPATH": str(Path(fastsup.__file__).parents[1])}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
-    )
+    done = processes.python("-c", PROGRAM, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "finished\n"
     assert "in sleeps_through_the_stop" in done.stderr

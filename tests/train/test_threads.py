@@ -89,6 +89,7 @@ def hasty() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.timeout(170)
 def test_each_gets_what_it_fetches_from_the_first_run_on(impl: Any) -> None:
@@ -204,6 +205,7 @@ def test_an_error_is_told_with_its_own_runs_context(graph: Any, slow: Any) -> No
     assert told == [{value: -1}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python_hook", [True, False])
 def test_one_that_another_thread_closes(python_hook: bool, hasty: None) -> None:
     """The thread that runs steps gets the error of a closed session, or that of a cancelled step."""

@@ -42,6 +42,7 @@ CHECKPOINTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "saved"), CHECKPOINTS)
 def test_checkpoint_intervals(
     impl: Any, train_op: Any, tmp_path: Any, clock: Any, events: Any, arguments: Any, saved: list[int]
@@ -71,6 +72,7 @@ SUMMARIES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "saved"), SUMMARIES)
 def test_summary_intervals(
     impl: Any, train_op: Any, tmp_path: Any, clock: Any, events: Any, arguments: Any, saved: list[int]

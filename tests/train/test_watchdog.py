@@ -165,7 +165,7 @@ class Ends:
 def test_the_thread_ends_with_the_session(impl: Any, graph: Any, counting_step: Any, end: Any) -> None:
     step = counting_step().op
     # TensorFlow's tell no hook of an error: there the thread finds out at its next look.
-    patience = 4.0 if impl.name == "tensorflow" else 4e6
+    patience = 0.4 if impl.name == "tensorflow" else 4e6
     try:
         with impl.train.MonitoredSession(hooks=[train.WatchdogHook(patience)]) as session:
             session.run(step)
@@ -187,7 +187,7 @@ def test_a_recovered_session_is_watched_anew(impl: Any, graph: Any, counting_ste
             if failures:
                 raise failures.pop()
 
-    with impl.train.MonitoredSession(hooks=[Preempted(), train.WatchdogHook(4.0)]) as session:
+    with impl.train.MonitoredSession(hooks=[Preempted(), train.WatchdogHook(0.4)]) as session:
         before = watchdogs()
         session.run(step)
         wait_for(lambda: not before[0].is_alive())

@@ -6,23 +6,27 @@ import ast
 import importlib.util
 import json
 import re
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import Processes
 
 ROOT = Path(__file__).parents[2]
 
 
-def in_the_root(program: str) -> str:
+@pytest.fixture
+def in_the_root(processes: Processes) -> Callable[[str], str]:
     """Runs a program in the root folder, where it can import website, and gives what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+
+    def run(program: str) -> str:
+        # Without TensorFlow, a new interpreter is the quickest.
+        done = processes.python("-c", program, fresh=True, cwd=ROOT)
+        assert done.returncode == 0, done.stderr
+        return str(done.stdout)
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +40,12 @@ def griffe_pyx() -> Any:
     return module
 
 
-def test_the_picture_of_the_folders_is_that_of_today() -> None:
+def test_the_picture_of_the_folders_is_that_of_today(in_the_root: Any) -> None:
     drawn = in_the_root("from website import architecture; print(architecture.draw(), end='')")
     assert (ROOT / "docs" / "pictures" / "architecture.svg").read_text() == drawn
 
 
-def test_tables_and_charts_are_those_of_their_numbers() -> None:
+def test_tables_and_charts_are_those_of_their_numbers(in_the_root: Any) -> None:
     program = "import json; from website import measured; print(json.dumps(measured.documents()))"
     documents = json.loads(in_the_root(program))
     assert {"README.md", "docs/benchmarks.md", "docs/peers.md", "docs/pictures/peers.svg"} < set(documents)
@@ -56,7 +60,7 @@ def test_no_picture_takes_anything_from_the_network() -> None:
         assert set(re.findall(r"https?://[^\s\"')]+", picture.read_text())) <= {"http://www.w3.org/2000/svg"}, picture
 
 
-def test_the_check_finds_what_is_wrong(tmp_path: Path) -> None:
+def test_the_check_finds_what_is_wrong(in_the_root: Any, tmp_path: Path) -> None:
     pytest.importorskip("griffe")
     (tmp_path / "a.html").write_text(
         '<h1 id="top">A</h1><a href="b.html#there">x</a><a href="b.html#gone">x</a><a href="c.html">x</a>'

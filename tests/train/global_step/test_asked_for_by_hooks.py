@@ -76,6 +76,7 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("moved", ["one", "two", "x"])
 def test_in_each_form(impl: Any, model: Any, form: str, moved: str) -> None:
@@ -133,6 +134,7 @@ def test_what_was_added_to_a_list_since(impl: Any, model: Any) -> None:
     assert hook.got == [[0, 7]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("standard", [False, True])
 @pytest.mark.parametrize("by", ["hook", "itself", "caller", "caller, options", "caller, metadata", "caller, odd fetch"])
 def test_that_is_fed(impl: Any, model: Any, by: str, standard: bool) -> None:

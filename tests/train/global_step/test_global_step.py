@@ -244,12 +244,14 @@ def supported(program: Any) -> None:
         pytest.skip("a tf.function takes no reference variable")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS, ids=NAMES)
 def test_fires_as_tensorflow_does(both: Any, fire: Any, program: Any, make_hooks: Any) -> None:
     supported(program)
     assert fire(both.fastsup, program, make_hooks) == fire(both.tensorflow, program, make_hooks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS, ids=NAMES)
 def test_needs_no_order_for_it(both: Any, fire: Any, program: Any, make_hooks: Any) -> None:
     """The step that hooks get is that before the run, in whatever order the runtime has it."""

@@ -68,6 +68,7 @@ def by_load(env: Any) -> Any:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "program", [under_another_name, by_a_python_function, by_an_assignment, by_load],
     ids=lambda program: program.__name__.replace("_", " "),
@@ -105,6 +106,7 @@ def train(impl: Any, log: Any, hooks: list[Any], step: Any, **arguments: Any) ->
     return log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["first", "last"])
 @pytest.mark.parametrize("callback", ["before_run", "after_run"])
 def test_a_hook_that_steps(both: Any, counting_step: Any, standard: Any, callback: str, place: str) -> None:
@@ -157,6 +159,7 @@ def test_hooks_around_a_step_fn(both: Any, counting_step: Any, standard: Any) ->
 # Recovery.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails", [[4], [1, 2], [7, 8, 12]])
 def test_recovery_goes_back_to_a_checkpoint(
     both: Any, counting_step: Any, standard: Any, tmp_path: Any, fails: list[int]
