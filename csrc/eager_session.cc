@@ -207,7 +207,8 @@ void *device_manager() {
     Devices devices;
     for (void *device : list_local_devices(eager_context))
         devices.push_back(new_renamed_device(name, device, false, false, nullptr).object);
-    void **table = new void *[device_manager_words];
+    // Not `new void *[]`, which needs a newer libstdc++ where the length isn't a constant.
+    void **table = static_cast<void **>(::operator new(device_manager_words * sizeof(void *)));
     void *manager = ::operator new(kDeviceManagerRoom);
     make_device_manager(manager, std::move(devices));
     std::memcpy(table, device_manager_vtable, device_manager_words * sizeof(void *));

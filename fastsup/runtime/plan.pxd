@@ -87,7 +87,7 @@ cdef class Plan:
     cdef object session_run
     cdef bint watches_results
     cdef int64_t look_distance
-    # How the run uses variables: see graph/variable_access.py.
+    # What the run does to variables: a VariableAccess.
     cdef readonly int access
     # What a run adds to the global step: 0 nothing, below 0 unknown. Filled in when somebody asks.
     cdef int64_t step_delta

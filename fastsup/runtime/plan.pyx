@@ -189,7 +189,7 @@ cdef class Plan:
       elements: the graph elements (tensors and operations) that the run computes.
       pinned: what the plan's key names by address: kept alive, so that no other object gets the address.
       options: CallableOptions, serialised.
-      access: what the run does to variables, as `variable_access` has it.
+      access: what the run does to variables: a VariableAccess.
       returns_feeds: whether a fed tensor is fetched: the values to build the result from are then the runtime's and the feeds.
     """
 

@@ -58,9 +58,9 @@ cdef class SessionRunner:
     cdef Plan make_plan(self, object key, object fetches, object feed_dict, bint to_run)
     cdef bint compile_known(self, Plan plan) except -1
     cdef list execute(self, Plan plan, tuple feeds)
+    cdef list execute_now(self, Plan plan, tuple feeds)
     cdef object run_recorded(self, object fetches, object feed_dict)
     cdef object run_in_spans(self, fs_thread_trace* trace, SpanStats runtime, Plan plan, object fetches, object feed_dict)
     cdef object build(self, fs_thread_trace* trace, SpanStats runtime, Plan plan, list values)
     cdef int raise_given_up(self, object error) except -1
-    cdef list execute_save(self, Plan plan, tuple feeds)
     cdef int64_t delta_of(self, Plan plan) except? -2

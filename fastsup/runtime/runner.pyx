@@ -19,9 +19,9 @@ from fastsup.core.recorder cimport active_trace
 from fastsup.core.recorder import session_span_here
 from fastsup.core.spans cimport fs_scope, fs_span_enter, fs_span_leave, fs_thread_trace
 from fastsup.runtime.graph_elements import ELEMENT_TYPES
-from fastsup.common.files import fsync_checkpoint
 from fastsup.runtime.fetches cimport Fetch
 from fastsup.runtime.fetches import FetchOne
+from fastsup.runtime.graph.variable_access import VariableAccess
 from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.plan cimport CompiledCallable, FeedSlot, Liveness, Plan, call_plan, key_of_feed, views_from
 from fastsup.runtime.plan_cache cimport PlanCache
@@ -37,6 +37,10 @@ cdef object ndarray = numpy.ndarray
 cdef object copy_to = numpy.copyto
 # What the runtime wants of memory that it takes over from an array as it is.
 cdef int ALIGNMENT = 64
+
+# Values of `Plan.access`.
+cdef int WRITES = VariableAccess.WRITES
+cdef int SAVES = VariableAccess.SAVES
 
 # A graph that grows mostly takes names for what is new, and counting those costs nothing. Asking it for its version takes
 # a fortieth of a small step, so that is done once in so many runs.
@@ -436,12 +440,17 @@ cdef class SessionRunner:
         )
 
     cdef list execute(self, Plan plan, tuple feeds):
+        """Runs a plan; one that saves variables between two steps, so that all of them are of one step."""
+        if plan.access == SAVES:
+            with self.gate:
+                return self.execute_now(plan, feeds)
+        return self.execute_now(plan, feeds)
+
+    cdef list execute_now(self, Plan plan, tuple feeds):
         """Runs a plan, keeps count of the global step, and raises what `Session.run` would."""
         cdef int64_t delta = 0 if self.step_writes is None else self.delta_of(plan)
         cdef list values
-        if plan.access >= 2:
-            return self.execute_save(plan, feeds)
-        if plan.access == 1:
+        if plan.access == WRITES:
             if self.gate.closed:
                 self.gate.enter()
             else:
@@ -455,7 +464,7 @@ cdef class SessionRunner:
                 # It may have got to the increment, or not.
                 self.writers_running -= 1
                 self.step_epoch += 1
-            if plan.access == 1:
+            if plan.access == WRITES:
                 self.gate.leave()
             self.raise_given_up(error)
             if isinstance(error, OpError):
@@ -467,7 +476,7 @@ cdef class SessionRunner:
                 self.steps_counted += delta
             else:
                 self.step_epoch += 1
-        if plan.access == 1:
+        if plan.access == WRITES:
             if self.gate.closed:
                 self.gate.leave()
             else:
@@ -476,26 +485,6 @@ cdef class SessionRunner:
                 self.gate.passed += 1
         if plan.returns_feeds:
             values.extend(feeds)
-        return values
-
-    cdef list execute_save(self, Plan plan, tuple feeds):
-        """Runs a plan that writes a checkpoint, of variables between two steps. Then sees that it is on the disk."""
-        cdef list values
-        try:
-            if plan.access == 3:
-                # Of values that it is fed, which no step changes.
-                values = call_plan(plan, feeds)
-            else:
-                with self.gate:
-                    values = call_plan(plan, feeds)
-        except OpError as error:
-            self.raise_given_up(error)
-            self._raise_as_run_does(error, plan.elements, fed_by(plan, feeds))
-        for value in values or feeds or ():
-            # What is fetched, or else fed: the checkpoint's path.
-            value = value.item() if hasattr(value, "item") and value.ndim == 0 else value
-            if isinstance(value, (bytes, str)):
-                fsync_checkpoint(value)
         return values
 
     def _execute_plan(self, Plan plan):

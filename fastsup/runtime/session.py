@@ -34,7 +34,7 @@ from fastsup.runtime.graph.callable_bytes import callable_bytes
 from fastsup.runtime.graph.devices import check_one_device, devices_of_step, is_on_one_device
 from fastsup.runtime.graph.nested_conditionals import check_threads
 from fastsup.runtime.graph.operations import operations_behind, outlive_callables
-from fastsup.runtime.graph.variable_access import SAVES, SAVES_COPIES, access_of
+from fastsup.runtime.graph.variable_access import VariableAccess, access_of
 from fastsup.runtime.graph_elements import structure_of
 from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.plan import Plan
@@ -322,8 +322,6 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         access = access_of(operations)
         pinned = (*leaves, *feed_keys)
         returns_feeds = any(tensor.ref() in handler._feeds for tensor in handler._fetches)
-        if returns_feeds and access in (SAVES, SAVES_COPIES):
-            return None
         serialized = options.SerializeToString(deterministic=True)
         plan = Plan(structure, fed, elements, pinned, serialized, access, returns_feeds)
         return plan if not compiled or self._compile_plan(plan, operations) else None
@@ -353,7 +351,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             if self.executor == INLINE:
                 self._warn_of_pool(operations, values, plan.elements, feeds)
             # Writing a checkpoint takes long enough to make the executor irrelevant.
-            light = plan.access not in (SAVES, SAVES_COPIES)
+            light = plan.access not in (VariableAccess.SAVES, VariableAccess.SAVES_COPIES)
             if (
                 self.executor == "auto"
                 and light

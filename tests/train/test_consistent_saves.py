@@ -309,9 +309,8 @@ def test_the_files_are_on_the_disk_before_the_state_file_names_them(
         pass
     ending, directory = ("index", "data-00000-of-00001", "meta"), f"sync {tmp_path.name}"
     before, after = order[: order.index("state")], order[order.index("state") + 1 :]
-    last_files = before[before.index("sync model.ckpt-0.meta") - len(ending) :]
-    assert {f"sync model.ckpt-0.{name}" for name in ending} <= set(last_files)
-    # The names are in the directory.
+    # Each file once, then the names in the directory.
+    assert {f"sync model.ckpt-0.{name}" for name in ending} == set(before[-len(ending) - 1 : -1])
     assert before[-1] == directory
     assert after == ["sync checkpoint", directory]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -11,9 +12,6 @@ from tensorflow.python.framework import dtypes, ops
 from fastsup.runtime.graph.global_step import PASSES_ON, READS, function_writes, takes_reference
 from fastsup.runtime.graph.operations import FUNCTION_CALLS, named_functions
 
-# The values of `Plan.access`.
-READS_ONLY, WRITES, SAVES, SAVES_COPIES = 0, 1, 2, 3
-
 _SAVES = frozenset({"SaveV2", "Save", "SaveSlices"})
 _VARIABLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
 _TABLE_WRITERS = ("LookupTableInsert", "LookupTableImport", "LookupTableRemove")
@@ -21,14 +19,25 @@ _TABLE_WRITERS = ("LookupTableInsert", "LookupTableImport", "LookupTableRemove")
 _WAITS_FOR_OTHERS = ("AccumulatorTakeGradient", "SparseAccumulatorTakeGradient", "ResourceAccumulatorTakeGradient")
 
 
-def access_of(operations: Iterable[ops.Operation]) -> int:
-    """What running these operations does to variables: one of the values above."""
+class VariableAccess(enum.IntEnum):
+    """What a run does to variables."""
+
+    READS = 0
+    WRITES = 1
+    # A checkpoint of variables: all of them between two steps.
+    SAVES = 2
+    # A checkpoint of values that are fed.
+    SAVES_COPIES = 3
+
+
+def access_of(operations: Iterable[ops.Operation]) -> VariableAccess:
+    """What running these operations does to variables."""
     types = {op.type for op in operations}
     if types & _SAVES:
-        return SAVES if types & _VARIABLES else SAVES_COPIES
+        return VariableAccess.SAVES if types & _VARIABLES else VariableAccess.SAVES_COPIES
     if any(kind.startswith(_WAITS_FOR_OTHERS) for kind in types):
-        return READS_ONLY
-    return WRITES if any(writes_variable(op) for op in operations) else READS_ONLY
+        return VariableAccess.READS
+    return VariableAccess.WRITES if any(writes_variable(op) for op in operations) else VariableAccess.READS
 
 
 def writes_variable(op: ops.Operation) -> bool:
