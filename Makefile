@@ -17,7 +17,7 @@ quick:  ## linters, types, and the tests that start no process: two minutes
 	$(MAKE) lint
 	$(PYTHON) -m pytest -q -n auto -m "not process and not slow and not reference" $(QUICK)
 
-test:  ## all tests; those of sessions, hooks and profiles in both worlds of TensorFlow
+test:  ## all tests; those of sessions, hooks, profiles under TF 2 behaviour and disable_v2_behavior()
 	$(PYTHON) -m pytest -n auto
 	FASTSUP_TEST_WORLD=v1 $(PYTHON) -m pytest -n auto tests/runtime tests/train tests/profile
 

@@ -241,7 +241,7 @@ def list_checkpoints(directory: Any) -> Listing:
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def damage_of(path: Any) -> str | None:
