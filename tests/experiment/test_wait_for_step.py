@@ -30,7 +30,7 @@ class Worker:
         by_others = self.step.assign_add(steps_per_sleep)
         hook = WaitForStepHook(100, JobCompletionWatcher(tmp_path), limit_secs)
         self.session = train.MonitoredSession(hooks=[hook], handle_signals=True)
-        now = time.monotonic()
+        now = float(int(time.monotonic()))  # So that halves of a second add up exactly.
 
         def sleep(secs: float) -> None:
             nonlocal now
