@@ -297,7 +297,7 @@ void *fastsup_eager_object_handle(void *object) {
     if (!is_eager_tensor(object)) return nullptr;
     void *handle = handle_of_object(object);
     // The first word of an object with virtual functions points behind the first two words of its class's table.
-    if (!handle || *static_cast<void **>(handle) != static_cast<void **>(handle_vtable) + 2) return nullptr;
+    if (!handle || *static_cast<void **>(handle) != static_cast<void **>(handle_vtable) + kWordsInFront) return nullptr;
     return handle;
 }
 

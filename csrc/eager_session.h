@@ -29,12 +29,12 @@ const char *fastsup_eager_symbol(int index);
 
    addresses: one for each symbol, in the order of `fastsup_eager_symbol`; none is null.
    device_manager_size: bytes of the symbol FASTSUP_EAGER_DEVICE_MANAGER.
-   Returns 0, or -1 if there is no memory. */
+   Returns 0, or -1 if memory is short. */
 int fastsup_eager_open(void *const *addresses, size_t device_manager_size);
 
 /* Names the eager context whose devices all sessions share. It can't be another once a session is open.
 
-   Returns the number of its devices, -1 if there is no memory, -2 if sessions share those of another context. */
+   Returns the number of its devices, -1 if memory is short, -2 if sessions share those of another context. */
 int fastsup_eager_set_context(void *context);
 
 /* The session that this thread has opened last; null if there is none. */

@@ -75,7 +75,7 @@ def test_a_session_of_this_process_is_closed_in_the_calling_thread(
 
 @pytest.fixture
 def run_script(processes: Processes) -> RunScript:
-    """Runs a program in a process of its own."""
+    """Runs a program in another process."""
     return lambda script: processes.python("-c", textwrap.dedent(script))
 
 

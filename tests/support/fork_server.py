@@ -73,8 +73,7 @@ def become(request: dict[str, Any]) -> None:
         os.setsid()
     os.environ.clear()
     os.environ.update(request["environment"])
-    if request["folder"] is not None:
-        os.chdir(request["folder"])
+    os.chdir(request["folder"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.stdout.reconfigure(line_buffering=os.isatty(1))  # type: ignore[union-attr]
     importlib.import_module("numpy").random.seed()

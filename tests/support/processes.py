@@ -26,7 +26,7 @@ __all__ = ["Processes", "processes"]
 
 _SERVER = Path(__file__).with_name("fork_server.py")
 _PR_SET_CHILD_SUBREAPER = 36
-# What an interpreter or a library reads at its start: programs with other such variables have a server of their own.
+# What an interpreter or a library reads at its start: programs with other such variables have another server.
 _READ_AT_START = ("PYTHON", "LD_", "MALLOC_", "OPENBLAS_", "OMP_", "TF_USE_LEGACY_KERAS", "KERAS_BACKEND")
 _TIMEOUT_SECS = 150
 
@@ -50,7 +50,8 @@ class _ForkServer:
         # The children become this process's own when their parent ends.
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._connection, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        environment = {name: value for name, value in os.environ.items() if name not in _read_at_start(os.environ)}
+        here = _read_at_start(os.environ)
+        environment = {name: value for name, value in os.environ.items() if name not in here}
         with other:
             # OpenBLAS starts threads when NumPy is imported, which children would lack.
             self._process = subprocess.Popen(
@@ -153,7 +154,7 @@ class Processes:
                 server.end()
 
     def _server_for(self, settings: dict[str, Any]) -> _ForkServer | None:
-        """The server that forks a program with these settings; None if it is to be started anew."""
+        """The server that forks a program with these settings; None if it is to get a new interpreter."""
         if not sys.platform.startswith("linux") or os.environ.get("FASTSUP_TEST_FORK") == "0":
             return None
         if {"executable", "preexec_fn", "pass_fds", "process_group", "umask", "user", "group"} & set(settings):

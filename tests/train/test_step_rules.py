@@ -25,7 +25,7 @@ def rules(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> Any
     shutil.copytree(SOURCE, folder)
     path = os.pathsep.join(filter(None, [str(Path(fastsup.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]))
     command = ["setup.py", "-q", "build_ext", "--inplace"]
-    # Anew: the compilation doesn't need the TensorFlow that forked processes have.
+    # A new interpreter: the compilation doesn't need the TensorFlow that forked processes have.
     done = processes.python(*command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, fresh=True)
     assert done.returncode == 0, done.stderr
     sys.path.insert(0, str(folder))

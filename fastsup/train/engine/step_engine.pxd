@@ -21,10 +21,10 @@ cdef class StepEngine:
     cdef object run_steps(self, object session, RunRequest request)
     cdef bint marks_steps(self, RunRequest request) noexcept
     cdef object run_with_hooks(self, RunRequest request, list hooks)
+    cdef object call_hooks(self, RunRequest request, list hooks, list results)
     cdef object run_without_hooks_called(self, RunRequest request, Plan plan)
     cdef object run_plan(self, RunRequest request, Plan plan, tuple feeds, list watching, list extra)
     cdef Plan augmented_plan(self, Plan plan, RunRequest request, list extra)
-    cdef int call_after_run(self, RunRequest request, list rejected) except -1
 
 
-cdef object still_open(object session)
+cpdef object still_open(object session)

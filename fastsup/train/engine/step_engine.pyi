@@ -5,6 +5,8 @@ from fastsup.core.session_origin import SessionOrigin
 
 class ClosedSessionError(RuntimeError, AttributeError): ...
 
+def still_open(session: Any) -> Any: ...
+
 class StepEngine:
     hooks: Any
     should_stop: bool

@@ -33,7 +33,7 @@ class ClosedSessionError(RuntimeError, AttributeError):
     """A closed session was asked to run. TensorFlow's session raises RuntimeError, its monitored sessions AttributeError."""
 
 
-cdef object still_open(object session):
+cpdef object still_open(object session):
     """The session that another one wraps; raises ClosedSessionError if it is None. Another thread may close it any time."""
     if session is None:
         raise ClosedSessionError("Attempted to use a closed Session.")
@@ -189,22 +189,39 @@ cdef class StepEngine:
           request: the request; its view is opened if there is a scheduler.
           hooks: the hooks to call in the run.
         """
+        result = self.call_hooks(request, hooks, None)
+        if self.runner is not None:
+            self.runner.runs_ended += 1
+        request.steps_left -= 1
+        return result
+
+    cdef object call_hooks(self, RunRequest request, list hooks, list results):
+        """Calls hooks around a run, and then the after-run hooks that are due.
+
+        Args:
+          request: the request; its view is opened if there is a scheduler, and closed if the run was made before.
+          hooks: the hooks to call in the run.
+          results: what each of them gets of a run that was made before; None to make the run here.
+
+        Returns:
+          The result of the run; None if it was made before.
+        """
         cdef bint held = hold_signals()
         cdef HookedRun run = None
+        cdef object result = None
         try:
             if request.trace is not NULL:
                 fs_span_enter(request.trace, &self.probe.dispatch_stats.c)
             run = new_hooked_run(self.session, self.runner, self.scheduler, self.probe, request)
             run.hooks = hooks
-            result = run.run(&request.view)
+            run.results = results
+            if results is None:
+                result = run.run(&request.view)
             run.call_after_run(&request.view, list(self.hooks))
             if request.trace is not NULL:
                 # After an error, the end of the step leaves the span.
                 fs_span_leave(request.trace)
             self.should_stop = self.should_stop or run.context.stop_requested
-            if self.runner is not None:
-                self.runner.runs_ended += 1
-            request.steps_left -= 1
             return result
         except Exception as error:
             # This is where the context is known. An error is reported once.
@@ -288,7 +305,9 @@ cdef class StepEngine:
                 scheduler.close_step(view, step)
                 due = rejected is not None or scheduler.any_after_run(view)
                 if due:
-                    self.call_after_run(request, rejected)
+                    self.call_hooks(
+                        request, [hook for hook, _ in rejected or ()], [value for _, value in rejected or ()]
+                    )
                 self.runner.runs_ended += 1
                 ended = values
                 request.steps_left -= 1
@@ -329,31 +348,3 @@ cdef class StepEngine:
         plan.extra_fetches = extra
         plan.augmented = augmented
         return augmented
-
-    cdef int call_after_run(self, RunRequest request, list rejected) except -1:
-        """After a run in which no hook was called, calls the after-run hooks that are due, and hooks that reject a value.
-
-        Args:
-          request: the request; its view is closed.
-          rejected: list of (hook, value), or None.
-        """
-        cdef bint held = hold_signals()
-        cdef HookedRun run = None
-        try:
-            if request.trace is not NULL:
-                fs_span_enter(request.trace, &self.probe.dispatch_stats.c)
-            run = new_hooked_run(self.session, self.runner, self.scheduler, self.probe, request)
-            if rejected is not None:
-                run.hooks = [hook for hook, _ in rejected]
-                run.results = [value for _, value in rejected]
-            run.call_after_run(&request.view, list(self.hooks))
-            if request.trace is not NULL:
-                fs_span_leave(request.trace)
-            self.should_stop = self.should_stop or run.context.stop_requested
-        except Exception as error:
-            report_error(self.hooks, None if run is None else run.context, error)
-            raise
-        finally:
-            release_signals(held)
-        return 0
-

@@ -16,7 +16,7 @@ from tensorflow.python.platform import tf_logging as logging
 from fastsup.checkpoint.durable import is_failed_save
 from fastsup.common.back_off import delay_before_next_try
 from fastsup.common.stop_signals import raise_if_come
-from fastsup.train.engine.step_engine import ClosedSessionError, StepEngine
+from fastsup.train.engine.step_engine import StepEngine, still_open
 from fastsup.train.session.wrapped_base import CoordinatedBase, WrappedBase
 
 __all__ = ["DELIVERED_METHODS", "CoordinatedSession", "HookedSession", "RecoverableSession", "WrappedSession"]
@@ -111,7 +111,7 @@ class WrappedSession(WrappedBase):
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Runs one step in the wrapped session."""
-        return self._open_session().run(*args, **kwargs)
+        return still_open(self._sess).run(*args, **kwargs)
 
     def run_step_fn(self, step_fn: Callable[[Any], Any], raw_session: Any, run_with_hooks: Any) -> Any:
         """Calls a step function with a StepContext. See `MonitoredSession.run_step_fn`."""
@@ -119,7 +119,7 @@ class WrappedSession(WrappedBase):
 
     def run_without_hooks(self, fetches: Any, feed_dict: Any = None) -> Any:
         """Runs one step that no hook sees."""
-        session = self._open_session()
+        session = still_open(self._sess)
         if isinstance(session, WrappedSession):
             return session.run_without_hooks(fetches, feed_dict)
         return session.run(fetches, feed_dict=feed_dict)
@@ -128,13 +128,6 @@ class WrappedSession(WrappedBase):
         """Brings the state of hooks that were left out of runs up to date."""
         if isinstance(self._sess, WrappedSession):
             self._sess._sync_hooks()
-
-    def _open_session(self) -> Any:
-        """The wrapped session; raises ClosedSessionError if there is none. Another thread may close it any time."""
-        session = self._sess
-        if session is None:
-            raise ClosedSessionError("Attempted to use a closed Session.")
-        return session
 
     def _recovers_from(self, error: Exception) -> bool:
         """Gets ready for running a step again that has raised an error in the engine.
@@ -240,7 +233,7 @@ class CoordinatedSession(WrappedSession, CoordinatedBase):
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Runs one step. A preemption that stopped the coordinator is raised before an error that it led to."""
         try:
-            return self._open_session().run(*args, **kwargs)
+            return still_open(self._sess).run(*args, **kwargs)
         except Exception as error:
             self._raise_cause(error)
             raise
@@ -297,7 +290,7 @@ class RecoverableSession(WrappedSession):
         self._runs_ended: Any = None
         # The error that was the last one of too many.
         self._given_up_with: Exception | None = None
-        # The error that the last session was given up after, while there is no new one.
+        # The error that the last session was given up after, until another one is made.
         self._lost_with: Exception | None = None
         super().__init__(self._create_session())
 
@@ -379,13 +372,7 @@ class RecoverableSession(WrappedSession):
 
     def run_without_hooks(self, fetches: Any, feed_dict: Any = None) -> Any:
         """Runs one step that no hook sees, again in a new session as long as it is preempted."""
-
-        def run(session: Any) -> Any:
-            if isinstance(session, WrappedSession):
-                return session.run_without_hooks(fetches, feed_dict)
-            return session.run(fetches, feed_dict=feed_dict)
-
-        return self._until_it_runs(run)
+        return self._until_it_runs(lambda _: WrappedSession.run_without_hooks(self, fetches, feed_dict))
 
     def run_step_fn(self, step_fn: Callable[[Any], Any], raw_session: Any, run_with_hooks: Any) -> Any:
         """Calls a step function, again in a new session as long as it is preempted."""
@@ -397,7 +384,7 @@ class RecoverableSession(WrappedSession):
             try:
                 if not self._sess:
                     self._sess = self._create_session()
-                result = run(self._open_session())
+                result = run(still_open(self._sess))
                 self._failures = 0
                 return result
             except _preemption_errors() as error:  # noqa: PERF203
