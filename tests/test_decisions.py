@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import fastsup
-
 ROOT = Path(__file__).parents[1]
-SOURCES = Path(fastsup.__file__).parents[1]
 TEXT = (ROOT / "docs" / "development.md").read_text()
 TABLE = TEXT[TEXT.index("## Where a decision is made") :].partition("\n## ")[0]
 ROWS = dict(line.strip("| ").split(" | ", 1) for line in TABLE.splitlines() if line.startswith("| ") and "`" in line)
@@ -28,7 +25,7 @@ def test_the_place_exists(question: str) -> None:
     defined: list[str] = []
     for name in names:
         if name.endswith((".py", ".pyx", ".pxd")):
-            files.append(SOURCES / name if "/" in name else files[-1].parent / name)
+            files.append(ROOT / name if "/" in name else files[-1].parent / name)
         else:
             defined += name.split(".")
     assert files, "the row names no file"
