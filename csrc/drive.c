@@ -9,20 +9,22 @@
 /* The longest time without Python: its signal handlers, and a replaced clock, must be noticed. */
 #define SIGNALS_SECONDS 0.05
 
-fs_drive *fs_drive_new(size_t n) {
+const fs_drive_clock fs_steady_clock = {fs_clock_steady_reached, fs_clock_steady};
+
+fs_drive *fs_drive_new(size_t n, const uint64_t *changes) {
     fs_drive *drive = calloc(1, sizeof *drive);
     if (drive == NULL) return NULL;
     /* One more than needed: calloc(0) may return NULL. */
     drive->slots = calloc(n + 1, sizeof *drive->slots);
     drive->always = calloc(n + 1, sizeof *drive->always);
-    if (drive->slots == NULL || drive->always == NULL) {
+    if (drive->slots == NULL || drive->always == NULL || fs_due_table_init(&drive->table, n, changes) != 0) {
         fs_drive_free(drive);
         return NULL;
     }
     drive->n_slots = n;
     drive->max_steps = INT64_MAX;
     drive->loop.result = NAN;
-    fs_due_clear(&drive->earliest);
+    drive->clock = &fs_steady_clock;
     return drive;
 }
 
@@ -30,18 +32,20 @@ void fs_drive_free(fs_drive *drive) {
     if (drive == NULL) return;
     free(drive->slots);
     free(drive->always);
+    fs_due_table_free(&drive->table);
     free(drive);
 }
 
 void fs_drive_reload(fs_drive *drive) {
-    fs_due_clear(&drive->earliest);
     drive->n_always = 0;
-    drive->changes_seen = __atomic_load_n(drive->changes, __ATOMIC_RELAXED);
+    drive->next_slot = 0;
     for (size_t i = 0; i < drive->n_slots; ++i) {
         fs_slot *slot = &drive->slots[i];
-        if (slot->function != NULL && slot->due->run <= drive->loop.steps) drive->always[drive->n_always++] = slot;
-        else drive->earliest = fs_due_earlier(drive->earliest, *slot->due);
+        int always = slot->function != NULL && slot->due->run <= drive->loop.steps;
+        if (always) drive->always[drive->n_always++] = slot;
+        drive->table.dues[i] = always ? &fs_due_never : slot->due;
     }
+    fs_due_table_reload(&drive->table);
 }
 
 int fs_drive_is_done(const fs_drive *drive) {
@@ -81,47 +85,33 @@ fs_event fs_drive_call(fs_drive *drive, const fs_slot *slot) {
     return FS_NOTHING_DUE;
 }
 
-static int anything_is_due(const fs_drive *drive, int64_t run) {
-    const fs_due *earliest = &drive->earliest;
-    if (run >= earliest->run || drive->loop.global_step >= earliest->global_step) return 1;
-    if (earliest->time == HUGE_VAL) return 0;
-    return drive->clock_replaced || fs_clock_steady_reached(earliest->time);
-}
-
-/* Calls the due hooks in order, if they are all in C. */
-static fs_event call_due(fs_drive *drive, int64_t run) {
-    double now = drive->earliest.time == HUGE_VAL ? 0.0 : fs_clock_steady();
-    int64_t step = drive->loop.global_step;
-    fs_event event = FS_NOTHING_DUE;
-    if (drive->clock_replaced && drive->earliest.time != HUGE_VAL) return FS_HOOKS_DUE;
-    for (size_t i = 0; i < drive->n_slots; ++i)
-        if (drive->slots[i].function == NULL && fs_due_reached(drive->slots[i].due, run, step, now))
-            return FS_HOOKS_DUE;
-    for (size_t i = 0; i < drive->n_slots && event == FS_NOTHING_DUE; ++i) {
-        fs_slot *slot = &drive->slots[i];
-        if (!fs_due_reached(slot->due, run, step, now)) continue;
-        fs_slot_advance(slot, step, now);
-        event = fs_drive_call(drive, slot);
+fs_event fs_drive_call_due(fs_drive *drive) {
+    int64_t run = drive->loop.steps - 1;
+    while (drive->next_slot < drive->n_slots) {
+        fs_slot *slot = &drive->slots[drive->next_slot++];
+        int due = fs_due_reached(slot->due, run, drive->loop.global_step, drive->clock->reached);
+        if (due == 0) continue;
+        if (due < 0) return failed(drive, FS_HOOK_FAILED, due);
+        if (slot->function != NULL) {
+            double now = slot->schedule.every_secs > 0.0 ? drive->clock->now() : 0.0;
+            fs_slot_advance(slot, drive->loop.global_step, now);
+        }
+        drive->due_slot = slot;
+        if (slot->function == NULL || drive->calls_no_hook) return FS_HOOK_DUE;
+        fs_event event = fs_drive_call(drive, slot);
+        if (event != FS_NOTHING_DUE) return event;
     }
     fs_drive_reload(drive);
-    return event;
-}
-
-static int changed_from_outside(const fs_drive *drive) {
-    return __atomic_load_n(drive->changes, __ATOMIC_RELAXED) != drive->changes_seen;
-}
-
-int fs_drive_count_step(fs_drive *drive) {
-    int64_t run = drive->loop.steps++;
-    drive->loop.global_step++;
-    return changed_from_outside(drive) || drive->n_always > 0 || anything_is_due(drive, run);
+    return FS_NOTHING_DUE;
 }
 
 fs_event fs_drive_step_done(fs_drive *drive) {
     int64_t run = drive->loop.steps++;
     drive->loop.global_step++;
-    if (changed_from_outside(drive)) return FS_HOOKS_DUE;
-    if (anything_is_due(drive, run)) return call_due(drive, run);
+    if (fs_due_table_changed(&drive->table)) return FS_SCHEDULES_CHANGED;
+    int due = fs_due_reached(&drive->table.earliest, run, drive->loop.global_step, drive->clock->reached);
+    if (due < 0) return failed(drive, FS_HOOK_FAILED, due);
+    if (due || (drive->n_always > 0 && drive->calls_no_hook)) return fs_drive_call_due(drive);
     for (size_t i = 0; i < drive->n_always; ++i) {
         fs_event event = fs_drive_call(drive, drive->always[i]);
         if (event != FS_NOTHING_DUE) return event;

@@ -20,10 +20,20 @@ typedef struct {
     fs_due *due; /* when it is due; part of the hook */
 } fs_slot;
 
+/* The clock of due times. */
+typedef struct {
+    fs_time_reached_fn reached;
+    double (*now)(void); /* seconds */
+} fs_drive_clock;
+
+/* A clock that nobody sets. */
+extern const fs_drive_clock fs_steady_clock;
+
 typedef enum {
     FS_NOTHING_DUE,
-    FS_HOOKS_DUE,   /* hooks that need Python may be due. None was called: call those that are due, in order */
-    FS_SIGNALS_DUE, /* nothing is due, but it is time for Python's signal handlers */
+    FS_HOOK_DUE,          /* call the hook of `due_slot`, and then fs_drive_call_due for the hooks after it */
+    FS_SCHEDULES_CHANGED, /* call fs_drive_call_due while nothing changes schedules */
+    FS_SIGNALS_DUE,       /* nothing is due, but it is time for Python's signal handlers */
     FS_ENDED,
     FS_STEP_FAILED,
     FS_HOOK_FAILED
@@ -37,18 +47,20 @@ typedef struct {
     void *step_context;
     size_t n_slots;
     fs_slot *slots;
+    fs_due_table table; /* when the slots are due, but those in `always` */
     size_t n_always;
-    fs_slot **always;        /* the hooks in C that are due after every step */
-    fs_due earliest;         /* of all other hooks */
-    int clock_replaced;      /* time.time was replaced: only Python can tell whether a time is reached */
-    const uint64_t *changes; /* the count of changes to schedules, which code outside the loop makes */
-    uint64_t changes_seen;
+    fs_slot **always; /* the hooks in C that are due after every step */
+    const fs_drive_clock *clock;
+    int calls_no_hook; /* hooks in C are left to the caller too */
+    size_t next_slot;  /* the first one that isn't looked at yet after this step */
+    fs_slot *due_slot;
     int code; /* the code that a failed function has returned */
     char message[FS_MESSAGE_SIZE];
 } fs_drive;
 
-/* Makes a loop with slots for n hooks. Returns NULL if there is no memory. */
-fs_drive *fs_drive_new(size_t n);
+/* Makes a loop with slots for n hooks, each to be filled before fs_drive_reload. `changes` counts the changes of
+ * schedules. Returns NULL if there is no memory. */
+fs_drive *fs_drive_new(size_t n, const uint64_t *changes);
 void fs_drive_free(fs_drive *drive);
 
 /* Reads again when the hooks are due. */
@@ -65,11 +77,12 @@ void fs_slot_advance(fs_slot *slot, int64_t global_step, double now);
 /* Calls a hook in C. Returns FS_NOTHING_DUE or FS_HOOK_FAILED. */
 fs_event fs_drive_call(fs_drive *drive, const fs_slot *slot);
 
-/* Counts a step. Returns 1 if a hook may be due after it, whether in C or in Python; the caller calls it. */
-int fs_drive_count_step(fs_drive *drive);
-
-/* Counts a step, and calls the hooks that are due after it, if they are all in C. */
+/* Counts a step, and calls the hooks that are due after it. */
 fs_event fs_drive_step_done(fs_drive *drive);
+
+/* Calls the hooks that are due after the last step and weren't looked at yet, in order. Returns FS_NOTHING_DUE,
+ * FS_HOOK_DUE or FS_HOOK_FAILED. */
+fs_event fs_drive_call_due(fs_drive *drive);
 
 /* Does steps in C until something needs Python, or the loop ends. Never returns FS_NOTHING_DUE. */
 fs_event fs_drive_run(fs_drive *drive);

@@ -1,15 +1,11 @@
 #include "fastsup/due.h"
 
-#include <math.h>
+#include <stdlib.h>
+
+const fs_due fs_due_never = {FS_DUE_NEVER, FS_DUE_NEVER, HUGE_VAL};
 
 void fs_due_clear(fs_due *due) {
-    due->run = FS_DUE_NEVER;
-    due->global_step = FS_DUE_NEVER;
-    due->time = HUGE_VAL;
-}
-
-int fs_due_reached(const fs_due *due, int64_t run, int64_t global_step, double now) {
-    return run >= due->run || global_step >= due->global_step || now >= due->time;
+    *due = fs_due_never;
 }
 
 fs_due fs_due_earlier(fs_due one, fs_due other) {
@@ -19,9 +15,24 @@ fs_due fs_due_earlier(fs_due one, fs_due other) {
     return one;
 }
 
-fs_due fs_due_earliest(const fs_due *entries, size_t n) {
-    fs_due earliest;
-    fs_due_clear(&earliest);
-    for (size_t i = 0; i < n; ++i) earliest = fs_due_earlier(earliest, entries[i]);
-    return earliest;
+int fs_due_table_init(fs_due_table *table, size_t n, const uint64_t *changes) {
+    /* One more than needed: calloc(0) may return NULL. */
+    table->dues = calloc(n + 1, sizeof *table->dues);
+    if (table->dues == NULL) return -1;
+    for (size_t i = 0; i < n; ++i) table->dues[i] = &fs_due_never;
+    table->n = n;
+    table->changes = changes;
+    fs_due_table_reload(table);
+    return 0;
+}
+
+void fs_due_table_free(fs_due_table *table) {
+    free(table->dues);
+    table->dues = NULL;
+}
+
+void fs_due_table_reload(fs_due_table *table) {
+    table->changes_seen = __atomic_load_n(table->changes, __ATOMIC_RELAXED);
+    table->earliest = fs_due_never;
+    for (size_t i = 0; i < table->n; ++i) table->earliest = fs_due_earlier(table->earliest, *table->dues[i]);
 }

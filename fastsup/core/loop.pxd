@@ -22,5 +22,6 @@ cdef class Loop:
     cdef int end_recording(self, object recording) except -1
     cdef int run_recorded(self, object recording) except -1
     cdef bint step_once(self) except -1
-    cdef int call_due(self, list hook_stats, void* recorded_trace) except -1
+    cdef int handle_recorded(self, int event, list hook_stats, void* recorded_trace) except -1
+    cdef int call_hook(self, Py_ssize_t i, list hook_stats, void* recorded_trace) except -1
     cdef bint record_step(self, void* recorded_trace, object step, list hook_stats) except -1

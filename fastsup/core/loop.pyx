@@ -7,7 +7,7 @@ and failures. A loop that is profiled does one step at a time, so that each step
 import logging
 from contextlib import nullcontext
 
-from cpython.exc cimport PyErr_CheckSignals, PyErr_Occurred
+from cpython.exc cimport PyErr_CheckSignals, PyErr_Occurred, PyErr_SetObject
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
 from cpython.pycapsule cimport PyCapsule_CheckExact, PyCapsule_GetContext
 from libc.math cimport HUGE_VAL, NAN
@@ -16,9 +16,9 @@ from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from fastsup.core.capsule cimport function_in
 from fastsup.core.clock cimport is_replaced, steady_seconds
 from fastsup.core.drive cimport (
-    FS_ENDED, FS_HOOK_FAILED, FS_HOOKS_DUE, FS_NOTHING_DUE, FS_STEP_FAILED, fs_drive, fs_drive_call,
-    fs_drive_count_step, fs_drive_free, fs_drive_is_done, fs_drive_new, fs_drive_reload, fs_drive_request_stop,
-    fs_drive_run, fs_drive_step_done, fs_event, fs_slot, fs_slot_advance
+    FS_ENDED, FS_HOOK_DUE, FS_HOOK_FAILED, FS_NOTHING_DUE, FS_SCHEDULES_CHANGED, FS_STEP_FAILED, fs_drive,
+    fs_drive_call, fs_drive_call_due, fs_drive_clock, fs_drive_free, fs_drive_is_done, fs_drive_new, fs_drive_reload,
+    fs_drive_request_stop, fs_drive_run, fs_drive_step_done, fs_event, fs_steady_clock
 )
 from fastsup.core.hook cimport (
     FS_GO_ON, FS_STOP, FunctionHook, LoopHook, callback_after_steps, fs_loop, fs_step_fn
@@ -31,14 +31,11 @@ from fastsup.core.recording cimport SpanStats
 from fastsup.core.recorder cimport Recorder, begin_scope, program_wide
 from fastsup.core.session_origin import current_origin
 from fastsup.core.recorder import recorder_of
-from fastsup.core.schedule cimport changes, fs_due
+from fastsup.core.schedule cimport changes
 from fastsup.core.spans cimport (
     fs_scope, fs_scope_end, fs_span_enter, fs_span_enter_first, fs_span_leave, fs_span_leave_last, fs_step_uncount,
     fs_thread_trace
 )
-
-cdef extern from "fastsup/due.h":
-    bint fs_due_reached(const fs_due* due, int64_t run, int64_t global_step, double now) nogil
 
 # After this many steps, other threads get a turn to run.
 cdef int64_t YIELD_STEPS = 64
@@ -47,6 +44,35 @@ cdef int64_t YIELD_STEPS = 64
 cdef int64_t LAST_INITIAL_STEP = 1 << 62
 
 cdef object logger = logging.getLogger("fastsup")
+
+
+cdef int replacement_reached(double time) noexcept with gil:
+    """Whether the program's replacement of `time.time` has reached a time. -1 after an error, which stays set."""
+    try:
+        return steady_seconds() >= time
+    except BaseException as error:
+        PyErr_SetObject(type(error), error)
+        return -1
+
+
+cdef double replacement_now() noexcept with gil:
+    """What the program's replacement of `time.time` returns; 0 after an error, which stays set."""
+    try:
+        return steady_seconds()
+    except BaseException as error:
+        PyErr_SetObject(type(error), error)
+        return 0.0
+
+
+cdef fs_drive_clock replaced_clock
+replaced_clock.reached = replacement_reached
+replaced_clock.now = replacement_now
+
+
+cdef inline const fs_drive_clock* clock_to_use() noexcept:
+    if is_replaced():
+        return &replaced_clock
+    return &fs_steady_clock
 
 
 cdef fs_drive* drive_of(Loop loop) noexcept:
@@ -149,12 +175,11 @@ cdef class Loop:
 
     cdef int allocate(self, tuple hooks) except -1:
         """Makes the loop's state, with a slot for each hook, and frees the state before."""
-        cdef fs_drive* drive = fs_drive_new(len(hooks))
+        cdef fs_drive* drive = fs_drive_new(len(hooks), changes())
         cdef LoopHook hook
         cdef Py_ssize_t i
         if drive is NULL:
             raise MemoryError()
-        drive.changes = changes()
         for i in range(len(hooks)):
             hook = hooks[i]
             drive.slots[i].function = hook.function
@@ -256,6 +281,7 @@ cdef class Loop:
                 begun.append(hook)
                 self.begin_hook(hook)
             fs_drive_reload(drive_of(self))
+            drive_of(self).calls_no_hook = recording is not None
             if recording is not None:
                 self.run_recorded(recording)
             elif drive_of(self).step is NULL:
@@ -330,8 +356,8 @@ cdef class Loop:
                 continue
             if hooks_in_c:
                 drive.loop.result = as_double(self.last_result)
-            if drive.earliest.time != HUGE_VAL:
-                drive.clock_replaced = is_replaced()
+            if drive.table.earliest.time != HUGE_VAL:
+                drive.clock = clock_to_use()
             event = fs_drive_step_done(drive)
             if event != FS_NOTHING_DUE or hooks_in_c:
                 if not hooks_in_c:
@@ -350,7 +376,7 @@ cdef class Loop:
         cdef fs_drive* drive = drive_of(self)
         cdef fs_event event = FS_NOTHING_DUE
         while event != FS_ENDED:
-            drive.clock_replaced = is_replaced()
+            drive.clock = clock_to_use()
             with nogil:
                 event = fs_drive_run(drive)
             self.handle(event)
@@ -359,16 +385,45 @@ cdef class Loop:
 
     cdef int handle(self, int event) except -1:
         """Does the part of an event that needs Python: raises errors, calls due hooks."""
+        return self.handle_recorded(event, None, NULL)
+
+    cdef int handle_recorded(self, int event, list hook_stats, void* recorded_trace) except -1:
+        """Does the part of an event that needs Python.
+
+        Args:
+          event: the fs_event.
+          hook_stats: the statistics of each hook; None if the loop isn't recorded.
+          recorded_trace: the fs_thread_trace of this thread; NULL if the loop isn't recorded.
+        """
         cdef fs_drive* drive = drive_of(self)
-        # A function in C may have taken the GIL and set an exception.
-        if PyErr_Occurred() is not NULL:
-            return -1
-        if event == FS_HOOKS_DUE:
-            return self.call_due(None, NULL)
-        if event == FS_STEP_FAILED or event == FS_HOOK_FAILED:
-            culprit = "The step function" if event == FS_STEP_FAILED else "A hook"
-            reason = drive.message.decode("utf-8", "replace") or f"it returned {drive.code}"
-            raise RuntimeError(f"{culprit} in C has failed at global step {drive.loop.global_step}: {reason}")
+        while True:
+            # A function in C may have taken the GIL and set an exception.
+            if PyErr_Occurred() is not NULL:
+                return -1
+            if event == FS_HOOK_DUE:
+                self.call_hook(drive.due_slot - drive.slots, hook_stats, <fs_thread_trace*> recorded_trace)
+            elif event == FS_SCHEDULES_CHANGED:
+                fs_drive_reload(drive)
+            elif event == FS_STEP_FAILED or event == FS_HOOK_FAILED:
+                culprit = "The step function" if event == FS_STEP_FAILED else "A hook"
+                reason = drive.message.decode("utf-8", "replace") or f"it returned {drive.code}"
+                raise RuntimeError(f"{culprit} in C has failed at global step {drive.loop.global_step}: {reason}")
+            else:
+                return 0
+            event = fs_drive_call_due(drive)
+
+    cdef int call_hook(self, Py_ssize_t i, list hook_stats, void* recorded_trace) except -1:
+        """Calls a hook that is due, in C or in Python. The arguments are those of `handle_recorded`."""
+        cdef fs_drive* drive = drive_of(self)
+        cdef fs_thread_trace* trace = <fs_thread_trace*> recorded_trace
+        if trace is not NULL:
+            fs_span_enter(trace, &(<SpanStats> hook_stats[i]).c)
+        if drive.slots[i].function is NULL:
+            (<LoopHook> self.hooks[i]).on_due(self, self.state)
+        else:
+            self.handle(fs_drive_call(drive, &drive.slots[i]))
+        if trace is not NULL:
+            fs_span_leave(trace)
         return 0
 
     cdef int run_recorded(self, object recording) except -1:
@@ -406,10 +461,9 @@ cdef class Loop:
         if not goes_on:
             fs_step_uncount(trace)
         fs_span_leave_last(trace)
-        if drive.earliest.time != HUGE_VAL:
-            drive.clock_replaced = is_replaced()
-        if goes_on and fs_drive_count_step(drive):
-            self.call_due(hook_stats, trace)
+        if goes_on:
+            drive.clock = clock_to_use()
+            self.handle_recorded(fs_drive_step_done(drive), hook_stats, trace)
         return goes_on
 
     cdef bint step_once(self) except -1:
@@ -434,36 +488,3 @@ cdef class Loop:
         drive.code = code
         self.handle(FS_NOTHING_DUE if code == FS_GO_ON or code == FS_STOP else FS_STEP_FAILED)
         return code == FS_GO_ON
-
-    cdef int call_due(self, list hook_stats, void* recorded_trace) except -1:
-        """Calls the due hooks in order, in C or in Python.
-
-        Args:
-          hook_stats: the statistics of each hook; None if the loop isn't recorded.
-          recorded_trace: the fs_thread_trace of this thread; NULL if the loop isn't recorded.
-        """
-        cdef fs_drive* drive = drive_of(self)
-        cdef int64_t run = drive.loop.steps - 1
-        cdef int64_t step = drive.loop.global_step
-        cdef double now
-        cdef fs_slot* slot
-        cdef fs_thread_trace* trace = <fs_thread_trace*> recorded_trace
-        cdef Py_ssize_t i
-        if drive.changes[0] != drive.changes_seen:
-            fs_drive_reload(drive)
-        now = 0.0 if drive.earliest.time == HUGE_VAL else steady_seconds()
-        for i in range(len(self.hooks)):
-            slot = &drive.slots[i]
-            if not fs_due_reached(slot.due, run, step, now):
-                continue
-            if trace is not NULL:
-                fs_span_enter(trace, &(<SpanStats> hook_stats[i]).c)
-            if slot.function is NULL:
-                (<LoopHook> self.hooks[i]).on_due(self, self.state)
-            else:
-                fs_slot_advance(slot, step, steady_seconds() if slot.schedule.every_secs > 0.0 else 0.0)
-                self.handle(fs_drive_call(drive, slot))
-            if trace is not NULL:
-                fs_span_leave(trace)
-        fs_drive_reload(drive)
-        return 0

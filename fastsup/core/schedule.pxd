@@ -10,6 +10,15 @@ cdef extern from "fastsup/due.h":
         int64_t run
         int64_t global_step
         double time
+    ctypedef int (*fs_time_reached_fn)(double time) noexcept
+    ctypedef struct fs_due_table:
+        size_t n
+        const fs_due** dues
+        fs_due earliest
+    int fs_due_reached(
+        const fs_due* due, int64_t run, int64_t global_step, fs_time_reached_fn time_reached
+    ) except -1
+    bint fs_due_table_changed(const fs_due_table* table) noexcept
 
 
 # Address of the count of changes to schedules. Add 1 after each change.
@@ -17,10 +26,8 @@ cdef uint64_t* changes() noexcept
 
 
 cdef inline bint due_reached(const fs_due* due, int64_t run, int64_t global_step) except -1:
-    """Returns True if `due` is reached. Reads the clock only if nothing but a time can make it so."""
-    if run >= due.run or global_step >= due.global_step:
-        return True
-    return due.time != HUGE_VAL and reached(due.time)
+    """Returns True if `due` is reached, by the time of day."""
+    return fs_due_reached(due, run, global_step, <fs_time_reached_fn> reached)
 
 
 cdef class Scheduled:
@@ -36,9 +43,6 @@ cdef class Scheduled:
 @final
 cdef class ScheduleTable:
     cdef readonly tuple entries
-    cdef fs_due* dues
-    cdef fs_due earliest
-    cdef uint64_t* changes
-    cdef uint64_t changes_seen
+    cdef fs_due_table table
 
     cdef int reload(self) except -1

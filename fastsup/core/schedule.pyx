@@ -3,11 +3,12 @@
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.number cimport PyNumber_Index
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint64_t
-from libc.stdlib cimport free, malloc
 
 cdef extern from "fastsup/due.h":
     void fs_due_clear(fs_due* due) nogil
-    fs_due fs_due_earliest(const fs_due* entries, size_t n) nogil
+    int fs_due_table_init(fs_due_table* table, size_t n, const uint64_t* changes)
+    void fs_due_table_free(fs_due_table* table)
+    void fs_due_table_reload(fs_due_table* table)
 
 # Counts the changes of all that schedules depend on: due positions, timers, replaced methods, the program's recorder.
 # A loop keeps the count that it saw last, and reads the schedules again when the count has changed. The GIL guards it.
@@ -103,25 +104,21 @@ cdef class ScheduleTable:
     """
 
     def __cinit__(self, entries):
+        cdef Py_ssize_t i
         self.entries = tuple(entries)
         for entry in self.entries:
             if not isinstance(entry, Scheduled):
                 raise TypeError(f"hooks must be fastsup.core.Hook objects, got {entry!r}")
-        self.dues = <fs_due*> malloc(max(len(self.entries), 1) * sizeof(fs_due))
-        if self.dues is NULL:
+        if fs_due_table_init(&self.table, len(self.entries), &change_count) != 0:
             raise MemoryError()
-        self.changes = &change_count
+        for i in range(len(self.entries)):
+            self.table.dues[i] = &(<Scheduled> self.entries[i]).due
         self.reload()
 
     def __dealloc__(self):
-        free(self.dues)
+        fs_due_table_free(&self.table)
 
     cdef int reload(self) except -1:
         """Reads the due positions of all entries again."""
-        cdef Py_ssize_t i
-        cdef Py_ssize_t n = len(self.entries)
-        for i in range(n):
-            self.dues[i] = (<Scheduled> self.entries[i]).due
-        self.earliest = fs_due_earliest(self.dues, n)
-        self.changes_seen = self.changes[0]
+        fs_due_table_reload(&self.table)
         return 0

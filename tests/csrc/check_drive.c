@@ -44,10 +44,9 @@ static int odd_code(const fs_loop *loop, void *context) {
 
 /* A loop with n hooks in C of one kind, the positions in one allocation that the caller frees. */
 static fs_drive *with_hooks(size_t n, fs_hook_fn function, void *context, fs_schedule schedule, fs_due **dues) {
-    fs_drive *drive = fs_drive_new(n);
+    fs_drive *drive = fs_drive_new(n, &changes);
     *dues = calloc(n + 1, sizeof **dues);
     if (drive == NULL || *dues == NULL) abort();
-    drive->changes = &changes;
     drive->step = go_on;
     for (size_t i = 0; i < n; ++i) {
         fs_due_clear(&(*dues)[i]);
@@ -151,43 +150,67 @@ static void check_schedules(void) {
 static void check_hooks_that_need_python(void) {
     int64_t calls = 0;
     fs_due *dues;
-    fs_drive *drive = with_hooks(2, count, &calls, (fs_schedule){1, 0.0}, &dues);
+    fs_drive *drive = with_hooks(3, count, &calls, (fs_schedule){1, 0.0}, &dues);
     drive->slots[1].function = NULL;
     dues[1].run = FS_DUE_NEVER;
     dues[1].global_step = 4;
     fs_drive_reload(drive);
-    /* If a hook in Python is due too, no hook is called: Python then calls all of them, in order. */
-    CHECK(fs_drive_run(drive) == FS_HOOKS_DUE && drive->loop.steps == 4 && calls == 3);
+    /* The hooks are called in order: the first, the one in Python by the caller, and then the last. */
+    CHECK(fs_drive_run(drive) == FS_HOOK_DUE && drive->loop.steps == 4 && calls == 3 * 2 + 1);
+    CHECK(drive->due_slot == &drive->slots[1]);
     dues[1].global_step = FS_DUE_NEVER;
-    fs_drive_reload(drive);
+    CHECK(fs_drive_call_due(drive) == FS_NOTHING_DUE && calls == 4 * 2);
     /* A position changed from outside is heard of. */
     ++changes;
-    CHECK(fs_drive_run(drive) == FS_HOOKS_DUE && drive->loop.steps == 5 && calls == 3);
-    close_drive(drive, dues);
-
-    /* Whose clock isn't ours decides itself. */
-    drive = with_hooks(1, count, &calls, (fs_schedule){0, 1e6}, &dues);
-    drive->clock_replaced = 1;
-    CHECK(fs_drive_run(drive) == FS_HOOKS_DUE && drive->loop.steps == 1 && calls == 3);
+    CHECK(fs_drive_run(drive) == FS_SCHEDULES_CHANGED && drive->loop.steps == 5 && calls == 4 * 2);
+    CHECK(fs_drive_call_due(drive) == FS_NOTHING_DUE && calls == 5 * 2);
     close_drive(drive, dues);
 }
 
-/* For who calls the hooks himself: says when to, and calls none. */
-static void check_counting_alone(void) {
+static int reached = 0;
+
+static int other_clock(double time) {
+    (void)time;
+    return reached;
+}
+
+static double other_time(void) {
+    return 5.0;
+}
+
+static void check_another_clock(void) {
+    const fs_drive_clock clock = {other_clock, other_time};
+    int64_t calls = 0;
+    fs_due *dues;
+    fs_drive *drive = with_hooks(1, count, &calls, (fs_schedule){0, 1e6}, &dues);
+    drive->clock = &clock;
+    drive->max_steps = 3;
+    CHECK(fs_drive_run(drive) == FS_ENDED && calls == 0);
+    drive->max_steps = 4;
+    reached = 1;
+    CHECK(fs_drive_run(drive) == FS_ENDED && calls == 1 && dues[0].time == 5.0 + 1e6);
+    drive->max_steps = 5;
+    reached = -1;
+    CHECK(fs_drive_run(drive) == FS_HOOK_FAILED && drive->code == -1 && calls == 1);
+    close_drive(drive, dues);
+}
+
+/* For a caller that times each hook. */
+static void check_calls_by_the_caller(void) {
     int64_t calls = 0;
     fs_due *dues;
     fs_drive *drive = with_hooks(1, count, &calls, (fs_schedule){3, 0.0}, &dues);
-    CHECK(!fs_drive_count_step(drive) && !fs_drive_count_step(drive) && fs_drive_count_step(drive));
-    CHECK(drive->loop.steps == 3 && drive->loop.global_step == 3 && calls == 0);
-    fs_slot_advance(&drive->slots[0], 3, 0.0);
-    fs_drive_reload(drive);
-    CHECK(!fs_drive_count_step(drive));
-    ++changes;
-    CHECK(fs_drive_count_step(drive) && calls == 0);
+    drive->calls_no_hook = 1;
+    CHECK(fs_drive_step_done(drive) == FS_NOTHING_DUE && fs_drive_step_done(drive) == FS_NOTHING_DUE);
+    CHECK(fs_drive_step_done(drive) == FS_HOOK_DUE && drive->due_slot == &drive->slots[0]);
+    CHECK(fs_drive_call_due(drive) == FS_NOTHING_DUE && drive->loop.global_step == 3 && calls == 0);
+    CHECK(fs_drive_step_done(drive) == FS_NOTHING_DUE && dues[0].global_step == 6);
     close_drive(drive, dues);
 
-    drive = with_hooks(1, count, &calls, (fs_schedule){1, 0.0}, &dues);
-    CHECK(fs_drive_count_step(drive) && drive->n_always == 1 && calls == 0);
+    drive = with_hooks(2, count, &calls, (fs_schedule){1, 0.0}, &dues);
+    drive->calls_no_hook = 1;
+    CHECK(fs_drive_step_done(drive) == FS_HOOK_DUE && fs_drive_call_due(drive) == FS_HOOK_DUE);
+    CHECK(fs_drive_call_due(drive) == FS_NOTHING_DUE && drive->n_always == 2 && calls == 0);
     close_drive(drive, dues);
 }
 
@@ -207,7 +230,8 @@ int main(void) {
     check_failures();
     check_schedules();
     check_hooks_that_need_python();
-    check_counting_alone();
+    check_another_clock();
+    check_calls_by_the_caller();
     check_stop_from_outside();
     return failures;
 }

@@ -1,6 +1,7 @@
 /* The clock, the due positions and the timer's decision. Exits with the number of failed checks. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "check.h"
@@ -24,20 +25,46 @@ static void check_clock(void) {
     CHECK(fs_clock_ticking() > tick);
 }
 
+static double now = 0.0;
+static int clock_reads = 0;
+
+static int reached(double time) {
+    ++clock_reads;
+    return now >= time;
+}
+
 static void check_due(void) {
     fs_due due, other;
     fs_due_clear(&due);
     fs_due_clear(&other);
-    CHECK(!fs_due_reached(&due, INT64_MAX - 1, INT64_MAX - 1, 1e300));
+    now = 1e300;
+    CHECK(!fs_due_reached(&due, INT64_MAX - 1, INT64_MAX - 1, reached));
     due.run = 5;
     other.global_step = -3;
     other.time = 2.5;
-    fs_due both[] = {due, other}, earliest = fs_due_earliest(both, 2);
-    CHECK(earliest.run == 5 && earliest.global_step == -3 && earliest.time == 2.5);
-    CHECK(fs_due_reached(&earliest, 5, -4, 2.0) && fs_due_reached(&earliest, 4, -3, 2.0));
-    CHECK(fs_due_reached(&earliest, 4, -4, 2.5) && !fs_due_reached(&earliest, 4, -4, 2.0));
-    earliest = fs_due_earliest(NULL, 0);
-    CHECK(earliest.run == FS_DUE_NEVER && earliest.global_step == FS_DUE_NEVER && earliest.time == HUGE_VAL);
+    uint64_t changes = 7;
+    fs_due_table table;
+    if (fs_due_table_init(&table, 2, &changes) != 0) abort();
+    CHECK(table.earliest.run == FS_DUE_NEVER && table.earliest.time == HUGE_VAL);
+    table.dues[0] = &due;
+    table.dues[1] = &other;
+    fs_due_table_reload(&table);
+    const fs_due *earliest = &table.earliest;
+    CHECK(earliest->run == 5 && earliest->global_step == -3 && earliest->time == 2.5);
+    now = 2.0;
+    CHECK(fs_due_reached(earliest, 5, -4, reached) && fs_due_reached(earliest, 4, -3, reached) && clock_reads == 0);
+    CHECK(!fs_due_reached(earliest, 4, -4, reached));
+    now = 2.5;
+    CHECK(fs_due_reached(earliest, 4, -4, reached) && clock_reads == 2);
+    CHECK(!fs_due_table_changed(&table));
+    ++changes;
+    CHECK(fs_due_table_changed(&table));
+    fs_due_table_reload(&table);
+    CHECK(!fs_due_table_changed(&table));
+    fs_due_table_free(&table);
+    if (fs_due_table_init(&table, 0, &changes) != 0) abort();
+    CHECK(table.earliest.run == FS_DUE_NEVER && table.earliest.global_step == FS_DUE_NEVER);
+    fs_due_table_free(&table);
 }
 
 static void check_timer(void) {

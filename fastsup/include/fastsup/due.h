@@ -6,6 +6,7 @@
 #ifndef FASTSUP_DUE_H
 #define FASTSUP_DUE_H
 
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,13 +18,42 @@ typedef struct {
     double time;         /* due once the clock reads this, in seconds; HUGE_VAL: never */
 } fs_due;
 
+/* Tells whether a clock has reached a time: 1, 0, or -1 after an error. */
+typedef int (*fs_time_reached_fn)(double time);
+
+/* The one decision whether something is due. Reads the clock only if nothing but a time can make it so, and then
+ * returns what `time_reached` does. */
+static inline int fs_due_reached(const fs_due *due, int64_t run, int64_t global_step, fs_time_reached_fn time_reached) {
+    if (run >= due->run || global_step >= due->global_step) return 1;
+    return due->time == HUGE_VAL ? 0 : time_reached(due->time);
+}
+
+extern const fs_due fs_due_never;
+
 void fs_due_clear(fs_due *due);
-int fs_due_reached(const fs_due *due, int64_t run, int64_t global_step, double now);
 
 /* The earlier of two positions, axis by axis. */
 fs_due fs_due_earlier(fs_due one, fs_due other);
 
-/* The earliest position of n entries, axis by axis. */
-fs_due fs_due_earliest(const fs_due *entries, size_t n);
+/* The due positions of many entries, which the entries hold, and the earliest of them. */
+typedef struct {
+    size_t n;
+    const fs_due **dues;
+    fs_due earliest;
+    const uint64_t *changes; /* counts the changes of schedules, which code outside the loop makes */
+    uint64_t changes_seen;
+} fs_due_table;
+
+/* Makes a table of n entries that are never due; `dues` is then to be filled. Returns -1 if there is no memory. */
+int fs_due_table_init(fs_due_table *table, size_t n, const uint64_t *changes);
+void fs_due_table_free(fs_due_table *table);
+
+/* Reads the positions of all entries again. */
+void fs_due_table_reload(fs_due_table *table);
+
+/* Returns 1 if schedules have changed since `fs_due_table_reload`. */
+static inline int fs_due_table_changed(const fs_due_table *table) {
+    return __atomic_load_n(table->changes, __ATOMIC_RELAXED) != table->changes_seen;
+}
 
 #endif

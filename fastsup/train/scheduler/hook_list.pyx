@@ -15,7 +15,7 @@ from libc.string cimport memcmp
 
 from tensorflow.python.training import session_run_hook
 
-from fastsup.core.schedule cimport FS_DUE_NEVER, ScheduleTable
+from fastsup.core.schedule cimport FS_DUE_NEVER, ScheduleTable, fs_due_table_changed
 from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase, callbacks_of
 from fastsup.train.scheduler.type_versions cimport TypeVersions
 
@@ -53,7 +53,7 @@ cdef class HookList:
     cdef bint is_outdated(self) noexcept:
         """Whether anything has changed that the groups and schedules were made from."""
         return (
-            self.in_run.changes[0] != self.in_run.changes_seen
+            fs_due_table_changed(&self.in_run.table)
             or self.hooks_changed()
             or self.types.changed()
             or self.no_op_hook_changed()
@@ -167,8 +167,8 @@ cdef class HookList:
         self.needs_true_step = needs_true_step
         self.needs_step = (
             watches_stall
-            or in_run.earliest.global_step != FS_DUE_NEVER
-            or after_run.earliest.global_step != FS_DUE_NEVER
+            or in_run.table.earliest.global_step != FS_DUE_NEVER
+            or after_run.table.earliest.global_step != FS_DUE_NEVER
         )
         del replaced
         return 0

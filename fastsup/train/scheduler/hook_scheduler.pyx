@@ -175,7 +175,7 @@ cdef class HookScheduler:
 
     cdef bint any_in_run(self, StepView* view) except -1:
         """Whether any hook is to be called in the coming run."""
-        return len(self.hooks.every_run) > 0 or due_in_run(view, &self.hooks.in_run.earliest)
+        return len(self.hooks.every_run) > 0 or due_in_run(view, &self.hooks.in_run.table.earliest)
 
     cdef list hooks_in_run(self, StepView* view):
         """The hooks to call in the coming run, in their order."""
@@ -188,7 +188,7 @@ cdef class HookScheduler:
         for hook in hooks.hooks:
             if i < len(entries) and hook is entries[i]:
                 # The value that a hook watches is fetched by its call.
-                if (<ScheduledHookBase> hook).watched_fetch is not None or due_in_run(view, &table.dues[i]):
+                if (<ScheduledHookBase> hook).watched_fetch is not None or due_in_run(view, table.table.dues[i]):
                     called.append(hook)
                 i += 1
             elif id(hook) in hooks.every_run_ids:
@@ -203,11 +203,11 @@ cdef class HookScheduler:
         """
         if view.source == READ_STEP or view.source == FETCHED_STEP:
             return 1  # A step that isn't counted has to be found before each run.
-        return idle_runs(view, &self.hooks.in_run.earliest)
+        return idle_runs(view, &self.hooks.in_run.table.earliest)
 
     cdef bint due_by_time(self) except -1:
         """Whether an in-run hook has come due by time."""
-        return self.hooks.in_run.earliest.time != HUGE_VAL and reached(self.hooks.in_run.earliest.time)
+        return self.hooks.in_run.table.earliest.time != HUGE_VAL and reached(self.hooks.in_run.table.earliest.time)
 
     # Hooks that act after the run.
 
@@ -215,7 +215,7 @@ cdef class HookScheduler:
         """Whether any hook is to be called after a run that has ended."""
         cdef HookList hooks = self.hooks
         return (view.source == COUNTED_STEP and view.moved) or due_after_run(
-            view, &hooks.after_run.earliest, hooks.watches_stall, hooks.needs_true_step
+            view, &hooks.after_run.table.earliest, hooks.watches_stall, hooks.needs_true_step
         )
 
     cdef bint is_due_after_run(self, StepView* view, object candidate) except -1:
