@@ -17,11 +17,15 @@ double fs_clock_seconds(void) {
     return read_clock(CLOCK_REALTIME);
 }
 
-int fs_clock_reached(double time) {
+int fs_clock_reached(double time, double *latest, int *set_back) {
 #ifdef CLOCK_REALTIME_COARSE
-    if (read_clock(CLOCK_REALTIME_COARSE) + COARSE_ERROR_SECONDS < time) return 0;
+    double coarse = read_clock(CLOCK_REALTIME_COARSE);
+#else
+    double coarse = fs_clock_seconds();
 #endif
-    return fs_clock_seconds() >= time;
+    if (coarse < *latest - 1.0) *set_back = 1;
+    *latest = coarse;
+    return coarse + COARSE_ERROR_SECONDS >= time && fs_clock_seconds() >= time;
 }
 
 /* What the clock that is set read when the monotonic clock read 0. */

@@ -8,8 +8,11 @@
 double fs_clock_seconds(void);
 
 /* Returns 1 if the clock has reached a time, given in seconds since the epoch. For a time that is clearly ahead, the
- * kernel's coarse clock is enough, which is read four times as fast. */
-int fs_clock_reached(double time);
+ * kernel's coarse clock is enough, which is read four times as fast.
+ *
+ * `latest` is what the caller keeps for this function, 0 at first. Sets `set_back` to 1 if the clock reads clearly less
+ * than in the last call. */
+int fs_clock_reached(double time, double *latest, int *set_back);
 
 /* Seconds since the epoch by a clock that nobody sets: it goes on from where time.time() stood when the library was
  * loaded. For due times and durations, which a clock that is set would make hours too long. */

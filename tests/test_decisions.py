@@ -24,7 +24,7 @@ def test_the_place_exists(question: str) -> None:
     files: list[Path] = []
     defined: list[str] = []
     for name in names:
-        if name.endswith((".py", ".pyx", ".pxd")):
+        if name.endswith((".py", ".pyx", ".pxd", ".h")):
             files.append(ROOT / name if "/" in name else files[-1].parent / name)
         else:
             defined += name.split(".")
@@ -32,5 +32,5 @@ def test_the_place_exists(question: str) -> None:
     assert [path for path in files if not path.is_file()] == []
     text = "\n".join(path.read_text() for path in files)
     for name in defined:
-        definition = rf"(?m)^ *(?:cdef |cpdef |class |def ).*\b{name}\b *[(:]|^{name}\b"
+        definition = rf"(?m)^ *(?:cdef |cpdef |class |def |static inline ).*\b{name}\b *[(:]|^{name}\b"
         assert re.search(definition, text), f"{name} isn't defined in {[path.name for path in files]}"

@@ -1,7 +1,8 @@
-"""Checks of arguments: intervals, numbers of steps, durations, switches."""
+"""Checks of arguments: intervals, numbers of steps, durations, switches, lists of hooks."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from collections.abc import Callable
@@ -10,11 +11,14 @@ from typing import Any
 __all__ = [
     "check_flag",
     "check_interval",
+    "check_members",
     "check_no_pattern",
     "check_number",
     "check_range",
     "doubt_about",
+    "hint_for_class",
     "is_number",
+    "why_no_loop_hook",
 ]
 
 
@@ -139,3 +143,75 @@ def check_no_pattern(name: str, directory: Any) -> None:
             "pattern, and would not find them again, or delete those of other directories. Rename the directory. See "
             "docs/dropin.md#checkpoints."
         )
+
+
+def hint_for_class(hook: Any) -> str:
+    """The hint for a class that was given in place of a hook.
+
+    Args:
+      hook: what was given.
+
+    Returns:
+      Text to append to an error; "" for what isn't a class, or a class that is a valid hook of a session: one whose
+      `begin` takes no object, a static method.
+    """
+    try:
+        needs_object = inspect.isclass(hook) and bool(inspect.signature(hook.begin).parameters)  # type: ignore[attr-defined]
+    except (AttributeError, TypeError, ValueError):
+        return ""
+    return f". {hook.__name__} is a class: pass an object, {hook.__name__}(...)." if needs_object else ""
+
+
+def why_no_loop_hook(hook: Any) -> str:
+    """The hint for an object that a `StepLoop` was given in place of a hook.
+
+    Args:
+      hook: the object.
+
+    Returns:
+      Text to append to an error; "" unless the object is a hook of sessions or a hook's class.
+    """
+    if inspect.isclass(hook) or not hasattr(hook, "before_run"):
+        return hint_for_class(hook)
+    return (
+        f". {type(hook).__name__} is a hook of sessions, and acts on one. A subclass of fastsup.core.Hook works in a "
+        "StepLoop and in sessions; fastsup.loop has ready ones."
+    )
+
+
+def check_members(
+    name: str,
+    members: Any,
+    accepts: Callable[[Any], bool],
+    no_iterable: str,
+    no_member: str,
+    error_type: type[Exception] = TypeError,
+) -> list[Any]:
+    """Lists the hooks, or the listeners, that were given for an argument, and refuses what isn't one.
+
+    The messages are templates for `str.format`, because TensorFlow has its own text for each argument.
+
+    Args:
+      name: name of the argument.
+      members: value of the argument: an iterable, or None.
+      accepts: predicate of a member.
+      no_iterable: message for a value that isn't iterable. Fields: `name`, `value`, and `cause`, Python's error.
+      no_member: message for a refused member. Fields: `name`, `value` (the member), `hint` (see `hint_for_class`),
+        and `hint_or_stop`, which is "." where there is no hint.
+      error_type: class of the error.
+
+    Returns:
+      The members; an empty list for None.
+
+    Raises:
+      Exception: an error of `error_type`: the value isn't iterable, or a member is refused.
+    """
+    try:
+        found = list(members or [])
+    except TypeError as cause:
+        raise error_type(no_iterable.format(name=name, value=members, cause=cause)) from None
+    for member in found:
+        if not accepts(member):
+            hint = hint_for_class(member)
+            raise error_type(no_member.format(name=name, value=member, hint=hint, hint_or_stop=hint or "."))
+    return found

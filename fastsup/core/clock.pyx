@@ -2,15 +2,21 @@
 
 import time
 
+from libc.stdint cimport uint64_t
 from cpython.dict cimport PyDict_GetItem
 
 cdef extern from "clock.h":
     double fs_clock_seconds() nogil
-    bint fs_clock_reached(double seconds) nogil
+    bint fs_clock_reached(double seconds, double* latest, int* set_back) nogil
     double fs_clock_steady() nogil
+    bint fs_clock_steady_reached(double seconds) nogil
 
 cdef dict time_namespace = time.__dict__
 cdef object builtin_time = time.time
+
+# The GIL guards both.
+cdef double latest = 0.0
+cdef uint64_t set_back_count = 0
 
 
 cdef bint is_replaced() noexcept:
@@ -25,12 +31,29 @@ cdef double seconds() except? -1.0:
 
 cdef bint reached(double due) except -1:
     """Returns True if the clock has reached a time, given in seconds since the epoch."""
-    return time.time() >= due if is_replaced() else fs_clock_reached(due)
+    global latest, set_back_count
+    cdef int set_back = 0
+    cdef bint is_reached
+    if is_replaced():
+        return time.time() >= due
+    is_reached = fs_clock_reached(due, &latest, &set_back)
+    set_back_count += set_back
+    return is_reached
+
+
+cdef uint64_t* times_set_back() noexcept:
+    """The address of the count of times that `reached` has found the clock set back by more than a second."""
+    return &set_back_count
 
 
 cdef double steady_seconds() except? -1.0:
     """Seconds since the epoch by a clock that nobody sets; or by the replacement of `time.time` if there is one."""
     return time.time() if is_replaced() else fs_clock_steady()
+
+
+cdef int steady_reached(double due) except -1:
+    """Returns 1 if that clock has reached a time."""
+    return time.time() >= due if is_replaced() else fs_clock_steady_reached(due)
 
 
 cdef double as_steady(double due) except? -1.0:

@@ -7,9 +7,9 @@ from libc.stdint cimport INT64_MAX, int64_t
 
 from fastsup.core.capsule cimport function_in
 from fastsup.core.checks import check_interval
-from fastsup.core.clock cimport as_steady, steady_seconds
+from fastsup.core.clock cimport as_steady, steady_reached, steady_seconds
 from fastsup.core.drive cimport fs_slot, fs_slot_advance
-from fastsup.core.schedule cimport Scheduled, changes
+from fastsup.core.schedule cimport Scheduled, changes, fs_due_reached, fs_time_reached_fn
 
 cdef extern from "fastsup/loop.h":
     const char* FASTSUP_STEP_SIGNATURE
@@ -25,8 +25,21 @@ cdef class LoopHook(Scheduled):
 
     A subclass overrides the callbacks. It sets when it is due with `due_at_run`, `due_at_step`, `due_at_time` or
     `due_every_run`: first in `begin`, then in each `after_step`. A hook that doesn't set a later time stays due after
-    every step.
+    every step. `reschedule` replaces all that was set.
+
+    A session of `fastsup.train` takes such hooks too. `loop` is then a stand-in for the `StepLoop`, with the same
+    attributes, and `loop.session`. `value` is what the hook has asked for in `fetches`.
+
+    Attributes:
+      fetches: what a session fetches for the hook in the steps in which it is due: a tensor, an operation, or a list,
+        tuple or dictionary of these. None for nothing. A `StepLoop` doesn't read it.
     """
+
+    fetches = None
+
+    def _is_due(self, int64_t run, int64_t global_step):
+        """True if the hook is due in a run, or at a global step, or now."""
+        return fs_due_reached(&self.due, run, global_step, <fs_time_reached_fn> steady_reached) != 0
 
     cpdef due_at_time(self, double time):
         # A clock that is set back must not make the hook wait.
@@ -44,7 +57,7 @@ cdef class LoopHook(Scheduled):
 
         Args:
           loop: the `StepLoop`.
-          value: the value that the step function returned, as in `loop.result`.
+          value: the value that the step function returned, as in `loop.result`. In a session, that of `fetches`.
         """
 
     def end(self, loop):

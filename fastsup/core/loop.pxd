@@ -1,4 +1,9 @@
+from fastsup.core.drive cimport fs_drive_clock
 from fastsup.core.hook cimport LoopHook, fs_loop
+
+
+cdef const fs_drive_clock* clock_to_use() noexcept
+cdef double as_double(object result) noexcept
 
 
 cdef class Loop:

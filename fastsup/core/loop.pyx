@@ -26,7 +26,7 @@ from fastsup.core.hook cimport (
 from fastsup.core.hook import STEP_SIGNATURE
 from fastsup.core import timeline
 from fastsup.core.hook_ends import end_hooks
-from fastsup.core.hook_kinds import why_no_loop_hook
+from fastsup.core.checks import why_no_loop_hook
 from fastsup.core.recording cimport SpanStats
 from fastsup.core.recorder cimport Recorder, begin_scope, program_wide
 from fastsup.core.session_origin import current_origin
@@ -69,7 +69,7 @@ replaced_clock.reached = replacement_reached
 replaced_clock.now = replacement_now
 
 
-cdef inline const fs_drive_clock* clock_to_use() noexcept:
+cdef const fs_drive_clock* clock_to_use() noexcept:
     if is_replaced():
         return &replaced_clock
     return &fs_steady_clock
@@ -83,12 +83,16 @@ cdef LoopHook as_hook(object hook):
     """Returns a hook as it is, and a capsule as a hook that calls the capsule's function after every step."""
     if PyCapsule_CheckExact(hook):
         return FunctionHook(hook)
-    if not isinstance(hook, LoopHook):
-        raise TypeError(f"hooks must be fastsup.core.Hook objects, got {hook!r}{why_no_loop_hook(hook)}")
-    return hook
+    if isinstance(hook, LoopHook):
+        return hook
+    # A hook of sessions that has one for loops.
+    adapted = getattr(hook, "loop_hook", None)
+    if isinstance(adapted, LoopHook):
+        return adapted
+    raise TypeError(f"hooks must be fastsup.core.Hook objects, got {hook!r}{why_no_loop_hook(hook)}")
 
 
-cdef inline double as_double(object result) noexcept:
+cdef double as_double(object result) noexcept:
     """Returns a step's result as hooks in C and Cython see it: a float as it is, and NaN for everything else."""
     return PyFloat_AS_DOUBLE(result) if PyFloat_Check(result) else NAN
 

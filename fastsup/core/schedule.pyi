@@ -15,6 +15,14 @@ class Scheduled:
     def due_at_time(self, time: float) -> None: ...
     def due_every_run(self) -> None: ...
     def never_due(self) -> None: ...
+    def reschedule(
+        self,
+        *,
+        at_step: int | None = None,
+        at_time: float | None = None,
+        at_run: int | None = None,
+        every_run: bool = False,
+    ) -> None: ...
 
 @final
 class ScheduleTable:

@@ -86,6 +86,25 @@ cdef class Scheduled:
         """Makes it due in every run."""
         self.due_at_run(0)
 
+    def reschedule(self, *, at_step=None, at_time=None, at_run=None, every_run=False):
+        """Replaces all positions that were set. Without arguments, it is never due.
+
+        Args:
+          at_step: as for `due_at_step`.
+          at_time: as for `due_at_time`.
+          at_run: as for `due_at_run`.
+          every_run: whether it is due in every run.
+        """
+        self.never_due()
+        if at_step is not None:
+            self.due_at_step(at_step)
+        if at_time is not None:
+            self.due_at_time(at_time)
+        if at_run is not None:
+            self.due_at_run(at_run)
+        if every_run:
+            self.due_every_run()
+
     cpdef never_due(self):
         """Makes it due never, until one of the others is called."""
         global change_count

@@ -222,7 +222,7 @@ cdef class SpanRegistry(Recording):
         if known is not None:
             return known
         known = HookStats()
-        kind = type(hook).__name__
+        kind = getattr(hook, "profile_name", None) or type(hook).__name__
         name, number = kind, 1
         while name in session.hook_names:
             number += 1

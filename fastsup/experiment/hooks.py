@@ -68,6 +68,7 @@ class EvaluateNewCheckpointHook(ScheduledHook, session_run_hook.SessionRunHook):
         if self._next_check is not None and time < self._next_check:
             return
         self._next_check = time + self._check_interval_secs
+        self._reschedule()
         path = checkpoint_management.latest_checkpoint(self._model_dir)
         if not path or path == self._last_path:
             return

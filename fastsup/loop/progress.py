@@ -45,10 +45,8 @@ class ProgressHook(PeriodicHook):
         self._values = check_values(values)
 
     def begin(self, loop: Any) -> None:
-        self._end_step = self._total
-        if self._end_step is None and loop.max_steps is not None:
-            self._end_step = loop.global_step - loop.steps + loop.max_steps
-        self._display = open_display(self._file, loop.global_step, self._end_step)
+        label = "evaluating" if getattr(loop, "evaluates", False) else "step"
+        self._display = open_display(self._file, loop.global_step, self._end_step(loop), label)
         if not self._secs_given:
             self.every_secs = self._display.every_secs
         self._shown_step, self._shown_time = loop.global_step, steady()
@@ -57,8 +55,9 @@ class ProgressHook(PeriodicHook):
     def act(self, loop: Any) -> None:
         time = steady()
         secs = max(time - self._shown_time, 1e-9)
-        rate = (loop.global_step - self._shown_step) / secs
-        self._display.show(loop.global_step, self._end_step, rate, self._numbers(loop.result))
+        # A recovery may have restored an earlier step.
+        rate = max(loop.global_step - self._shown_step, 0) / secs
+        self._display.show(loop.global_step, self._end_step(loop), rate, self._numbers(loop))
         self._shown_step, self._shown_time = loop.global_step, time
 
     def end(self, loop: Any) -> None:
@@ -71,9 +70,16 @@ class ProgressHook(PeriodicHook):
         if hasattr(self, "_display"):
             self._display.close()
 
-    def _numbers(self, result: Any) -> str:
+    def _end_step(self, loop: Any) -> int | None:
+        """Returns the global step at which the loop ends; None if it is unknown."""
+        if self._total is not None or loop.max_steps is None:
+            return self._total
+        return int(loop.global_step - loop.steps + loop.max_steps)
+
+    def _numbers(self, loop: Any) -> str:
+        """Returns the text of the numbers to show."""
         try:
-            numbers = named_numbers(self._values(result))
+            numbers = named_numbers(self._values(loop.result))
         except TypeError:
             if not self._optional:
                 raise

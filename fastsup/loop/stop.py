@@ -12,25 +12,32 @@ from fastsup.loop.periodic import PeriodicHook
 
 
 class StopAtStepHook(Hook):
-    """Stops the loop at a global step, including the steps of earlier runs.
+    """Stops the loop at a global step, or after a number of steps.
 
-    A loop that begins at that step, or after it, does no step.
+    A loop that begins at the step, or after it, does no step.
 
     Args:
-      last_step: the global step after which the loop ends.
+      last_step: the global step after which the loop ends, including the steps of earlier runs; or
+      num_steps: steps to do from the loop's begin on. Exactly one of the two.
 
     Raises:
-      TypeError: `last_step` isn't an integer.
+      TypeError: `last_step` or `num_steps` isn't an integer.
+      ValueError: both or neither were given.
     """
 
-    def __init__(self, last_step: int) -> None:
-        if not hasattr(last_step, "__index__"):
-            raise TypeError(f"last_step must be an integer, got {last_step!r}")
-        self.last_step = last_step.__index__()
+    def __init__(self, last_step: int | None = None, num_steps: int | None = None) -> None:
+        if (last_step is None) == (num_steps is None):
+            raise ValueError(f"Pass last_step or num_steps, got last_step={last_step!r}, num_steps={num_steps!r}")
+        for name, value in (("last_step", last_step), ("num_steps", num_steps)):
+            if value is not None and not hasattr(value, "__index__"):
+                raise TypeError(f"{name} must be an integer, got {value!r}")
+        self.last_step = None if last_step is None else last_step.__index__()
+        self.num_steps = None if num_steps is None else num_steps.__index__()
 
     def begin(self, loop: Any) -> None:
-        self.due_at_step(self.last_step)
-        if loop.global_step >= self.last_step:
+        last_step = loop.global_step + self.num_steps if self.last_step is None else self.last_step
+        self.reschedule(at_step=last_step)
+        if loop.global_step >= last_step:
             loop.request_stop()
 
     def after_step(self, loop: Any, value: Any) -> None:
@@ -53,7 +60,7 @@ class TimeLimitHook(Hook):
         self.secs = secs
 
     def begin(self, loop: Any) -> None:
-        self.due_at_time(now() + self.secs)
+        self.reschedule(at_time=now() + self.secs)
 
     def after_step(self, loop: Any, value: Any) -> None:
         loop.request_stop()

@@ -12,9 +12,13 @@
 static void check_clock(void) {
     double now = fs_clock_seconds();
     CHECK(fabs(now - (double)time(NULL)) < 2.0);
-    CHECK(fs_clock_reached(now));
-    CHECK(!fs_clock_reached(now + 3600.0));
-    CHECK(!fs_clock_reached(HUGE_VAL));
+    double latest = 0.0;
+    int set_back = 0;
+    CHECK(fs_clock_reached(now, &latest, &set_back));
+    CHECK(!fs_clock_reached(now + 3600.0, &latest, &set_back));
+    CHECK(!fs_clock_reached(HUGE_VAL, &latest, &set_back) && set_back == 0);
+    latest += 3600.0;
+    CHECK(!fs_clock_reached(HUGE_VAL, &latest, &set_back) && set_back == 1 && latest < now + 60.0);
     double steady = fs_clock_steady();
     CHECK(steady >= now - 0.1 && steady < now + 10.0);
     CHECK(fs_clock_steady_reached(steady));

@@ -32,7 +32,7 @@ MOST_BYTES = 8 << 30
 
 CORE = ["tests/core/test_timer.py", "tests/core/test_loop.py", "tests/csrc"]
 RULES = ["tests/train/test_step_rules.py"]
-HOOKS = ["tests/train/test_hook_list.py", "tests/train/test_hooks_timer.py", "tests/train/test_hook_kinds.py"]
+HOOKS = ["tests/train/test_hook_list.py", "tests/train/test_hooks_timer.py", "tests/train/test_loop_hooks.py"]
 STEPS = ["tests/train/test_hooked_session.py", "tests/train/test_run_loop.py", "tests/train/global_step"]
 STEP_HOOKS = ["tests/train/test_hooks_step_counter.py", "tests/train/test_hooks_stop.py"]
 # For each file, its tests: the quick ones first. The first failure ends the run.

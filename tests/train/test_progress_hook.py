@@ -75,25 +75,26 @@ def test_the_same_lines_in_the_sessions_of_tensorflow(impl: Any, step_tensor: An
 
 
 def test_it_is_called_only_when_it_is_due(step_tensor: Any, clock: Any) -> None:
-    calls = []
+    calls: list[str] = []
 
     class Hook(train.ProgressHook):
-        def _update(self, step: int) -> None:
-            calls.append(step)
-
         def _schedule(self, run: int, step_read: Any) -> bool:
             calls.append("scheduled")
             return super()._schedule(run, step_read)
 
+        def _step_after_run(self, session: Any) -> Any:
+            calls.append("called")
+            return super()._step_after_run(session)
+
     with train.MonitoredSession(hooks=[Hook(every_secs=10, file=io.StringIO())]) as session:
-        run(session, step_tensor, 1, clock, 1.0)
+        run(session, step_tensor, 2, clock, 1.0)
         calls.clear()
-        run(session, step_tensor, 9, clock, 1.0)
+        run(session, step_tensor, 8, clock, 1.0)
         session.run(step_tensor)
-        # One schedule after the first run, and nothing in the runs that follow.
-        assert calls == ["scheduled"]
+        # Nothing in the runs that follow the first one.
+        assert calls == []
         run(session, step_tensor, 1, clock, 1.0)
-        assert calls == ["scheduled", 12]
+        assert calls == ["called"]
 
 
 def test_in_run_loop(step_tensor: Any, capsys: pytest.CaptureFixture[str]) -> None:

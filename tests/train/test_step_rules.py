@@ -72,16 +72,33 @@ def test_an_in_run_hook_is_due_on_the_step_that_it_foresaw(
     assert rules.in_run(hook.due, run, previous) == (by_run or by_step)
 
 
+@given(hooks, numbers, numbers, numbers, st.integers(-1, 4))
+def test_an_in_run_hook_is_due_in_the_run_that_reaches_its_step(
+    rules: Any, hook: Hook, run: int, previous: int, before: int, delta: int
+) -> None:
+    by_run = hook.due[0] is not None and run >= hook.due[0]
+    for by_coming_step, step in ((False, max(previous + 2, before + abs(delta))), (True, before + abs(delta))):
+        by_step = hook.due[1] is not None and step >= hook.due[1]
+        assert rules.in_run(hook.due, run, previous, before, delta, by_coming_step) == (by_run or by_step)
+        assert rules.in_run(hook.due, run, None, before, delta, True) == (
+            by_run or (hook.due[1] is not None and before + abs(delta) >= hook.due[1])
+        )
+
+
 @given(hook_lists, numbers, numbers, st.integers(0, 4))
 def test_no_hook_is_due_in_an_idle_run(rules: Any, group: list[Hook], run: int, before: int, delta: int) -> None:
     due = earliest(group)
     idle = rules.idle(due, run, before, delta)
     assert idle >= 1
-    # The coming run was asked about. The one after it foresees the step before it plus 2.
+
+    def is_due(n: int) -> bool:
+        """The coming run was asked about. `n` runs later, the step before a run and the one before that are counted."""
+        return bool(rules.in_run(due, run + n, before + (n - 1) * delta, before + n * delta, delta))
+
     for n in range(1, min(idle, 40)):
-        assert not rules.in_run(due, run + n, before + (n - 1) * delta)
+        assert not is_due(n)
     if idle < 40 and delta > 0:
-        assert any(rules.in_run(due, run + idle + n, before + (idle + n - 1) * delta) for n in range(2)), "too early"
+        assert is_due(idle) or is_due(idle + 1), "too early"
 
 
 @given(hook_lists, st.data())

@@ -74,6 +74,8 @@ class LeaderSaverHook(train.CheckpointSaverHook):
       **options: the arguments of `CheckpointSaverHook`.
     """
 
+    _schedule_reads = train.CheckpointSaverHook._schedule_reads | {"_collective"}
+
     def __init__(self, membership: Membership, **options: Any) -> None:
         super().__init__(**options)
         self._membership = membership

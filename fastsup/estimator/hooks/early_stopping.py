@@ -42,6 +42,7 @@ class _StopOnPredicateHook(GlobalStepHook, GlobalStepReader):
     """
 
     _NAME = "_StopOnPredicateHook"
+    _schedule_reads = frozenset({"_timer", "_global_step_tensor"})
 
     def __init__(
         self, should_stop_fn: Callable[[], Any], run_every_secs: float | None = 60, run_every_steps: int | None = None

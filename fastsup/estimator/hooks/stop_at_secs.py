@@ -7,12 +7,14 @@ from typing import Any
 from tensorflow.python.training import session_run_hook
 
 from fastsup.core.checks import is_number
-from fastsup.core.clock import steady
+from fastsup.core.clock import now, steady
+from fastsup.loop import TimeLimitHook
+from fastsup.train.scheduler.scheduled_hook import ScheduledHook
 
 __all__ = ["StopAtSecsHook"]
 
 
-class StopAtSecsHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
+class StopAtSecsHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ignore[misc]
     """Requests a stop some time after the begin of the session.
 
     Args:
@@ -21,6 +23,8 @@ class StopAtSecsHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
     Raises:
       TypeError: `stop_after_secs` is no number.
     """
+
+    _schedule_reads = frozenset({"_stop_after_secs", "_start_time"})
 
     def __init__(self, stop_after_secs: float) -> None:
         if not is_number(stop_after_secs):
@@ -36,3 +40,13 @@ class StopAtSecsHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
         """Requests a stop if the time is over."""
         if steady() - self._start_time >= self._stop_after_secs:
             run_context.request_stop()
+
+    @property
+    def loop_hook(self) -> TimeLimitHook:
+        """The hook that a `StepLoop` takes in the place of this one."""
+        return TimeLimitHook(self._stop_after_secs)
+
+    def _schedule(self, run: int, step_read: Any) -> bool:
+        self._decide_after_run()
+        self.due_at_time(now() + self._start_time + self._stop_after_secs - steady())
+        return True

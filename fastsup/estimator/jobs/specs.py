@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from fastsup.core.checks import check_range
-from fastsup.core.hook_kinds import check_members
+from fastsup.core.checks import check_members, check_range
 from fastsup.estimator.export.exporters import Exporter
 from fastsup.estimator.model.arguments import check_steps, check_type, is_hook, is_listener
 

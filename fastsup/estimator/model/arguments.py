@@ -8,8 +8,8 @@ from typing import Any
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks, session_run_hook
 
-from fastsup.core.checks import check_number
-from fastsup.core.hook_kinds import check_members
+from fastsup.core.checks import check_members, check_number
+from fastsup.core.hook import LoopHook
 
 __all__ = ["check_hooks", "check_listeners", "check_steps", "is_hook", "is_listener"]
 
@@ -17,8 +17,8 @@ _NO_LIST = "{cause}: {name}={value!r} must be a list of %s objects."
 
 
 def is_hook(value: Any) -> bool:
-    """True for a `SessionRunHook`, of TensorFlow's class or a subclass."""
-    return isinstance(value, session_run_hook.SessionRunHook)
+    """True for a `SessionRunHook`, of TensorFlow's class or a subclass, and for a `fastsup.core.Hook`."""
+    return isinstance(value, session_run_hook.SessionRunHook | LoopHook)
 
 
 def is_listener(value: Any) -> bool:

@@ -27,6 +27,7 @@ class StopAfterNEvalsHook(ScheduledHook, evaluation._StopAfterNEvalsHook):  # ty
       log_progress: True to log the progress.
     """
 
+    _schedule_reads = frozenset({"_num_evals", "_log_frequency"})
     _num_evals: float
     _log_frequency: float
 
@@ -40,8 +41,7 @@ class StopAfterNEvalsHook(ScheduledHook, evaluation._StopAfterNEvalsHook):  # ty
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         super().after_run(run_context, run_values)
-        # Assigning an attribute makes the session call _schedule again.
-        self._seen = run_values.results["evals_completed"]
+        self._reschedule()
 
 
 def with_eval_step(eval_ops: Any, hooks: list[Any]) -> Any:

@@ -167,8 +167,8 @@ cdef class StepEngine:
             plan = self.runner.find_plan(request.fetches, request.feed_dict, False)
         self.scheduler.open_step(&request.view, plan)
         if plan is None:
-            # The effect of such a run on the step isn't known. Every hook is called, whatever its schedule.
-            return self.run_with_hooks(request, list(self.hooks))
+            # The effect of such a run on the step isn't known.
+            return self.run_with_hooks(request, self.scheduler.hooks_in_unknown_run(&request.view))
         request.steps = 1
         if self.scheduler.any_in_run(&request.view):
             hooks = self.scheduler.hooks_in_run(&request.view)

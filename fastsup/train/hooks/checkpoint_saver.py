@@ -49,6 +49,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
     """
 
     _NAME = "CheckpointSaverHook"
+    _schedule_reads = frozenset({"_timer", "_global_step_tensor"})
     # If True, a monitored session calls this hook's `end` after those of all other hooks.
     _ends_last = False
 
@@ -72,7 +73,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         )
         self._timer: Any = compiled_timer(self._timer)
         self._async_save = async_save
-        self._checkpoint_writer = CheckpointWriter(when_written=self._set_written)
+        self._checkpoint_writer = CheckpointWriter(when_written=lambda: self._set_written(True))
         # True from the end of a background write until the loop's thread has called the listeners.
         self._written = False
 
@@ -158,9 +159,10 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
             return should_stop
         return self._announce_checkpoint(session, step) or should_stop
 
-    def _set_written(self) -> None:
-        # Setting an attribute makes the session compute the schedule again. The writing thread calls this.
-        self._written = True
+    def _set_written(self, written: bool) -> None:
+        # The writing thread calls this, too.
+        self._written = written
+        self._reschedule()
 
     def _finish_background_write(self, session: Any) -> bool:
         """Waits for the background write, if any. Returns True if a listener requests a stop."""
@@ -168,7 +170,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
             step = self._checkpoint_writer.finish()
         finally:
             if self._written:
-                self._written = False
+                self._set_written(False)
         return step is not None and self._announce_checkpoint(session, step)
 
     def _announce_checkpoint(self, session: Any, step: Any) -> bool:
@@ -180,7 +182,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
     def _before_close(self) -> None:
         # Training may have failed: the session is closed only after the last checkpoint is on the disk.
         if self._checkpoint_writer.wait_and_log():
-            self._written = False
+            self._set_written(False)
 
     def _schedule(self, run: int, step_read: Any) -> bool:
         if self._written:

@@ -81,6 +81,7 @@ class NextStepHook(GlobalStepHook):
 
     _next_step: Any
     _timer: Any
+    _schedule_reads = frozenset({"_timer", "_global_step_tensor"})
 
     def _schedule(self, run: int, step_read: Any) -> bool:
         if self._next_step is None:

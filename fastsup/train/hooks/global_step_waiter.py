@@ -25,6 +25,7 @@ class GlobalStepWaiterHook(ScheduledHook, tf_hooks.GlobalStepWaiterHook):  # typ
       wait_until_step: global step to wait for; 0 or less for no wait.
     """
 
+    _schedule_reads = frozenset({"_worker_is_started"})
     _global_step_tensor: Any
     _wait_until_step: int
     _worker_is_started: bool

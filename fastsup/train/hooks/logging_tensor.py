@@ -36,6 +36,7 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
       ValueError: both intervals were given, or neither without `at_end`, or `every_n_iter` isn't positive.
     """
 
+    _schedule_reads = frozenset({"_timer"})
     _iter_count: int
     _should_trigger: bool
     _tag_order: Any

@@ -19,6 +19,7 @@ class NanTensorHook(ScheduledHook, tf_hooks.NanTensorHook):  # type: ignore[misc
       fail_on_nan_loss: whether to raise NanLossDuringTrainingError. False: request a stop.
     """
 
+    _schedule_reads = frozenset({"_loss_tensor"})
     _loss_tensor: Any
 
     def _schedule(self, run: int, step_read: Any) -> bool:

@@ -31,6 +31,7 @@ class StepCounterHook(GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignore
     _NAME = "StepCounterHook"
     # TensorFlow warns of a stalled global step five times in a process.
     _STALL_REPORTS = 5
+    _schedule_reads = frozenset({"_timer", "_global_step_tensor", "_steps_per_run"})
     _last_global_step: Any
     _steps_per_run: int
     _summary_tag: str
@@ -68,6 +69,7 @@ class StepCounterHook(GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignore
             # The run's fetch may have read the step before the increment, so only another read proves a stall.
             if run_context.session.run(self._global_step_tensor) == self._last_global_step:
                 self._stalls += 1
+                self._reschedule()
             else:
                 self._last_global_step = None
         super().after_run(run_context, run_values)

@@ -8,6 +8,7 @@ from typing import Any
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 
 from fastsup.core.checks import check_number
+from fastsup.loop.stop import StopAtStepHook as LoopStopAtStepHook
 from fastsup.train.hooks.global_step_hook import GlobalStepHook
 
 __all__ = ["StopAtStepHook"]
@@ -29,13 +30,26 @@ class StopAtStepHook(GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[m
     """
 
     _NAME = "StopAtStepHook"
+    _schedule_reads = frozenset({"_last_step", "_global_step_tensor"})
     _last_step: Any
+    _num_steps: Any
 
     def __init__(self, num_steps: Any = None, last_step: Any = None) -> None:
         super().__init__(num_steps, last_step)
         for name, value in (("num_steps", num_steps), ("last_step", last_step)):
             if value is not None:
                 check_number(name, value, "a number of steps")
+
+    @property
+    def loop_hook(self) -> LoopStopAtStepHook:
+        """The hook that a `StepLoop` takes in the place of this one.
+
+        Raises:
+          TypeError: the step isn't an integer.
+        """
+        if self._num_steps is not None:
+            return LoopStopAtStepHook(num_steps=self._num_steps)
+        return LoopStopAtStepHook(last_step=self._last_step)
 
     def _schedule(self, run: int, step_read: Any) -> bool:
         if self._last_step is None or not self._counts(step_read):

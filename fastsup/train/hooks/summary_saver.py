@@ -31,6 +31,7 @@ class SummarySaverHook(NextStepHook, tf_hooks.SummarySaverHook):  # type: ignore
     """
 
     _NAME = "SummarySaverHook"
+    _schedule_reads = NextStepHook._schedule_reads | {"_summary_op", "_scaffold"}
     _request_summary: bool
     _summary_writer: Any
 

@@ -52,19 +52,18 @@ class WatchdogHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ign
         check_flag(stop=stop)
         self._timeout_secs = float(timeout_secs)
         self._stop = stop
-        # In a list, because setting an attribute invalidates the schedule.
-        self._calls = [0]
+        self._calls = 0
         self._watch_ended = threading.Event()
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         self._watch_ended.set()
         self._watch_ended = threading.Event()
-        watch = _Watch(session, coord, self._timeout_secs, self._stop, self._calls, self._watch_ended)
+        watch = _Watch(session, coord, self, self._watch_ended)
         threading.Thread(target=watch.run, name="watchdog", daemon=True).start()
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         # Called in sessions that don't know schedules. Those that do count their runs themselves.
-        self._calls[0] += 1
+        self._calls += 1
 
     def end(self, session: Any) -> None:
         self._watch_ended.set()
@@ -79,18 +78,16 @@ class WatchdogHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ign
 class _Watch:
     """The body of the thread that watches one session."""
 
-    def __init__(
-        self, session: Any, coord: Any, timeout_secs: float, stop: bool, calls: list[int], ended: threading.Event
-    ) -> None:
+    def __init__(self, session: Any, coord: Any, hook: WatchdogHook, ended: threading.Event) -> None:
         self._session = session
         self._coord = coord
-        self._timeout_secs = timeout_secs
-        self._stop = stop
-        self._calls = calls
+        self._timeout_secs = hook._timeout_secs
+        self._stop = hook._stop
+        self._hook = hook
         self._ended = ended
 
     def _progress(self) -> tuple[int, int]:
-        return getattr(self._session, "runs_ended", 0), self._calls[0]
+        return getattr(self._session, "runs_ended", 0), self._hook._calls
 
     def run(self) -> None:
         """Polls the progress until the session has ended."""

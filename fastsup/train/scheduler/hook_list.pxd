@@ -1,5 +1,5 @@
 from cython cimport final
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from fastsup.core.schedule cimport ScheduleTable
 from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase
@@ -37,6 +37,10 @@ cdef class HookList:
     cdef bint watches_stall
     # Whether an after-run hook decides on the step after the run, however much the run adds.
     cdef bint needs_true_step
+
+    # How often the clock had been set back when the hooks were asked for their schedules last.
+    cdef const uint64_t* times_set_back
+    cdef uint64_t set_back_seen
 
     # For each scheduled hook, by its id, the number of the last run that it knows of.
     cdef dict synced_to

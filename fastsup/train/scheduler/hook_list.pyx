@@ -15,6 +15,7 @@ from libc.string cimport memcmp
 
 from tensorflow.python.training import session_run_hook
 
+from fastsup.core.clock cimport times_set_back
 from fastsup.core.schedule cimport FS_DUE_NEVER, ScheduleTable, fs_due_table_changed
 from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase, callbacks_of
 from fastsup.train.scheduler.type_versions cimport TypeVersions
@@ -49,11 +50,13 @@ cdef class HookList:
         self.hooks = hooks if isinstance(hooks, (list, tuple)) else list(hooks)
         self.step_read = step_read
         self.synced_to = {}
+        self.times_set_back = times_set_back()
 
     cdef bint is_outdated(self) noexcept:
         """Whether anything has changed that the groups and schedules were made from."""
         return (
             fs_due_table_changed(&self.in_run.table)
+            or self.times_set_back[0] != self.set_back_seen
             or self.hooks_changed()
             or self.types.changed()
             or self.no_op_hook_changed()
@@ -87,7 +90,9 @@ cdef class HookList:
         """
         cdef ScheduledHookBase hook
         cdef bint was_scheduled, was_after_run
-        if self.types is None or self.hooks_changed() or self.types.changed() or self.no_op_hook_changed():
+        if self.types is None or self.times_set_back[0] != self.set_back_seen:
+            return self.sort(run, previous_step)
+        if self.hooks_changed() or self.types.changed() or self.no_op_hook_changed():
             return self.sort(run, previous_step)
         for candidate in self.schedulable:
             hook = <ScheduledHookBase> candidate
@@ -102,6 +107,7 @@ cdef class HookList:
         """Finds the group of every hook."""
         cdef list in_run = [], after_run = [], every_run = [], no_op = []
         cdef list hooks = list(self.hooks)
+        self.set_back_seen = self.times_set_back[0]
         cdef TypeVersions types = TypeVersions(
             [type(candidate) for candidate in hooks] + [type(getattr(candidate, "_timer", None)) for candidate in hooks]
         )

@@ -32,6 +32,7 @@ cdef class HookScheduler:
 
     cdef bint any_in_run(self, StepView* view) except -1
     cdef list hooks_in_run(self, StepView* view)
+    cdef list hooks_in_unknown_run(self, StepView* view)
     cdef bint any_after_run(self, StepView* view) except -1
     cdef bint is_due_after_run(self, StepView* view, object candidate) except -1
     cdef int64_t idle_steps(self, StepView* view) except -1

@@ -175,10 +175,11 @@ cdef class HookScheduler:
 
     cdef bint any_in_run(self, StepView* view) except -1:
         """Whether any hook is to be called in the coming run."""
-        return len(self.hooks.every_run) > 0 or due_in_run(view, &self.hooks.in_run.table.earliest)
+        return len(self.hooks.every_run) > 0 or due_in_run(view, &self.hooks.in_run.table.earliest, False)
 
     cdef list hooks_in_run(self, StepView* view):
         """The hooks to call in the coming run, in their order."""
+        cdef ScheduledHookBase scheduled
         cdef list called = []
         cdef Py_ssize_t i = 0
         cdef HookList hooks = self.hooks
@@ -187,12 +188,27 @@ cdef class HookScheduler:
         cdef object entries = table.entries
         for hook in hooks.hooks:
             if i < len(entries) and hook is entries[i]:
+                scheduled = <ScheduledHookBase> hook
                 # The value that a hook watches is fetched by its call.
-                if (<ScheduledHookBase> hook).watched_fetch is not None or due_in_run(view, table.table.dues[i]):
+                if scheduled.watched_fetch is not None or due_in_run(
+                    view, table.table.dues[i], scheduled.by_coming_step
+                ):
                     called.append(hook)
                 i += 1
             elif id(hook) in hooks.every_run_ids:
                 called.append(hook)
+        return called
+
+    cdef list hooks_in_unknown_run(self, StepView* view):
+        """The hooks to call in a run without a plan: all, as it may do anything, but those that wouldn't decide themselves."""
+        cdef ScheduledHookBase scheduled
+        cdef list called = []
+        for hook in list(self.hooks.hooks):
+            if isinstance(hook, ScheduledHookBase):
+                scheduled = <ScheduledHookBase> hook
+                if scheduled.is_scheduled and scheduled.by_coming_step and not due_in_run(view, &scheduled.due, True):
+                    continue
+            called.append(hook)
         return called
 
     cdef int64_t idle_steps(self, StepView* view) except -1:

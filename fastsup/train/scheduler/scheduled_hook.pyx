@@ -2,10 +2,11 @@
 
 from libc.math cimport HUGE_VAL, isnan
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
+from libc.string cimport memcmp
 
 import numpy
 
-from fastsup.core.schedule cimport Scheduled, changes
+from fastsup.core.schedule cimport Scheduled, changes, fs_due
 from fastsup.core.timer cimport Timer
 
 cdef extern from "Python.h":
@@ -13,12 +14,6 @@ cdef extern from "Python.h":
 
 cdef object floating = numpy.floating
 cdef object timer_decision = Timer.should_trigger_for_step
-
-# What the callbacks themselves set in every call: no news for a schedule.
-cdef frozenset call_state = frozenset(
-    ["_should_trigger", "_iter_count", "_request_summary", "_next_step", "_last_global_step"]
-)
-
 
 # For each class that defines a schedule, the callbacks that the schedule was written for. A program may replace these on
 # the class later: then the schedule is void.
@@ -40,6 +35,15 @@ cdef class ScheduledHookBase(Scheduled):
     which they do something. A session that knows schedules asks for the latter with the methods below; any other
     session just calls them in every run.
     """
+
+    # The attributes of TensorFlow's hook that the schedule is computed from. Programs set them: the session then asks for the
+    # schedule again.
+    _schedule_reads = frozenset()
+
+    def _reschedule(self):
+        """Has the session ask for the schedule again. To be called after a change of anything else that it is computed from."""
+        self.version += 1
+        changes()[0] += 1
 
     def _schedule(self, run, step_read):
         """Sets the due positions from the hook's state.
@@ -75,6 +79,14 @@ cdef class ScheduledHookBase(Scheduled):
         """Whether the value of the watched fetch needs no call of `after_run`."""
         return isinstance(value, floating) and not isnan(<double> value)
 
+    def _follow(self, Scheduled other):
+        """Has the schedule computed again when the due positions of another object change."""
+        self.followed = other
+
+    def _decide_on_coming_step(self):
+        """Says that an in-run hook decides on the step that the run leads to, and not as TensorFlow's hooks do."""
+        self.by_coming_step = True
+
     def _watch_stall(self):
         """Has an after-run hook called also after a run before which the global step has not moved."""
         self.watches_stall = True
@@ -93,7 +105,7 @@ cdef class ScheduledHookBase(Scheduled):
     cdef int clear_schedule(self) except -1:
         self.never_due()
         self.watched_fetch = None
-        self.is_after_run = self.watches_stall = self.needs_true_step = False
+        self.is_after_run = self.watches_stall = self.needs_true_step = self.by_coming_step = False
         return 0
 
     def _due_with_timer(self, timer):
@@ -119,13 +131,12 @@ cdef class ScheduledHookBase(Scheduled):
 
     def __setattr__(self, name, value):
         PyObject_GenericSetAttr(self, name, value)
-        if name not in call_state:
-            self.version += 1
-            changes()[0] += 1
+        if name in self._schedule_reads or name == "before_run" or name == "after_run":
+            self._reschedule()
 
     cdef bint is_current(self) except -1:
         """Whether nothing has changed, here or in the timer, since `set_current`. False if that can't be told."""
-        if self.version != self.scheduled_version:
+        if self.version != self.scheduled_version or not self.follows():
             return False
         timer = getattr(self, "_timer", None)
         if timer is not self.scheduled_timer:
@@ -134,8 +145,14 @@ cdef class ScheduledHookBase(Scheduled):
             return True
         return isinstance(timer, Timer) and (<Timer> timer).version == self.scheduled_timer_version
 
+    cdef bint follows(self) noexcept:
+        """Whether the followed object is due at what the schedule was computed from."""
+        return self.followed is None or memcmp(&self.followed.due, &self.followed_due, sizeof(fs_due)) == 0
+
     cdef int set_current(self) except -1:
         """Says that the schedule was computed from how everything is now."""
+        if self.followed is not None:
+            self.followed_due = self.followed.due
         self.scheduled_timer = getattr(self, "_timer", None)
         self.scheduled_version = self.version
         if isinstance(self.scheduled_timer, Timer):

@@ -46,13 +46,23 @@ cdef struct StepView:
     bint moved
 
 
-cdef inline bint due_in_run(const StepView* view, const fs_due* due) except -1:
+cdef inline bint due_in_run(const StepView* view, const fs_due* due, bint by_coming_step) except -1:
     """Whether an in-run hook is to be called in the coming run. For `due`, one hook's or the earliest of all.
 
-    In-run hooks decide on the step that they foresaw in the previous run, two after the one before it. After no run, each
-    that waits for a step has to decide by itself.
+    Args:
+      view: the view of the coming run.
+      due: the due positions.
+      by_coming_step: whether the hook decides on the step that the coming run leads to, an unknown effect on the step taken
+        for 1. Otherwise, and where the step isn't known, it decides on the step that it foresaw in the previous run, two
+        after the one before it, as TensorFlow's hooks do. After no run, each that waits for a step decides by itself.
+        False for the earliest of all: the later of the two steps then counts.
     """
-    return due_reached(due, view.run, ANY_STEP if view.previous == NO_STEP else view.previous + 2)
+    cdef int64_t step = ANY_STEP if view.previous == NO_STEP else view.previous + 2
+    cdef int64_t coming
+    if view.before != NO_STEP:
+        coming = view.before + (1 if view.delta < 0 else view.delta)
+        step = coming if by_coming_step else max(step, coming)
+    return due_reached(due, view.run, step)
 
 
 cdef inline int64_t idle_runs(const StepView* view, const fs_due* earliest) noexcept:
@@ -62,11 +72,11 @@ cdef inline int64_t idle_runs(const StepView* view, const fs_due* earliest) noex
     """
     cdef int64_t idle = earliest.run - view.run
     if earliest.global_step != FS_DUE_NEVER:
-        # The run after the coming one foresees `before + 2`, and each further one `delta` more.
+        # The run after the coming one foresees `before + 2`, or leads to 2 `delta` more, and each further one to `delta` more.
         if view.before + 2 >= earliest.global_step:
             return 1
         if view.delta > 0:
-            idle = min(idle, 1 + (earliest.global_step - view.before - 2) // view.delta)
+            idle = min(idle, (earliest.global_step - view.before - 1) // view.delta)
     return max(idle, 1)
 
 

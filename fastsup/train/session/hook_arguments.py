@@ -5,29 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fastsup.core.hook_kinds import why_no_session_hook
+from fastsup.core.checks import hint_for_class
+from fastsup.core.hook import LoopHook
+from fastsup.train.hooks.adapted_hook import AdaptedHook
 
 __all__ = ["check_hook", "hooks_argument", "sorted_for_end"]
 
 
 def hooks_argument(name: str, hooks: Any) -> Any:
-    """Checks the hooks that were given for an argument.
+    """Checks the hooks that were given for an argument, and adapts those of step loops.
 
     Args:
       name: name of the argument, for the message.
       hooks: an iterable of hooks, or None for no hooks.
 
     Returns:
-      `hooks`; an empty list for None.
+      `hooks`, or a list with an `AdaptedHook` in the place of each hook of step loops; an empty list for None.
 
     Raises:
       TypeError: `hooks` can't be iterated over.
     """
     try:
-        iter(hooks or [])
+        once_only = iter(hooks or []) is hooks
     except TypeError as error:
         raise TypeError(f"{error}: {name}={hooks!r} must be a list of SessionRunHook objects.") from None
+    # A generator gives its hooks to one loop over them, their `begin`, as in TensorFlow.
+    if hooks and not once_only and any(map(_is_of_loops, hooks)):
+        return [AdaptedHook(hook) if _is_of_loops(hook) else hook for hook in hooks]
     return hooks or []
+
+
+def _is_of_loops(hook: Any) -> bool:
+    """True for a hook of step loops that isn't a hook of sessions too."""
+    return isinstance(hook, LoopHook) and not hasattr(hook, "before_run")
 
 
 def check_hook(hook: Any) -> None:
@@ -37,14 +47,15 @@ def check_hook(hook: Any) -> None:
       hook: the object that was given for a hook.
 
     Raises:
-      TypeError: `hook` is a hook of `StepLoop`, or a class.
+      TypeError: `hook` is a class.
       AttributeError: `hook` has no `begin`.
     """
-    why = why_no_session_hook(hook)
-    if why:
-        missing = f"{hook.begin.__qualname__}() missing 1 required positional argument: "
-        missing += "'self'" if isinstance(hook, type) else "'loop'"
-        raise TypeError(f"{missing}: hooks must be SessionRunHook objects, got {hook!r}{why}")
+    hint = hint_for_class(hook)
+    if hint:
+        raise TypeError(
+            f"{hook.begin.__qualname__}() missing 1 required positional argument: 'self': hooks must be SessionRunHook "
+            f"objects, got {hook!r}{hint}"
+        )
     if not hasattr(hook, "begin"):
         raise AttributeError(
             f"{type(hook).__name__!r} object has no attribute 'begin': hooks must be SessionRunHook objects, got "

@@ -28,7 +28,8 @@ from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
 from fastsup.train.engine.hook_errors import report_error
 from fastsup.train.engine.recorded_hooks import hook_span
-from fastsup.train.hooks.progress import ProgressHook, hooks_with_progress
+from fastsup.train.hooks.adapted_hook import AdaptedHook
+from fastsup.train.hooks.progress import hooks_with_progress
 from fastsup.train.session.hook_arguments import check_hook, hooks_argument, sorted_for_end
 from fastsup.train.session.monitored import Monitored
 from fastsup.train.session.session_creators import ChiefSessionCreator
@@ -98,7 +99,7 @@ class _MonitoredSession(Monitored):
             if isinstance(hook, _TFProfilerHook):
                 keep_traceable(ops.get_default_graph())
         for hook in begun:
-            if isinstance(hook, ProgressHook):
+            if isinstance(hook, AdaptedHook):
                 hook.know_hooks(begun)
 
     def _make_creator(self, session_creator: Any, stop_grace_period_secs: float) -> CoordinatedSessionCreator:

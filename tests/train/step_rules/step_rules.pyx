@@ -32,10 +32,11 @@ cdef StepView view_of(object run, object previous, object before, object delta, 
     return view
 
 
-def in_run(due, run, previous):
+def in_run(due, run, previous, before=None, delta=0, by_coming_step=False):
+    """The step before the run is known if `before` is given."""
     cdef fs_due positions = due_at(due[0], due[1])
-    cdef StepView view = view_of(run, previous, None, 0, READ_STEP, None, False)
-    return bool(due_in_run(&view, &positions))
+    cdef StepView view = view_of(run, previous, before, delta, READ_STEP, None, False)
+    return bool(due_in_run(&view, &positions, by_coming_step))
 
 
 def idle(due, run, before, delta):

@@ -1,0 +1,224 @@
+"""AdaptedHook: has a session call a hook of step loops."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+from tensorflow.python.framework import ops
+from tensorflow.python.training import basic_session_run_hooks, evaluation, session_run_hook, training_util
+
+from fastsup.core.clock import now, steady
+from fastsup.core.hook import LoopHook
+from fastsup.core.outside_loop import OutsideLoop
+from fastsup.train.scheduler.scheduled_hook import ScheduledHook
+
+__all__ = ["AdaptedHook", "SessionLoop"]
+
+
+class SessionLoop(OutsideLoop):
+    """What a hook of step loops gets as its loop in a session: the steps that it counts are the session's runs.
+
+    In an evaluation, and in a graph without a global step, the global step is the number of runs.
+
+    Attributes:
+      session: the session, to run other operations in.
+      evaluates: whether the steps are batches of an evaluation.
+      result_step: global step after the run that `result` is of, or None.
+    """
+
+    def __init__(self, hook: LoopHook, evaluates: bool) -> None:
+        super().__init__([hook])
+        self.session: Any = None
+        self.evaluates = evaluates
+        self.result_step: int | None = None
+        self.stop_requested = False
+        self._coordinator: Any = None
+        self._ends: list[Any] = []
+
+    @property
+    def max_steps(self) -> int | None:
+        """Number of runs after which the session's own hooks end it, or None where that is unknown."""
+        attribute = "_num_evals" if self.evaluates else "_last_step"
+        ends = [getattr(hook, attribute, None) for hook in self._ends]
+        last = min((int(end) for end in ends if end is not None and math.isfinite(end)), default=None)
+        return None if last is None else last - self.global_step + self.steps
+
+    def request_stop(self) -> None:
+        """Ends the session's loop after the current step. Any thread may call this."""
+        self.stop_requested = True
+        super().request_stop()
+        if self._coordinator is not None:
+            self._coordinator.request_stop()
+
+    def should_stop(self) -> bool:
+        """Returns True once a stop was requested."""
+        return super().should_stop() or (self._coordinator is not None and bool(self._coordinator.should_stop()))
+
+
+class AdaptedHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ignore[misc]
+    """A session-run hook that calls a hook of step loops in the steps in which that hook is due.
+
+    fastsup's sessions make one for each `fastsup.core.Hook` that they are given. TensorFlow's own sessions call it in
+    every step: it finds out whether the hook is due.
+
+    The hook's `begin` is called before the session's first run. After a failed run, and `on_error`, it is called again
+    before the next one.
+
+    Args:
+      hook: the `fastsup.core.Hook`.
+
+    Raises:
+      TypeError: `hook` is another object.
+    """
+
+    def __init__(self, hook: LoopHook) -> None:
+        if not isinstance(hook, LoopHook):
+            raise TypeError(f"hook must be a fastsup.core.Hook, got {hook!r}.")
+        #: The hook that is adapted. A `StepLoop` that is given this object takes it.
+        self.loop_hook = hook
+        self._loop = SessionLoop(hook, False)
+        self._global_step_tensor: Any = None
+        # Runs of this session, and the global step after the last of them that this hook was called in.
+        self._runs = 0
+        self._has_begun = False
+        # Whether the session calls it only in the runs in which it may be due.
+        self._is_skipped = False
+        self._has_fetched = False
+
+    @property
+    def profile_name(self) -> str:
+        """The name of the hook in a profile."""
+        return type(self.loop_hook if type(self) is AdaptedHook else self).__name__
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.loop_hook!r}>"
+
+    def begin(self) -> None:
+        """Finds the global step in the graph."""
+        graph = ops.get_default_graph()
+        # The global step doesn't move in an evaluation, which is known by this collection.
+        evaluates = bool(graph.get_collection(ops.GraphKeys.EVAL_STEP))
+        self._loop = SessionLoop(self.loop_hook, evaluates)
+        has_step = not evaluates and training_util.get_global_step(graph) is not None
+        self._global_step_tensor = training_util._get_or_create_global_step_read(graph) if has_step else None
+        self._has_begun = False
+
+    def know_hooks(self, hooks: list[Any]) -> None:
+        """Finds the hooks that end the session. The session calls this after the hooks' `begin`.
+
+        Args:
+          hooks: all hooks of the session.
+        """
+        kinds = basic_session_run_hooks.StopAtStepHook, evaluation._StopAfterNEvalsHook
+        self._loop._ends = [hook for hook in hooks if isinstance(hook, kinds)]
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        """Gets ready for the runs of a session."""
+        self._give_up(RuntimeError("The session was replaced by another one."))
+        self._runs = 0
+        self._is_skipped = False
+        self._loop.session = session
+        self._loop._coordinator = coord
+        self._reschedule()
+
+    def before_run(self, run_context: Any) -> Any:
+        """Requests what the hook fetches, if it may be due."""
+        hook = self.loop_hook
+        may_be_due = self._is_skipped
+        if not self._has_begun:
+            may_be_due = False
+            step = self._runs if self._global_step_tensor is None else run_context.session.run(self._global_step_tensor)
+            self._loop.session = run_context.session
+            self._has_begun = True
+            self._loop._begin(int(step))
+            self._loop._move_to(self._runs, int(step))
+            self._reschedule()
+        may_be_due = may_be_due or hook._is_due(self._loop.steps, self._loop.global_step + 1)
+        self._has_fetched = may_be_due and hook.fetches is not None
+        request = {}
+        if self._has_fetched:
+            request["value"] = hook.fetches
+        if self._global_step_tensor is not None:
+            request["step"] = self._global_step_tensor
+        return session_run_hook.SessionRunArgs(request) if request else None
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Calls the hook, if it is due."""
+        loop, hook = self._loop, self.loop_hook
+        results = run_values.results
+        results = results if isinstance(results, dict) else {"step": results}
+        self._runs += 1
+        step = self._runs
+        if self._global_step_tensor is not None:
+            step = int(results["step"]) + 1
+            if self._is_skipped or hook._is_due(self._runs - 1, step):
+                step = int(self._step_after_run(run_context.session))
+        if hook.fetches is not None and not self._has_fetched:
+            loop._move_to(self._runs, step)  # It is due in the next run, which fetches for it.
+        else:
+            if self._has_fetched:
+                loop.result_step = step
+            loop._after_step(self._runs, step, results.get("value"))
+        self._has_fetched = False
+        if loop.stop_requested or OutsideLoop.should_stop(loop):
+            run_context.request_stop()
+
+    def end(self, session: Any) -> None:
+        """Ends the hook, with the global step where it stands now."""
+        if self._has_begun:
+            self._has_begun = False
+            step = self._runs if self._global_step_tensor is None else self._loop.global_step
+            # A session in another process may be gone already.
+            if self._global_step_tensor is not None and not getattr(session, "sess_str", b""):
+                step = int(session.run(self._global_step_tensor))
+            self._loop._move_to(self._runs, step)
+            self.loop_hook.end(self._loop)
+
+    def on_error(self, run_context: Any, exception: BaseException) -> None:
+        """Tells the hook of the error, once."""
+        self._give_up(exception)
+
+    def _before_close(self) -> None:
+        self._give_up(sys.exc_info()[1] or RuntimeError("The session was closed before its end."))
+
+    def _give_up(self, error: BaseException) -> None:
+        """Tells a hook that has begun that there is no end: the session has failed, or was left."""
+        if self._has_begun:
+            self._has_begun = False
+            self._reschedule()
+            self.loop_hook.on_error(self._loop, error)
+
+    def _step_after_run(self, session: Any) -> Any:
+        step = self.counted_step
+        return session.run(self._global_step_tensor) if step is None else step
+
+    def _schedule(self, run: int, step_read: Any) -> bool:
+        self._is_skipped = True
+        self._follow(self.loop_hook)
+        hook = self.loop_hook
+        if not self._has_begun:
+            self.due_every_run()
+            return True
+        if self._global_step_tensor is not None and self._global_step_tensor is not step_read:
+            self._is_skipped = False
+            return False
+        if hook.fetches is None:
+            self._decide_after_run(on_true_step=True)
+        else:
+            self._decide_on_coming_step()
+        if hook.next_time is not None:
+            # The session goes by the time of day.
+            self.due_at_time(now() + hook.next_time - steady())
+        runs = [hook.next_run]
+        if self._global_step_tensor is None:
+            runs.append(None if hook.next_step is None else hook.next_step - 1)
+        elif hook.next_step is not None:
+            self.due_at_step(hook.next_step)
+        if any(at is not None for at in runs):
+            self.due_at_run(min(at for at in runs if at is not None))
+        return True
+
+    def _sync(self, skipped_runs: int, previous_step: int) -> None:
+        self._runs += skipped_runs
