@@ -280,6 +280,17 @@ cdef class SessionRunner:
         self.given_up_for = reason
         self.close()
 
+    def _leave_to_parent(self, reason):
+        """In a child of `os.fork()`: leaves the session to the process that has made it. Every run raises `reason`.
+
+        Args:
+          reason: the exception.
+        """
+        self.given_up_for = reason
+        # Nothing is released: that is a call of the runtime, whose threads aren't here.
+        self.liveness.open = False
+        self._drop_plans()
+
     cdef int raise_given_up(self, object error) except -1:
         if self.given_up_for is not None and error is not self.given_up_for and isinstance(error, Exception):
             raise self.given_up_for from error
@@ -380,6 +391,8 @@ cdef class SessionRunner:
     cdef Plan make_plan(self, object key, object fetches, object feed_dict, bint to_run):
         cdef Plan plan, other
         self.misses += to_run
+        if not self.liveness.open:
+            return None
         if not self.cache.can_add():
             self.cache.left_runs += to_run
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
@@ -18,6 +19,7 @@ from tensorflow.python.framework import constant_op, dtypes, errors, ops
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import training_util
 
+from fastsup.common.fork import fork_reason
 from fastsup.common.tensorflow_errors import not_end_of_input
 from fastsup.core.plan_executor import PlanExecutor
 from fastsup.runtime.errors import ErrorSources, with_remedy
@@ -90,6 +92,21 @@ class _Callable(tf_session.BaseSession._Callable):  # type: ignore[misc]
                 super().__del__()
 
 
+# Those that are there, for a child of `os.fork()`.
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+def _leave_sessions_to_parent() -> None:
+    """In a child of `os.fork()`: a run would wait for threads of the runtime that aren't in this process."""
+    for session in list(_sessions):
+        if not session._closed:
+            session._leave_to_parent(RuntimeError(f"The session can't run: {fork_reason(session._made_in)}."))
+            session._closed = True
+
+
+os.register_at_fork(after_in_child=_leave_sessions_to_parent)
+
+
 class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
     """A `tf.compat.v1.Session` that resolves each combination of fetches and feeds once.
 
@@ -132,6 +149,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
                 config = config_for(executor, graph or ops.get_default_graph(), target, config)
             tf_session.Session.__init__(self, target, graph, config)
         self._set_up_runner(_MAX_PLAN_BYTES)
+        _sessions.add(self)
         asked = self._config.graph_options.build_cost_model or self._config.experimental.HasField("session_metadata")
         self.fills_metadata = bool(asked)
         self._device_names: list[str] = []
