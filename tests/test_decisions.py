@@ -34,3 +34,47 @@ def test_the_place_exists(question: str) -> None:
     for name in defined:
         definition = rf"(?m)^ *(?:cdef |cpdef |class |def |static inline ).*\b{name}\b *[(:]|^{name}\b"
         assert re.search(definition, text), f"{name} isn't defined in {[path.name for path in files]}"
+
+
+# What makes a decision of the table, as it reads in the sources, and the files that may hold it.
+ONLY_IN = {
+    r">= due->(run|global_step)": ["fastsup/include/fastsup/due.h"],
+    r"\bfs_due_reached\(": [
+        "fastsup/include/fastsup/due.h",
+        "csrc/drive.c",
+        "fastsup/core/hook.pyx",
+        "fastsup/core/schedule.pxd",
+    ],
+    r"\bdue_reached\(": ["fastsup/core/schedule.pxd", "fastsup/train/scheduler/step_view.pxd"],
+    r"\bclock_gettime\(\w": ["csrc/clock.c"],
+    r"\bfsync\(": ["fastsup/common/files.py"],
+    r"\bos\.(replace|rename)\(": ["fastsup/common/files.py"],
+    r"\bsignal\.signal\(": ["fastsup/common/stop_signals.pyx", "fastsup/estimator/collective/stop_signals.py"],
+    # Programs replace the second one.
+    r"AbortedError\"?, (errors\.|\")UnavailableError": [
+        "fastsup/common/tensorflow_errors.py",
+        "fastsup/train/session/monitored_session.py",
+    ],
+    r"\bTF_CloseSession\b": ["fastsup/runtime/session.py"],
+    r"\bregister_at_fork\(": [
+        "fastsup/common/stop_signals.pyx",
+        "fastsup/core/recorder.pyx",
+        "fastsup/eager/bridge.py",
+        "fastsup/events/writer_lifecycle.py",
+        "fastsup/runtime/interpreter_end.py",
+        "fastsup/runtime/session.py",
+    ],
+}
+GENERATED = {path.with_suffix(".c") for path in (ROOT / "fastsup").rglob("*.pyx")}
+SOURCES = {
+    path: path.read_text()
+    for folder in ("fastsup", "csrc")
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in (".py", ".pyx", ".pxd", ".c", ".cc", ".h") and path not in GENERATED
+}
+
+
+@pytest.mark.parametrize("pattern", ONLY_IN)
+def test_no_second_place_decides(pattern: str) -> None:
+    found = {str(path.relative_to(ROOT)) for path, text in SOURCES.items() if re.search(pattern, text)}
+    assert found == set(ONLY_IN[pattern])
