@@ -4,29 +4,15 @@ from fastsup.core.recording cimport SpanStats
 from fastsup.core.spans cimport fs_thread_trace
 from fastsup.runtime.plan cimport Liveness, Plan
 from fastsup.runtime.plan_cache cimport PlanCache
+from fastsup.runtime.plan_finder cimport PlanFinder
 from fastsup.runtime.session_probe cimport SessionProbe
 from fastsup.runtime.step_gate cimport StepGate
 
 
 cdef class SessionRunner:
     cdef readonly PlanCache cache
-    cdef uint64_t hits
-    cdef uint64_t misses
     cdef readonly Liveness liveness
-
-    # The plan looked up last: most loops run only that one.
-    cdef Plan last_plan
-    cdef list other_plans
-
-    # What a plan was made under. When one of these changes, plans are made anew.
-    cdef object run_graph
-    cdef uint64_t graph_version
-    cdef dict names_in_use
-    cdef Py_ssize_t names_seen
-    cdef bint graph_is_final
-    cdef set unfetchable
-    cdef set unfeedable
-    cdef Py_ssize_t rules_seen
+    cdef PlanFinder finder
 
     # The global step, as far as the runs of this session tell.
     cdef object step_writes
@@ -49,14 +35,7 @@ cdef class SessionRunner:
     cdef SessionProbe probe
     cdef object recorded_thread
 
-    cdef Py_ssize_t rules(self)
     cdef Plan find_plan(self, object fetches, object feed_dict, bint to_run=*)
-    cdef Plan recent_plan(self, object fetches, object feed_dict)
-    cdef bint keep_up_with_graph(self) except -1
-    cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1
-    cdef int know_plan_by(self, Plan plan, object fetches, object feed_dict) except -1
-    cdef Plan make_plan(self, object key, object fetches, object feed_dict, bint to_run)
-    cdef bint compile_known(self, Plan plan) except -1
     cdef list execute(self, Plan plan, tuple feeds)
     cdef list execute_now(self, Plan plan, tuple feeds)
     cdef object run_recorded(self, object fetches, object feed_dict)

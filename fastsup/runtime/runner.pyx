@@ -6,7 +6,6 @@ Whatever a plan can't express is handed to TensorFlow's own `Session.run`: slowe
 import threading
 from collections import namedtuple
 
-from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
 import numpy
@@ -16,20 +15,17 @@ from tensorflow.python.framework import errors
 
 from fastsup.core.recording cimport SpanStats
 from fastsup.core.recorder cimport active_trace
-from fastsup.core.recorder import session_span_here
 from fastsup.core.spans cimport fs_scope, fs_span_enter, fs_span_leave, fs_thread_trace
-from fastsup.runtime.graph_elements import ELEMENT_TYPES
 from fastsup.runtime.fetches cimport Fetch
 from fastsup.runtime.fetches import FetchOne
 from fastsup.runtime.graph.variable_access import VariableAccess
 from fastsup.runtime.interpreter_end import uninterrupted
-from fastsup.runtime.plan cimport CompiledCallable, FeedSlot, Liveness, Plan, call_plan, key_of_feed, views_from
+from fastsup.runtime.plan cimport CompiledCallable, Liveness, Plan, call_plan, views_from
 from fastsup.runtime.plan_cache cimport PlanCache
+from fastsup.runtime.plan_finder cimport PlanFinder, add_to_key
 from fastsup.runtime.session_probe cimport SessionProbe, begin_recorded, end_recorded
 from fastsup.runtime.step_gate cimport StepGate
 
-cdef frozenset element_types = ELEMENT_TYPES
-cdef list registered_expansions = tf_session._REGISTERED_EXPANSIONS
 cdef object OpError = errors.OpError
 cdef object BaseSession = tf_session.BaseSession
 
@@ -42,94 +38,7 @@ cdef int ALIGNMENT = 64
 cdef int WRITES = VariableAccess.WRITES
 cdef int SAVES = VariableAccess.SAVES
 
-# A graph that grows mostly takes names for what is new, and counting those costs nothing. Asking it for its version takes
-# a fortieth of a small step, so that is done once in so many runs.
-cdef uint64_t GRAPH_LOOKS = 64
-
-# How many plans are at hand without a key: those of a program that runs a few sets of fetches in turns.
-cdef Py_ssize_t PLANS_AT_HAND = 4
-
 PlanCacheInfo = namedtuple("PlanCacheInfo", ["hits", "misses", "left", "currsize", "bytes", "max_bytes"])
-
-
-cdef bint add_to_key(list key, object fetch) except -1:
-    """Appends what identifies a fetch structure. False if that can't be said in a key, and so can't be cached.
-
-    Graph elements never change what they stand for and are named by address; the plan keeps them alive.
-    """
-    cdef object kind = type(fetch)
-    if kind in element_types:
-        key.append(<size_t> <PyObject*> fetch)
-        return True
-    if kind is str:
-        key.append(fetch)
-        return True
-    if kind is list or kind is tuple or (isinstance(fetch, tuple) and hasattr(kind, "_fields")):
-        key.append(kind)
-        key.append(len(fetch))
-        for item in fetch:
-            if not add_to_key(key, item):
-                return False
-        return True
-    if kind is dict:
-        key.append(kind)
-        key.append(len(<dict> fetch))
-        for name, item in (<dict> fetch).items():
-            if type(name) is not str:
-                # Other keys can be equal without being the same (1 and True), and a result has its own fetch's keys.
-                key.append(type(name))
-                if type(name) in element_types:
-                    name = <size_t> <PyObject*> name
-                elif type(name) is not int and type(name) is not bytes:
-                    return False
-            key.append(name)
-            if not add_to_key(key, item):
-                return False
-        return True
-    return False
-
-
-cdef bint add_feeds_to_key(list key, object feed_dict) except -1:
-    """The same for what is fed, in whatever order."""
-    cdef set feeds = set()
-    if not feed_dict:
-        return True
-    if type(feed_dict) is not dict:
-        return False
-    for feed in <dict> feed_dict:
-        if type(feed) not in element_types and type(feed) is not str:
-            return False
-        feeds.add(key_of_feed(feed))
-    key.append(frozenset(feeds))
-    return True
-
-
-cdef bint is_of(Plan plan, object fetches, object feed_dict) except -1:
-    """Whether these are the fetches and feeds of a plan: the same elements, in the same order."""
-    cdef list known
-    cdef tuple slots
-    cdef Py_ssize_t i = 0
-    if fetches is not plan.known_by:
-        if type(fetches) is not list or type(plan.known_by) is not list:
-            return False
-        known = <list> plan.known_by
-        if len(<list> fetches) != len(known):
-            return False
-        for fetch in <list> fetches:
-            if fetch is not known[i]:
-                return False
-            i += 1
-    slots = plan.feed_order
-    if not feed_dict:
-        return len(slots) == 0
-    if type(feed_dict) is not dict or len(<dict> feed_dict) != len(slots):
-        return False
-    i = 0
-    for feed in <dict> feed_dict:
-        if feed is not (<FeedSlot> slots[i]).key:
-            return False
-        i += 1
-    return True
 
 
 cdef dict fed_by(Plan plan, tuple feeds):
@@ -161,22 +70,10 @@ cdef class SessionRunner:
         Args:
           max_plan_bytes: how much memory compiled plans may take.
         """
-        self.other_plans = []
         self.liveness = Liveness()
         self.cache = PlanCache(self._graph, self._session, self.liveness, max_plan_bytes)
+        self.finder = PlanFinder(self._graph, self.cache, self.liveness)
         self.gate = StepGate()
-        self.run_graph = self._graph
-        self.graph_version = self._graph.version
-        self.names_in_use = self._graph._names_in_use
-        self.names_seen = len(self.names_in_use)
-        self.graph_is_final = self._graph.finalized
-        self.unfetchable = self._graph._unfetchable_ops
-        self.unfeedable = self._graph._unfeedable_tensors._storage
-        self.rules_seen = self.rules()
-
-    cdef Py_ssize_t rules(self):
-        """Grows when something becomes unfeedable or unfetchable, or a type gets a conversion of its own."""
-        return len(self.unfetchable) + len(self.unfeedable) + len(registered_expansions)
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         """Runs operations and evaluates tensors. The same as `tf.compat.v1.Session.run`.
@@ -289,7 +186,7 @@ cdef class SessionRunner:
         self.given_up_for = reason
         # Nothing is released: that is a call of the runtime, whose threads aren't here.
         self.liveness.open = False
-        self._drop_plans()
+        self.finder.forget()
 
     cdef int raise_given_up(self, object error) except -1:
         if self.given_up_for is not None and error is not self.given_up_for and isinstance(error, Exception):
@@ -304,140 +201,19 @@ cdef class SessionRunner:
           feed_dict: what is fed.
           to_run: whether it is to be run. Else it may be one that says what a run does and isn't compiled yet.
         """
-        cdef list key
-        cdef object full_key
-        cdef Plan plan
-        if not self.graph_is_final and (len(self.names_in_use) != self.names_seen or self.cache.clock % GRAPH_LOOKS == 0):
-            if not self.keep_up_with_graph():
-                return None
-        if self.rules() != self.rules_seen:
-            self.rules_seen = self.rules()
-            self._drop_plans()
-        self.cache.clock += 1
-        plan = self.recent_plan(fetches, feed_dict)
-        if plan is not None and (plan.callable is not None or not to_run):
-            plan.last_used = self.cache.clock
-            self.hits += 1
-            return plan
-        key = []
-        if not add_to_key(key, fetches) or not add_feeds_to_key(key, feed_dict):
-            return None
-        full_key = tuple(key)
-        plan = self.cache.plans.get(full_key)
-        if plan is None:
-            plan = self.make_plan(full_key, fetches, feed_dict, to_run)
-            self._release_unused()
-            if plan is None:
-                return None
-        elif plan.callable is not None or not to_run:
-            self.hits += 1
-        elif not self.compile_known(plan):
-            return None
-        plan.last_used = self.cache.clock
-        self.remember_last(plan, fetches, feed_dict)
-        return plan
-
-    cdef Plan recent_plan(self, object fetches, object feed_dict):
-        """The plan for this combination, if it is one of those at hand: programs run several in turns."""
-        cdef Plan plan = self.last_plan
-        cdef Py_ssize_t i
-        if plan is None or is_of(plan, fetches, feed_dict):
-            return plan
-        cdef list others = self.other_plans
-        for i in range(len(others)):
-            plan = others[i]
-            if is_of(plan, fetches, feed_dict):
-                others[i] = self.last_plan
-                self.last_plan = plan
-                return plan
-        return None
-
-    cdef bint keep_up_with_graph(self) except -1:
-        """Has new operations there before anything runs. False where they are refused, which Session.run says."""
-        cdef Py_ssize_t names = len(self.names_in_use)
-        cdef uint64_t version = self.run_graph.version
-        if version != self.graph_version:
-            try:
-                self._extend_graph()
-            except OpError:
-                return False
-            self.graph_version = version
-        self.names_seen = names
-        return True
-
-    cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1:
-        """Keeps a plan for the next run. Its fetches and feeds are kept in the plan: threads replace both together."""
-        if plan.known_by is None:
-            if type(fetches) is list and all([type(fetch) in element_types for fetch in fetches]):
-                fetches = list(fetches)
-            elif type(fetches) not in element_types:
-                return 0
-            self.know_plan_by(plan, fetches, feed_dict)
-        elif len(plan.feeds) > 1:
-            plan.order_feeds(feed_dict)
-        if plan is not self.last_plan:
-            if self.last_plan is not None:
-                others = [other for other in self.other_plans if other is not plan and other is not self.last_plan]
-                self.other_plans = [self.last_plan, *others[: PLANS_AT_HAND - 2]]
-            self.last_plan = plan
-        return 0
-
-    cdef int know_plan_by(self, Plan plan, object fetches, object feed_dict) except -1:
-        """Has a plan known by these very fetches, which nobody changes."""
-        plan.order_feeds(feed_dict)
-        plan.known_by = fetches
-        return 0
-
-    cdef Plan make_plan(self, object key, object fetches, object feed_dict, bint to_run):
-        cdef Plan plan, other
-        self.misses += to_run
-        if not self.liveness.open:
-            return None
-        if not self.cache.can_add():
-            self.cache.left_runs += to_run
-            return None
-        with uninterrupted, session_span_here("plan making"):
-            plan = self._make_plan(fetches, () if not feed_dict else tuple(feed_dict), to_run)
-        if plan is None:
-            return None
-        other = self.cache.plans.get(key)
-        if other is not None and (other.callable is not None or not to_run):
-            return other  # Another thread has made it meanwhile.
-        self.cache.plans[key] = plan
-        self.cache.left_runs += to_run and plan.callable is None
-        return plan
-
-    cdef bint compile_known(self, Plan plan) except -1:
-        """Compiles a plan that was only looked at, or was left to TensorFlow's own executors, if there is room by now.
-
-        Returns:
-          True if the plan can be run.
-        """
-        self.misses += 1
-        if plan.session_run is None or self.cache.has_room(plan):
-            with uninterrupted, session_span_here("plan making"):
-                if not self._compile_plan(plan):
-                    return False
-            self._release_unused()
-        self.cache.left_runs += plan.callable is None
-        return True
+        return self.finder.find(self, fetches, feed_dict, to_run)
 
     def _release_unused(self):
-        """Releases the callables that nobody has any more."""
+        """Releases callables that are no longer referenced."""
         self.liveness.release_unused(self._session)
 
     def _drop_plans(self):
-        """Forgets every plan; their callables are released when nobody runs them any more."""
-        self.last_plan = None
-        self.other_plans = []
-        self.cache.drop()
-        self._release_unused()
+        """Forgets every plan; their callables are released when no thread runs them any longer."""
+        self.finder.drop(self)
 
     def _drop_plans_with(self, tensor):
-        """The same for the plans that compute a tensor."""
-        self.last_plan = None
-        self.other_plans = []
-        self.cache.drop_with(tensor)
+        """Forgets the plans that compute a tensor."""
+        self.finder.drop_with(tensor)
 
     def plan_cache_info(self):
         """How well combinations of fetches and feeds are found again.
@@ -448,7 +224,7 @@ cdef class SessionRunner:
           compiled combinations; `bytes`, an estimate of what they take; `max_bytes`, what they may take.
         """
         return PlanCacheInfo(
-            self.hits, self.misses, self.cache.left_runs, len(self.cache.compiled_plans()), self.liveness.callable_bytes,
+            self.finder.hits, self.finder.misses, self.cache.left_runs, len(self.cache.compiled_plans()), self.liveness.callable_bytes,
             self.cache.max_bytes,
         )
 

@@ -148,7 +148,7 @@ cdef class StepCount:
 
     cdef bint can_be_fetched(self) except -1:
         """Whether nobody has forbidden it."""
-        cdef object unfetchable = self.session.unfetchable
+        cdef object unfetchable = self.session.finder.unfetchable
         if len(unfetchable) > 0:
             for tensor in self.fetched_by:
                 if tensor.op in unfetchable:

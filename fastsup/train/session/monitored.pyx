@@ -321,9 +321,9 @@ cdef class SteppingFunction:
             self.plan = runner.find_plan(self.fetches, feed_dict, False)
             self.plans = runner.cache.plans
         elif self.plan is not None:
-            runner.last_plan = self.plan
+            runner.finder.put_first(self.plan)
         if self.plan is not None and self.plan.callable is None:
             self.plans = None  # Not the one to run: that one is made in the run.
         elif self.plan is not None and self.plan.known_by is None:
-            runner.know_plan_by(self.plan, self.fetches, feed_dict)
+            runner.finder.know_plan_by(self.plan, self.fetches, feed_dict)
         return 0
