@@ -133,7 +133,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             tf_session.Session.__init__(self, target, graph, config)
         self._set_up_runner(_MAX_PLAN_BYTES)
         asked = self._config.graph_options.build_cost_model or self._config.experimental.HasField("session_metadata")
-        self.fills_metadata = bool(asked)
+        self.fills_metadata: bool = bool(asked)
         self._device_names: list[str] = []
         # Names of fetches and feeds for which the runtime takes its thread pool, whatever was asked for.
         self._pooled: set[tuple[Any, ...]] = set()
