@@ -26,6 +26,7 @@ lint:  ## linters and types
 	$(PYTHON) -m ruff format --check .
 	clang-format --dry-run -Werror $(C_FILES)
 	$(PYTHON) -m mypy
+	$(PYTHON) tests/type_completeness.py
 
 format:  ## format Python and C
 	$(PYTHON) -m ruff format .

@@ -29,7 +29,7 @@ class NoIntactCheckpointError(errors.DataLossError, ValueError, RuntimeError):  
     """
 
     def __init__(self, place: str, failures: list[tuple[str, str]]) -> None:
-        self.failures = list(failures)
+        self.failures: list[tuple[str, str]] = list(failures)
         lines = "".join(f"\n  {path}: {cause}" for path, cause in failures)
         super().__init__(
             None,

@@ -23,7 +23,7 @@ class _Entry:
     __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name: str = name
 
 
 class Timeline:

@@ -32,7 +32,7 @@ class BoxVariable:
         self._name = f"fastsup_box_{next(_numbers)}"
         with context.eager_mode(), ops.device("CPU:0"):
             self._variable = _Variable(self._open())
-        self.box = Box(None, self._variable.write)
+        self.box: Box = Box(None, self._variable.write)
         if tensor is not None:
             self.box.put(tensor)
 

@@ -74,7 +74,7 @@ class Function(LiftedCalls):
         self._why_elsewhere = ""
         self._limit = LiftLimit()
         self._bound: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
-        self.__name__ = compat.as_str(original.name)
+        self.__name__: str = compat.as_str(original.name)
         if not is_concrete:
             # A functools.partial and an object that can be called have no name.
             functools.update_wrapper(self, original.python_function, updated=())

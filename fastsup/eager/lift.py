@@ -118,7 +118,7 @@ class LiftedGraph:
     def __init__(self, concrete: Any, *, is_fed_by_name: bool = False) -> None:
         self.concrete = concrete
         self._is_fed_by_name = is_fed_by_name
-        self.executor = ""
+        self.executor: str = ""
         self._sessions: dict[bool, EagerSession] = {}
         self._error_sources = ErrorSources([])
         self._searchable: LiftedGraph | None = None
@@ -126,11 +126,13 @@ class LiftedGraph:
         inner = concrete.graph
         _check(concrete)
         definitions = [concrete.function_def, *function_defs(inner)]
-        self.is_compiled_by_xla = any(_is_compiled(definition) for definition in definitions)
-        self.keeps_random_sequences = any(_keeps_random_sequences(definition) for definition in definitions)
+        self.is_compiled_by_xla: bool = any(_is_compiled(definition) for definition in definitions)
+        self.keeps_random_sequences: bool = any(_keeps_random_sequences(definition) for definition in definitions)
         self.opaque_inputs: list[tuple[int, BoxVariable]] = []
         self.captured: list[BoxVariable] = []
-        self.graph = ops.Graph()
+        self.graph: ops.Graph = ops.Graph()
+        self.outputs: list[Any]
+        self.targets: list[Any]
         # The optimizer sorts what it adds up by its names: with other names, the last bits would differ.
         names = [argument.name for argument in concrete.function_def.signature.input_arg]
         with self.graph.as_default():

@@ -54,8 +54,8 @@ class LiftedStepFunction:
         self._steps_per_execution = steps_per_execution
         on_iterators = one_step if self._is_one_step else steps
         #: The lifted functions: of an iterator, and of one batch.
-        self.on_iterator = _lifted(_traced(on_iterators), name, options)
-        self.on_data = _lifted(_traced(on_data), name, options)
+        self.on_iterator: Function = _lifted(_traced(on_iterators), name, options)
+        self.on_data: Function = _lifted(_traced(on_data), name, options)
 
     def __call__(self, iterator: Any) -> Any:
         """Runs an execution.

@@ -92,8 +92,8 @@ class Installation:
     """The changes that `install` has made, and how to revert them."""
 
     def __init__(self) -> None:
-        self.hook = ImportHook(self._imported)
-        self.complete = False
+        self.hook: ImportHook = ImportHook(self._imported)
+        self.complete: bool = False
         self.tf1 = False
         self._exchange: NameExchange | None = None
         self._own_globals: OwnGlobals | None = None

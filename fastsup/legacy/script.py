@@ -26,15 +26,16 @@ class ScriptFile:
     """
 
     def __init__(self, path: str) -> None:
-        self.path = self.called = path
-        self.is_folder = os.path.isdir(path)
+        self.path: str = path
+        self.called: str = path
+        self.is_folder: bool = os.path.isdir(path)
         if self.is_folder:
             path = os.path.join(path, "__main__.py")
         with io.open_code(os.path.abspath(path)) as file:
             self._source = file.read()
         self._absolute = os.path.abspath(path)
         self.names: dict[str, Any] = {"__file__": self._absolute, "__cached__": None}
-        self.folder = os.path.dirname(self._absolute)
+        self.folder: str = os.path.dirname(self._absolute)
 
     def code(self) -> CodeType:
         return compile(self._source, self._absolute, "exec", dont_inherit=True)
@@ -53,23 +54,23 @@ class ScriptModule:
     is_folder = False
 
     def __init__(self, name: str) -> None:
-        self.called = f"-m {name}"
+        self.called: str = f"-m {name}"
         spec = find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
             name += ".__main__"
             spec = find_spec(name)
         if spec is None or not isinstance(spec.loader, InspectLoader):
             raise ImportError(f"there is no module {name} in Python that could be run.")
-        self.path = spec.origin or name
+        self.path: str = spec.origin or name
         self._name, self._loader = name, spec.loader
-        self.names = {
+        self.names: dict[str, Any] = {
             "__file__": self.path,
             "__cached__": spec.cached,
             "__spec__": spec,
             "__loader__": spec.loader,
             "__package__": spec.parent,
         }
-        self.folder = os.getcwd()
+        self.folder: str = os.getcwd()
 
     def code(self) -> CodeType:
         code = self._loader.get_code(self._name)

@@ -34,7 +34,7 @@ class PeriodicHook(Hook):
         if every_secs is not None:
             check_interval("every_secs", every_secs)
         self.every_steps = every_steps
-        self.every_secs = every_secs
+        self.every_secs: float | None = every_secs
 
     def act(self, loop: Any) -> None:
         """Does the hook's work.

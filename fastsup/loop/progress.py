@@ -48,7 +48,7 @@ class ProgressHook(PeriodicHook):
         label = "evaluating" if getattr(loop, "evaluates", False) else "step"
         self._display = open_display(self._file, loop.global_step, self._end_step(loop), label)
         if not self._secs_given:
-            self.every_secs = self._display.every_secs
+            self.every_secs: float | None = self._display.every_secs
         self._shown_step, self._shown_time = loop.global_step, steady()
         super().begin(loop)
 

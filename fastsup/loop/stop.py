@@ -31,8 +31,8 @@ class StopAtStepHook(Hook):
         for name, value in (("last_step", last_step), ("num_steps", num_steps)):
             if value is not None and not hasattr(value, "__index__"):
                 raise TypeError(f"{name} must be an integer, got {value!r}")
-        self.last_step = None if last_step is None else last_step.__index__()
-        self.num_steps = None if num_steps is None else num_steps.__index__()
+        self.last_step: int | None = None if last_step is None else last_step.__index__()
+        self.num_steps: int | None = None if num_steps is None else num_steps.__index__()
 
     def begin(self, loop: Any) -> None:
         last_step = loop.global_step + self.num_steps if self.last_step is None else self.last_step

@@ -22,9 +22,9 @@ class Histogram:
     """
 
     def __init__(self, buckets: Sequence[tuple[int, int, int]], columns: int) -> None:
-        self.low = log10(max(buckets[0][0], 1))
-        self.high = max(log10(max(buckets[-1][1], 1)), self.low + 0.1)
-        self.counts = [0] * columns
+        self.low: float = log10(max(buckets[0][0], 1))
+        self.high: float = max(log10(max(buckets[-1][1], 1)), self.low + 0.1)
+        self.counts: list[int] = [0] * columns
         for start, end, count in buckets:
             place = self.place(max((start + end) / 2, 1))
             self.counts[min(max(int(place * columns), 0), columns - 1)] += count

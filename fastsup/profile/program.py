@@ -27,7 +27,7 @@ class Program:
     """Watches the program from `start` to `stop`, which the thread that runs the program must call."""
 
     def __init__(self) -> None:
-        self.timeline = Timeline()
+        self.timeline: Timeline = Timeline()
         self._sessions: dict[SessionOrigin, None] = {}
         #: The functions of `fastsup.function` that the program has called.
         self.functions: list[FunctionNote] = []

@@ -19,7 +19,7 @@ from fastsup.runtime.fetches import (
     FetchTuple,
 )
 
-ELEMENT_TYPES = frozenset(
+ELEMENT_TYPES: frozenset[type] = frozenset(
     {
         ops.Operation,
         tensor.Tensor,

@@ -90,7 +90,7 @@ class _Uninterrupted:
         return [thread for thread in list(self._depths) if thread != self._this_thread()]
 
 
-uninterrupted = _Uninterrupted()
+uninterrupted: _Uninterrupted = _Uninterrupted()
 # Exit handlers run when all threads but the daemons have ended, which may use their sessions until then.
 atexit.register(uninterrupted.end)
 # A profile reads the names of what is fetched from the graph.

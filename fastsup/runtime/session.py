@@ -151,7 +151,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         self._set_up_runner(_MAX_PLAN_BYTES)
         _sessions.add(self)
         asked = self._config.graph_options.build_cost_model or self._config.experimental.HasField("session_metadata")
-        self.fills_metadata = bool(asked)
+        self.fills_metadata: bool = bool(asked)
         self._device_names: list[str] = []
         # Names of fetches and feeds for which the runtime takes its thread pool, whatever was asked for.
         self._pooled: set[tuple[Any, ...]] = set()

@@ -84,7 +84,7 @@ class Trial:
         self._announced = ""
         self._looks = 0
         self._choice = POOL
-        self.on_trial = True
+        self.on_trial: bool = True
         self._start(weighing=True)
 
     def _start(self, weighing: bool) -> None:

@@ -48,7 +48,7 @@ class Membership:
         target = f"grpc://{leader.address}"
         self._key = target + own.job
         count, self._known = _trainings.get(self._key, (0, {}))
-        self.status = TaskStatus(_PROCESS, count + 1, checkpoint=checkpoint)
+        self.status: TaskStatus = TaskStatus(_PROCESS, count + 1, checkpoint=checkpoint)
         self._watch = PeerWatch(own, others, self.status, target, leader.job, self._learn)
         self._others = list(self._watch.others.values())
         self._own = own

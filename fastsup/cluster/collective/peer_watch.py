@@ -50,7 +50,7 @@ class PeerWatch:
         hear: Callable[[str, TaskStatus], None],
     ) -> None:
         self.own = own
-        self.others = {peer.name: peer for peer in others}
+        self.others: dict[str, Peer] = {peer.name: peer for peer in others}
         self.status = status
         # What was lost, as a sentence without its full stop.
         self.loss: str | None = None
@@ -65,7 +65,7 @@ class PeerWatch:
             threading.Thread(target=self._tell_and_hear, name="status of the other workers", daemon=True),
             threading.Thread(target=self._watch, name="watch over the other workers", daemon=True),
         ]
-        self.started = False
+        self.started: bool = False
 
     def start(self) -> None:
         """Starts the threads. Until `slow_down`, they exchange news as often as somebody who waits wants it."""

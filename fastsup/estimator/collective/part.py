@@ -46,7 +46,7 @@ class CollectivePart:
         self._config = config
         self._session_config = session_config
         self.membership = membership
-        self.signals = StopSignals()
+        self.signals: StopSignals = StopSignals()
         # What each task runs in a step. Set once the model is there.
         self.step: list[Any] = []
 

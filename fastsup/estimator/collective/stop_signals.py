@@ -19,7 +19,7 @@ class StopSignals:
     """Takes note of SIGTERM and SIGINT, where the program doesn't handle them. A second one ends it at once."""
 
     def __init__(self) -> None:
-        self.number = 0
+        self.number: int = 0
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:

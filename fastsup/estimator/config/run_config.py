@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 from tensorflow.python.platform import tf_logging as logging
@@ -16,6 +16,9 @@ from fastsup.cluster.tf_config import read_tf_config
 from fastsup.estimator.config import distribution
 from fastsup.estimator.config.model_dir import choose_model_dir, path_to_str
 from fastsup.estimator.config.run_config_values import check_values
+
+if TYPE_CHECKING:
+    from fastsup.core.recorder import Recorder
 
 __all__ = ["RunConfig", "TaskType", "resolve_config"]
 
@@ -58,10 +61,6 @@ def _drop_other_interval(config: Any, replaced: Iterable[str]) -> None:
         config._save_checkpoints_steps = None
 
 
-def _property(name: str, doc: str) -> Any:
-    return property(lambda self: getattr(self, name), doc=doc)
-
-
 class RunConfig:
     """The settings of an Estimator. The environment variable TF_CONFIG has the cluster and the role of this process.
 
@@ -101,6 +100,39 @@ class RunConfig:
       ValueError: an argument is out of its range, or TF_CONFIG is invalid.
       TypeError: an argument is of the wrong type.
     """
+
+    # The values of the properties. `_replace` sets them, and for the task's role in its cluster, the constructor.
+    _cluster_spec: Any
+    _device_fn: Callable[..., Any] | None
+    _evaluation_master: str
+    _is_chief: bool
+    _master: str
+    _num_ps_replicas: int
+    _num_worker_replicas: int
+    _task_id: int
+    _global_id_in_cluster: int | None
+    _experimental_max_worker_delay_secs: int | None
+    _task_type: str | None
+    _tf_random_seed: int | None
+    _save_summary_steps: int | None
+    _save_checkpoints_secs: float | None
+    _session_config: Any
+    _save_checkpoints_steps: int | None
+    _checkpoint_save_graph_def: bool
+    _keep_checkpoint_max: int | None
+    _session_creation_timeout_secs: float
+    _keep_checkpoint_every_n_hours: float | None
+    _log_step_count_steps: int | None
+    _model_dir: str | None
+    _service: dict[str, Any] | None
+    _train_distribute: Any
+    _eval_distribute: Any
+    _protocol: str | None
+    _executor: str
+    _async_save: bool
+    _recovery_wait_secs: float
+    _profiler: Recorder | None
+    _progress: bool
 
     def __init__(
         self,
@@ -193,55 +225,172 @@ class RunConfig:
 
     def _get_default_session_config_distributed(self) -> Any:
         """ConfigProto with device filters for the parameter servers and this task; None for an unknown role."""
-        filters = {
+        filters_by_role: dict[str | None, list[str]] = {
             TaskType.MASTER: ["/job:ps", "/job:master"],
             TaskType.CHIEF: ["/job:ps", "/job:chief"],
             TaskType.WORKER: ["/job:ps", f"/job:worker/task:{self.task_id}"],
             TaskType.PS: ["/job:ps", "/job:worker", "/job:chief", "/job:master"],
-        }.get(self.task_type)
+        }
+        filters = filters_by_role.get(self.task_type)
         return None if filters is None else _default_session_config(filters)
 
-    cluster_spec = _property("_cluster_spec", "The cluster that trains, as a `tf.train.ClusterSpec`.")
-    device_fn = _property("_device_fn", "Function that places operations on devices, or None.")
-    evaluation_master = _property("_evaluation_master", "The execution engine to evaluate on.")
-    is_chief = _property("_is_chief", "True if this process initialises and saves the model.")
-    master = _property("_master", "The execution engine to train on.")
-    num_ps_replicas = _property("_num_ps_replicas", "Number of parameter servers.")
-    num_worker_replicas = _property("_num_worker_replicas", "Number of tasks that train, including the chief.")
-    task_id = _property("_task_id", "Index of this process among those of its role.")
-    global_id_in_cluster = _property(
-        "_global_id_in_cluster",
-        "Index of this process among all of the cluster: the chief first, then the other roles in alphabetical order, "
-        "the parameter servers last. None for an evaluator.",
-    )
-    experimental_max_worker_delay_secs = _property(
-        "_experimental_max_worker_delay_secs", "Maximum seconds that a worker waits before it trains, or None."
-    )
-    task_type = _property("_task_type", "Role of this process.")
-    tf_random_seed = _property("_tf_random_seed", "Seed of the graph, or None.")
-    save_summary_steps = _property("_save_summary_steps", "Global steps between two summaries.")
-    save_checkpoints_secs = _property("_save_checkpoints_secs", "Seconds between two checkpoints, or None.")
-    session_config = _property("_session_config", "ConfigProto of the sessions, or None.")
-    save_checkpoints_steps = _property("_save_checkpoints_steps", "Global steps between two checkpoints, or None.")
-    checkpoint_save_graph_def = _property("_checkpoint_save_graph_def", "True to write the graph with the checkpoints.")
-    keep_checkpoint_max = _property("_keep_checkpoint_max", "Number of the newest checkpoints to keep.")
-    session_creation_timeout_secs = _property(
-        "_session_creation_timeout_secs", "Maximum seconds that a task of a cluster waits for others."
-    )
-    keep_checkpoint_every_n_hours = _property(
-        "_keep_checkpoint_every_n_hours", "Hours after which one more checkpoint is kept for ever."
-    )
-    log_step_count_steps = _property("_log_step_count_steps", "Global steps between two log lines, or None.")
-    model_dir = _property("_model_dir", "Directory for checkpoints, events and exports, or None.")
-    service = _property("_service", "The dictionary of the platform in TF_CONFIG, or None.")
-    train_distribute = _property("_train_distribute", "`tf.distribute.Strategy` to train with, or None.")
-    eval_distribute = _property("_eval_distribute", "`tf.distribute.Strategy` to evaluate with, or None.")
-    protocol = _property("_protocol", "Protocol of the server, or None.")
-    executor = _property("_executor", "Executor mode of the sessions.")
-    async_save = _property("_async_save", "True if training continues while a checkpoint is written.")
-    recovery_wait_secs = _property("_recovery_wait_secs", "Seconds between two checks of the chief's model.")
-    profiler = _property("_profiler", "`fastsup.HookProfiler` of the training, or None.")
-    progress = _property("_progress", "True to show the progress of training and evaluation.")
+    @property
+    def cluster_spec(self) -> Any:
+        """The cluster that trains, as a `tf.train.ClusterSpec`."""
+        return self._cluster_spec
+
+    @property
+    def device_fn(self) -> Callable[..., Any] | None:
+        """Function that places operations on devices, or None."""
+        return self._device_fn
+
+    @property
+    def evaluation_master(self) -> str:
+        """The execution engine to evaluate on."""
+        return self._evaluation_master
+
+    @property
+    def is_chief(self) -> bool:
+        """True if this process initialises and saves the model."""
+        return self._is_chief
+
+    @property
+    def master(self) -> str:
+        """The execution engine to train on."""
+        return self._master
+
+    @property
+    def num_ps_replicas(self) -> int:
+        """Number of parameter servers."""
+        return self._num_ps_replicas
+
+    @property
+    def num_worker_replicas(self) -> int:
+        """Number of tasks that train, including the chief."""
+        return self._num_worker_replicas
+
+    @property
+    def task_id(self) -> int:
+        """Index of this process among those of its role."""
+        return self._task_id
+
+    @property
+    def global_id_in_cluster(self) -> int | None:
+        """Index of this process among all of the cluster; None for an evaluator.
+
+        The chief comes first, then the other roles in alphabetical order, the parameter servers last.
+        """
+        return self._global_id_in_cluster
+
+    @property
+    def experimental_max_worker_delay_secs(self) -> int | None:
+        """Maximum seconds that a worker waits before it trains, or None."""
+        return self._experimental_max_worker_delay_secs
+
+    @property
+    def task_type(self) -> str | None:
+        """Role of this process."""
+        return self._task_type
+
+    @property
+    def tf_random_seed(self) -> int | None:
+        """Seed of the graph, or None."""
+        return self._tf_random_seed
+
+    @property
+    def save_summary_steps(self) -> int | None:
+        """Global steps between two summaries."""
+        return self._save_summary_steps
+
+    @property
+    def save_checkpoints_secs(self) -> float | None:
+        """Seconds between two checkpoints, or None."""
+        return self._save_checkpoints_secs
+
+    @property
+    def session_config(self) -> Any:
+        """ConfigProto of the sessions, or None."""
+        return self._session_config
+
+    @property
+    def save_checkpoints_steps(self) -> int | None:
+        """Global steps between two checkpoints, or None."""
+        return self._save_checkpoints_steps
+
+    @property
+    def checkpoint_save_graph_def(self) -> bool:
+        """True to write the graph with the checkpoints."""
+        return self._checkpoint_save_graph_def
+
+    @property
+    def keep_checkpoint_max(self) -> int | None:
+        """Number of the newest checkpoints to keep."""
+        return self._keep_checkpoint_max
+
+    @property
+    def session_creation_timeout_secs(self) -> float:
+        """Maximum seconds that a task of a cluster waits for others."""
+        return self._session_creation_timeout_secs
+
+    @property
+    def keep_checkpoint_every_n_hours(self) -> float | None:
+        """Hours after which one more checkpoint is kept for ever."""
+        return self._keep_checkpoint_every_n_hours
+
+    @property
+    def log_step_count_steps(self) -> int | None:
+        """Global steps between two log lines, or None."""
+        return self._log_step_count_steps
+
+    @property
+    def model_dir(self) -> str | None:
+        """Directory for checkpoints, events and exports, or None."""
+        return self._model_dir
+
+    @property
+    def service(self) -> dict[str, Any] | None:
+        """The dictionary of the platform in TF_CONFIG, or None."""
+        return self._service
+
+    @property
+    def train_distribute(self) -> Any:
+        """`tf.distribute.Strategy` to train with, or None."""
+        return self._train_distribute
+
+    @property
+    def eval_distribute(self) -> Any:
+        """`tf.distribute.Strategy` to evaluate with, or None."""
+        return self._eval_distribute
+
+    @property
+    def protocol(self) -> str | None:
+        """Protocol of the server, or None."""
+        return self._protocol
+
+    @property
+    def executor(self) -> str:
+        """Executor mode of the sessions."""
+        return self._executor
+
+    @property
+    def async_save(self) -> bool:
+        """True if training continues while a checkpoint is written."""
+        return self._async_save
+
+    @property
+    def recovery_wait_secs(self) -> float:
+        """Seconds between two checks of the chief's model."""
+        return self._recovery_wait_secs
+
+    @property
+    def profiler(self) -> Recorder | None:
+        """`fastsup.HookProfiler` of the training, or None."""
+        return self._profiler
+
+    @property
+    def progress(self) -> bool:
+        """True to show the progress of training and evaluation."""
+        return self._progress
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         # A strategy counts the collectives that are made with it, and one of several processes has a server: no copy of

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from tensorflow.python.framework import dtypes, ops, sparse_tensor, tensor_conversion_registry, tensor_shape
 from tensorflow.python.framework import tensor as tensor_lib
@@ -70,11 +69,22 @@ def _as_dictionary(tensors: Any, kind: str, allow_int_keys: bool = False) -> dic
     return named
 
 
-_ServingFields = namedtuple("_ServingFields", ["features", "receiver_tensors", "receiver_tensors_alternatives"])
-_TensorServingFields = namedtuple(
-    "_TensorServingFields", ["features", "receiver_tensors", "receiver_tensors_alternatives"]
-)
-_SupervisedFields = namedtuple("_SupervisedFields", ["features", "labels", "receiver_tensors"])
+class _ServingFields(NamedTuple):
+    features: dict[Any, Any]
+    receiver_tensors: dict[Any, Any]
+    receiver_tensors_alternatives: dict[Any, dict[Any, Any]] | None
+
+
+class _TensorServingFields(NamedTuple):
+    features: Any
+    receiver_tensors: dict[Any, Any]
+    receiver_tensors_alternatives: dict[Any, dict[Any, Any]] | None
+
+
+class _SupervisedFields(NamedTuple):
+    features: Any
+    labels: Any
+    receiver_tensors: dict[Any, Any]
 
 
 class ServingInputReceiver(_ServingFields):

@@ -76,7 +76,7 @@ class _OnlyInVersion1:
 class Estimator(EstimatorV1):
     __doc__ = EstimatorV1.__doc__
 
-    export_savedmodel = _OnlyInVersion1("export_saved_model")
+    export_savedmodel: _OnlyInVersion1 = _OnlyInVersion1("export_saved_model")
 
 
 def check_estimator(estimator: Any) -> None:

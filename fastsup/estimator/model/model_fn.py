@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from tensorflow.python.framework import ops, tensor_shape
 from tensorflow.python.ops import array_ops, variables
@@ -96,13 +95,18 @@ def _checked_scaffold(scaffold: Any) -> Any:
     return scaffold
 
 
-_Fields = namedtuple(
-    "_Fields",
-    [
-        "mode", "predictions", "loss", "train_op", "eval_metric_ops", "export_outputs", "training_chief_hooks",
-        "training_hooks", "scaffold", "evaluation_hooks", "prediction_hooks",
-    ],
-)  # fmt: skip
+class _Fields(NamedTuple):
+    mode: str
+    predictions: Any
+    loss: Any
+    train_op: Any
+    eval_metric_ops: dict[str, Any]
+    export_outputs: dict[str, Any] | None
+    training_chief_hooks: tuple[Any, ...]
+    training_hooks: tuple[Any, ...]
+    scaffold: Any
+    evaluation_hooks: tuple[Any, ...]
+    prediction_hooks: tuple[Any, ...]
 
 
 class EstimatorSpec(_Fields):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections import namedtuple
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.framework import errors, ops
@@ -20,10 +19,12 @@ __all__ = ["VocabInfo", "WarmStartSettings", "checkpoint_of", "parse_warm_start_
 
 VocabInfo: Any = warm_starting_util.VocabInfo
 
-_Fields = namedtuple(
-    "_Fields",
-    ["ckpt_to_initialize_from", "vars_to_warm_start", "var_name_to_vocab_info", "var_name_to_prev_var_name"],
-)
+
+class _Fields(NamedTuple):
+    ckpt_to_initialize_from: str | bytes | os.PathLike[Any]
+    vars_to_warm_start: Any
+    var_name_to_vocab_info: Mapping[str, Any]
+    var_name_to_prev_var_name: Mapping[str, Any]
 
 
 class WarmStartSettings(_Fields):

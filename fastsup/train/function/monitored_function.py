@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorflow.python.checkpoint import checkpoint as tracking_checkpoint
 from tensorflow.python.eager import context
@@ -31,6 +31,9 @@ from fastsup.train.session.session_creators import SessionCreator
 from fastsup.train.session.session_stack import CoordinatedSessionCreator
 from fastsup.train.session.training_session import USE_DEFAULT, interval_of, is_on
 
+if TYPE_CHECKING:
+    from tensorflow.python.framework import ops
+
 __all__ = ["MonitoredFunction", "monitored_function"]
 
 
@@ -49,7 +52,7 @@ class _FunctionSessionCreator(SessionCreator):  # type: ignore[misc]
 
     def __init__(self, step_graph: StepGraph, manager: Any, executor: str) -> None:
         self._step_graph, self._manager, self._executor = step_graph, manager, executor
-        self.graph = step_graph.lifted.graph
+        self.graph: ops.Graph = step_graph.lifted.graph
         self.restored_step: int | None = None
         self._session: FunctionSession | None = None
 
@@ -133,11 +136,11 @@ class MonitoredFunction:
         options: dict[str, Any],
     ) -> None:
         self._step_graph = step_graph
-        self.graph = step_graph.lifted.graph
-        self.outputs = step_graph.outputs
+        self.graph: ops.Graph = step_graph.lifted.graph
+        self.outputs: Any = step_graph.outputs
         try:
             with self.graph.as_default(), session_role("train"):
-                self.session = _FunctionMonitoredSession(creator, hooks, **options)
+                self.session: MonitoredSession = _FunctionMonitoredSession(creator, hooks, **options)
         except BaseException:
             creator.close_session()
             for hook in hooks:

@@ -65,8 +65,8 @@ class StepGraph:
                 "function with an input_signature."
             ) from error
         self._tracer = ConcreteTracer(original) if is_concrete else FunctionTracer(original)
-        self.lifted = self._lift()
-        self.global_step = _variable_of(global_step)
+        self.lifted: LiftedGraph = self._lift()
+        self.global_step: Any = _variable_of(global_step)
         counts_itself = global_step is not None
         if counts_itself and not any(self.global_step.handle is taken for taken in self._concrete.captured_inputs):
             raise ValueError(
@@ -79,9 +79,9 @@ class StepGraph:
                 "only reads. Pass None for a count of the steps."
             )
         with self.lifted.graph.as_default():
-            self.outputs = self._structure()
-            self._leaves = [leaf for leaf in nest.flatten(self.outputs) if leaf is not None]
-            self.fetches = (self._leaves, self._count_steps(counts_itself))
+            self.outputs: Any = self._structure()
+            self._leaves: list[Any] = [leaf for leaf in nest.flatten(self.outputs) if leaf is not None]
+            self.fetches: tuple[list[Any], Any] = (self._leaves, self._count_steps(counts_itself))
             self._name_results()
         self._is_bound = bool(self._args or self._kwargs)
         self._bound_feeds = self._feeds_of(self._args, self._kwargs) if self._is_bound else None

@@ -20,7 +20,7 @@ from fastsup.train.session.session_creators import ChiefSessionCreator, Scaffold
 
 __all__ = ["USE_DEFAULT", "MonitoredTrainingSession", "interval_of", "is_on"]
 
-USE_DEFAULT = tf_monitored_session.USE_DEFAULT
+USE_DEFAULT: object = tf_monitored_session.USE_DEFAULT
 
 
 def interval_of(steps: Any, secs: Any, default_steps: Any, default_secs: Any) -> tuple[Any, Any]:

@@ -56,9 +56,14 @@ class ValidationMonitor(EveryN):
         super().__init__(every_n_steps=every_n_steps, first_n_steps=-1)
         if x is None and input_fn is None:
             raise ValueError("Either x or input_fn should be provided.")
-        self.x, self.y, self.input_fn = x, y, input_fn
-        self.batch_size, self.eval_steps = batch_size, eval_steps
-        self.metrics, self.hooks, self.name = metrics, hooks, name
+        self.x: Any = x
+        self.y: Any = y
+        self.input_fn: Any = input_fn
+        self.batch_size: int | None = batch_size
+        self.eval_steps: int | None = eval_steps
+        self.metrics: Any = metrics
+        self.hooks: Any = hooks
+        self.name: str | None = name
         self.early_stopping_rounds = early_stopping_rounds
         self.early_stopping_metric = early_stopping_metric
         self.early_stopping_metric_minimize = early_stopping_metric_minimize
