@@ -33,7 +33,7 @@ class SessionLoop(OutsideLoop):
         self.session: Any = None
         self.evaluates = evaluates
         self.result_step: int | None = None
-        self.stop_requested = False
+        self.stop_requested: bool = False
         self._coordinator: Any = None
         self._ends: list[Any] = []
 

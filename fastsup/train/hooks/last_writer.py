@@ -18,7 +18,7 @@ class LastWriter:
     """
 
     def __init__(self) -> None:
-        self.asked_after = 0
+        self.asked_after: int = 0
         self._writes = 0
         self._thread: int | None = None
 
