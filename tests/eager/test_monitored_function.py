@@ -312,6 +312,41 @@ def test_hooks_of_what_the_step_returns(model: Model) -> None:
         assert training.should_stop()
 
 
+@pytest.mark.parametrize("how", ["call", "run_loop"])
+def test_a_fetch_of_a_result_at_the_end_is_no_step(model: Model, how: str, tf_log: Any) -> None:
+    """Hooks get the results of the last step, and what is computed from them."""
+
+    hooks: list[Any] = []
+
+    def hooks_of(error: Any) -> list[Any]:
+        hooks.append(train.LoggingTensorHook({"error": error}, at_end=True))
+        hooks.append(train.FinalOpsHook({"error": error, "double": error * 2.0}))
+        return hooks
+
+    with monitored_function(bound(model), hooks=hooks_of) as training:
+        if how == "call":
+            for _ in range(3):
+                last = training()
+        else:
+            last = training.run_loop(steps=3)
+    assert training.global_step == 3
+    assert model.weight.numpy() == 1 - 0.5**3
+    assert hooks[1].final_ops_values == {"error": last, "double": 2 * last}
+    assert f"error = {last}" in tf_log.text
+
+
+def test_without_a_step_the_end_fetches_as_before(model: Model) -> None:
+    hooks: list[Any] = []
+
+    def hooks_of(error: Any) -> list[Any]:
+        hooks.append(train.FinalOpsHook(error))
+        return hooks
+
+    with monitored_function(bound(model), hooks=hooks_of):
+        pass
+    assert hooks[0].final_ops_values == -0.5
+
+
 def test_the_end_of_the_input_ends_training(model: Model) -> None:
     numbers = iter(tf.data.Dataset.range(5).map(lambda x: tf.cast(x, tf.float32)))
     with monitored_function(fastsup.bind(model.from_iterator, numbers)) as training:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensorflow.python.checkpoint import checkpoint as tracking_checkpoint
 from tensorflow.python.eager import context
+from tensorflow.python.framework import tensor as tensor_lib
 from tensorflow.python.framework.ops import inside_function
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 from tensorflow.python.util import nest
@@ -113,10 +114,59 @@ class _InStepGraphSessionCreator(CoordinatedSessionCreator):
             return super().create_session()
 
 
+class _LastResults:
+    """What the last step has returned.
+
+    Args:
+      step_graph: the step.
+
+    Attributes:
+      values: the values of the step's results, or None before the first step.
+    """
+
+    def __init__(self, step_graph: StepGraph) -> None:
+        self._step_graph = step_graph
+        self.values: list[Any] | None = None
+
+    def feeds(self) -> dict[Any, Any]:
+        """The values as feeds. A run that is fed them doesn't run the step that they come from."""
+        results = self._step_graph.fetches[0]
+        pairs = zip(results, self.values or [None] * len(results), strict=True)
+        last = {key: value for key, value in pairs if value is not None and isinstance(key, tensor_lib.Tensor)}
+        return {**self._step_graph.arguments, **last}
+
+
 class _FunctionMonitoredSession(MonitoredSession):
-    """A MonitoredSession that is used, and closed, while another graph may be the default graph."""
+    """A MonitoredSession that is used, and closed, while another graph may be the default graph.
+
+    Args:
+      last_results: what hooks that fetch the step's results in their `end` get.
+      creator, hooks, **options: as for `MonitoredSession`.
+    """
 
     _CoordinatedSessionCreator = _InStepGraphSessionCreator
+
+    def __init__(self, last_results: _LastResults, creator: Any, hooks: Any, **options: Any) -> None:
+        self._last_results = last_results
+        super().__init__(creator, hooks, **options)
+
+    def _end_hooks(self, failed: bool) -> None:
+        session = self._tf_sess()
+        feeds = self._last_results.feeds()
+        if failed or session is None or not feeds:
+            super()._end_hooks(failed)
+            return
+        run = session.run
+
+        def run_without_step(fetches: Any, feed_dict: Any = None, *args: Any, **kwargs: Any) -> Any:
+            return run(fetches, {**feeds, **(feed_dict or {})}, *args, **kwargs)
+
+        # A fetch of a result would be one more step, which nothing counts.
+        session.run = run_without_step
+        try:
+            super()._end_hooks(failed)
+        finally:
+            del session.run
 
 
 class MonitoredFunction:
@@ -138,9 +188,12 @@ class MonitoredFunction:
         self._step_graph = step_graph
         self.graph: ops.Graph = step_graph.lifted.graph
         self.outputs: Any = step_graph.outputs
+        self._last_results = _LastResults(step_graph)
         try:
             with self.graph.as_default(), session_role("train"):
-                self.session: MonitoredSession = _FunctionMonitoredSession(creator, hooks, **options)
+                self.session: MonitoredSession = _FunctionMonitoredSession(
+                    self._last_results, creator, hooks, **options
+                )
         except BaseException:
             creator.close_session()
             for hook in hooks:
@@ -178,6 +231,7 @@ class MonitoredFunction:
         """
         self._check_open()
         values, _ = self.session.run(self._step_graph.fetches, self._step_graph.feeds(*args, **kwargs))
+        self._last_results.values = values
         return self._step_graph.result(values)
 
     def run_loop(self, steps: int | None = None) -> Any:
@@ -196,7 +250,12 @@ class MonitoredFunction:
         self._check_open()
         feeds = self._step_graph.bound_feeds()
         feed_fn = None if feeds is None else lambda: feeds
-        last = self.session.run_loop(self._step_graph.fetches, steps, feed_fn)
+        try:
+            self.session.run_loop(self._step_graph.fetches, steps, feed_fn)
+        finally:
+            last = self.session.last_result
+            if last is not None:
+                self._last_results.values = last[0]
         return None if last is None else self._step_graph.result(last[0])
 
     def _check_open(self) -> None:

@@ -162,6 +162,11 @@ class StepGraph:
             return None
         return self._feeds_of(args, kwargs)
 
+    @property
+    def arguments(self) -> dict[Any, Any]:
+        """The feeds of the arguments that the step is bound to."""
+        return self._bound_feeds or {}
+
     def bound_feeds(self) -> dict[Any, Any] | None:
         """The feeds of each step, if they are always the same.
 
