@@ -18,6 +18,7 @@ pytestmark = pytest.mark.skipif(
     os.environ.get("FASTSUP_TEST_WORLD") == "v1", reason="the executor refuses reference variables and old control flow"
 )
 
+HINT = '(The single-threaded executor doesn\'t say which operation it was. executor="inline" or "thread_pool" does.)'
 BAD = {}
 
 
@@ -219,74 +220,18 @@ def from_a_dataset(elements: Any, batch_size: int = 2) -> Any:
 
 def a_sum_of_elements():
     x = from_a_dataset(tf.ones([5]), 3)
-    return tf.add(tf.abs(x), tf.ones([3]), name="sum"), "sum"
-
-
-def a_lookup_of_elements():
-    x = from_a_dataset([0, 1, 1, 105])
-    return tf.gather(tf.ones([100, 2]), x, name="gathered") * 2.0, "gathered"
-
-
-def a_row_of_a_variable_by_element():
-    x = from_a_dataset([0, 1, 1, 105])
-    return tf.nn.embedding_lookup(v1.get_variable("t", [100, 2]), x, name="rows"), "rows/Identity|rows"
+    return tf.add(tf.abs(x), tf.ones([3]), name="sum")
 
 
 def a_loss_of_elements_that_is_none():
     x = from_a_dataset([1.0, 2.0, -3.0, 1.0])
-    return tf.debugging.check_numerics(tf.math.log(x), "the logarithm", name="checked"), "checked"
+    return tf.debugging.check_numerics(tf.math.log(x), "the logarithm", name="checked")
 
 
-def a_label_of_elements():
-    x = from_a_dataset([0, 1, 2, 9])
-    logits = tf.ones([2, 3])
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=x, logits=logits, name="loss"), "loss/loss|loss"
-
-
-def a_loss_of_elements_that_is_infinite():
-    x = from_a_dataset([1.0, 2.0, 0.0, 0.0])
-    return tf.debugging.check_numerics(tf.math.log(x), "the logarithm", name="checked"), "checked"
-
-
-def a_loss_of_elements_with_infinities_and_none():
-    x = from_a_dataset([1.0, 2.0, 0.0, -1.0])
-    return tf.debugging.check_numerics(tf.math.log(x), "the logarithm", name="checked"), "checked"
-
-
-def numbers_of_elements_with_their_signs():
-    x = from_a_dataset([1.0, 2.0, 0.0, 1.0])
-    return tf.raw_ops.CheckNumericsV2(tensor=tf.math.log(x), message="the logarithm", name="checked"), "checked"
-
-
-def a_text_of_elements_that_is_no_number():
-    x = from_a_dataset(["1", "2", "3", "seven"])
-    return tf.strings.to_number(x, name="number"), "number"
-
-
-def an_index_of_elements():
-    x = from_a_dataset([0, 1, 2, 4])
-    return tf.scatter_nd(x[:, None], tf.ones([2]), [3], name="scattered"), "scattered"
-
-
-def an_example_of_elements_without_the_feature():
-    whole = tf.train.Example()
-    whole.features.feature["a"].int64_list.value.append(1)
-    x = from_a_dataset([whole.SerializeToString(), b""], 1)
-    return tf.io.parse_example(x, {"a": tf.io.FixedLenFeature([], tf.int64)}, name="parsed"), "parsed"
-
-
-BEHIND_AN_ITERATOR = [
-    a_sum_of_elements, a_lookup_of_elements, a_row_of_a_variable_by_element, a_loss_of_elements_that_is_none,
-    a_label_of_elements, a_loss_of_elements_that_is_infinite, a_loss_of_elements_with_infinities_and_none,
-    numbers_of_elements_with_their_signs, a_text_of_elements_that_is_no_number, an_index_of_elements,
-    an_example_of_elements_without_the_feature,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("build", BEHIND_AN_ITERATOR)
-def test_behind_an_iterator(graph: Any, build: Any) -> None:
-    """The element is gone: the operation is the one that says the same of such values."""
-    fetches, name = build()
+@pytest.mark.parametrize("build", [a_sum_of_elements, a_loss_of_elements_that_is_none])
+def test_computed_from_an_iterator(graph: Any, build: Any) -> None:
+    """The element is gone: nothing is guessed, and the message says how to see the operation."""
+    fetches = build()
     init = v1.global_variables_initializer()
     with fastsup.Session(executor="single_threaded") as session:
         session.run(init)
@@ -296,16 +241,16 @@ def test_behind_an_iterator(graph: Any, build: Any) -> None:
         # The search has taken no element.
         with pytest.raises(tf.errors.OutOfRangeError):
             session.run(fetches)
-    assert raised.value.op is not None, raised.value.message
-    assert raised.value.op.name.startswith(name.split("|")[-1])
+    assert raised.value.op is None
+    assert raised.value.message.endswith(HINT)
 
 
 def a_number_of_a_variable_that_has_changed():
     w = v1.get_variable("w", initializer=1.0, use_resource=True)
     before = w.read_value()
     with tf.control_dependencies([before]):
-        changed = w.assign(1.0)
-    return [tf.debugging.check_numerics(tf.math.log(before - 1.0), "loss", name="checked"), changed], "checked", {}
+        changed = w.assign(5.0)
+    return [tf.debugging.check_numerics(tf.math.log(before - 1.0), "loss", name="checked"), changed], {}
 
 
 def a_sum_with_a_variable_that_has_changed():
@@ -314,19 +259,19 @@ def a_sum_with_a_variable_that_has_changed():
     before = v.read_value()
     with tf.control_dependencies([before]):
         changed = v.assign(x, read_value=False)
-    return [tf.add(before, x, name="sum"), changed], "sum", {x: [1.0, 2.0, 3.0]}
+    return [tf.add(before, x, name="sum"), changed], {x: [1.0, 2.0, 3.0]}
 
 
 @pytest.mark.parametrize("build", [a_number_of_a_variable_that_has_changed, a_sum_with_a_variable_that_has_changed])
 def test_behind_a_variable_that_the_step_changes(graph: Any, build: Any) -> None:
-    """When the search begins, the variable has its new value, of which the operation says nothing."""
-    fetches, name, feeds = build()
+    """When the search begins, the variable has its new value, with which the operation doesn't fail."""
+    fetches, feeds = build()
     with fastsup.Session(executor="single_threaded") as session:
         session.run(v1.global_variables_initializer())
         with pytest.raises(tf.errors.InvalidArgumentError) as raised:
             session.run(fetches, feeds)
-    assert raised.value.op is not None, raised.value.message
-    assert raised.value.op.name == name
+    assert raised.value.op is None
+    assert raised.value.message.endswith(HINT)
 
 
 def test_an_update_of_a_variable_that_is_not_initialised(graph: Any) -> None:
@@ -336,18 +281,6 @@ def test_an_update_of_a_variable_that_is_not_initialised(graph: Any) -> None:
         with pytest.raises(tf.errors.OpError) as raised:
             session.run(update)
     assert raised.value.op is update
-
-
-def test_several_suspects_are_listed(graph: Any) -> None:
-    x = from_a_dataset(tf.ones([5]), 3)
-    first = tf.add(x, tf.ones([3]), name="first")
-    second = tf.add(x, tf.ones([3]), name="second")
-    with fastsup.Session(executor="single_threaded") as session:
-        session.run([first, second])
-        with pytest.raises(tf.errors.InvalidArgumentError) as raised:
-            session.run([first, second])
-    assert raised.value.op is None
-    assert ': one of first, second. executor="inline"' in raised.value.message
 
 
 def test_no_effect_comes_twice(graph: Any) -> None:
