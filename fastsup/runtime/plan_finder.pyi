@@ -1,10 +1,9 @@
 from typing import Any, final
 
-from typing_extensions import Self
-
+from fastsup.runtime.graph_elements import ELEMENT_TYPES as ELEMENT_TYPES
 from fastsup.runtime.plan import Liveness
 from fastsup.runtime.plan_cache import PlanCache
 
 @final
 class PlanFinder:
-    def __new__(cls, graph: Any, cache: PlanCache, liveness: Liveness) -> Self: ...
+    def __init__(self, graph: Any, cache: PlanCache, liveness: Liveness) -> None: ...

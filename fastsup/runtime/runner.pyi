@@ -7,8 +7,6 @@ from fastsup.runtime.plan import Liveness, Plan
 from fastsup.runtime.plan_cache import PlanCache
 from fastsup.runtime.step_gate import StepGate
 
-ELEMENT_TYPES: frozenset[type]
-
 class PlanCacheInfo(NamedTuple):
     hits: int
     misses: int

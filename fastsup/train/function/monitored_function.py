@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tensorflow.python.checkpoint import checkpoint as tracking_checkpoint
 from tensorflow.python.eager import context
+from tensorflow.python.framework import ops
 from tensorflow.python.framework import tensor as tensor_lib
 from tensorflow.python.framework.ops import inside_function
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
@@ -31,9 +32,6 @@ from fastsup.train.session.monitored_session import MonitoredSession
 from fastsup.train.session.session_creators import SessionCreator
 from fastsup.train.session.session_stack import CoordinatedSessionCreator
 from fastsup.train.session.training_session import USE_DEFAULT, interval_of, is_on
-
-if TYPE_CHECKING:
-    from tensorflow.python.framework import ops
 
 __all__ = ["MonitoredFunction", "monitored_function"]
 
