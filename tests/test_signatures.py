@@ -28,6 +28,7 @@ PAIRS = {
 }
 # What TensorFlow 2.16 to 2.21 has in none of its modules.
 NEW = {
+    "AdaptedHook": "a hook that says when it is due, in a session",
     "MonitoredFunction": "a step of TensorFlow 2 under a MonitoredSession",
     "NoIntactCheckpointError": "TensorFlow starts again at step 0",
     "ProgressHook": "shows how far training is",

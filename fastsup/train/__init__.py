@@ -21,6 +21,7 @@ from fastsup.checkpoint.directory import latest_intact_checkpoint
 from fastsup.checkpoint.restore import NoIntactCheckpointError
 from fastsup.core import SecondOrStepTimer
 from fastsup.train.function.monitored_function import MonitoredFunction, monitored_function
+from fastsup.train.hooks.adapted_hook import AdaptedHook
 from fastsup.train.hooks.checkpoint_saver import CheckpointSaverHook
 from fastsup.train.hooks.global_step_waiter import GlobalStepWaiterHook
 from fastsup.train.hooks.logging_tensor import LoggingTensorHook
@@ -69,6 +70,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "AdaptedHook",
     "CheckpointSaverHook",
     "CheckpointSaverListener",
     "ChiefSessionCreator",

@@ -15,7 +15,7 @@ import fastsup
 from fastsup import estimator, experiment, loop, train
 from fastsup.core import Hook, NativeHook, StepLoop
 from fastsup.loop import PeriodicHook
-from fastsup.train.hooks.adapted_hook import AdaptedHook
+from fastsup.train import AdaptedHook
 
 v1 = tf.compat.v1
 

@@ -13,8 +13,8 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import coordinator
 
 from fastsup.common.fork import raise_in_fork
+from fastsup.common.leaked_threads import warn_of_leaked_threads
 from fastsup.core import timeline
-from fastsup.runtime.leaked_threads import warn_of_leaked_threads
 from fastsup.train.supervisor.arguments import check_seconds
 from fastsup.train.supervisor.event_writing import SupervisorEvents
 from fastsup.train.supervisor.saving import SupervisorSaves
