@@ -408,6 +408,7 @@ cdef class Loop:
                 self.call_hook(drive.due_slot - drive.slots, hook_stats, <fs_thread_trace*> recorded_trace)
             elif event == FS_SCHEDULES_CHANGED:
                 fs_drive_reload(drive)
+                drive.clock = clock_to_use()
             elif event == FS_STEP_FAILED or event == FS_HOOK_FAILED:
                 culprit = "The step function" if event == FS_STEP_FAILED else "A hook"
                 reason = drive.message.decode("utf-8", "replace") or f"it returned {drive.code}"

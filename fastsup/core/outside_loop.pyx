@@ -26,13 +26,14 @@ cdef class OutsideLoop(Loop):
     def __init__(self, hooks):
         Loop.__init__(self, no_step, hooks)
 
-    def _begin(self, global_step):
+    def _begin(self, steps, global_step):
         """Calls the hooks' `begin`.
 
         Args:
-          global_step: the global step before the first step.
+          steps: number of steps made so far.
+          global_step: the global step after them.
         """
-        self._move_to(0, global_step)
+        self._move_to(steps, global_step)
         for hook in self.hooks:
             self.begin_hook(hook)
         fs_drive_reload(<fs_drive*> self.state)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fastsup import core
 from fastsup.core import Hook, StepLoop
 
 
@@ -370,3 +371,39 @@ def test_a_hook_that_will_not_be_called_is_told_of(hook: type[Hook], warnings: i
     StepLoop(int, [hook()], max_steps=3).run()
     assert len(caplog.messages) == warnings
     assert all("after_step of the hook" in text and "due_every_run()" in text for text in caplog.messages)
+
+
+def test_a_time_that_the_step_sets_is_one_of_the_replaced_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 1000.0)
+    calls = []
+
+    class Never(core.Hook):
+        def begin(self, loop: Any) -> None:
+            self.never_due()
+
+        def after_step(self, loop: Any, value: Any) -> None:
+            calls.append(loop.global_step)
+
+    hook = Never()
+    steps = iter(range(10))
+
+    def step() -> None:
+        if next(steps) == 3:
+            hook.reschedule(at_time=1000.0 + 1e6)
+
+    core.StepLoop(step, [hook], max_steps=10).run()
+    assert calls == []
+
+
+def test_reschedule_replaces_all_positions() -> None:
+    hook = core.Hook()
+    hook.due_every_run()
+    hook.due_at_time(5.0)
+    hook.reschedule(at_step=7)
+    assert (hook.next_run, hook.next_step, hook.next_time) == (None, 7, None)
+    hook.reschedule(at_run=3, every_run=False)
+    assert (hook.next_run, hook.next_step, hook.next_time) == (3, None, None)
+    hook.reschedule(every_run=True, at_time=2.0)
+    assert (hook.next_run, hook.next_time) == (0, 2.0)
+    hook.reschedule()
+    assert (hook.next_run, hook.next_step, hook.next_time) == (None, None, None)

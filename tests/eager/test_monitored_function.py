@@ -335,6 +335,22 @@ def test_a_fetch_of_a_result_at_the_end_is_no_step(model: Model, how: str, tf_lo
     assert f"error = {last}" in tf_log.text
 
 
+def test_a_refused_loop_leaves_the_last_results(model: Model) -> None:
+    hooks: list[Any] = []
+
+    def hooks_of(error: Any) -> list[Any]:
+        hooks.append(train.FinalOpsHook(error))
+        return hooks
+
+    with monitored_function(bound(model), hooks=hooks_of) as training:
+        training.run_loop(steps=2)
+        last = training()
+        with pytest.raises(ValueError, match="steps must not be negative"):
+            training.run_loop(steps=-1)
+    assert hooks[0].final_ops_values == last
+    assert training.global_step == 3
+
+
 def test_without_a_step_the_end_fetches_as_before(model: Model) -> None:
     hooks: list[Any] = []
 

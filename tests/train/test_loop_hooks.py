@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import io
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -255,6 +257,111 @@ def test_progress_and_an_end_of_a_loop(step: Any, clock: Any) -> None:
     assert file.getvalue().splitlines()[0].startswith("step 11 of 30 (37%), ")
 
 
+def test_what_it_fetches_may_change(opened: Callable[..., Any], step: Any) -> None:
+    other = tf.constant(5)
+
+    class Changing(Hook):
+        def __init__(self) -> None:
+            self.calls: list[Any] = []
+
+        def begin(self, loop: Any) -> None:
+            self.due_every_run()
+
+        def after_step(self, loop: Any, value: Any) -> None:
+            self.calls.append((loop.global_step, value))
+            if loop.global_step == 3:
+                self.fetches = other
+            if loop.global_step == 6:
+                self.fetches = None
+
+    hook = Changing()
+    with opened(hook) as session:
+        for _ in range(8):
+            session.run(step)
+    assert hook.calls == [(1, None), (2, None), (3, None), (4, 5), (5, 5), (6, 5), (7, None), (8, None)]
+
+
+@pytest.mark.parametrize("fetches", [False, True])
+def test_threads_call_it_once_for_each_run(step: Any, fetches: bool) -> None:
+    value = tf.constant(7)
+
+    class EachRun(Hook):
+        def __init__(self) -> None:
+            self.fetches = value if fetches else None
+            self.values: list[Any] = []
+
+        def begin(self, loop: Any) -> None:
+            self.due_every_run()
+
+        def after_step(self, loop: Any, value: Any) -> None:
+            time.sleep(0)
+            self.values.append(value)
+
+    hook = EachRun()
+    with train.MonitoredSession(hooks=[hook]) as session:
+        session.run(step)
+        threads = [threading.Thread(target=lambda: [session.run(step) for _ in range(100)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    # The first run is the one in which it begins, before it is known whether it is due.
+    assert len(hook.values) == 401
+    assert set(hook.values[1:]) == {7 if fetches else None}
+
+
+def test_it_goes_on_after_an_error_that_the_program_handles(step: Any) -> None:
+    class AtRun(Every):
+        def wait(self, loop: Any) -> None:
+            self.reschedule(at_run=loop.steps + self.steps)
+
+    hook = AtRun(5)
+    failing = tf.debugging.Assert(tf.constant(False), ["no"])
+    with train.MonitoredSession(hooks=[hook]) as session:
+        for _ in range(8):
+            session.run(step)
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            session.run(failing)
+        for _ in range(8):
+            session.run(step)
+    assert hook.calls == [
+        ("begin", 0),
+        (6, 6, None),
+        ("on_error", "InvalidArgumentError"),
+        ("begin", 8),
+        (14, 14, None),
+        ("end", 16),
+    ]
+
+
+def test_an_error_of_on_error_is_logged(step: Any, tf_log: Any) -> None:
+    class Failing(Every):
+        def on_error(self, loop: Any, error: BaseException) -> None:
+            raise ArithmeticError("of on_error")
+
+    with pytest.raises(ZeroDivisionError), train.MonitoredSession(hooks=[Failing(2)]) as session:
+        session.run(step)
+        raise ZeroDivisionError
+    assert "on_error of the hook" in tf_log.text
+    assert "of on_error" in tf_log.text
+
+
+@pytest.mark.parametrize(
+    "stop", [lambda: train.StopAtStepHook(last_step=3.0), lambda: estimator.StopAtSecsHook(0)], ids=["step", "time"]
+)
+def test_progress_asks_no_other_hook(step: Any, stop: Callable[[], Any]) -> None:
+    with train.MonitoredTrainingSession(hooks=[stop()], progress=True) as session:
+        while not session.should_stop():
+            session.run(step)
+
+
+def test_a_generator_of_hooks(graph: Any) -> None:
+    with pytest.raises(
+        TypeError, match=r"Every\.begin\(\) missing 1 .* Pass a list of hooks, or fastsup\.train\.Adapted"
+    ):
+        train.MonitoredSession(hooks=(hook for hook in [Every(2)]))
+
+
 def test_the_profile_names_it(step: Any) -> None:
     profiler = fastsup.HookProfiler()
     with train.MonitoredSession(hooks=[Every(2)], profiler=profiler) as session:
@@ -302,14 +409,23 @@ def test_hooks_of_sessions_that_end_a_loop(make: Callable[[], Any], steps: int, 
     assert a_loop.steps == steps
 
 
-def test_progress_of_a_session_in_a_loop(clock: Any) -> None:
+@pytest.mark.parametrize(
+    ("result", "shown"), [(None, ""), (0.5, ", loss 0.5"), ({"error": 2.0}, ", error 2"), ([1, 2], "")]
+)
+def test_progress_of_a_session_in_a_loop(clock: Any, result: Any, shown: str) -> None:
     file = io.StringIO()
 
-    def step() -> None:
+    def step() -> Any:
         clock.now += 1.0
+        return result
 
     StepLoop(step, [train.ProgressHook(file=file)], max_steps=3).run()
-    assert file.getvalue() == "step 3 of 3 (100%), 1 steps/s\n"
+    assert file.getvalue() == f"step 3 of 3 (100%), 1 steps/s{shown}\n"
+
+
+class StopsLater(train.StopAtStepHook):
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """What a loop wouldn't call."""
 
 
 @pytest.mark.parametrize(
@@ -320,6 +436,7 @@ def test_progress_of_a_session_in_a_loop(clock: Any) -> None:
         train.LoggingTensorHook([], every_n_iter=1),
         train.NanTensorHook(None),
         train.SessionRunHook(),
+        StopsLater(5),
     ],
 )
 def test_hooks_that_need_a_session_in_a_loop(hook: Any) -> None:

@@ -43,7 +43,13 @@ class StopAtSecsHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: i
 
     @property
     def loop_hook(self) -> TimeLimitHook:
-        """The hook that a `StepLoop` takes in the place of this one."""
+        """The hook that a `StepLoop` takes in the place of this one.
+
+        Raises:
+          AttributeError: a subclass overrides `after_run`, which that hook wouldn't call.
+        """
+        if type(self).after_run is not StopAtSecsHook.after_run:
+            raise AttributeError(f"{type(self).__name__} overrides after_run.")
         return TimeLimitHook(self._stop_after_secs)
 
     def _schedule(self, run: int, step_read: Any) -> bool:

@@ -130,8 +130,11 @@ class _LastResults:
         """The values as feeds. A run that is fed them doesn't run the step that they come from."""
         results = self._step_graph.fetches[0]
         pairs = zip(results, self.values or [None] * len(results), strict=True)
-        last = {key: value for key, value in pairs if value is not None and isinstance(key, tensor_lib.Tensor)}
-        return {**self._step_graph.arguments, **last}
+        last = {result: value for result, value in pairs if value is not None and isinstance(result, tensor_lib.Tensor)}
+        feeds = {**self._step_graph.arguments, **last}
+        # The others are constants.
+        graph = self._step_graph.lifted.graph
+        return {tensor: value for tensor, value in feeds.items() if graph.is_feedable(tensor)}
 
 
 class _FunctionMonitoredSession(MonitoredSession):
@@ -248,13 +251,17 @@ class MonitoredFunction:
         self._check_open()
         feeds = self._step_graph.bound_feeds()
         feed_fn = None if feeds is None else lambda: feeds
+        before = self.session.last_result
         try:
-            self.session.run_loop(self._step_graph.fetches, steps, feed_fn)
-        finally:
-            last = self.session.last_result
-            if last is not None:
-                self._last_results.values = last[0]
-        return None if last is None else self._step_graph.result(last[0])
+            last = self.session.run_loop(self._step_graph.fetches, steps, feed_fn)
+        except BaseException:
+            if self.session.last_result is not before and self.session.last_result is not None:
+                self._last_results.values = self.session.last_result[0]
+            raise
+        if last is None:
+            return None
+        self._last_results.values = last[0]
+        return self._step_graph.result(last[0])
 
     def _check_open(self) -> None:
         if self.session._sess is None:

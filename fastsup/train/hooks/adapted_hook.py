@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
 from typing import Any
 
 from tensorflow.python.framework import ops
+from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks, evaluation, session_run_hook, training_util
 
 from fastsup.core.clock import now, steady
@@ -63,8 +65,8 @@ class AdaptedHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: igno
     fastsup's sessions make one for each `fastsup.core.Hook` that they are given. TensorFlow's own sessions call it in
     every step: it finds out whether the hook is due.
 
-    The hook's `begin` is called before the session's first run. After a failed run, and `on_error`, it is called again
-    before the next one.
+    A hook belongs to one session at a time. Its `begin` is called before the session's first run. After a failed run,
+    and `on_error`, it is called again before the next one.
 
     Args:
       hook: the `fastsup.core.Hook`.
@@ -83,9 +85,12 @@ class AdaptedHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: igno
         # Runs of this session, and the global step after the last of them that this hook was called in.
         self._runs = 0
         self._has_begun = False
-        # Whether the session calls it only in the runs in which it may be due.
+        # Whether the session calls it only in the runs in which it may be due, and whether that schedule is one of a
+        # hook that fetches.
         self._is_skipped = False
-        self._has_fetched = False
+        self._is_for_fetches = False
+        # Runs of several threads come one after the other. The hook may make runs itself.
+        self._lock = threading.RLock()
 
     @property
     def profile_name(self) -> str:
@@ -126,42 +131,49 @@ class AdaptedHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: igno
     def before_run(self, run_context: Any) -> Any:
         """Requests what the hook fetches, if it may be due."""
         hook = self.loop_hook
-        may_be_due = self._is_skipped
+        may_be_due = self._is_skipped and self._has_begun
         if not self._has_begun:
-            may_be_due = False
-            step = self._runs if self._global_step_tensor is None else run_context.session.run(self._global_step_tensor)
-            self._loop.session = run_context.session
-            self._has_begun = True
-            self._loop._begin(int(step))
-            self._loop._move_to(self._runs, int(step))
-            self._reschedule()
-        may_be_due = may_be_due or hook._is_due(self._loop.steps, self._loop.global_step + 1)
-        self._has_fetched = may_be_due and hook.fetches is not None
+            with self._lock:
+                self._begin_loop(run_context.session)
+        # A session that leaves it out of runs calls it where it may be due.
         request = {}
-        if self._has_fetched:
+        if hook.fetches is not None and (may_be_due or hook._is_due(self._loop.steps, self._loop.global_step + 1)):
             request["value"] = hook.fetches
         if self._global_step_tensor is not None:
             request["step"] = self._global_step_tensor
         return session_run_hook.SessionRunArgs(request) if request else None
 
+    def _begin_loop(self, session: Any) -> None:
+        if self._has_begun:
+            return  # Another thread has come first.
+        step = self._runs if self._global_step_tensor is None else session.run(self._global_step_tensor)
+        self._loop.session = session
+        self._loop._begin(self._runs, int(step))
+        self._has_begun = True
+        self._reschedule()
+
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Calls the hook, if it is due."""
-        loop, hook = self._loop, self.loop_hook
         results = run_values.results
-        results = results if isinstance(results, dict) else {"step": results}
+        with self._lock:
+            self._after_run(run_context, results if isinstance(results, dict) else {"step": results})
+
+    def _after_run(self, run_context: Any, results: dict[str, Any]) -> None:
+        loop, hook = self._loop, self.loop_hook
         self._runs += 1
         step = self._runs
         if self._global_step_tensor is not None:
             step = int(results["step"]) + 1
             if self._is_skipped or hook._is_due(self._runs - 1, step):
                 step = int(self._step_after_run(run_context.session))
-        if hook.fetches is not None and not self._has_fetched:
+        if hook.fetches is not None and "value" not in results:
             loop._move_to(self._runs, step)  # It is due in the next run, which fetches for it.
         else:
-            if self._has_fetched:
+            if "value" in results:
                 loop.result_step = step
             loop._after_step(self._runs, step, results.get("value"))
-        self._has_fetched = False
+        if (hook.fetches is not None) != self._is_for_fetches:
+            self._reschedule()
         if loop.stop_requested or OutsideLoop.should_stop(loop):
             run_context.request_stop()
 
@@ -188,7 +200,10 @@ class AdaptedHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: igno
         if self._has_begun:
             self._has_begun = False
             self._reschedule()
-            self.loop_hook.on_error(self._loop, error)
+            try:
+                self.loop_hook.on_error(self._loop, error)
+            except Exception:
+                logging.error("on_error of the hook %r has failed", self.loop_hook, exc_info=True)
 
     def _step_after_run(self, session: Any) -> Any:
         step = self.counted_step
@@ -204,10 +219,11 @@ class AdaptedHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: igno
         if self._global_step_tensor is not None and self._global_step_tensor is not step_read:
             self._is_skipped = False
             return False
-        if hook.fetches is None:
-            self._decide_after_run(on_true_step=True)
-        else:
+        self._is_for_fetches = hook.fetches is not None
+        if self._is_for_fetches:
             self._decide_on_coming_step()
+        else:
+            self._decide_after_run(on_true_step=True)
         if hook.next_time is not None:
             # The session goes by the time of day.
             self.due_at_time(now() + hook.next_time - steady())

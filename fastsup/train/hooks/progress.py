@@ -10,7 +10,7 @@ from tensorflow.python.framework import ops, tensor_util
 
 from fastsup.core.clock import steady
 from fastsup.loop.progress import ProgressHook as LoopProgressHook
-from fastsup.train.hooks.adapted_hook import AdaptedHook
+from fastsup.train.hooks.adapted_hook import AdaptedHook, SessionLoop
 
 __all__ = ["ProgressHook", "hooks_with_progress"]
 
@@ -22,6 +22,8 @@ class _SessionProgress(LoopProgressHook):
     """Shows the tensors that the session fetches, which the last step may be later than."""
 
     def _numbers(self, loop: Any) -> str:
+        if not isinstance(loop, SessionLoop):
+            return super()._numbers(loop)
         if not loop.result:
             return ""
         numbers = ", ".join(f"{name} {_text(value)}" for name, value in loop.result.items())
@@ -108,5 +110,8 @@ def hooks_with_progress(progress: Any, hooks: Any) -> Any:
     if not progress:
         return hooks
     hooks = list(hooks)
-    shown = any(isinstance(getattr(hook, "loop_hook", hook), LoopProgressHook) for hook in hooks)
-    return hooks if shown else [*hooks, ProgressHook()]
+    return hooks if any(map(_shows_progress, hooks)) else [*hooks, ProgressHook()]
+
+
+def _shows_progress(hook: Any) -> bool:
+    return isinstance(hook.loop_hook if isinstance(hook, AdaptedHook) else hook, LoopProgressHook)

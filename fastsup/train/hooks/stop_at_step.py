@@ -45,8 +45,12 @@ class StopAtStepHook(GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[m
         """The hook that a `StepLoop` takes in the place of this one.
 
         Raises:
+          AttributeError: a subclass overrides a callback, which that hook wouldn't call.
           TypeError: the step isn't an integer.
         """
+        kind = type(self)
+        if (kind.before_run, kind.after_run) != (StopAtStepHook.before_run, StopAtStepHook.after_run):
+            raise AttributeError(f"{kind.__name__} overrides before_run or after_run.")
         if self._num_steps is not None:
             return LoopStopAtStepHook(num_steps=self._num_steps)
         return LoopStopAtStepHook(last_step=self._last_step)

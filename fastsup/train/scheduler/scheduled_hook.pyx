@@ -12,6 +12,9 @@ from fastsup.core.timer cimport Timer
 cdef extern from "Python.h":
     int PyObject_GenericSetAttr(object instance, object name, object value) except -1
 
+# What a program assigns to put other callbacks in the place of a hook's.
+cdef frozenset replaced_by_programs = frozenset(["before_run", "after_run", "__class__"])
+
 cdef object floating = numpy.floating
 cdef object timer_decision = Timer.should_trigger_for_step
 
@@ -131,7 +134,7 @@ cdef class ScheduledHookBase(Scheduled):
 
     def __setattr__(self, name, value):
         PyObject_GenericSetAttr(self, name, value)
-        if name in self._schedule_reads or name == "before_run" or name == "after_run":
+        if name in replaced_by_programs or name in self._schedule_reads:
             self._reschedule()
 
     cdef bint is_current(self) except -1:

@@ -47,7 +47,7 @@ def check_hook(hook: Any) -> None:
       hook: the object that was given for a hook.
 
     Raises:
-      TypeError: `hook` is a class.
+      TypeError: `hook` is a class, or a hook of step loops that isn't adapted.
       AttributeError: `hook` has no `begin`.
     """
     hint = hint_for_class(hook)
@@ -55,6 +55,11 @@ def check_hook(hook: Any) -> None:
         raise TypeError(
             f"{hook.begin.__qualname__}() missing 1 required positional argument: 'self': hooks must be SessionRunHook "
             f"objects, got {hook!r}{hint}"
+        )
+    if _is_of_loops(hook):
+        raise TypeError(
+            f"{type(hook).__name__}.begin() missing 1 required positional argument: 'loop': {hook!r} is a "
+            "fastsup.core.Hook. Pass a list of hooks, or fastsup.train.AdaptedHook(hook)."
         )
     if not hasattr(hook, "begin"):
         raise AttributeError(
