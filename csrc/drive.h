@@ -26,7 +26,7 @@ typedef struct {
     double (*now)(void); /* seconds */
 } fs_drive_clock;
 
-/* A clock that nobody sets. */
+/* A monotonic clock. */
 extern const fs_drive_clock fs_steady_clock;
 
 typedef enum {

@@ -128,7 +128,7 @@ cdef class PlanFinder:
         self.rules_seen = self.rules()
 
     cdef Py_ssize_t rules(self):
-        """Grows when something becomes unfeedable or unfetchable, or a type gets a conversion of its own."""
+        """Grows when something becomes unfeedable or unfetchable, or a type gets its own conversion."""
         return len(self.unfetchable) + len(self.unfeedable) + len(registered_expansions)
 
     cdef Plan find(self, object session, object fetches, object feed_dict, bint to_run):
@@ -219,7 +219,7 @@ cdef class PlanFinder:
         return 0
 
     cdef int know_plan_by(self, Plan plan, object fetches, object feed_dict) except -1:
-        """Has a plan known by these very fetches, which nobody changes."""
+        """Has a plan recognised by these fetches, objects that don't change."""
         plan.order_feeds(feed_dict)
         plan.known_by = fetches
         return 0

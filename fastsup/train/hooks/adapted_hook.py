@@ -145,7 +145,7 @@ class AdaptedHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: igno
 
     def _begin_loop(self, session: Any) -> None:
         if self._has_begun:
-            return  # Another thread has come first.
+            return  # Another thread was first.
         step = self._runs if self._global_step_tensor is None else session.run(self._global_step_tensor)
         self._loop.session = session
         self._loop._begin(self._runs, int(step))
@@ -196,7 +196,7 @@ class AdaptedHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: igno
         self._give_up(sys.exc_info()[1] or RuntimeError("The session was closed before its end."))
 
     def _give_up(self, error: BaseException) -> None:
-        """Tells a hook that has begun that there is no end: the session has failed, or was left."""
+        """Calls `on_error` of a hook that has begun: its `end` won't be called."""
         if self._has_begun:
             self._has_begun = False
             self._reschedule()

@@ -54,7 +54,7 @@ cdef inline bint due_in_run(const StepView* view, const fs_due* due, bint by_com
       due: the due positions.
       by_coming_step: whether the hook decides on the step that the coming run leads to, an unknown effect on the step taken
         for 1. Otherwise, and where the step isn't known, it decides on the step that it foresaw in the previous run, two
-        after the one before it, as TensorFlow's hooks do. After no run, each that waits for a step decides by itself.
+        after the one before it, as TensorFlow's hooks do. After no run, each hook that waits for a step decides.
         False for the earliest of all: the later of the two steps then counts.
     """
     cdef int64_t step = ANY_STEP if view.previous == NO_STEP else view.previous + 2
