@@ -1,8 +1,9 @@
 """Two hooks of one's own.
 
 A `SessionRunHook` is TensorFlow's: it is called before and after every step, may ask for values of it, and runs in
-TensorFlow's sessions too. A `fastsup.core.Hook` says when it is next due and costs nothing on all the other steps;
-`fastsup.core.StepLoop` calls it, around any function that does a step. No TensorFlow is needed for that.
+TensorFlow's sessions too. A `fastsup.core.Hook` says when it is next due and costs nothing on all the other steps. The
+same object works in a session, which fetches tensors for it, and in a `fastsup.core.StepLoop` around any function that
+does a step. No TensorFlow is needed for that.
 
     python examples/custom_hook.py
 """
@@ -39,7 +40,7 @@ class StopBelowHook(train.SessionRunHook):
 
 
 def train_until_good() -> None:
-    """Python hook: minimises a sum of squares until it is small."""
+    """A hook that is called in every step: minimises a sum of squares until it is small."""
     with tf.Graph().as_default():
         weights = tf.get_variable("weights", initializer=[5.0, -3.0, 1.0])
         loss = tf.reduce_sum(tf.square(weights))
@@ -51,21 +52,33 @@ def train_until_good() -> None:
 
 
 class ReportHook(Hook):
-    """Prints what the step function returned, every so many steps."""
+    """Prints a number every so many steps: what the step function returned, or in a session the value of a tensor."""
 
-    def __init__(self, every_n_steps: int) -> None:
+    def __init__(self, every_n_steps: int, tensor: Any = None) -> None:
         self._every_n_steps = every_n_steps
+        self.fetches = tensor
 
     def begin(self, loop: Any) -> None:
-        self.due_at_step(self._every_n_steps)
+        self.due_at_step(loop.global_step + self._every_n_steps)
 
     def after_step(self, loop: Any, value: float) -> None:
         print(f"step {loop.global_step:>6,}   error {value:.4f}")
         self.due_at_step(loop.global_step + self._every_n_steps)
 
 
+def report_in_a_session() -> None:
+    """The hook in a session: the loss is fetched in the steps in which the hook is due, and in no other."""
+    with tf.Graph().as_default():
+        weights = tf.get_variable("weights", initializer=[5.0, -3.0, 1.0])
+        loss = tf.reduce_sum(tf.square(weights))
+        train_op = tf.train.GradientDescentOptimizer(0.01).minimize(loss, tf.train.get_or_create_global_step())
+        hooks = [ReportHook(50, loss), train.StopAtStepHook(150)]
+        with train.MonitoredTrainingSession(hooks=hooks) as session:
+            session.run_loop(train_op)
+
+
 def learn_online() -> None:
-    """Native hook: a linear model that learns from one sample at a time, in NumPy."""
+    """The same hook without TensorFlow: a linear model that learns from one sample at a time, in NumPy."""
     random = np.random.default_rng(0)
     true_weights = np.array([1.0, -2.0, 3.0])
     weights = np.zeros(3)
@@ -82,4 +95,5 @@ def learn_online() -> None:
 
 if __name__ == "__main__":
     train_until_good()
+    report_in_a_session()
     learn_online()
