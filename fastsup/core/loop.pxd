@@ -1,9 +1,6 @@
-from fastsup.core.drive cimport fs_drive_clock
+from libc.stdint cimport int64_t
+
 from fastsup.core.hook cimport LoopHook, fs_loop
-
-
-cdef const fs_drive_clock* clock_to_use() noexcept
-cdef double as_double(object result) noexcept
 
 
 cdef class Loop:
@@ -20,6 +17,8 @@ cdef class Loop:
 
     cdef int allocate(self, tuple hooks) except -1
     cdef int begin_hook(self, LoopHook hook) except -1
+    cdef int move_to(self, int64_t steps, int64_t global_step) except -1
+    cdef int call_hooks_after(self, object result) except -1
     cdef int run_python(self) except -1
     cdef int run_c(self) except -1
     cdef int handle(self, int event) except -1

@@ -69,7 +69,7 @@ replaced_clock.reached = replacement_reached
 replaced_clock.now = replacement_now
 
 
-cdef const fs_drive_clock* clock_to_use() noexcept:
+cdef inline const fs_drive_clock* clock_to_use() noexcept:
     if is_replaced():
         return &replaced_clock
     return &fs_steady_clock
@@ -92,7 +92,7 @@ cdef LoopHook as_hook(object hook):
     raise TypeError(f"hooks must be fastsup.core.Hook objects, got {hook!r}{why_no_loop_hook(hook)}")
 
 
-cdef double as_double(object result) noexcept:
+cdef inline double as_double(object result) noexcept:
     """Returns a step's result as hooks in C and Cython see it: a float as it is, and NaN for everything else."""
     return PyFloat_AS_DOUBLE(result) if PyFloat_Check(result) else NAN
 
@@ -320,6 +320,22 @@ cdef class Loop:
                 hook,
             )
         return 0
+
+    cdef int move_to(self, int64_t steps, int64_t global_step) except -1:
+        """Says where a loop stands whose steps are made elsewhere, and reads again when its hooks are due."""
+        cdef fs_drive* drive = drive_of(self)
+        drive.loop.steps = steps
+        drive.loop.global_step = global_step
+        fs_drive_reload(drive)
+        return 0
+
+    cdef int call_hooks_after(self, object result) except -1:
+        """Calls the hooks that are due after a step that was made elsewhere, and has had this result."""
+        cdef fs_drive* drive = drive_of(self)
+        self.last_result = result
+        drive.loop.result = as_double(result)
+        drive.clock = clock_to_use()
+        return self.handle(fs_drive_call_due(drive))
 
     cdef object begin_recording(self):
         """Registers the run and its hooks. Returns (recorder, number of the run), or None if nothing records it."""

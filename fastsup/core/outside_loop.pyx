@@ -1,9 +1,6 @@
 """A loop whose steps are made elsewhere, such as in a session: what the hooks of a `StepLoop` see there."""
 
-from libc.stdint cimport int64_t
-
-from fastsup.core.drive cimport fs_drive, fs_drive_call_due, fs_drive_reload
-from fastsup.core.loop cimport Loop, as_double, clock_to_use
+from fastsup.core.loop cimport Loop
 
 
 def no_step():
@@ -33,16 +30,13 @@ cdef class OutsideLoop(Loop):
           steps: number of steps made so far.
           global_step: the global step after them.
         """
-        self._move_to(steps, global_step)
+        self.move_to(steps, global_step)
         for hook in self.hooks:
             self.begin_hook(hook)
-        fs_drive_reload(<fs_drive*> self.state)
 
-    def _move_to(self, int64_t steps, int64_t global_step):
+    def _move_to(self, steps, global_step):
         """Says how many steps were made, and where the global step stands. Calls no hook."""
-        cdef fs_drive* drive = <fs_drive*> self.state
-        drive.loop.steps = steps
-        drive.loop.global_step = global_step
+        self.move_to(steps, global_step)
 
     def _after_step(self, steps, global_step, result):
         """Calls the hooks that are due after a step.
@@ -52,10 +46,5 @@ cdef class OutsideLoop(Loop):
           global_step: the global step after it.
           result: what the step has returned for the hooks.
         """
-        cdef fs_drive* drive = <fs_drive*> self.state
-        self._move_to(steps, global_step)
-        self.last_result = result
-        drive.loop.result = as_double(result)
-        drive.clock = clock_to_use()
-        fs_drive_reload(drive)
-        self.handle(fs_drive_call_due(drive))
+        self.move_to(steps, global_step)
+        self.call_hooks_after(result)
