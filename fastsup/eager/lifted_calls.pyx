@@ -170,12 +170,15 @@ cdef class LiftedCalls:
         if step is None:
             return self.call_unlifted(route, args, kwargs)
         step.used_at = self.now
-        if route.boxed and not put_all(step, route.boxed):
+        cdef bint holds_boxes = len(route.boxed) > 0
+        if holds_boxes and not hold_boxes(step, route.boxed):
             return self.original(*args, **kwargs)
         try:
             return step.run(inputs)
         except errors_impl.OpError as error:
             raise self._explained(error, step, args, kwargs) from None
+        finally:
+            step.running -= holds_boxes
 
     cdef object call_unlifted(self, Route route, tuple args, dict kwargs):
         """A call that TensorFlow runs. Counts it, if its trace may be lifted later."""
@@ -215,12 +218,14 @@ cdef class LiftedCalls:
           What the function returns.
         """
         step.used_at = self.now
-        if not put_all(step, boxed):
+        if not hold_boxes(step, boxed):
             return self.original(*args, **kwargs)
         try:
             return step(tensors)
         except errors_impl.OpError as error:
             raise self._explained(error, step, args, kwargs) from None
+        finally:
+            step.running -= 1
 
     def _add_route(self, Route route, tuple args, dict kwargs):
         """Lets calls of a new pattern take a route.
@@ -239,16 +244,26 @@ cdef class LiftedCalls:
         self._routes.drop(step, entry)
 
 
-cdef bint put_all(LiftedStep step, list boxed) except -1:
-    """Puts tensors into a step's boxes. False if another thread's call needs what is in them now."""
+cdef bint hold_boxes(LiftedStep step, list boxed) except -1:
+    """Puts tensors into a step's boxes for a run, which the caller makes and then takes from `step.running`.
+
+    Counted before the run: whatever comes between, such as a garbage collection, may let another thread run.
+
+    Returns:
+      False if another thread's call needs what is in the boxes now. Nothing is counted then.
+    """
     cdef Box box
+    cdef bint are_filled = True
     for box, tensor in boxed:
-        if box.tensor is not tensor:
-            if step.running:
-                return False
-            step.running += 1
-            try:
+        are_filled = are_filled and box.tensor is tensor
+    if step.running and not are_filled:
+        return False
+    step.running += 1
+    if not are_filled:
+        try:
+            for box, tensor in boxed:
                 box.put(tensor)
-            finally:
-                step.running -= 1
+        except BaseException:
+            step.running -= 1
+            raise
     return True
