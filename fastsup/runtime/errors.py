@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
@@ -54,12 +53,9 @@ class ErrorSources:
         if "{{node " in error.message:
             return error
 
-        # The search runs an operation with one set of values after the other.
-        compile_once = functools.lru_cache(maxsize=1)(functools.partial(self._compiled, compile_))
-
         def evaluate(operations: Sequence[ops.Operation], feeds: Mapping[Any, Any]) -> str | None:
             try:
-                compile_once(tuple(operations), tuple(tensor.ref() for tensor in feeds))(*feeds.values())
+                self._compiled(compile_, operations, list(feeds))(*feeds.values())
             except errors.OpError as error:
                 return str(error.message)
             except Exception as failure:
@@ -69,7 +65,7 @@ class ErrorSources:
             return None
 
         started = perf_counter()
-        # Whoever gets so many errors lives with them.
+        # A session stops searching once its time budget is spent.
         is_patient = self._secs < _MOST_SEARCH_SECS
         found = find_failed(error, elements, feeds, evaluate if is_patient else lambda operations, feeds: None)
         self._secs += perf_counter() - started
@@ -82,11 +78,8 @@ class ErrorSources:
             suffix = _HINT.format(": one of " + ", ".join(found.names) if some else "")
         return type(error)(error.node_def, error.op, error.message + suffix)
 
-    def _compiled(
-        self, compile_: Callable[[Any], Any], operations: tuple[ops.Operation, ...], references: tuple[Any, ...]
-    ) -> Any:
-        """The callable that runs operations without an effect, with feeds of the tensors that are referred to."""
-        feeds = [reference.deref() for reference in references]
+    def _compiled(self, compile_: Callable[[Any], Any], operations: Sequence[ops.Operation], feeds: list[Any]) -> Any:
+        """The callable that runs operations without an effect, with feeds of these tensors."""
         options = config_pb2.CallableOptions(
             feed=[tensor.name for tensor in feeds], target=[op.name for op in operations]
         )

@@ -14,7 +14,7 @@ from tensorflow.python.training import basic_session_run_hooks, evaluation, sess
 from fastsup.core.clock import now, steady
 from fastsup.core.hook import LoopHook
 from fastsup.core.outside_loop import OutsideLoop
-from fastsup.train.scheduler.scheduled_hook import ScheduledHook
+from fastsup.train.hooks.global_step_hook import GlobalStepHook
 
 __all__ = ["AdaptedHook", "SessionLoop"]
 
@@ -59,7 +59,7 @@ class SessionLoop(OutsideLoop):
         return super().should_stop() or (self._coordinator is not None and bool(self._coordinator.should_stop()))
 
 
-class AdaptedHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ignore[misc]
+class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ignore[misc]
     """A session-run hook that calls a hook of step loops in the steps in which that hook is due.
 
     fastsup's sessions make one for each `fastsup.core.Hook` that they are given. TensorFlow's own sessions call it in
@@ -205,10 +205,6 @@ class AdaptedHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: igno
             except Exception:
                 logging.error("on_error of the hook %r has failed", self.loop_hook, exc_info=True)
 
-    def _step_after_run(self, session: Any) -> Any:
-        step = self.counted_step
-        return session.run(self._global_step_tensor) if step is None else step
-
     def _schedule(self, run: int, step_read: Any) -> bool:
         self._is_skipped = True
         self._follow(self.loop_hook)
@@ -216,7 +212,7 @@ class AdaptedHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: igno
         if not self._has_begun:
             self.due_every_run()
             return True
-        if self._global_step_tensor is not None and self._global_step_tensor is not step_read:
+        if self._global_step_tensor is not None and not self._counts(step_read):
             self._is_skipped = False
             return False
         self._is_for_fetches = hook.fetches is not None
