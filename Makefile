@@ -1,7 +1,7 @@
 # What an engineer runs while working on fastsup. docs/development.md explains it.
 PYTHON ?= python
 # The folders of the heart. `make quick` runs our side of their tests, but for those that start processes or take long.
-QUICK = tests/core tests/csrc tests/loop tests/embed tests/runtime tests/train
+QUICK = tests/core tests/recording tests/csrc tests/loop tests/embed tests/runtime tests/train
 C_FILES = $(shell git ls-files '*.c' '*.h' '*.cc')
 
 .DEFAULT_GOAL := help

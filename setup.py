@@ -58,7 +58,7 @@ extensions = [
         # With the C files: an extension isn't linked anew for a library that has changed.
         depends=[*headers, *c_sources, "csrc/eager_session.cc"] if path == BRIDGE else [*headers, *c_sources],
     )
-    for folder in (("fastsup/core", "fastsup/common") if CORE_ONLY else ("fastsup",))
+    for folder in (("fastsup/core", "fastsup/common", "fastsup/profile") if CORE_ONLY else ("fastsup",))
     for path in sorted(Path(folder).rglob("*.pyx"))
 ]
 

@@ -141,9 +141,8 @@ typedef struct fs_thread_trace {
 typedef struct fs_scope {
     struct fs_scope *next; /* the scope begun before, in any thread */
     fs_thread_trace *trace;
-    void *recorder;
-    int64_t caller; /* the recorder's number for the session or loop; 0 for none */
-    int32_t depth;  /* of the trace, at the begin */
+    void *probe;   /* whose step it is, for the code that begins it */
+    int32_t depth; /* of the trace, at the begin */
     int32_t nested;
 } fs_scope;
 
@@ -207,7 +206,7 @@ static inline void fs_step_record_end(fs_thread_trace *trace, int64_t at) {
 
 /* Begins a step as `fs_step_begin` does, and makes it the newest scope. The caller ends the scope on every path; spans
  * that are still open then end with it. */
-static inline void fs_scope_begin(fs_scope *scope, fs_thread_trace *trace, void *recorder, int is_step) {
+static inline void fs_scope_begin(fs_scope *scope, fs_thread_trace *trace, void *probe, int is_step) {
     fs_scope **open = trace->log->open_scopes;
     if (trace->state == FS_TRACE_READY && is_step) {
         fs_step_record_begin(trace, NULL, fs_span_now(trace->log));
@@ -215,7 +214,7 @@ static inline void fs_scope_begin(fs_scope *scope, fs_thread_trace *trace, void 
         fs_step_begin(trace, is_step);
     }
     scope->trace = trace;
-    scope->recorder = recorder;
+    scope->probe = probe;
     scope->depth = trace->depth;
     scope->nested = trace->nested;
     scope->next = *open;

@@ -58,9 +58,9 @@ ONLY_IN = {
     r"\bTF_CloseSession\b": ["fastsup/runtime/session.py"],
     r"\bregister_at_fork\(": [
         "fastsup/common/stop_signals.pyx",
-        "fastsup/core/recorder.pyx",
         "fastsup/eager/bridge.py",
         "fastsup/events/writer_lifecycle.py",
+        "fastsup/profile/recording/recorder.pyx",
         "fastsup/runtime/interpreter_end.py",
         "fastsup/runtime/session.py",
     ],

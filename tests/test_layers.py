@@ -36,6 +36,7 @@ LAYERS = (
     ("fastsup.contrib",),
     ("fastsup.legacy.tpu", "fastsup.legacy.moved"),
     ("fastsup.legacy",),
+    ("fastsup.profile.recording",),
     ("fastsup.profile",),
     ("fastsup",),
 )

@@ -24,7 +24,7 @@ PURPOSES = {
     "runtime": "Session, plans, executors, step count",
     "loop": "StepLoop, its hooks",
     "common": "signals, back-off, files, kinds of errors",
-    "core": "timer, hooks, step loop, profiler",
+    "core": "timer, hooks, step loop",
     "profile": "table, trace, page",
 }
 # From the top down. What stands in one row doesn't know each other, but keras, which stands on eager.
@@ -40,7 +40,7 @@ ROWS = (
     ("common",),
     ("core",),
 )
-BESIDE = "profile"  # It reads what core has recorded, and nothing else imports it.
+BESIDE = "profile"  # It records by the probe in core, and nothing else imports it.
 WITHOUT_TENSORFLOW = {"core", "common", "loop"}
 
 _WIDTH, _ROW, _GAP, _LEFT, _TOP = 760, 44, 8, 20, 20

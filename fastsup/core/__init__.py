@@ -1,4 +1,4 @@
-"""The compiled core: the timer, schedules, hooks and the step loop, and the recorder of profiles. Needs no TensorFlow.
+"""The compiled core: the timer, schedules, hooks, the step loop, and the probe of profiles. Needs no TensorFlow.
 
 Each public class is a thin Python subclass of a compiled one. So it takes attributes, weak references and `mock.patch`,
 and `inspect.signature` works, at no cost per call.

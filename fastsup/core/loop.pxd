@@ -12,8 +12,10 @@ cdef class Loop:
     cdef object last_result
     cdef object owner
     cdef bint running
-    # The Recorder that the loop was given, or None. Not typed, so that embedders don't need the recorder's headers.
-    cdef object recorder
+    # The ProbeFinder of the steps. It and the probe aren't typed, so that embedders don't need the headers of probes.
+    cdef object probes
+    # The Probe of the run under way; None in a loop whose steps are made elsewhere.
+    cdef object probe
 
     cdef int allocate(self, tuple hooks) except -1
     cdef int begin_hook(self, LoopHook hook) except -1
@@ -22,10 +24,7 @@ cdef class Loop:
     cdef int run_python(self) except -1
     cdef int run_c(self) except -1
     cdef int handle(self, int event) except -1
-    cdef object begin_recording(self)
-    cdef int end_recording(self, object recording) except -1
-    cdef int run_recorded(self, object recording) except -1
+    cdef object probe_of_run(self)
+    cdef int run_recorded(self, object probe) except -1
     cdef bint step_once(self) except -1
-    cdef int handle_recorded(self, int event, list hook_stats, void* recorded_trace) except -1
-    cdef int call_hook(self, Py_ssize_t i, list hook_stats, void* recorded_trace) except -1
-    cdef bint record_step(self, void* recorded_trace, object step, list hook_stats) except -1
+    cdef int call_hook(self, Py_ssize_t i) except -1

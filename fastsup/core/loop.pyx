@@ -5,7 +5,6 @@ and failures. A loop that is profiled does one step at a time, so that each step
 """
 
 import logging
-from contextlib import nullcontext
 
 from cpython.exc cimport PyErr_CheckSignals, PyErr_Occurred, PyErr_SetObject
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
@@ -27,15 +26,9 @@ from fastsup.core.hook import STEP_SIGNATURE
 from fastsup.core import timeline
 from fastsup.core.hook_ends import end_hooks
 from fastsup.core.checks import why_no_loop_hook
-from fastsup.core.recording cimport SpanStats
-from fastsup.core.recorder cimport Recorder, begin_scope, program_wide
+from fastsup.core.probe cimport Part, Probe, ProbeFinder, fs_scope, probe_of
 from fastsup.core.session_origin import current_origin
-from fastsup.core.recorder import recorder_of
 from fastsup.core.schedule cimport changes
-from fastsup.core.spans cimport (
-    fs_scope, fs_scope_end, fs_span_enter, fs_span_enter_first, fs_span_leave, fs_span_leave_last, fs_step_uncount,
-    fs_thread_trace
-)
 
 # After this many steps, other threads get a turn to run.
 cdef int64_t YIELD_STEPS = 64
@@ -151,6 +144,7 @@ cdef class Loop:
 
     def __cinit__(self, *args, **kwargs):
         self.allocate(())
+        self.probes = ProbeFinder()
 
     def __dealloc__(self):
         fs_drive_free(drive_of(self))
@@ -164,7 +158,7 @@ cdef class Loop:
         if max_steps < 0:
             raise ValueError(f"max_steps must not be negative, got {max_steps!r}. Pass None for a loop without limit.")
         initial_step = initial_step_number("initial_step", initial_step)
-        self.recorder = recorder_of(profiler)
+        self.probes.record(profiler)
         if not hasattr(hooks, "__iter__"):
             raise TypeError(f"hooks must be an iterable of fastsup.core.Hook objects, got {hooks!r}. Pass [] for none.")
         self.allocate(tuple([as_hook(hook) for hook in hooks]))
@@ -236,17 +230,17 @@ cdef class Loop:
         """
         raise error
 
-    def _end_hooks(self, recording):
+    def _end_hooks(self, probe):
         """Calls the `end` of all hooks.
 
         Args:
-          recording: the recorder and the number of the run; None if nothing records it.
+          probe: the `Probe` of the run.
 
         Raises:
           BaseException: the first error of a hook. The others are logged.
         """
         def end(hook):
-            with nullcontext() if recording is None else recording[0].span(hook, "end"):
+            with probe.beside_steps(hook, "end"):
                 hook.end(self)
 
         end_hooks(self.hooks, end, logger.error)
@@ -277,7 +271,8 @@ cdef class Loop:
                 "The loop is running already: in another thread, or in the step or hook that wants to run it again."
             )
         self.running = True
-        recording = self.begin_recording()
+        cdef Probe probe = self.probe_of_run()
+        self.probe = probe
         phase = timeline.begin("train")
         begun = []
         try:
@@ -285,14 +280,14 @@ cdef class Loop:
                 begun.append(hook)
                 self.begin_hook(hook)
             fs_drive_reload(drive_of(self))
-            drive_of(self).calls_no_hook = recording is not None
-            if recording is not None:
-                self.run_recorded(recording)
+            drive_of(self).calls_no_hook = probe.records
+            if probe.records:
+                self.run_recorded(probe)
             elif drive_of(self).step is NULL:
                 self.run_python()
             else:
                 self.run_c()
-            self._end_hooks(recording)
+            self._end_hooks(probe)
         except BaseException as error:
             for hook in begun:
                 try:
@@ -302,9 +297,18 @@ cdef class Loop:
             raise
         finally:
             self.running = False
-            self.end_recording(recording)
+            self.probe = None
+            self.probes.close()
             timeline.finish(phase)
         return self.result
+
+    cdef object probe_of_run(self):
+        """Who is told of the steps of the run that begins."""
+        cdef ProbeFinder probes = self.probes
+        if probes.profiler[0] is not NULL:
+            probes.origin = current_origin("train", type(self).__name__)
+            probes.hooks = self.hooks
+        return probe_of(probes, None)
 
     cdef int begin_hook(self, LoopHook hook) except -1:
         """Calls the hook's `begin`, and warns of a hook with a callback after steps that isn't due after any."""
@@ -336,26 +340,6 @@ cdef class Loop:
         drive.loop.result = as_double(result)
         drive.clock = clock_to_use()
         return self.handle(fs_drive_call_due(drive))
-
-    cdef object begin_recording(self):
-        """Registers the run and its hooks. Returns (recorder, number of the run), or None if nothing records it."""
-        recorder = self.recorder
-        if recorder is None and program_wide()[0] is not NULL:
-            recorder = <object> program_wide()[0]
-        if recorder is not None:
-            recorder.interrupt_here()
-            caller = recorder.new_caller(current_origin("train", type(self).__name__))
-            for hook in self.hooks:
-                recorder.register(hook, caller)
-            return recorder, caller
-        return None
-
-    cdef int end_recording(self, object recording) except -1:
-        if recording is not None:
-            recorder, caller = recording
-            recorder.forget(self.hooks, caller)
-            recorder.interrupt_here()
-        return 0
 
     cdef int run_python(self) except -1:
         """Runs a step in Python, with hooks of any kind."""
@@ -405,23 +389,13 @@ cdef class Loop:
 
     cdef int handle(self, int event) except -1:
         """Does the part of an event that needs Python: raises errors, calls due hooks."""
-        return self.handle_recorded(event, None, NULL)
-
-    cdef int handle_recorded(self, int event, list hook_stats, void* recorded_trace) except -1:
-        """Does the part of an event that needs Python.
-
-        Args:
-          event: the fs_event.
-          hook_stats: the statistics of each hook; None if the loop isn't recorded.
-          recorded_trace: the fs_thread_trace of this thread; NULL if the loop isn't recorded.
-        """
         cdef fs_drive* drive = drive_of(self)
         while True:
             # A function in C may have taken the GIL and set an exception.
             if PyErr_Occurred() is not NULL:
                 return -1
             if event == FS_HOOK_DUE:
-                self.call_hook(drive.due_slot - drive.slots, hook_stats, <fs_thread_trace*> recorded_trace)
+                self.call_hook(drive.due_slot - drive.slots)
             elif event == FS_SCHEDULES_CHANGED:
                 fs_drive_reload(drive)
                 drive.clock = clock_to_use()
@@ -433,59 +407,43 @@ cdef class Loop:
                 return 0
             event = fs_drive_call_due(drive)
 
-    cdef int call_hook(self, Py_ssize_t i, list hook_stats, void* recorded_trace) except -1:
-        """Calls a hook that is due, in C or in Python. The arguments are those of `handle_recorded`."""
+    cdef int call_hook(self, Py_ssize_t i) except -1:
+        """Calls a hook that is due, in C or in Python."""
         cdef fs_drive* drive = drive_of(self)
-        cdef fs_thread_trace* trace = <fs_thread_trace*> recorded_trace
-        if trace is not NULL:
-            fs_span_enter(trace, &(<SpanStats> hook_stats[i]).c)
+        cdef Probe probe = self.probe
+        if probe is not None:
+            probe.enter(probe.callback_part(self.hooks[i], False))
         if drive.slots[i].function is NULL:
             (<LoopHook> self.hooks[i]).on_due(self, self.state)
         else:
             self.handle(fs_drive_call(drive, &drive.slots[i]))
-        if trace is not NULL:
-            fs_span_leave(trace)
+        if probe is not None:
+            probe.leave()
         return 0
 
-    cdef int run_recorded(self, object recording) except -1:
-        """Runs any step, and records each step and each hook that is due after it."""
+    cdef int run_recorded(self, object recorded) except -1:
+        """Runs any step, and tells the probe of each step, and of each hook that is due after it."""
         cdef fs_drive* drive = drive_of(self)
-        cdef Recorder recorder = recording[0]
-        cdef int64_t caller = recording[1]
-        cdef SpanStats step = recorder.runtime_alone(caller, None)
-        cdef list hook_stats = [recorder.stats_of_step(hook) for hook in self.hooks]
+        cdef Probe probe = recorded
+        cdef Part part = probe.run_part(None, None, None, False)
         cdef fs_scope scope
         cdef bint goes_on = True
         while goes_on and not fs_drive_is_done(drive):
-            begin_scope(&scope, recorder, True, caller)
+            probe.begin(&scope)
             try:
-                if recorder.step_markers:
-                    with recorder.step_marker():
-                        goes_on = self.record_step(scope.trace, step, hook_stats)
-                else:
-                    goes_on = self.record_step(scope.trace, step, hook_stats)
+                probe.enter(part)
+                goes_on = self.step_once()
+                probe.leave()
+                if goes_on:
+                    drive.clock = clock_to_use()
+                    self.handle(fs_drive_step_done(drive))
             finally:
-                fs_scope_end(&scope)
+                probe.end(&scope, goes_on)
             PyErr_CheckSignals()
             if drive.loop.steps % YIELD_STEPS == 1:
                 with nogil:
                     pass
         return 0
-
-    cdef bint record_step(self, void* recorded_trace, object step, list hook_stats) except -1:
-        """Does a step, and the hooks that are due after it. Returns False if there was no step to do."""
-        cdef fs_drive* drive = drive_of(self)
-        cdef fs_thread_trace* trace = <fs_thread_trace*> recorded_trace
-        cdef bint goes_on
-        fs_span_enter_first(trace, &(<SpanStats> step).c)
-        goes_on = self.step_once()
-        if not goes_on:
-            fs_step_uncount(trace)
-        fs_span_leave_last(trace)
-        if goes_on:
-            drive.clock = clock_to_use()
-            self.handle_recorded(fs_drive_step_done(drive), hook_stats, trace)
-        return goes_on
 
     cdef bint step_once(self) except -1:
         """Calls the step function. Returns False if there was no step to do."""

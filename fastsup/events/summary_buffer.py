@@ -19,7 +19,7 @@ from tensorflow.core.util import event_pb2
 from tensorflow.python.summary.writer import event_file_writer
 from tensorflow.python.summary.writer import writer as tf_writer
 
-from fastsup.core.recorder import span_here
+from fastsup.core.probe import callback_part_here
 
 _LIMIT = 256
 _MAX_AGE_SECS = 1.0
@@ -46,7 +46,7 @@ class EventBuffer:
           summary: a Summary, or a serialised one; or a pair of a tag and a number.
           step: the global step of the summary.
         """
-        with span_here("summary"):
+        with callback_part_here("summary"):
             now = time.time()
             self._summaries.append((summary, step, now))
             if not 0 <= now - self._flushed < _MAX_AGE_SECS or len(self._summaries) >= _LIMIT:

@@ -114,9 +114,9 @@ class StepLoop(fastsup.core.StepLoop):
             self._restore()
         return super().run()
 
-    def _end_hooks(self, recording: Any) -> None:
+    def _end_hooks(self, probe: Any) -> None:
         try:
-            super()._end_hooks(recording)
+            super()._end_hooks(probe)
         except Exception as error:
             from fastsup.common import stop_signals
 

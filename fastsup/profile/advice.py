@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fastsup.core.recording import RUNTIME
 from fastsup.profile.phases import (
     BETWEEN,
     FEED_CONVERSION,
@@ -20,6 +19,7 @@ from fastsup.profile.phases import (
     STEP_FETCH,
 )
 from fastsup.profile.quantities import duration, percent
+from fastsup.profile.recording.statistics import RUNTIME
 from fastsup.profile.tensorflow_own import counterpart, one_line_for
 
 if TYPE_CHECKING:

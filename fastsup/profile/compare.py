@@ -9,9 +9,9 @@ from collections import defaultdict
 from textwrap import wrap
 from typing import Any
 
-from fastsup.core.recording import SESSION
 from fastsup.profile.export import SCHEMA
 from fastsup.profile.quantities import duration
+from fastsup.profile.recording.statistics import SESSION
 from fastsup.profile.table import WIDTH, Line
 
 __all__ = ["compare", "load"]

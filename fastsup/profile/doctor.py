@@ -10,10 +10,10 @@ import time
 from statistics import median
 from typing import Any
 
-from fastsup.core.recorder import Recorder
 from fastsup.profile.doctor_script import examine
 from fastsup.profile.head import TENSORFLOWS, cores, version_of
 from fastsup.profile.quantities import duration
+from fastsup.profile.recording.recorder import Recorder
 
 __all__ = ["add_parser", "warnings"]
 

@@ -1,4 +1,4 @@
-"""A report as JSON and CSV. docs/profiling.md has the schema."""
+"""A profile as files: the report as JSON and CSV, and steps as a Chrome trace. docs/profiling.md has the schemas."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from fastsup.core.recording import RUNTIME
+from fastsup.profile.recording.recorder import Recorder
+from fastsup.profile.recording.statistics import RUNTIME
 from fastsup.profile.report import Report, Row
 from fastsup.profile.session_part import SessionPart
 
-__all__ = ["SCHEMA", "as_csv", "as_dict", "as_json", "executor_of"]
+__all__ = ["SCHEMA", "as_chrome_trace", "as_csv", "as_dict", "as_json", "executor_of"]
 
 # Grows when a field changes its meaning or goes away; not when one is added.
 # 2: there may be several rows of one owner and phase, which differ in `session` or `detail`.
@@ -94,3 +95,39 @@ def as_csv(report: Report) -> str:
     ):
         writer.writerow({"owner": "session", "phase": phase, "kind": "sum", "total_ns": ns, "share": report.share(ns)})
     return text.getvalue()
+
+
+def as_chrome_trace(recorder: Recorder) -> str:
+    """Returns the spans of a sample of steps, and of the slowest steps, as JSON for chrome://tracing and Perfetto.
+
+    Times are microseconds since the first span.
+
+    Args:
+      recorder: the recorder.
+    """
+    spans = recorder.trace()
+    sampled = {span["step"] for span in spans}
+    for slow in recorder.slow_steps():
+        if slow["step"] not in sampled:
+            spans += slow["spans"]
+    spans.sort(key=lambda span: (span["start_ns"], -span["duration_ns"]))
+    origin = spans[0]["start_ns"] if spans else 0
+    events: list[dict[str, Any]] = [
+        {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "fastsup"}},
+    ]
+    for span in spans:
+        is_step = span["phase"] == "step"
+        events.append(
+            {
+                "name": f"step {span['step']}" if is_step else f"{span['owner']}: {span['phase']}",
+                "cat": "step" if is_step else "session" if span["owner"] == "session" else "hook",
+                "ph": "X",
+                "ts": (span["start_ns"] - origin) / 1e3,
+                "dur": span["duration_ns"] / 1e3,
+                "pid": 1,
+                "tid": span["thread"] + 1,
+                "args": {"step": span["step"]},
+            }
+        )
+    about = {"sampled": f"one step of {recorder.sampled_every}, and the slowest"}
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ns", "otherData": about}) + "\n"

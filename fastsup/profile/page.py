@@ -7,12 +7,12 @@ from html import escape
 from math import log10
 from typing import Any
 
-from fastsup.core.recorder import Recorder
-from fastsup.core.recording import SESSION
 from fastsup.profile.export import as_dict, executor_of
 from fastsup.profile.histogram import Histogram
 from fastsup.profile.quantities import count as as_count
 from fastsup.profile.quantities import duration, percent
+from fastsup.profile.recording.recorder import Recorder
+from fastsup.profile.recording.statistics import SESSION
 from fastsup.profile.report import Report, Row, hooks_among
 from fastsup.profile.table import as_text
 

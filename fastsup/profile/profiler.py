@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, TextIO
 
 from fastsup.common.files import write_whole
-from fastsup.core.recorder import ManualClock, Recorder
-from fastsup.profile.export import as_csv, as_json
+from fastsup.profile.export import as_chrome_trace, as_csv, as_json
 from fastsup.profile.head import head_of
 from fastsup.profile.page import as_html
 from fastsup.profile.program import Program
+from fastsup.profile.recording.recorder import ManualClock, Recorder
 from fastsup.profile.report import Report, report_of
 from fastsup.profile.summaries import ProfileSummaries
 from fastsup.profile.table import as_text, print_table
-from fastsup.profile.trace import as_chrome_trace
 
 __all__ = ["HookProfiler"]
 
@@ -41,7 +40,7 @@ class HookProfiler(Recorder):
     Args:
       skip_steps: number of steps at the start that are left out, such as those in which kernels are set up.
       step_markers: whether to mark steps for TensorFlow's own profiler (`tf.profiler.experimental.Trace`).
-      clock: a `fastsup.core.recorder.ManualClock`, for tests; None for the machine's monotonic clock.
+      clock: a `fastsup.profile.recording.recorder.ManualClock`, for tests; None for the machine's monotonic clock.
 
     Raises:
       TypeError: `skip_steps` is no integer, or `clock` no clock.
@@ -59,6 +58,27 @@ class HookProfiler(Recorder):
         self.program: Program | None = None
         self._head = head_of()
         self._summaries: dict[str, ProfileSummaries] = {}
+
+    def prepare(self, hooks: Iterable[Any] | None, session: Any) -> None:
+        """Gets ready to record a session: measures, once, what a fetched value costs in a session of its own."""
+        if session is None:
+            return
+        from fastsup.profile.recording.recorded_sessions import value_cost_ns
+        from fastsup.runtime.interpreter_end import uninterrupted
+
+        self.description_guard = uninterrupted
+        if hooks is not None and not self.value_ns:
+            self.value_ns = value_cost_ns()
+
+    def _session_info_of(self, session: Any) -> Callable[[], dict[str, Any]]:
+        from fastsup.profile.recording.recorded_sessions import session_info_of
+
+        return session_info_of(session)
+
+    def _watch(self, hooks: Iterable[Any]) -> Callable[[], None]:
+        from fastsup.profile.recording.recorded_sessions import watch_saves
+
+        return watch_saves(hooks)
 
     def step_marker(self) -> AbstractContextManager[Any]:
         """Returns a context manager that marks the step under way for TensorFlow's own profiler."""

@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import Any
 
 from fastsup.core.session_origin import SessionOrigin, current_origin
-from fastsup.core.timeline import Timeline
 from fastsup.eager.function_notes import FunctionNote, end_notes, take_notes
+from fastsup.profile.recording.timeline import Timeline
 
 __all__ = ["Program"]
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fastsup.core.plan_executor import PlanExecutor
-from fastsup.core.recorder import Recorder
-from fastsup.core.recording import RUNTIME, SESSION
 from fastsup.core.session_origin import SessionOrigin
-from fastsup.core.span_registry import OTHER_FETCHES
 from fastsup.eager.function_notes import FunctionNote
 from fastsup.profile.advice import advice_on
 from fastsup.profile.head import Head, head_of
 from fastsup.profile.phases import BETWEEN, FETCHES, STEP_FETCH
 from fastsup.profile.quantities import duration, percent
+from fastsup.profile.recording.recorder import Recorder
+from fastsup.profile.recording.span_registry import OTHER_FETCHES
+from fastsup.profile.recording.statistics import RUNTIME, SESSION
 from fastsup.profile.session_part import SessionPart, names_of
 
 __all__ = ["Report", "Row", "Times", "duration", "percent", "report_of"]

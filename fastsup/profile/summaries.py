@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from fastsup.core.recording import RUNTIME, SESSION
 from fastsup.profile.phases import BETWEEN
+from fastsup.profile.recording.statistics import RUNTIME, SESSION
 from fastsup.profile.report import Report, Row
 from fastsup.profile.table import as_text
 

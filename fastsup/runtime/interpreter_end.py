@@ -17,8 +17,6 @@ import time
 from tensorflow.python.eager import context
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.core.span_registry import guard_describing
-
 __all__ = ["uninterrupted"]
 
 # Seconds that the end of the program waits for calls under way: a session on a cluster may wait for a task for ever.
@@ -93,8 +91,6 @@ class _Uninterrupted:
 uninterrupted: _Uninterrupted = _Uninterrupted()
 # Exit handlers run when all threads but the daemons have ended, which may use their sessions until then.
 atexit.register(uninterrupted.end)
-# A profile reads the names of what is fetched from the graph.
-guard_describing(uninterrupted)
 os.register_at_fork(after_in_child=uninterrupted.forget_other_threads)
 
 

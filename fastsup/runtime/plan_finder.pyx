@@ -6,7 +6,7 @@ from libc.stdint cimport uint64_t
 from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import errors
 
-from fastsup.core.recorder import session_span_here
+from fastsup.core.probe import session_part_here
 from fastsup.runtime.graph_elements import ELEMENT_TYPES
 from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.plan cimport FeedSlot, Liveness, Plan, key_of_feed
@@ -232,7 +232,7 @@ cdef class PlanFinder:
         if not self.cache.can_add():
             self.cache.left_runs += to_run
             return None
-        with uninterrupted, session_span_here("plan making"):
+        with uninterrupted, session_part_here("plan making"):
             plan = session._make_plan(fetches, () if not feed_dict else tuple(feed_dict), to_run)
         if plan is None:
             return None
@@ -251,7 +251,7 @@ cdef class PlanFinder:
         """
         self.misses += 1
         if plan.session_run is None or self.cache.has_room(plan):
-            with uninterrupted, session_span_here("plan making"):
+            with uninterrupted, session_part_here("plan making"):
                 if not session._compile_plan(plan):
                     return False
             session._release_unused()

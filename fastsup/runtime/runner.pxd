@@ -1,11 +1,9 @@
 from libc.stdint cimport int64_t, uint64_t
 
-from fastsup.core.recording cimport SpanStats
-from fastsup.core.spans cimport fs_thread_trace
+from fastsup.core.probe cimport Part, Probe, ProbeFinder
 from fastsup.runtime.plan cimport Liveness, Plan
 from fastsup.runtime.plan_cache cimport PlanCache
 from fastsup.runtime.plan_finder cimport PlanFinder
-from fastsup.runtime.session_probe cimport SessionProbe
 from fastsup.runtime.step_gate cimport StepGate
 
 
@@ -32,14 +30,14 @@ cdef class SessionRunner:
     cdef object given_up_for
 
     # Records the runs that are made in one thread, and the identifier of that thread.
-    cdef SessionProbe probe
+    cdef ProbeFinder probes
     cdef object recorded_thread
 
     cdef Plan find_plan(self, object fetches, object feed_dict, bint to_run=*)
     cdef list execute(self, Plan plan, tuple feeds)
     cdef list execute_now(self, Plan plan, tuple feeds)
-    cdef object run_recorded(self, object fetches, object feed_dict)
-    cdef object run_in_spans(self, fs_thread_trace* trace, SpanStats runtime, Plan plan, object fetches, object feed_dict)
-    cdef object build(self, fs_thread_trace* trace, SpanStats runtime, Plan plan, list values)
+    cdef object run_recorded(self, Probe probe, object fetches, object feed_dict)
+    cdef object run_in_parts(self, Probe probe, Part part, Plan plan, object fetches, object feed_dict)
+    cdef object build(self, Probe probe, Plan plan, list values)
     cdef int raise_given_up(self, object error) except -1
     cdef int64_t delta_of(self, Plan plan) except? -2

@@ -13,9 +13,7 @@ import numpy
 from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import errors
 
-from fastsup.core.recording cimport SpanStats
-from fastsup.core.recorder cimport active_trace
-from fastsup.core.spans cimport fs_scope, fs_span_enter, fs_span_leave, fs_thread_trace
+from fastsup.core.probe cimport Part, Probe, ProbeFinder, fs_scope, probe_here, probe_of
 from fastsup.runtime.fetches cimport Fetch
 from fastsup.runtime.fetches import FetchOne
 from fastsup.runtime.graph.variable_access import VariableAccess
@@ -23,7 +21,6 @@ from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.plan cimport CompiledCallable, Liveness, Plan, call_plan, views_from
 from fastsup.runtime.plan_cache cimport PlanCache
 from fastsup.runtime.plan_finder cimport PlanFinder, add_to_key
-from fastsup.runtime.session_probe cimport SessionProbe, begin_recorded, end_recorded
 from fastsup.runtime.step_gate cimport StepGate
 
 cdef object OpError = errors.OpError
@@ -62,7 +59,7 @@ cdef class SessionRunner:
     """The part of `fastsup.Session` that every step passes through."""
 
     def __cinit__(self, *args, **kwargs):
-        self.probe = SessionProbe()
+        self.probes = ProbeFinder()
 
     def _set_up_runner(self, max_plan_bytes):
         """Called once the TensorFlow session is there.
@@ -94,9 +91,11 @@ cdef class SessionRunner:
         """
         cdef Plan plan
         cdef tuple feeds = None
-        if self.probe.recorded_by[0] is not NULL and active_trace() is NULL and threading.get_ident() == self.recorded_thread:
-            if options is None and run_metadata is None:
-                return self.run_recorded(fetches, feed_dict)
+        cdef Probe probe
+        if self.probes.profiler[0] is not NULL and probe_here() is None and threading.get_ident() == self.recorded_thread:
+            probe = probe_of(self.probes, self)
+            if probe.records and options is None and run_metadata is None:
+                return self.run_recorded(probe, fetches, feed_dict)
         if options is None and run_metadata is None and self.liveness is not None and self.liveness.open:
             plan = self.find_plan(fetches, feed_dict)
             if plan is not None:
@@ -119,53 +118,49 @@ cdef class SessionRunner:
           profiler: a `HookProfiler`; or None, for the one that is on for the whole program, whenever one is.
           opened: the `SessionOrigin` that says who has opened the session, or None.
         """
-        self.probe.opened = opened
-        self.probe.record(profiler)
+        self.probes.origin = opened
+        self.probes.record(profiler)
         self.recorded_thread = threading.get_ident()
 
     def _forget_fetches(self):
-        """Lets the recorder forget the fetches of recorded runs."""
-        self.probe.forget()
+        """Lets the profiler forget the fetches of recorded runs."""
+        self.probes.close()
 
-    cdef object run_recorded(self, object fetches, object feed_dict):
+    cdef object run_recorded(self, Probe probe, object fetches, object feed_dict):
         """A run as a step of its own in the profile."""
         cdef fs_scope scope
         cdef Plan plan
-        held = None
+        probe.begin(&scope)
         try:
-            held = begin_recorded(self.probe, &scope, self)
-            if scope.trace is NULL:
-                return self.run(fetches, feed_dict)
             plan = self.find_plan(fetches, feed_dict) if self.liveness is not None and self.liveness.open else None
-            runtime = self.probe.known_to.runtime_alone(self.probe.caller, fetches)
-            return self.run_in_spans(scope.trace, runtime, plan, fetches, feed_dict)
+            return self.run_in_parts(probe, probe.run_part(fetches, None, None, False), plan, fetches, feed_dict)
         finally:
-            end_recorded(self.probe, &scope, held)
+            probe.end(&scope, True)
 
-    cdef object run_in_spans(self, fs_thread_trace* trace, SpanStats runtime, Plan plan, object fetches, object feed_dict):
-        """`run` by a plan, its parts told apart in a profile. An error leaves spans open, which its step's end closes."""
+    cdef object run_in_parts(self, Probe probe, Part part, Plan plan, object fetches, object feed_dict):
+        """`run` by a plan in a recorded step, its parts told apart. `part`: the runtime's."""
         cdef tuple feeds = None
         if plan is not None and plan.feeds:
-            fs_span_enter(trace, &runtime.session.feed_stats.c)
+            probe.enter(probe.feed_conversion)
             feeds = plan.convert_feeds(feed_dict)
-            fs_span_leave(trace)
-        fs_span_enter(trace, &runtime.c)
+            probe.leave()
+        probe.enter(part)
         if plan is None or (feeds is None and plan.feeds):
             # This thread is in a recorded step, so `run` doesn't begin another.
             result = self.run(fetches, feed_dict)
-            fs_span_leave(trace)
+            probe.leave()
             return result
         values = self.execute(plan, feeds)
-        fs_span_leave(trace)
-        return self.build(trace, runtime, plan, values)
+        probe.leave()
+        return self.build(probe, plan, values)
 
-    cdef object build(self, fs_thread_trace* trace, SpanStats runtime, Plan plan, list values):
-        """The result of a run; making it of more than one value is told apart in a profile."""
-        if trace is NULL or type(plan.structure) is Fetch or type(plan.structure) is FetchOne:
+    cdef object build(self, Probe probe, Plan plan, list values):
+        """The result of a run; making it of more than one value is a part of the step."""
+        if type(plan.structure) is Fetch or type(plan.structure) is FetchOne:
             return plan.structure.build(values)
-        fs_span_enter(trace, &runtime.session.fetch_stats.c)
+        probe.enter(probe.fetch_conversion)
         result = plan.structure.build(values)
-        fs_span_leave(trace)
+        probe.leave()
         return result
 
     def _give_up(self, reason):

@@ -1,6 +1,5 @@
 from typing import Any, final
 
-from fastsup.core.recording import SESSION as SESSION
 from fastsup.runtime.graph_elements import ELEMENT_TYPES as ELEMENT_TYPES
 from fastsup.runtime.runner import SessionRunner
 

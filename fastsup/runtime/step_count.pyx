@@ -6,9 +6,7 @@ from tensorflow.python.framework import errors, ops
 from tensorflow.python.ops.resource_variable_ops import is_resource_variable
 from tensorflow.python.training import training_util
 
-from fastsup.core.recording import SESSION
-from fastsup.core.recorder cimport active_recorder, active_session, active_trace
-from fastsup.core.spans cimport fs_span_enter, fs_span_leave, fs_thread_trace
+from fastsup.core.probe import session_part_here
 from fastsup.runtime.graph_elements import ELEMENT_TYPES
 from fastsup.runtime.graph.operations import operations_behind
 from fastsup.runtime.graph.global_step import track_global_step
@@ -94,7 +92,6 @@ cdef class StepCount:
         """The step now, by a run that does nothing else; None where it has no value, or that would be a call of a server."""
         cdef SessionRunner session = self.session
         cdef Plan plan
-        cdef fs_thread_trace* trace
         if self.element_read is None or not session.liveness.open:
             return None
         if self.plan is None or self.plan.callable is None or self.plans_seen is not session.cache.plans:
@@ -106,18 +103,11 @@ cdef class StepCount:
         if plan is None:
             return None
         plan.last_used = session.cache.clock
-        trace = active_trace()
-        if trace is not NULL and (trace.muted or trace.depth > 0):
-            trace = NULL
-        if trace is not NULL:
-            fs_span_enter(trace, &active_recorder().stats_of(active_session(), SESSION, "step read", "").c)
         try:
-            return plan.structure.build(session.execute(plan, None))
+            with session_part_here("step read"):
+                return plan.structure.build(session.execute(plan, None))
         except errors.OpError:
             return None
-        finally:
-            if trace is not NULL:
-                fs_span_leave(trace)
 
     cdef int64_t value(self) noexcept:
         return self.base + self.session.steps_counted

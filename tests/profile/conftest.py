@@ -12,7 +12,7 @@ import pytest
 from processes import Processes
 
 from fastsup import HookProfiler
-from fastsup.core.recorder import ManualClock
+from fastsup.profile.recording.recorder import ManualClock
 
 TENSORFLOW_ONLY = """
 import tensorflow as tf

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 import fastsup
 from fastsup import HookProfiler
-from fastsup.core.recorder import ManualClock
 from fastsup.core.session_origin import SessionOrigin
+from fastsup.profile.recording.recorder import ManualClock
 from fastsup.profile.report import Report, report_of
 
 v1 = tf.compat.v1

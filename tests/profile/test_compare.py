@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from fastsup import HookProfiler
-from fastsup.core.recorder import ManualClock
 from fastsup.core.session_origin import SessionOrigin
 from fastsup.profile.compare import compare, load
 from fastsup.profile.export import as_dict
+from fastsup.profile.recording.recorder import ManualClock
 from fastsup.profile.report import report_of
 
 # As the version before has written it.

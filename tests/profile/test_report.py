@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from fastsup import HookProfiler
-from fastsup.core.recorder import ManualClock
 from fastsup.profile.page import as_html
+from fastsup.profile.recording.recorder import ManualClock
 from fastsup.profile.report import duration, percent, report_of
 from fastsup.profile.table import as_text
 

@@ -11,7 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import fastsup
 from fastsup import train
-from fastsup.core.recorder import ManualClock
+from fastsup.profile.recording.recorder import ManualClock
 
 
 def read(directory: Path) -> Any:

@@ -18,7 +18,7 @@ from fastsup.estimator.config.model_dir import choose_model_dir, path_to_str
 from fastsup.estimator.config.run_config_values import check_values
 
 if TYPE_CHECKING:
-    from fastsup.core.recorder import Recorder
+    from fastsup.core.probe import Profiler
 
 __all__ = ["RunConfig", "TaskType", "resolve_config"]
 
@@ -131,7 +131,7 @@ class RunConfig:
     _executor: str
     _async_save: bool
     _recovery_wait_secs: float
-    _profiler: Recorder | None
+    _profiler: Profiler | None
     _progress: bool
 
     def __init__(
@@ -383,7 +383,7 @@ class RunConfig:
         return self._recovery_wait_secs
 
     @property
-    def profiler(self) -> Recorder | None:
+    def profiler(self) -> Profiler | None:
         """`fastsup.HookProfiler` of the training, or None."""
         return self._profiler
 

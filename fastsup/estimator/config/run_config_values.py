@@ -10,7 +10,7 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.util import function_utils
 
 from fastsup.core.checks import check_range
-from fastsup.core.recorder import recorder_of
+from fastsup.core.probe import check_profiler
 from fastsup.runtime.executor import check_executor
 
 __all__ = ["check_values"]
@@ -68,4 +68,4 @@ def check_values(config: Any) -> None:
             f"{message} Got {value!r}." if message.endswith(".") else f"{message}; got {value!r}",
         )
     check_executor(config.executor)
-    recorder_of(config.profiler)
+    check_profiler(config.profiler)

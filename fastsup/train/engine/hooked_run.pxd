@@ -1,10 +1,9 @@
 from cython cimport final
 
-from fastsup.core.spans cimport fs_thread_trace
+from fastsup.core.probe cimport Probe
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
 from fastsup.train.scheduler.step_view cimport StepView
-from fastsup.train.engine.hooks_probe cimport HooksProbe
 from fastsup.train.engine.run_request cimport RunRequest
 
 
@@ -15,8 +14,7 @@ cdef class HookedRun:
     cdef object session
     cdef SessionRunner runner
     cdef HookScheduler scheduler
-    cdef HooksProbe probe
-    cdef fs_thread_trace* trace
+    cdef Probe probe
     # The SessionRunContext that the callbacks get.
     cdef object context
 
@@ -46,8 +44,9 @@ cdef class HookedRun:
     cdef int distribute_results(self, list values) except -1
     cdef int call_after_run(self, StepView* view, list hooks) except -1
     cdef int call_one_after_run(self, StepView* view, object hook, object result) except -1
+    cdef int call_in_part(self, object hook, object values) except -1
 
 
 cdef HookedRun new_hooked_run(
-    object session, SessionRunner runner, HookScheduler scheduler, HooksProbe probe, RunRequest request
+    object session, SessionRunner runner, HookScheduler scheduler, RunRequest request
 )

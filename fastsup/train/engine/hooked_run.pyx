@@ -5,14 +5,12 @@ from cpython.object cimport PyObject, PyTypeObject
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.training import session_run_hook
 
-from fastsup.core.recording cimport SpanStats
-from fastsup.core.spans cimport fs_span_enter, fs_span_leave, fs_thread_trace
+from fastsup.core.probe cimport Part
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
 from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase
 from fastsup.train.scheduler.step_requests cimport StepRequest, request_for_step
 from fastsup.train.scheduler.step_view cimport FETCHED_STEP, UNUSED_STEP, StepView
-from fastsup.train.engine.hooks_probe cimport HooksProbe
 from fastsup.train.engine.merged_requests import merge_feeds, merge_run_options
 from fastsup.train.engine.run_request cimport RunRequest
 
@@ -30,22 +28,20 @@ cdef object new_named_tuple(object kind, object first, object second, object thi
 
 
 cdef HookedRun new_hooked_run(
-    object session, SessionRunner runner, HookScheduler scheduler, HooksProbe probe, RunRequest request
+    object session, SessionRunner runner, HookScheduler scheduler, RunRequest request
 ):
     """A run with the callbacks of some hooks around it.
 
     Args:
       session: the wrapped session.
       runner, scheduler: the same session, and the schedules of the hooks; None for a session that isn't a `fastsup.Session`.
-      probe: records the callbacks.
       request: the arguments of the run.
     """
     cdef HookedRun run = HookedRun.__new__(HookedRun)
     run.session = session
     run.runner = runner
     run.scheduler = scheduler
-    run.probe = probe
-    run.trace = request.trace
+    run.probe = request.probe
     run.hooks = []
     run.fetches = request.fetches
     run.feed_dict = request.feed_dict
@@ -80,7 +76,10 @@ cdef class HookedRun:
             hook = self.hooks[i]
             if self.scheduler is not None:
                 self.scheduler.sync_before_run(hook)
-            request = self.probe.call_before_run(self.trace, hook, self.context)
+            # After an error, the end of the step ends its parts.
+            self.probe.enter(self.probe.callback_part(hook, True))
+            request = hook.before_run(self.context)
+            self.probe.leave()
             if request is None:
                 continue
             if type(request) is SessionRunArgs:
@@ -124,7 +123,7 @@ cdef class HookedRun:
 
     cdef list fetch(self, StepView* view):
         """Makes the run. Returns the caller's result, the value of each of `fetched`, and the global step if it is fetched."""
-        cdef SpanStats runtime = None
+        cdef Part part
         cdef Py_ssize_t i
         cdef bint fetches_step = self.scheduler is not None and view.source == FETCHED_STEP
         cdef list wanted
@@ -133,24 +132,21 @@ cdef class HookedRun:
             for i in range(len(self.hooks)):
                 if self.step_requests[i] is not None:
                     self.fetched[i] = (<StepRequest> self.step_requests[i]).rest
-        if self.trace is not NULL:
-            runtime = self.probe.stats_of_requests(self.fetches, self.hooks, self.fetched, fetches_step)
+        part = self.probe.run_part(self.fetches, self.hooks, self.fetched, fetches_step)
         wanted = [self.fetches] + [request for request in self.fetched if request is not None]
         if fetches_step:
             wanted.append(self.scheduler.step_read)
         if self.scheduler is not None and not self.has_options and not self.runner.fills_metadata:
-            if self.trace is NULL:
+            if not self.probe.records:
                 return self.runner.run(wanted, self.feed_dict)
             plan = self.runner.find_plan(wanted, self.feed_dict) if self.runner.liveness.open else None
-            return self.runner.run_in_spans(self.trace, runtime, plan, wanted, self.feed_dict)
-        if self.trace is not NULL:
-            fs_span_enter(self.trace, &runtime.c)
+            return self.runner.run_in_parts(self.probe, part, plan, wanted, self.feed_dict)
+        self.probe.enter(part)
         if self.scheduler is not None:
             values = self.runner.run(wanted, self.feed_dict, self.options, self.metadata)
         else:
             values = self.fetch_by_hook()
-        if self.trace is not NULL:
-            fs_span_leave(self.trace)
+        self.probe.leave()
         return values
 
     cdef list fetch_by_hook(self):
@@ -210,9 +206,16 @@ cdef class HookedRun:
     cdef int call_one_after_run(self, StepView* view, object hook, object result) except -1:
         values = new_named_tuple(SessionRunValues, result, self.options, self.metadata)
         if self.scheduler is None or not isinstance(hook, ScheduledHookBase):
-            return self.probe.call_after_run(self.trace, hook, self.context, values)
+            return self.call_in_part(hook, values)
         self.scheduler.tell_step_after(view, <ScheduledHookBase> hook)
         try:
-            return self.probe.call_after_run(self.trace, hook, self.context, values)
+            return self.call_in_part(hook, values)
         finally:
             (<ScheduledHookBase> hook).counted_step = None
+
+    cdef int call_in_part(self, object hook, object values) except -1:
+        """Calls `after_run`, which is a part of the step."""
+        self.probe.enter(self.probe.callback_part(hook, False))
+        hook.after_run(self.context, values)
+        self.probe.leave()
+        return 0

@@ -1,7 +1,7 @@
 from cython cimport final
 from libc.stdint cimport int64_t
 
-from fastsup.core.spans cimport fs_thread_trace
+from fastsup.core.probe cimport Probe, fs_scope
 from fastsup.train.scheduler.step_view cimport StepView
 
 
@@ -21,11 +21,11 @@ cdef class RunRequest:
     cdef object stop_event
     cdef tuple last_result
 
-    # The run that is made now: its view, how many runs like it follow at once (1 outside a loop), and the thread's trace, NULL
-    # if nothing records it.
+    # The run that is made now: its view, how many runs like it follow at once (1 outside a loop), and who is told of the step.
     cdef StepView view
     cdef int64_t steps
-    cdef fs_thread_trace* trace
+    cdef Probe probe
+    cdef fs_scope scope
 
 
 cdef RunRequest new_request(object fetches, object feed_dict, object options, object run_metadata)

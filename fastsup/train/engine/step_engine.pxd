@@ -1,14 +1,14 @@
+from fastsup.core.probe cimport ProbeFinder
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
-from fastsup.train.engine.hooks_probe cimport HooksProbe
 from fastsup.train.engine.run_request cimport RunRequest
 
 
 cdef class StepEngine:
     cdef public object hooks
     cdef public bint should_stop
-    cdef HooksProbe probe
+    cdef ProbeFinder probes
     # The session that the last step was run in; the same as a `fastsup.Session`, and the schedules of the hooks around it. The
     # latter two are None for another session. Replaced together, by whichever thread runs the first step in a session.
     cdef object session
@@ -19,7 +19,6 @@ cdef class StepEngine:
     cdef object run(self, object session, RunRequest request)
     cdef bint attach(self, object session) except -1
     cdef object run_steps(self, object session, RunRequest request)
-    cdef bint marks_steps(self, RunRequest request) noexcept
     cdef object run_with_hooks(self, RunRequest request, list hooks)
     cdef object call_hooks(self, RunRequest request, list hooks, list results)
     cdef object run_without_hooks_called(self, RunRequest request, Plan plan)

@@ -11,21 +11,16 @@ After both, the after-run hooks that are due are called.
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t
 
-from fastsup.core.recording cimport SpanStats
-from fastsup.core.spans cimport (
-    fs_scope, fs_span_enter, fs_span_enter_first, fs_span_leave, fs_span_leave_last, fs_step_next, fs_thread_trace
-)
+from fastsup.core.probe cimport Part, Probe, ProbeFinder, probe_of
 from fastsup.runtime.fetches cimport FetchList
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
-from fastsup.runtime.session_probe cimport begin_recorded, end_recorded
 from fastsup.common.stop_signals cimport hold_signals, release_signals
 from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
 from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase
 from fastsup.train.scheduler.step_view cimport FETCHED_STEP, StepView
 from fastsup.train.engine.hook_errors import report_error
 from fastsup.train.engine.hooked_run cimport HookedRun, new_hooked_run
-from fastsup.train.engine.hooks_probe cimport HooksProbe, runtime_stats
 from fastsup.train.engine.run_request cimport RunRequest, new_request
 
 
@@ -68,20 +63,19 @@ cdef class StepEngine:
 
     def __init__(self, hooks):
         self.hooks = hooks
-        self.probe = HooksProbe()
-        self.probe.record(None)
-        self.probe.set_hooks(hooks)
+        self.probes = ProbeFinder(hooks)
+        self.probes.record(None)
 
     def record(self, profiler, opened):
         """Records every run from now on.
 
         Args:
-          profiler: as for `SessionProbe.record`.
+          profiler: as for `ProbeFinder.record`.
           opened: the `SessionOrigin` that says who has opened the session, or None.
         """
-        self.probe.opened = opened
+        self.probes.origin = opened
         if profiler is not None:
-            self.probe.record(profiler)
+            self.probes.record(profiler)
 
     def step(self, session, fetches, feed_dict, options, run_metadata):
         """Runs one step, between the hooks' `before_run` and `after_run`.
@@ -115,7 +109,7 @@ cdef class StepEngine:
         for hook in list(self.hooks):
             if isinstance(hook, ScheduledHookBase):
                 hook._before_close()
-        self.probe.forget()
+        self.probes.close()
 
     cdef bint attach(self, object session) except -1:
         """Gets ready for steps in a session. True if hooks may be skipped.
@@ -141,17 +135,16 @@ cdef class StepEngine:
 
     cdef object run(self, object session, RunRequest request):
         """Runs one step; in a loop, at least one, and more where nothing has to be asked between them."""
-        cdef fs_scope scope
+        cdef Probe probe
         try:
             if self.should_stop:
                 raise RuntimeError("Run called even after should_stop requested.")
-            held = None
+            probe = request.probe = probe_of(self.probes, still_open(session))
+            probe.begin(&request.scope)
             try:
-                held = begin_recorded(self.probe, &scope, still_open(session))
-                request.trace = scope.trace
                 return self.run_steps(session, request)
             finally:
-                end_recorded(self.probe, &scope, held)
+                probe.end(&request.scope, True)
         except Exception as error:
             report_error(self.hooks, None, error)
             raise
@@ -174,13 +167,9 @@ cdef class StepEngine:
             hooks = self.scheduler.hooks_in_run(&request.view)
             if hooks:
                 return self.run_with_hooks(request, hooks)
-        elif request.stop_event is not None and not self.marks_steps(request):
+        elif request.stop_event is not None and not request.probe.marks_steps:
             request.steps = min(self.scheduler.idle_steps(&request.view), request.steps_left)
         return self.run_without_hooks_called(request, plan)
-
-    cdef bint marks_steps(self, RunRequest request) noexcept:
-        """True if each step of a loop is to be marked for another profiler."""
-        return request.trace is not NULL and self.probe.known_to.step_markers
 
     cdef object run_with_hooks(self, RunRequest request, list hooks):
         """A run between the callbacks of hooks.
@@ -210,17 +199,14 @@ cdef class StepEngine:
         cdef HookedRun run = None
         cdef object result = None
         try:
-            if request.trace is not NULL:
-                fs_span_enter(request.trace, &self.probe.dispatch_stats.c)
-            run = new_hooked_run(self.session, self.runner, self.scheduler, self.probe, request)
+            request.probe.enter(request.probe.dispatch)
+            run = new_hooked_run(self.session, self.runner, self.scheduler, request)
             run.hooks = hooks
             run.results = results
             if results is None:
                 result = run.run(&request.view)
             run.call_after_run(&request.view, list(self.hooks))
-            if request.trace is not NULL:
-                # After an error, the end of the step leaves the span.
-                fs_span_leave(request.trace)
+            request.probe.leave()
             self.should_stop = self.should_stop or run.context.stop_requested
             return result
         except Exception as error:
@@ -243,7 +229,6 @@ cdef class StepEngine:
         cdef tuple feeds = None
         # In a loop a signal may come between two steps. A single step has Python code between its run and its end.
         cdef bint held = request.steps == 1 and hold_signals()
-        cdef SpanStats runtime
         try:
             if request.view.source == FETCHED_STEP:
                 extra = [*extra, self.scheduler.step_read]
@@ -252,14 +237,9 @@ cdef class StepEngine:
             elif plan.callable is None:
                 plan = self.runner.find_plan(request.fetches, request.feed_dict)
             if plan is not None and plan.feeds:
-                if request.trace is not NULL:
-                    runtime = runtime_stats(
-                        self.probe, self.scheduler, request.fetches, request.view.source == FETCHED_STEP
-                    )
-                    fs_span_enter(request.trace, &runtime.session.feed_stats.c)
+                request.probe.enter(request.probe.feed_conversion)
                 feeds = plan.convert_feeds(request.feed_dict)
-                if request.trace is not NULL:
-                    fs_span_leave(request.trace)
+                request.probe.leave()
             if plan is not None and (feeds is not None or not plan.feeds):
                 return self.run_plan(request, plan, feeds, watching, extra)
             # No plan can express the run, or its feeds.
@@ -278,7 +258,7 @@ cdef class StepEngine:
           extra: the fetches that hooks watch, and the step if it is fetched. May be empty.
         """
         cdef HookScheduler scheduler = self.scheduler
-        cdef fs_thread_trace* trace = request.trace
+        cdef Probe probe = request.probe
         cdef StepView* view = &request.view
         cdef int64_t steps = request.steps
         cdef bint fetches_step = view.source == FETCHED_STEP
@@ -286,16 +266,13 @@ cdef class StepEngine:
         cdef list ended = None
         cdef list rejected = None
         cdef object step = None
-        cdef SpanStats runtime = None
+        cdef Part part = probe.run_part(request.fetches, watching, None, fetches_step)
         cdef bint due
-        if trace is not NULL:
-            runtime = runtime_stats(self.probe, scheduler, request.fetches, fetches_step)
-            fs_span_enter_first(trace, &runtime.c)
+        probe.enter(part)
         try:
             while True:
                 values = self.runner.execute(plan, feeds)
-                if trace is not NULL:
-                    fs_span_leave_last(trace)
+                probe.leave()
                 steps -= 1
                 if extra:
                     # The plan is of a list. Of the caller's values, only the last ones are made.
@@ -321,14 +298,13 @@ cdef class StepEngine:
                     break
                 if scheduler.due_by_time():
                     break
-                if trace is not NULL:
-                    fs_step_next(trace, &runtime.c)
+                probe.next(part)
         except BaseException:
             if ended is not None and request.in_loop:
                 last = plan.structure.build(ended)
                 request.last_result = (last[0] if extra else last,)
             raise
-        last = self.runner.build(trace, runtime, plan, values)
+        last = self.runner.build(probe, plan, values)
         return last[0] if extra else last
 
     cdef Plan augmented_plan(self, Plan plan, RunRequest request, list extra):

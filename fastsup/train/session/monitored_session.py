@@ -20,14 +20,13 @@ from fastsup.core import timeline
 from fastsup.core.checks import check_flag
 from fastsup.core.hook_ends import end_hooks
 from fastsup.core.plan_executor import PlanExecutor
-from fastsup.core.recorder import recorder_of
+from fastsup.core.probe import Profiler, check_profiler, program_profiler_now
 from fastsup.core.session_origin import current_origin, session_role
 from fastsup.events.writer_lifecycle import close_writers, register_session
 from fastsup.runtime.executor import keep_traceable
 from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
 from fastsup.train.engine.hook_errors import report_error
-from fastsup.train.engine.recorded_hooks import hook_span
 from fastsup.train.hooks.adapted_hook import AdaptedHook
 from fastsup.train.hooks.progress import hooks_with_progress
 from fastsup.train.session.hook_arguments import check_hook, hooks_argument, sorted_for_end
@@ -68,7 +67,7 @@ class _MonitoredSession(Monitored):
         profiler: Any = None,
     ) -> None:
         self._hooks = hooks_argument("hooks", hooks)
-        self._profiler = recorder_of(profiler)
+        self._profiler = check_profiler(profiler)
         self._opened = current_origin()
         self._in_timeline: Any = None
         self._made_in = os.getpid()
@@ -231,8 +230,10 @@ class _MonitoredSession(Monitored):
         if failed:
             return
 
+        profiler = self._profiler or program_profiler_now() or Profiler()
+
         def end(hook: Any) -> None:
-            with hook_span(self._profiler, hook, "end"):
+            with profiler.callback(hook, "end"):
                 hook.end(self._tf_sess())
 
         end_hooks(sorted_for_end(self._hooks), end, logging.error)

@@ -14,7 +14,7 @@ from fastsup.common import stop_signals
 from fastsup.common.fork import fork_reason, raise_in_fork
 from fastsup.common.tensorflow_errors import not_end_of_input
 from fastsup.core import timeline
-from fastsup.core.recorder import Recorder, program_recorder_now
+from fastsup.core.probe import Profiler
 from fastsup.core.session_origin import current_origin
 from fastsup.runtime.session import Session
 from fastsup.train.supervisor.threads import SupervisorThreads
@@ -27,7 +27,7 @@ class SupervisorSessions(SupervisorThreads):
 
     _handle_signals: bool
     _init_fn: Callable[[Any], Any] | None
-    _profiler: Recorder | None
+    _profiler: Profiler | None
     _session_manager: Any
 
     @property
@@ -173,13 +173,8 @@ class SupervisorSessions(SupervisorThreads):
         self.start_queue_runners(session)
 
     def _record(self, session: Any) -> None:
-        if not isinstance(session, Session):
-            return
-        session._record_runs(self._profiler, current_origin("train"))
-        recorder = self._profiler or program_recorder_now()
-        if recorder is not None:
-            # The time that has got the session ready isn't time between two steps.
-            recorder.interrupt_here()
+        if isinstance(session, Session):
+            session._record_runs(self._profiler, current_origin("train"))
 
     def _abandon(self, session: Any) -> None:
         """Ends the threads and the session that a failed start has left. Errors here would hide the first one."""

@@ -13,7 +13,7 @@ from tensorflow.python.training import supervisor as tf_supervisor
 
 from fastsup.checkpoint.directory import directory_argument
 from fastsup.core.checks import check_flag
-from fastsup.core.recorder import recorder_of
+from fastsup.core.probe import check_profiler
 from fastsup.runtime.executor import check_executor
 from fastsup.runtime.graph.variable_sharing import add_reads_without_copy
 from fastsup.train.session import session_manager as session_manager_mod
@@ -122,7 +122,7 @@ class Supervisor(SupervisorSessions, tf_supervisor.Supervisor):  # type: ignore[
         check_choice("stray_threads", stray_threads, ("warn", "raise"))
         check_types(graph, saver, init_fn)
         logdir = directory_argument("logdir", logdir)
-        self._profiler = recorder_of(profiler)
+        self._profiler = check_profiler(profiler)
         self._in_timeline: Any = None
         if check_executor(executor) != "auto" and session_manager is not None:
             raise ValueError(

@@ -1,16 +1,16 @@
 """The statistics of a recorder: which there are, of which sessions, hooks and fetches, and under which names."""
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import fields, is_dataclass
 
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
-from fastsup.core.recording import RUNTIME, SESSION
-from fastsup.core.recording cimport Caller
+from fastsup.core.probe import empty_context
+from fastsup.profile.recording.statistics import RUNTIME, SESSION
+from fastsup.profile.recording.statistics cimport Caller
 from fastsup.core.session_origin import NO_ORIGIN, SessionOrigin
-from fastsup.core.spans cimport fs_histogram_merge
+from fastsup.profile.recording.spans cimport fs_histogram_merge
 
 OTHER_FETCHES = "other fetches"
 cdef object OTHER_SESSIONS = SessionOrigin("other sessions")
@@ -25,20 +25,6 @@ cdef Py_ssize_t DESCRIPTION_LENGTH = 48
 
 # The types of fetches that have no parts, remembered because the key is made in each recorded run.
 cdef set leaf_types = set()
-
-# Entered while the names of fetches are read.
-description_guard = nullcontext()
-
-
-def guard_describing(guard):
-    """Sets a context in which the names of fetches are read from now on.
-
-    Args:
-      guard: a context manager that can be entered many times.
-    """
-    global description_guard
-    description_guard = guard
-
 
 cdef object fetches_key(object fetches):
     """A key that is the same for the same elements in the same structure, though the structure be a new object."""
@@ -103,6 +89,7 @@ cdef class SpanRegistry(Recording):
         self.hooks = {}
         self.sessions_by_origin = {}
         self.free_runtime_stats = []
+        self.description_guard = empty_context
 
     cdef SpanStats stats_of(self, SessionStats session, str owner, str phase, str detail):
         """The statistics of a phase. Makes them the first time."""
@@ -137,6 +124,7 @@ cdef class SpanRegistry(Recording):
         session.fetch_stats = self.stats_of(session, SESSION, "fetch conversion", "")
         session.dispatch_stats = self.stats_of(session, SESSION, "hook dispatch", "")
         session.other_runtime = self.stats_of(session, SESSION, RUNTIME, OTHER_FETCHES)
+        session.other_runtime.begins_steps = True
         self.sessions.append(session)
         return session
 
@@ -198,7 +186,6 @@ cdef class SpanRegistry(Recording):
             fs_histogram_merge(&kept.c.times, &stats.c.times)
             memset(&stats.c.times, 0, sizeof(stats.c.times))
             self.free_runtime_stats.append(stats)
-        self.last_fetches = self.last_runtime = None
         return 0
 
     # Hooks.
@@ -254,11 +241,6 @@ cdef class SpanRegistry(Recording):
         if caller:
             self.end_caller(caller)
 
-    cdef SpanStats stats_of_step(self, object hook):
-        """The statistics of the callback of a loop's hook."""
-        cdef HookStats known = self.stats_of_hook(hook)
-        return self.stats_of(known.session, known.name, "after_step", "")
-
     # The runtime.
 
     cdef SpanStats runtime_stats(self, int64_t caller, object fetches, tuple names):
@@ -277,18 +259,11 @@ cdef class SpanRegistry(Recording):
                 else self.new_stats(session, SESSION, RUNTIME, "")
             )
             stats.session = session
-            with description_guard:
+            stats.begins_steps = True
+            with self.description_guard:
                 stats.detail = describe(fetches)
             known = self.runtime_stats_by_run[key] = (stats, fetches)
         return known[0]
-
-    cdef SpanStats runtime_alone(self, int64_t caller, object fetches):
-        """The statistics of the runtime for a caller's fetches, in runs in which no hook fetches."""
-        if fetches is not self.last_fetches or caller != self.last_caller or self.last_runtime is None:
-            self.last_runtime = self.runtime_stats(caller, fetches, ())
-            self.last_fetches = fetches
-            self.last_caller = caller
-        return self.last_runtime
 
     def note_values(self, tuple key, int values):
         """Notes how many values a hook fetches in a run in which it fetches any.

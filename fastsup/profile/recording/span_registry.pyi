@@ -4,20 +4,23 @@ from typing import Any
 
 from typing_extensions import Self
 
-from fastsup.core.recording import RUNTIME as RUNTIME
-from fastsup.core.recording import SESSION as SESSION
-from fastsup.core.recording import Recording
+from fastsup.core.probe import empty_context as empty_context
 from fastsup.core.session_origin import NO_ORIGIN as NO_ORIGIN
 from fastsup.core.session_origin import SessionOrigin as SessionOrigin
+from fastsup.profile.recording.statistics import RUNTIME as RUNTIME
+from fastsup.profile.recording.statistics import SESSION as SESSION
+from fastsup.profile.recording.statistics import Recording
 
 OTHER_FETCHES: str
-description_guard: AbstractContextManager[Any]
 
 class HookStats:
     @property
     def name(self) -> str: ...
 
 class SpanRegistry(Recording):
+    description_guard: AbstractContextManager[Any]
+    @property
+    def step_markers(self) -> bool: ...
     def new_caller(
         self, origin: SessionOrigin | None = None, session_info: Callable[[], dict[str, Any]] = ...
     ) -> int: ...
@@ -26,5 +29,4 @@ class SpanRegistry(Recording):
     def note_values(self, key: tuple[int, str], values: int) -> None: ...
     def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
 
-def guard_describing(guard: AbstractContextManager[Any]) -> None: ...
 def describe(fetches: Any) -> str: ...

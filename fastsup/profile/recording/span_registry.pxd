@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
 
-from fastsup.core.recording cimport Recording, SessionStats, SpanStats
+from fastsup.profile.recording.statistics cimport Recording, SessionStats, SpanStats
 
 
 # The statistics of a hook's two callbacks, which are looked up in every run.
@@ -15,10 +15,9 @@ cdef class HookStats:
 
 
 cdef class SpanRegistry(Recording):
-    # The statistics of the last run in which no hook fetched: most runs find theirs here.
-    cdef object last_fetches
-    cdef int64_t last_caller
-    cdef SpanStats last_runtime
+    cdef readonly bint step_markers
+    # A context manager that is entered while the names of fetches are read.
+    cdef public object description_guard
 
     # By (session's index, owner, phase, detail).
     cdef dict stats_by_name
@@ -37,7 +36,5 @@ cdef class SpanRegistry(Recording):
     cdef SessionStats session_of(self, int64_t caller)
     cdef HookStats stats_of_hook(self, object hook)
     cdef SpanStats enclosing_span(self)
-    cdef SpanStats stats_of_step(self, object hook)
     cdef int end_caller(self, int64_t caller) except -1
-    cdef SpanStats runtime_alone(self, int64_t caller, object fetches)
     cdef SpanStats runtime_stats(self, int64_t caller, object fetches, tuple names)

@@ -10,66 +10,41 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport INT64_MAX, int64_t
 from libc.stdlib cimport calloc, free
 
-from fastsup.core.recording import SESSION
-from fastsup.core.recording cimport SpanStats
-from fastsup.core.schedule cimport changes
+from fastsup.core.probe import empty_context, program_profiler_now
+from fastsup.core.probe cimport Probe, fs_scope, open_scopes, set_program_profiler
 from fastsup.core.session_origin import NO_ORIGIN
-from fastsup.core.span_context import Span, StepScope, empty_context
-from fastsup.core.span_registry cimport HookStats
-from fastsup.core.spans cimport (
-    fs_histogram, fs_histogram_add, fs_histogram_quantile, fs_log_init, fs_scope_of_thread, fs_span_enter,
-    fs_span_leave, fs_step_begin, fs_step_end, fs_trace_abandon, fs_trace_expand, fs_trace_init, fs_trace_interrupt,
+from fastsup.profile.recording.recorder_probe cimport RecorderProbe, new_recorder_probe, probe_within
+from fastsup.profile.recording.span_context import Span, StepScope
+from fastsup.profile.recording.span_registry cimport HookStats
+from fastsup.profile.recording.spans cimport (
+    fs_histogram, fs_histogram_add, fs_histogram_quantile, fs_log_init, fs_span_enter, fs_span_leave, fs_step_begin,
+    fs_step_end, fs_thread, fs_thread_trace, fs_trace_abandon, fs_trace_init, fs_trace_interrupt,
     fs_trace_interrupt_between_steps
 )
+from fastsup.profile.recording.statistics import SESSION
+from fastsup.profile.recording.statistics cimport SpanStats
 
 cdef extern from "clock.h":
     int64_t fs_clock_monotonic_ns() noexcept
-
-# The scopes under way in the process, of all recorders and threads, newest first.
-cdef fs_scope* open_scopes = NULL
-
-# The recorder of the whole program: a pointer for sessions to read, and the reference that keeps it alive.
-cdef void* program_recorder = NULL
-cdef Recorder program_recorder_held = None
 
 cdef int CALIBRATION_STEPS = 400
 
 
 def drop_scopes_of_other_threads():
     """Drops the scopes of all threads but this one. For the child of a fork, where the other threads are gone."""
-    cdef fs_scope** place = &open_scopes
+    cdef fs_scope** place = open_scopes()
+    cdef fs_thread_trace* trace
     while place[0] is not NULL:
-        if place[0].trace.ident is fs_thread():
+        trace = <fs_thread_trace*> place[0].trace
+        if trace.ident is fs_thread():
             place = &place[0].next
         else:
-            if place[0].trace.ident is not NULL:
-                fs_trace_abandon(place[0].trace)
+            if trace.ident is not NULL:
+                fs_trace_abandon(trace)
             place[0] = place[0].next
 
 
 os.register_at_fork(after_in_child=drop_scopes_of_other_threads)
-
-
-cdef fs_thread_trace* active_trace() noexcept:
-    cdef fs_scope* scope = fs_scope_of_thread(open_scopes, fs_thread())
-    if scope is NULL:
-        return NULL
-    fs_trace_expand(scope.trace)
-    return scope.trace
-
-
-cdef Recorder active_recorder():
-    cdef fs_scope* scope = fs_scope_of_thread(open_scopes, fs_thread())
-    return None if scope is NULL else <Recorder> <PyObject*> scope.recorder
-
-
-cdef SessionStats active_session():
-    cdef fs_scope* scope = fs_scope_of_thread(open_scopes, fs_thread())
-    return (<Recorder> <PyObject*> scope.recorder).session_of(scope.caller)
-
-
-cdef void** program_wide() noexcept:
-    return &program_recorder
 
 
 cdef class ManualClock:
@@ -121,7 +96,7 @@ cdef class Recorder(SpanRegistry):
         if clock is None:
             self.calibrate()
         else:
-            fs_log_init(self.log, read_manual_clock, <PyObject*> clock, &open_scopes, 0)
+            fs_log_init(self.log, read_manual_clock, <PyObject*> clock, open_scopes(), 0)
         self.log.skip_steps = skip_steps
 
     cdef int calibrate(self) except -1:
@@ -137,7 +112,7 @@ cdef class Recorder(SpanRegistry):
         cdef int more, i, j
         if steps is NULL:
             raise MemoryError()
-        fs_log_init(self.log, NULL, NULL, &open_scopes, 0)
+        fs_log_init(self.log, NULL, NULL, open_scopes(), 0)
         fs_trace_init(&trace, self.log, 0)
         for more in range(2):
             for i in range(CALIBRATION_STEPS):
@@ -153,18 +128,53 @@ cdef class Recorder(SpanRegistry):
         reading = fs_histogram_quantile(&stats.c.times, 0.5)
         one, two = fs_histogram_quantile(&steps[0], 0.5), fs_histogram_quantile(&steps[1], 0.5)
         free(steps)
-        fs_log_init(self.log, NULL, NULL, &open_scopes, 0)
+        fs_log_init(self.log, NULL, NULL, open_scopes(), 0)
         self.log.cost_in_span = <int64_t> reading
         self.log.cost_between = <int64_t> reading
         self.cost_outside_span = max(two - one - reading, 0.0)
         self.cost_outside_step = max(one - reading - (two - one) - reading, 0.0)
         return 0
 
+    # What sessions and loops ask of a profiler.
+
+    def new_probe(self, origin, hooks, session):
+        cdef RecorderProbe probe
+        self.interrupt_here()
+        caller = self.new_caller(origin, dict if session is None else self._session_info_of(session))
+        for hook in hooks or ():
+            self.register(hook, caller)
+        probe = new_recorder_probe(self, caller, hooks, session is None)
+        if session is not None:
+            probe.unwatch = self._watch(hooks or ())
+        return probe
+
+    def _session_info_of(self, session):
+        """Returns a function that describes a session, as for `new_caller`. A subclass may know sessions."""
+        return dict
+
+    def _watch(self, hooks):
+        """Has the parts of hooks' callbacks recorded. A subclass may know hooks.
+
+        Returns:
+          A function without arguments that ends it, or None.
+        """
+        return None
+
+    def used_beside(self, profiler):
+        cdef Recorder recorder = self
+        while recorder is not None:
+            recorder.other_profilers_used = recorder.other_profilers_used or recorder is not profiler
+            recorder = recorder.replaced
+
+    def callback(self, hook, phase):
+        return empty_context if self.log.begun == 0 else self.span(hook, phase)
+
     cdef SpanStats enclosing_span(self):
+        cdef RecorderProbe probe = probe_within(self)
         cdef fs_thread_trace* trace
-        if active_recorder() is not self:
+        if probe is None:
             return None
-        trace = active_trace()
+        trace = probe.trace()
         if trace.muted or trace.depth == 0:
             return None
         return self.stats_by_id[trace.frames[trace.depth - 1].stats.id]
@@ -188,7 +198,7 @@ cdef class Recorder(SpanRegistry):
 
     def step(self):
         """Returns a context manager that records a step."""
-        return StepScope(self, True)
+        return StepScope(self, self.probe_around(), True)
 
     def span(self, hook, phase):
         """Returns a context manager that records a span of a hook, in a step or beside the steps.
@@ -198,7 +208,7 @@ cdef class Recorder(SpanRegistry):
           phase: name of the phase.
         """
         cdef HookStats known = self.stats_of_hook(hook)
-        return Span(self, self.stats_of(known.session, known.name, phase, ""))
+        return Span(self, self.probe_around(), self.stats_of(known.session, known.name, phase, ""))
 
     def session_span(self, phase):
         """Returns a context manager that records a span of the session, in a step or beside the steps.
@@ -206,8 +216,13 @@ cdef class Recorder(SpanRegistry):
         Args:
           phase: name of the phase.
         """
-        cdef SessionStats session = active_session() if active_recorder() is self else self.no_session
-        return Span(self, self.stats_of(session, SESSION, phase, ""))
+        cdef RecorderProbe probe = self.probe_around()
+        return Span(self, probe, self.stats_of(probe.session, SESSION, phase, ""))
+
+    cdef RecorderProbe probe_around(self):
+        """The probe of the step that this thread is in, if this recorder records it; else one that belongs to no session."""
+        cdef RecorderProbe probe = probe_within(self)
+        return new_recorder_probe(self, 0, None, False) if probe is None else probe
 
     def step_marker(self):
         """Returns a context manager that marks a step for another profiler. Here it does nothing."""
@@ -225,84 +240,26 @@ cdef class Recorder(SpanRegistry):
         Raises:
           RuntimeError: another recorder is on, and isn't replaceable.
         """
-        global program_recorder, program_recorder_held
-        if program_recorder is not NULL and not program_recorder_held.replaceable:
+        cdef Recorder before = program_profiler_now()
+        if before is not None and not before.replaceable:
             raise RuntimeError("Another profiler is on for the whole program. Only one can be.")
-        if program_recorder_held is not None:
-            program_recorder_held.interrupt()
+        if before is not None:
+            before.interrupt()
         self.replaceable = replaceable
-        self.replaced = program_recorder_held
-        program_recorder = <PyObject*> self
-        program_recorder_held = self
-        # A compiled loop of a session then looks whether it is recorded.
-        changes()[0] += 1
+        self.replaced = before
+        set_program_profiler(self)
 
     def stop(self):
         """Ends the recording of the program. Does nothing for a recorder that isn't on."""
-        global program_recorder, program_recorder_held
-        cdef Recorder later = program_recorder_held
-        if program_recorder is <PyObject*> self:
-            program_recorder_held, self.replaced = self.replaced, None
-            program_recorder = NULL if program_recorder_held is None else <PyObject*> program_recorder_held
-            changes()[0] += 1
+        cdef Recorder later = program_profiler_now()
+        cdef Recorder before = self.replaced
+        if later is self:
+            self.replaced = None
+            set_program_profiler(before)
         else:
             # A recorder that replaces this one must not bring it back.
             while later is not None:
                 if later.replaced is self:
-                    later.replaced, self.replaced = self.replaced, None
+                    later.replaced, self.replaced = before, None
                 later = later.replaced
         self.interrupt()
-
-
-def span_here(str phase, str detail=""):
-    """Returns a context manager that records a part of the callback that this thread is in; an empty one outside it.
-
-    Args:
-      phase: name of the phase.
-      detail: which of several of that phase it is, or "".
-    """
-    cdef Recorder recorder = active_recorder()
-    cdef SpanStats stats = None if recorder is None else recorder.enclosing_span()
-    if stats is None or stats.owner == SESSION:
-        return empty_context
-    return Span(recorder, recorder.stats_of(stats.session, stats.owner, phase, detail))
-
-
-def session_span_here(str phase):
-    """Returns a context manager that records a span of the session; an empty one within a span, or outside a step.
-
-    Args:
-      phase: name of the phase.
-    """
-    cdef fs_thread_trace* trace = active_trace()
-    if trace is NULL or trace.muted or trace.depth > 0:
-        return empty_context
-    return active_recorder().session_span(phase)
-
-
-def recorder_of(profiler):
-    """Checks the `profiler` argument of a session or loop.
-
-    Args:
-      profiler: the argument.
-
-    Returns:
-      The recorder, or None for None.
-
-    Raises:
-      TypeError: `profiler` is neither a HookProfiler nor None.
-    """
-    if profiler is not None and not isinstance(profiler, Recorder):
-        raise TypeError(
-            f"profiler must be a fastsup.HookProfiler or None, got {profiler!r} of type {type(profiler).__name__}."
-        )
-    cdef Recorder recorder = program_recorder_held
-    while profiler is not None and recorder is not None:
-        recorder.other_profilers_used = recorder.other_profilers_used or recorder is not profiler
-        recorder = recorder.replaced
-    return profiler
-
-
-def program_recorder_now():
-    """Returns the recorder that is on for the whole program, or None."""
-    return program_recorder_held

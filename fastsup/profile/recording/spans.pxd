@@ -1,5 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
+from fastsup.core.probe cimport fs_scope
+
 cdef extern from "histogram.h":
     int FS_BUCKETS
     ctypedef struct fs_histogram:
@@ -30,7 +32,6 @@ cdef extern from "spans.h":
         int64_t duration
         int32_t n_events
         fs_span_event* events
-    ctypedef struct fs_scope
     ctypedef struct fs_span_log:
         fs_span_stats steps
         fs_span_stats between
@@ -59,15 +60,9 @@ cdef extern from "spans.h":
         int32_t is_step
         int32_t depth
         fs_frame* frames
-    ctypedef struct fs_scope:
-        fs_scope* next
-        fs_thread_trace* trace
-        void* recorder
-        int64_t caller
     const void* fs_thread() noexcept
-    void fs_scope_begin(fs_scope* scope, fs_thread_trace* trace, void* recorder, bint is_step) noexcept
+    void fs_scope_begin(fs_scope* scope, fs_thread_trace* trace, void* probe, bint is_step) noexcept
     void fs_scope_end(fs_scope* scope) noexcept
-    fs_scope* fs_scope_of_thread(fs_scope* open_scopes, const void* thread) noexcept
     void fs_log_init(
         fs_span_log* log, fs_span_clock clock, void* context, fs_scope** open_scopes, int64_t skip_steps
     ) noexcept
@@ -78,8 +73,8 @@ cdef extern from "spans.h":
     void fs_trace_interrupt_between_steps(fs_thread_trace* trace) noexcept
     void fs_trace_abandon(fs_thread_trace* trace) noexcept
     void fs_step_begin(fs_thread_trace* trace, bint is_step) noexcept
-    void fs_step_next(fs_thread_trace* trace, fs_span_stats* stats) noexcept
     void fs_step_end(fs_thread_trace* trace) noexcept
+    void fs_step_next(fs_thread_trace* trace, fs_span_stats* stats) noexcept
     void fs_step_uncount(fs_thread_trace* trace) noexcept
     void fs_span_enter(fs_thread_trace* trace, fs_span_stats* stats) noexcept
     void fs_span_enter_first(fs_thread_trace* trace, fs_span_stats* stats) noexcept

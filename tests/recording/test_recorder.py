@@ -18,7 +18,8 @@ import pytest
 from fastsup import HookProfiler
 from fastsup import loop as loop_hooks
 from fastsup.core import Hook, StepLoop
-from fastsup.core.recorder import ManualClock, Recorder, session_span_here, span_here
+from fastsup.core.probe import callback_part_here, session_part_here
+from fastsup.profile.recording.recorder import ManualClock, Recorder
 
 
 class Named:
@@ -142,7 +143,7 @@ def test_an_error_leaves_every_span_that_it_passes(recorder: Recorder, clock: Ma
     with recorder.step():
         clock.advance(7)
         # No callback is left open that this would be a part of.
-        with span_here("save"):
+        with callback_part_here("save"):
             clock.advance(20)
     assert span_times(recorder)["Named", "after_run"]["total_ns"] == 5
     assert ("Named", "save") not in span_times(recorder)
@@ -310,11 +311,11 @@ def test_the_slowest_steps_are_kept_with_their_spans(recorder: Recorder, clock: 
 
 def test_a_part_of_a_hook_is_found_from_within_it(recorder: Recorder, clock: ManualClock) -> None:
     with recorder.step():
-        with session_span_here("plan making"):
+        with session_part_here("plan making"):
             clock.advance(2)
-        with recorder.span(Named(), "after_run"), span_here("summary"):
+        with recorder.span(Named(), "after_run"), callback_part_here("summary"):
             clock.advance(9)
-    with span_here("summary"), session_span_here("plan making"):
+    with callback_part_here("summary"), session_part_here("plan making"):
         clock.advance(1000)
     assert span_times(recorder)["Named", "summary"]["total_ns"] == 9
     assert span_times(recorder)["session", "plan making"]["total_ns"] == 2
@@ -343,7 +344,7 @@ def test_recorders_within_each_other_do_not_mix(clock: ManualClock) -> None:
         clock.advance(1)
         with inner.step(), inner.span(Other(), "after_run"):
             clock.advance(2)
-        with span_here("save"):
+        with callback_part_here("save"):
             clock.advance(4)
     assert set(span_times(inner)) == {("Other", "after_run")}
     assert span_times(outer)["Named", "save"]["total_ns"] == 4

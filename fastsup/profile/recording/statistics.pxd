@@ -1,18 +1,21 @@
 from libc.stdint cimport int32_t, int64_t
 
-from fastsup.core.spans cimport fs_span_event, fs_span_log, fs_span_stats, fs_thread, fs_thread_trace
+from fastsup.core.probe cimport Part, Profiler
+from fastsup.profile.recording.spans cimport fs_span_event, fs_span_log, fs_span_stats, fs_thread, fs_thread_trace
 
 
 cdef class SessionStats
 
 
-cdef class SpanStats:
+cdef class SpanStats(Part):
     cdef fs_span_stats c
     cdef readonly str owner
     cdef readonly str phase
     # The fetches of a runtime phase, or the class of a listener; "" for any other phase.
     cdef readonly str detail
     cdef SessionStats session
+    # True for the runtime's: such a span that is the first of its step begins with the step.
+    cdef bint begins_steps
 
 
 cdef class SessionStats:
@@ -48,7 +51,7 @@ cdef class Caller:
     cdef object operations
 
 
-cdef class Recording:
+cdef class Recording(Profiler):
     # The traces of all threads, the one used last in front: every step reads the first.
     cdef fs_thread_trace* traces
     cdef fs_span_log* log

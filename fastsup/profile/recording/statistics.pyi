@@ -2,12 +2,13 @@ from typing import Any
 
 from typing_extensions import Self
 
+from fastsup.core.probe import Part, Profiler
 from fastsup.core.session_origin import SessionOrigin
 
 SESSION: str
 RUNTIME: str
 
-class SpanStats:
+class SpanStats(Part):
     @property
     def owner(self) -> str: ...
     @property
@@ -25,7 +26,7 @@ class SessionStats:
 
 class Caller: ...
 
-class Recording:
+class Recording(Profiler):
     value_ns: float
     @property
     def steps_begun(self) -> int: ...

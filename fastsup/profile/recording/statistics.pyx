@@ -7,7 +7,7 @@ comparing runs with and without them. All other times are measured, in a `SpanSt
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 
-from fastsup.core.spans cimport (
+from fastsup.profile.recording.spans cimport (
     FS_BUCKETS, FS_TRACE_EVENTS, fs_histogram, fs_histogram_bounds, fs_histogram_merge, fs_histogram_quantile,
     fs_slow_step, fs_trace_flush, fs_trace_init
 )
@@ -16,7 +16,7 @@ SESSION = "session"
 RUNTIME = "runtime"
 
 
-cdef class SpanStats:
+cdef class SpanStats(Part):
     """The statistics of one phase of a hook or session: a histogram of durations, and a name."""
 
 
@@ -49,7 +49,7 @@ cdef dict times_of(const fs_histogram* times):
     }
 
 
-cdef class Recording:
+cdef class Recording(Profiler):
     """The data of a recorder. They can be read while it records."""
 
     def __cinit__(self, *args, **kwargs):

@@ -1,21 +1,22 @@
-"""The profiler's view of hooks: the spans of saves, listeners and other callbacks, and the cost of fetched values."""
+"""What a profile needs to know of TensorFlow's sessions and hooks: saves, plans, the cost of fetched values."""
 
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import tensorflow as tf
 
-from fastsup.core.recorder import Recorder, program_recorder_now, span_here
+from fastsup.core.probe import callback_part_here
 from fastsup.core.timeline import phase
 from fastsup.runtime.interpreter_end import uninterrupted
+from fastsup.runtime.runner import SessionRunner
 from fastsup.runtime.session import Session
 from fastsup.train.hooks.checkpoint_saver import TFCheckpointSaverHook
 
-__all__ = ["RecordedListener", "count_values", "hook_span", "prepare", "watch"]
+__all__ = ["RecordedListener", "session_info_of", "value_cost_ns", "watch_saves"]
 
 _MEASURED_VALUES = 9
 _MEASURED_RUNS = 60
@@ -33,12 +34,12 @@ class RecordedListener:
 
     def before_save(self, session: Any, global_step_value: Any) -> Any:
         """Calls the listener's `before_save`."""
-        with span_here("listener", type(self.listener).__name__), phase("listeners"):
+        with callback_part_here("listener", type(self.listener).__name__), phase("listeners"):
             return self.listener.before_save(session, global_step_value)
 
     def after_save(self, session: Any, global_step_value: Any) -> Any:
         """Calls the listener's `after_save`."""
-        with span_here("listener", type(self.listener).__name__), phase("listeners"):
+        with callback_part_here("listener", type(self.listener).__name__), phase("listeners"):
             return self.listener.after_save(session, global_step_value)
 
     def __getattr__(self, name: str) -> Any:
@@ -61,7 +62,7 @@ class _RecordedMethod:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         hook = self._hook
         listeners = hook._listeners
-        with span_here("save"), phase("save"):
+        with callback_part_here("save"), phase("save"):
             hook._listeners = [RecordedListener(listener) for listener in listeners]
             try:
                 # Looked up now, because a program may have replaced the method on the class.
@@ -75,33 +76,21 @@ class _RecordedMethod:
             delattr(self._hook, self._name)
 
 
-def prepare(recorder: Recorder) -> None:
-    """Measures the cost of a fetched value for a recorder, in a session of its own.
+def watch_saves(hooks: Iterable[Any]) -> Callable[[], None]:
+    """Has the saves of hooks, and their listeners, recorded as parts of the hooks' callbacks.
 
     Args:
-      recorder: the recorder that is going to record a session.
-    """
-    if not recorder.value_ns:
-        recorder.value_ns = value_cost_ns()
-
-
-def watch(recorder: Recorder, hooks: Iterable[Any], caller: int) -> Callable[[], None]:
-    """Registers hooks with a recorder, in their order.
-
-    Args:
-      recorder: the recorder.
       hooks: the hooks of a session.
-      caller: the recorder's number of the session.
 
     Returns:
       A function without arguments that restores the hooks.
     """
-    methods: list[_RecordedMethod] = []
-    for hook in hooks:
-        recorder.register(hook, caller)
-        # A method that a program has set on the instance stays.
-        if isinstance(hook, TFCheckpointSaverHook) and "_save" not in vars(hook):
-            methods.append(_RecordedMethod(hook, "_save"))
+    # A method that a program has set on the instance stays.
+    methods = [
+        _RecordedMethod(hook, "_save")
+        for hook in hooks
+        if isinstance(hook, TFCheckpointSaverHook) and "_save" not in vars(hook)
+    ]
 
     def unwatch() -> None:
         for method in methods:
@@ -110,17 +99,31 @@ def watch(recorder: Recorder, hooks: Iterable[Any], caller: int) -> Callable[[],
     return unwatch
 
 
-def count_values(fetches: Any) -> int:
-    """Returns the number of values in a hook's fetches.
+def session_info_of(session: Any) -> Callable[[], dict[str, Any]]:
+    """A function that describes a session, and doesn't keep it alive.
 
     Args:
-      fetches: a tensor, or nested lists, tuples and dictionaries of tensors. Operations have no value.
+      session: a session of any class.
+
+    Returns:
+      A function without arguments. It returns a dictionary: `asked`, the session's executor mode; `plans`, a list of
+      dictionaries with fetches, feeds, executor, on_trial and seconds; `operations`, the number of operations in the
+      graph. The dictionary is empty for a session that is gone, or isn't a `fastsup.Session`.
     """
-    if isinstance(fetches, dict):
-        return sum(map(count_values, fetches.values()))
-    if isinstance(fetches, list | tuple):
-        return sum(map(count_values, fetches))
-    return 0 if isinstance(fetches, tf.Operation) else 1
+    if not isinstance(session, SessionRunner):
+        return dict
+    reference = weakref.ref(session)
+
+    def session_info() -> dict[str, Any]:
+        session: Any = reference()
+        if session is None:
+            return {}
+        plans = [plan._asdict() for plan in session.executor_info()]
+        with uninterrupted:
+            operations = session.graph.version
+        return {"asked": session.executor, "plans": plans, "operations": operations}
+
+    return session_info
 
 
 # The result of value_cost_ns, measured once per process.
@@ -146,17 +149,3 @@ def _best_ns(session: Session, fetches: list[Any]) -> int:
         session.run(fetches)
         times.append(time.perf_counter_ns() - started)
     return min(times)
-
-
-def hook_span(recorder: Recorder | None, hook: Any, phase: str) -> AbstractContextManager[Any]:
-    """Returns a context manager that records a hook's callback outside the steps.
-
-    Args:
-      recorder: the session's recorder. None: the recorder of the whole program, if there is one.
-      hook: the hook.
-      phase: name of the callback.
-    """
-    recorder = recorder or program_recorder_now()
-    if recorder is None or recorder.steps_begun == 0:
-        return nullcontext()
-    return recorder.span(hook, phase)

@@ -1,0 +1,68 @@
+cdef extern from "spans.h":
+    # A step under way. It lies on the stack, or in the object, of the code that begins it.
+    ctypedef struct fs_scope:
+        fs_scope* next
+        # The recorder's fs_thread_trace; NULL if nothing records the step.
+        void* trace
+        # The Probe of the step.
+        void* probe
+
+
+# What a step is made of: what takes the time between `enter` and `leave`.
+cdef class Part:
+    pass
+
+
+cdef class Probe:
+    # False for the probe of steps that nothing records.
+    cdef readonly bint records
+    # True if each step is marked for another profiler, so that no loop may make several at once.
+    cdef readonly bint marks_steps
+    # The session's own work: hook dispatch, and the conversion of feeds and of fetches.
+    cdef Part dispatch
+    cdef Part feed_conversion
+    cdef Part fetch_conversion
+
+    cdef int begin(self, fs_scope* scope) except -1
+    cdef int end(self, fs_scope* scope, bint is_step) except -1
+    cdef int next(self, Part part) except -1
+    cdef int enter(self, Part part) except -1
+    cdef int leave(self) except -1
+
+    cdef Part run_part(self, object fetches, list hooks, list requests, bint with_step)
+    cdef Part callback_part(self, object hook, bint before)
+
+
+cdef class Profiler:
+    pass
+
+
+# Finds the probe of the steps of one session or loop.
+cdef class ProbeFinder:
+    # The address that says who records the steps: of `own_pointer`, or of the program's profiler. NULL there: nobody.
+    cdef void** profiler
+    cdef void* own_pointer
+    cdef Profiler own
+    # Who has opened the session: a `SessionOrigin`, or None.
+    cdef public object origin
+    # The hooks that are called around the steps, or None.
+    cdef object hooks
+    # The profiler that knows the session, and its probe for it; None and `nothing` before the first recorded step.
+    cdef Profiler known_to
+    cdef Probe known
+    cdef Probe nothing
+
+    cdef Probe find(self, object session)
+
+
+cdef inline Probe probe_of(ProbeFinder finder, object session):
+    """The probe of the next step: one that does nothing, while nothing records it."""
+    return finder.nothing if finder.profiler[0] is NULL else finder.find(session)
+
+
+# The steps under way in the process, in all threads, newest first.
+cdef fs_scope** open_scopes() noexcept
+# The probe of the step that this thread is in; None outside a step.
+cdef Probe probe_here()
+# Makes a profiler that of the whole program; None ends that.
+cdef int set_program_profiler(Profiler profiler) except -1
