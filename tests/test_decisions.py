@@ -61,7 +61,7 @@ ONLY_IN = {
         "fastsup/eager/bridge.py",
         "fastsup/events/writer_lifecycle.py",
         "fastsup/profile/recording/recorder.pyx",
-        "fastsup/runtime/interpreter_end.py",
+        "fastsup/common/interpreter_end.py",
         "fastsup/runtime/session.py",
     ],
 }

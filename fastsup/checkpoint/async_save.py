@@ -14,9 +14,9 @@ from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import dtypes
 
 from fastsup.checkpoint.durable import save_durably
+from fastsup.common.interpreter_end import uninterrupted
 from fastsup.runtime.graph.operations import operations_behind
 from fastsup.runtime.graph.variable_sharing import Snapshot, snapshot_of
-from fastsup.runtime.interpreter_end import uninterrupted
 
 __all__ = ["BackgroundSaver"]
 

@@ -10,7 +10,7 @@ from tensorflow.python.platform import tf_logging as logging
 from fastsup.checkpoint.async_save import BackgroundSaver
 from fastsup.checkpoint.durable import save_durably, saving
 from fastsup.checkpoint.unchanged_checkpoint import UNCHANGED, reuse_unchanged_checkpoint
-from fastsup.runtime.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
 
 __all__ = ["CheckpointWriter", "call_after_save", "call_before_save"]

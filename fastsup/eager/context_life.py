@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tensorflow.python.eager import context
 
-from fastsup.runtime.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import uninterrupted
 
 __all__ = ["OfEagerContext"]
 

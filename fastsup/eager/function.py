@@ -16,6 +16,7 @@ from tensorflow.python.framework import dtypes, errors_impl
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.util import compat
 
+from fastsup.common.interpreter_end import uninterrupted
 from fastsup.common.raised_outside import is_raised_outside
 from fastsup.eager import bridge
 from fastsup.eager.call_pattern import CallPattern
@@ -28,7 +29,6 @@ from fastsup.eager.lifted_step import LiftedStep
 from fastsup.eager.routes import Route
 from fastsup.eager.tracing import ConcreteTracer, FunctionTracer
 from fastsup.runtime.executor import check_executor
-from fastsup.runtime.interpreter_end import uninterrupted
 
 __all__ = ["FALLBACKS", "Function", "function"]
 

@@ -24,6 +24,7 @@ from tensorflow.python.ops import (
     resource_variable_ops,
 )
 
+from fastsup.common.interpreter_end import uninterrupted
 from fastsup.eager.boxes import BoxVariable
 from fastsup.eager.context_life import OfEagerContext
 from fastsup.eager.eager_session import SESSION_TARGET, EagerCallable, EagerSession
@@ -31,7 +32,6 @@ from fastsup.eager.flattening import flattened
 from fastsup.runtime.errors import ErrorSources
 from fastsup.runtime.executor import CALLING_THREAD, SINGLE_THREADED, runs_on_first_cpu
 from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, PLAIN_CALLS, function_defs, types_in_functions
-from fastsup.runtime.interpreter_end import uninterrupted
 
 __all__ = ["LiftedGraph", "NotLiftable", "OverEagerContext", "SharedSession", "names_of_handle"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from fastsup.common.interpreter_end import uninterrupted
 from fastsup.events.graph_text import write_graph_as_text
-from fastsup.runtime.interpreter_end import uninterrupted
 
 
 class GraphWriting:

@@ -63,8 +63,8 @@ class HookProfiler(Recorder):
         """Gets ready to record a session: measures, once, what a fetched value costs in a session of its own."""
         if session is None:
             return
+        from fastsup.common.interpreter_end import uninterrupted
         from fastsup.profile.recording.recorded_sessions import value_cost_ns
-        from fastsup.runtime.interpreter_end import uninterrupted
 
         self.description_guard = uninterrupted
         if hooks is not None and not self.value_ns:

@@ -1,5 +1,7 @@
 """Which executor runs a step: measured where a wrong guess would cost, refused where it would be wrong.
 
+Sessions, lifted functions and monitored functions ask `suits_single_thread` for a graph, and `decide` for a step.
+
 Three modes. `thread_pool` is TensorFlow's own: every operation may go to another thread. `inline` runs them in the
 calling thread (`RunOptions.inter_op_thread_pool = -1`), which saves the hand-over and gives up parallelism between
 operations. `single_threaded` is TensorFlow's SINGLE_THREADED_EXECUTOR, which is fixed when the session is made.
@@ -8,7 +10,7 @@ operations. `single_threaded` is TensorFlow's SINGLE_THREADED_EXECUTOR, which is
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tensorflow.core.protobuf import config_pb2
@@ -21,7 +23,8 @@ from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, operations
 from fastsup.runtime.graph.step_cost import StepCost
 from fastsup.runtime.graph.step_failure import READS_INPUT, changes_beside_input
 
-EXECUTORS = ("auto", "thread_pool", "inline", "single_threaded")
+POOL, INLINE, SINGLE = "thread_pool", "inline", "single_threaded"
+EXECUTORS = ("auto", POOL, INLINE, SINGLE)
 SINGLE_THREADED = "SINGLE_THREADED_EXECUTOR"
 CALLING_THREAD = -1
 # What errors of the single-threaded executor advise.
@@ -83,7 +86,7 @@ def config_for(executor: str, graph: ops.Graph, target: str, config: Any) -> Any
       target: the execution engine; a remote one keeps the executor that it has.
       config: the ConfigProto that was asked for, or None.
     """
-    chosen = executor == "single_threaded" or (
+    chosen = executor == SINGLE or (
         executor == "auto" and graph.finalized and not target and suits_single_thread(graph, config)
     )
     if not chosen:
@@ -204,6 +207,31 @@ def _forbids_single_thread(op_type: str) -> bool:
     return op_type.startswith(_WAITING_PREFIXES) or op_type.startswith(_BLOCKING_PREFIXES)
 
 
-def may_run_inline(operations: Iterable[ops.Operation]) -> bool:
-    """Whether none of these operations blocks its thread."""
-    return not any(op.type in _BLOCKING or op.type.startswith(_BLOCKING_PREFIXES) for op in operations)
+def decide(
+    asked: str,
+    operations: Iterable[ops.Operation],
+    *,
+    types_inside: Iterable[str] = (),
+    writes_checkpoint: bool = False,
+    is_compiled_by_xla: bool = False,
+    has_one_executor: Callable[[], bool] = lambda: True,
+) -> str:
+    """The executor of a step in a session that has the others than the single-threaded one, or that one alone.
+
+    Args:
+      asked: the mode that was asked for; "single_threaded" for a session that has that one.
+      operations: what the step runs.
+      types_inside: the types of operations in functions that the step calls.
+      writes_checkpoint: whether the step does that: it takes long enough to make the executor irrelevant.
+      is_compiled_by_xla: whether XLA has compiled the step.
+      has_one_executor: function that tells whether the runtime has one executor for the whole step.
+
+    Returns:
+      A mode; "auto" where a `Trial` is to find out which of two is faster.
+    """
+    if asked == "auto":
+        types = {op.type for op in operations}.union(types_inside)
+        blocks = any(kind in _BLOCKING or kind.startswith(_BLOCKING_PREFIXES) for kind in types)
+        stays = writes_checkpoint or is_compiled_by_xla or blocks or not has_one_executor()
+        return POOL if stays else "auto"
+    return POOL if asked == INLINE and not has_one_executor() else asked

@@ -11,7 +11,7 @@ import numpy
 from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.client import session as tf_session
 
-from fastsup.runtime.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import uninterrupted
 from fastsup.runtime.metadata_buffer cimport give_back, seen_in, take_buffer
 from fastsup.runtime.session_run import LARGE_RESULTS_BYTES as _LARGE_RESULTS_BYTES
 

@@ -11,7 +11,7 @@ there are plans. Combinations that take turns, in whatever order, are never so l
 
 from libc.stdint cimport uint64_t
 
-from fastsup.runtime.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import uninterrupted
 from fastsup.runtime.plan cimport CompiledCallable, Liveness, Plan
 from fastsup.runtime.session_run import SessionRun
 

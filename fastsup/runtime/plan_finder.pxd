@@ -12,6 +12,7 @@ cdef bint add_to_key(list key, object fetch) except -1
 cdef class PlanFinder:
     cdef PlanCache cache
     cdef Liveness liveness
+    cdef object maker
     # Runs of compiled combinations, and the other runs.
     cdef uint64_t hits
     cdef uint64_t misses
@@ -38,6 +39,7 @@ cdef class PlanFinder:
     cdef int know_plan_by(self, Plan plan, object fetches, object feed_dict) except -1
     cdef Plan make_plan(self, object session, object key, object fetches, object feed_dict, bint to_run)
     cdef bint compile_known(self, object session, Plan plan) except -1
+    cdef int read_step_directly(self, object variable) except -1
     cdef int put_first(self, Plan plan) noexcept
     cdef int forget(self) except -1
     cdef int drop(self, object session) except -1

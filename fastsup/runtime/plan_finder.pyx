@@ -8,7 +8,7 @@ from tensorflow.python.framework import errors
 
 from fastsup.core.probe import session_part_here
 from fastsup.runtime.graph_elements import ELEMENT_TYPES
-from fastsup.runtime.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import uninterrupted
 from fastsup.runtime.plan cimport FeedSlot, Liveness, Plan, key_of_feed
 from fastsup.runtime.plan_cache cimport PlanCache
 
@@ -105,16 +105,18 @@ cdef bint is_of(Plan plan, object fetches, object feed_dict) except -1:
 
 
 cdef class PlanFinder:
-    """PlanFinder(graph, cache, liveness)\n--\n
+    """PlanFinder(graph, cache, liveness, maker)\n--\n
     The plans of a session, as its runs find them.
 
     Args:
       graph: the session's graph.
       cache: the `PlanCache`.
       liveness: whether the session is open.
+      maker: the `PlanMaker`.
     """
 
-    def __init__(self, graph, PlanCache cache, Liveness liveness):
+    def __init__(self, graph, PlanCache cache, Liveness liveness, maker):
+        self.maker = maker
         self.cache = cache
         self.liveness = liveness
         self.other_plans = []
@@ -233,7 +235,7 @@ cdef class PlanFinder:
             self.cache.left_runs += to_run
             return None
         with uninterrupted, session_part_here("plan making"):
-            plan = session._make_plan(fetches, () if not feed_dict else tuple(feed_dict), to_run)
+            plan = self.maker.make(session, fetches, () if not feed_dict else tuple(feed_dict), to_run)
         if plan is None:
             return None
         other = self.cache.plans.get(key)
@@ -252,11 +254,18 @@ cdef class PlanFinder:
         self.misses += 1
         if plan.session_run is None or self.cache.has_room(plan):
             with uninterrupted, session_part_here("plan making"):
-                if not session._compile_plan(plan):
+                if not self.maker.compile(session, plan):
                     return False
             session._release_unused()
         self.cache.left_runs += plan.callable is None
         return True
+
+    cdef int read_step_directly(self, object variable) except -1:
+        """Fetches the global step from its variable from now on. See `PlanMaker.read_step_directly`."""
+        stale = self.maker.read_step_directly(variable)
+        if stale is not None:
+            self.drop_with(stale)
+        return 0
 
     cdef int put_first(self, Plan plan) noexcept:
         """Has the next run look first at a plan that the caller has kept."""

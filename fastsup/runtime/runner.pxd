@@ -10,6 +10,7 @@ from fastsup.runtime.step_gate cimport StepGate
 cdef class SessionRunner:
     cdef readonly PlanCache cache
     cdef readonly Liveness liveness
+    cdef readonly object maker
     cdef PlanFinder finder
 
     # The global step, as far as the runs of this session tell.

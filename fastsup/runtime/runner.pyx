@@ -17,10 +17,11 @@ from fastsup.core.probe cimport Part, Probe, ProbeFinder, fs_scope, probe_here, 
 from fastsup.runtime.fetches cimport Fetch
 from fastsup.runtime.fetches import FetchOne
 from fastsup.runtime.graph.variable_access import VariableAccess
-from fastsup.runtime.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import uninterrupted
 from fastsup.runtime.plan cimport CompiledCallable, Liveness, Plan, call_plan, views_from
 from fastsup.runtime.plan_cache cimport PlanCache
 from fastsup.runtime.plan_finder cimport PlanFinder, add_to_key
+from fastsup.runtime.plan_maker import PlanMaker
 from fastsup.runtime.step_gate cimport StepGate
 
 cdef object OpError = errors.OpError
@@ -61,15 +62,17 @@ cdef class SessionRunner:
     def __cinit__(self, *args, **kwargs):
         self.probes = ProbeFinder()
 
-    def _set_up_runner(self, max_plan_bytes):
+    def _set_up_runner(self, max_plan_bytes, executor):
         """Called once the TensorFlow session is there.
 
         Args:
           max_plan_bytes: how much memory compiled plans may take.
+          executor: the `SessionExecutor`.
         """
         self.liveness = Liveness()
         self.cache = PlanCache(self._graph, self._session, self.liveness, max_plan_bytes)
-        self.finder = PlanFinder(self._graph, self.cache, self.liveness)
+        self.maker = PlanMaker(self._graph, executor, self.cache, self.fills_metadata)
+        self.finder = PlanFinder(self._graph, self.cache, self.liveness, self.maker)
         self.gate = StepGate()
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
@@ -104,7 +107,7 @@ cdef class SessionRunner:
                 if feeds is not None or not plan.feeds:
                     return plan.structure.build(self.execute(plan, feeds))
         if options is not None:
-            self._check_traceable(options)
+            self._executor.warn_of_no_trace(options)
         try:
             return super().run(fetches, feed_dict, options, run_metadata)
         except (OpError, RuntimeError) as error:
@@ -206,9 +209,9 @@ cdef class SessionRunner:
         """Forgets every plan; their callables are released when no thread runs them any longer."""
         self.finder.drop(self)
 
-    def _drop_plans_with(self, tensor):
-        """Forgets the plans that compute a tensor."""
-        self.finder.drop_with(tensor)
+    def _read_step_directly(self, variable):
+        """Fetches the global step from its variable from now on. See `PlanMaker.read_step_directly`."""
+        self.finder.read_step_directly(variable)
 
     def plan_cache_info(self):
         """How well combinations of fetches and feeds are found again.

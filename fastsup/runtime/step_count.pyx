@@ -60,7 +60,7 @@ cdef class StepCount:
             return 0
         variable = training_util.get_global_step(session.graph)
         if variable is not None and isinstance(variable.op, Operation) and can_be_read(session, variable):
-            session._read_step_directly(variable)
+            session.finder.read_step_directly(variable)
         return 0
 
     cdef bint know(self) except -1:
@@ -82,7 +82,7 @@ cdef class StepCount:
             return False
         if not self.ever_known:
             self.ever_known = self.fetch_prepared = True
-            session._read_step_directly(self.variable)
+            session.finder.read_step_directly(self.variable)
         self.base = <int64_t> int(step) - counted
         self.epoch_seen = step_epoch
         self.known = True

@@ -10,10 +10,9 @@ from typing import Any
 from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.runtime.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import uninterrupted
+from fastsup.runtime.executor import INLINE, POOL
 from fastsup.runtime.plan import CompiledCallable
-
-POOL, INLINE = "thread_pool", "inline"
 
 # A step that takes longer than this on the pool gains nothing measurable from a cheaper hand-over, and may lose much.
 _HEAVY_STEP_SECS = 500e-6

@@ -15,7 +15,7 @@ import tensorflow as tf
 from processes import Processes
 
 import fastsup
-from fastsup.runtime import interpreter_end
+from fastsup.common import interpreter_end
 
 v1 = tf.compat.v1
 

@@ -248,10 +248,10 @@ def test_hooks_that_another_thread_changes_while_a_plan_is_made(graph: Any, both
     session = session_around(both.fastsup, both.fastsup.train.HookedSession, listed)
     inner = session.raw_session()
     first, second = tf.constant(3.0), tf.constant(4.0)
-    make_plan = inner._make_plan
+    make_plan = inner.maker.make
 
-    def make_plan_slowly(fetches: Any, *arguments: Any) -> Any:
-        plan = make_plan(fetches, *arguments)
+    def make_plan_slowly(session: Any, fetches: Any, *arguments: Any) -> Any:
+        plan = make_plan(session, fetches, *arguments)
         if isinstance(fetches, list) and len(listed) == 1:
             listed.append(hooks[1])
             thread = threading.Thread(target=session.run, args=(first,))
@@ -260,6 +260,6 @@ def test_hooks_that_another_thread_changes_while_a_plan_is_made(graph: Any, both
         return plan
 
     session.run(first)
-    inner._make_plan = make_plan_slowly
+    inner.maker.make = make_plan_slowly
     assert session.run(second) == 4.0
     assert len(listed) == 2

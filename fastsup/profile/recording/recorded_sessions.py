@@ -9,9 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from fastsup.common.interpreter_end import uninterrupted
 from fastsup.core.probe import callback_part_here
 from fastsup.core.timeline import phase
-from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.runner import SessionRunner
 from fastsup.runtime.session import Session
 from fastsup.train.hooks.checkpoint_saver import TFCheckpointSaverHook

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastsup.eager.eager_session import SESSION_TARGET
 from fastsup.eager.lift import LiftedGraph, OverEagerContext
-from fastsup.runtime.executor import config_for
+from fastsup.runtime.executor import config_for, decide
 from fastsup.runtime.session import Session
 
 __all__ = ["FunctionSession"]
@@ -21,7 +21,7 @@ class FunctionSession(OverEagerContext, Session):
     """
 
     def __init__(self, lifted: LiftedGraph, executor: str) -> None:
-        mode = "thread_pool" if lifted.is_compiled_by_xla and executor == "auto" else executor
+        mode = decide(executor, (), is_compiled_by_xla=lifted.is_compiled_by_xla)
         config = config_for(mode, lifted.graph, "", lifted.session_config(single_threaded=False))
         super().__init__(SESSION_TARGET, lifted.graph, config, mode)
         # Its devices are in this process: from here on it is as one that was given no target.

@@ -13,11 +13,11 @@ from tensorflow.python.training import training_util
 from fastsup.checkpoint.directory import directory_argument
 from fastsup.checkpoint.durable import saving
 from fastsup.checkpoint.writer import CheckpointWriter, call_after_save, call_before_save
+from fastsup.common.interpreter_end import uninterrupted
 from fastsup.core.checks import check_flag
 from fastsup.events.graph_writing import GraphWriting
 from fastsup.events.summary_buffer import flush_summaries
 from fastsup.runtime.graph.variable_sharing import add_reads_without_copy
-from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
 from fastsup.train.hooks.global_step_hook import GlobalStepHook, check_one_interval, compiled_timer
 

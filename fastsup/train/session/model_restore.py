@@ -10,8 +10,8 @@ from tensorflow.python.framework import ops
 
 from fastsup.checkpoint.partial_restore import restore_partially
 from fastsup.checkpoint.restore import CheckpointRestorer
+from fastsup.common.interpreter_end import uninterrupted
 from fastsup.core.checks import check_no_pattern
-from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
 from fastsup.train.session.session_wait import WaitLog, limit_text
 

@@ -15,6 +15,7 @@ from tensorflow.python.util import function_utils
 
 from fastsup.common import stop_signals
 from fastsup.common.fork import raise_in_fork
+from fastsup.common.interpreter_end import uninterrupted
 from fastsup.common.tensorflow_errors import is_end_of_input
 from fastsup.core import timeline
 from fastsup.core.checks import check_flag
@@ -24,7 +25,6 @@ from fastsup.core.probe import Profiler, check_profiler, program_profiler_now
 from fastsup.core.session_origin import current_origin, session_role
 from fastsup.events.writer_lifecycle import close_writers, register_session
 from fastsup.runtime.executor import keep_traceable
-from fastsup.runtime.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
 from fastsup.train.engine.hook_errors import report_error
 from fastsup.train.hooks.adapted_hook import AdaptedHook

@@ -10,7 +10,7 @@ from tensorflow.python.training import training_util
 from fastsup.checkpoint.durable import save_durably
 from fastsup.checkpoint.writer import CheckpointWriter
 from fastsup.common import stop_signals
-from fastsup.runtime.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
 from fastsup.train.supervisor.graph_elements import SupervisorElements
 

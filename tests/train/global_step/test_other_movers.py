@@ -276,12 +276,12 @@ def test_a_step_that_has_to_be_fetched_is_fetched_without_its_guard(graph: Any) 
     guarded = training_util._get_or_create_global_step_read()
     op = v1.assign_add(step, v1.placeholder_with_default(tf.constant(2, tf.int64), [])).op
     with fastsup.train.MonitoredTrainingSession(hooks=[fastsup.train.StopAtStepHook(last_step=100)]) as session:
-        assert not session.raw_session()._cheaper_reads
+        assert not session.raw_session().maker.cheaper_reads
         session.run(op)
         session.run(op)
         # A reference variable is read where it lies.
         expected = [] if step.dtype._is_ref_dtype else [guarded.name]
-        assert list(session.raw_session()._cheaper_reads) == expected
+        assert list(session.raw_session().maker.cheaper_reads) == expected
         assert session.run_without_hooks(guarded) == 4
 
 

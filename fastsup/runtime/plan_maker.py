@@ -1,0 +1,170 @@
+"""Makes and compiles the plan of a combination of fetches and feeds."""
+
+from __future__ import annotations
+
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.client import session as tf_session
+from tensorflow.python.framework import dtypes, ops
+from tensorflow.python.training import training_util
+
+from fastsup.runtime.executor import CALLING_THREAD, INLINE
+from fastsup.runtime.graph.callable_bytes import callable_bytes
+from fastsup.runtime.graph.operations import operations_behind, outlive_callables
+from fastsup.runtime.graph.variable_access import VariableAccess, access_of
+from fastsup.runtime.graph_elements import structure_of
+from fastsup.runtime.plan import Plan
+from fastsup.runtime.plan_cache import PlanCache
+from fastsup.runtime.session_executor import SessionExecutor
+from fastsup.runtime.session_run import LARGE_RESULTS_BYTES, LargeResults
+from fastsup.runtime.trial import Trial, log_choice
+
+__all__ = ["PlanMaker"]
+
+
+def _may_be_large(tensor: Any) -> bool:
+    """Whether a tensor's value may be one that isn't copied cheaply."""
+    if tensor.dtype.base_dtype in (dtypes.string, dtypes.resource, dtypes.variant):
+        return False
+    count = tensor.shape.num_elements()
+    return count is None or count * tensor.dtype.size >= LARGE_RESULTS_BYTES
+
+
+class PlanMaker:
+    """Makes the plans of a session. It doesn't hold the session, which would keep itself alive by that.
+
+    Args:
+      graph: the session's graph.
+      executor: the executor of its steps.
+      cache: where its plans are compiled.
+      gathers_metadata: whether the session's config asks for what only a run of a callable gathers.
+
+    Attributes:
+      cheaper_reads: by name of a tensor, the name of one that has the same value and costs less.
+    """
+
+    def __init__(self, graph: ops.Graph, executor: SessionExecutor, cache: PlanCache, gathers_metadata: bool) -> None:
+        self._graph, self._executor, self._cache = graph, executor, cache
+        self._gathers_metadata = gathers_metadata
+        self.cheaper_reads: dict[str, str] = {}
+
+    def make(self, session: Any, fetches: Any, feed_keys: tuple[Any, ...], compiled: bool = True) -> Plan | None:
+        """The plan for a combination seen for the first time, or None where only `Session.run` will do.
+
+        Resolution is TensorFlow's own. Where it fails, `Session.run` fails in the same way, and says so.
+
+        Args:
+          session: the session.
+          fetches: what is fetched.
+          feed_keys: what is fed.
+          compiled: whether the plan is to be run.
+        """
+        graph = self._graph
+        try:
+            fed = [(key, graph.as_graph_element(key, allow_tensor=True, allow_operation=False)) for key in feed_keys]
+            # The order of the program's feeds, and of its fetches, makes no other callable.
+            fed.sort(key=lambda pair: pair[1].name)
+            feeds = [tensor for _, tensor in fed]
+            handler = tf_session._FetchHandler(graph, fetches, {feed.ref(): None for feed in feeds})
+        except Exception:
+            return None
+        elements = (*handler.fetches(), *handler.targets())
+        tensors, targets = (sorted(some, key=attrgetter("name")) for some in (handler.fetches(), handler.targets()))
+        # A tensor that is fed and fetched has the value that is fed: the feeds follow the values of the runtime.
+        place = {id(tensor): i for i, tensor in enumerate((*tensors, *feeds))}
+        if (
+            not (tensors or targets)
+            or handler._fetch_handles
+            or len(place) != len(tensors) + len(feeds)
+            or not all(graph.is_feedable(feed) for feed in feeds)
+        ):
+            return None
+        options = config_pb2.CallableOptions(
+            feed=[feed.name for feed in feeds],
+            fetch=self._names_to_fetch(tensors),
+            target=[target.name for target in targets],
+        )
+        if self._executor.mode == INLINE:
+            options.run_options.inter_op_thread_pool = CALLING_THREAD
+        leaves: list[Any] = []
+        structure = structure_of(fetches, graph, place, leaves)
+        operations = operations_behind(elements, feeds)
+        self._executor.check(session, lambda: operations, feeds)
+        pinned = (*leaves, *feed_keys)
+        returns_feeds = any(tensor.ref() in handler._feeds for tensor in handler._fetches)
+        serialized = options.SerializeToString(deterministic=True)
+        plan = Plan(structure, fed, elements, pinned, serialized, access_of(operations), returns_feeds)
+        return plan if not compiled or self.compile(session, plan, operations) else None
+
+    def compile(self, session: Any, plan: Plan, operations: set[ops.Operation] | None = None) -> bool:
+        """Compiles a plan, or leaves it to TensorFlow's own executors, where there is no room for more.
+
+        Args:
+          session: the session.
+          plan: the plan.
+          operations: what it runs, if that is known.
+
+        Returns:
+          True if the plan can be run now; False where only `Session.run` will do.
+        """
+        feeds = [slot.tensor for slot in plan.feeds]
+        if operations is None:
+            operations = operations_behind(plan.elements, feeds)
+        plan.set_size(callable_bytes(operations), not outlive_callables(operations))
+        trial = None
+        try:
+            session._extend_graph()
+            callable_ = self._cache.compile(plan)
+            if callable_ is None:
+                return True
+            writes_checkpoint = plan.access in (VariableAccess.SAVES, VariableAccess.SAVES_COPIES)
+            if self._executor.choose(session, plan, operations, writes_checkpoint) == "auto":
+                options = config_pb2.CallableOptions.FromString(plan.options)
+                options.run_options.inter_op_thread_pool = CALLING_THREAD
+                serialized = options.SerializeToString(deterministic=True)
+                make_inline = partial(self._cache.compile_variant, serialized, plan.size, plan.is_releasable)
+                chosen = partial(log_choice, plan.elements, len(feeds))
+                trial = Trial(callable_, make_inline, bool(session._target), chosen, callable_.compile_secs)
+        except Exception:
+            return False
+        tensors = [element for element in plan.elements if not isinstance(element, ops.Operation)]
+        large = not self._gathers_metadata and any(map(_may_be_large, tensors))
+        large_results = LargeResults(self._graph, session._session, callable_.compile_secs) if large else None
+        plan.compiled_to(callable_, trial, large_results)
+        return True
+
+    def _names_to_fetch(self, tensors: list[Any]) -> list[str]:
+        """The names of tensors or of cheaper reads of them. None twice: a runtime of several tasks can't do that."""
+        names = [tensor.name for tensor in tensors]
+        for i, name in enumerate(names):
+            cheaper = self.cheaper_reads.get(name, name)
+            if cheaper not in names:
+                names[i] = cheaper
+        return names
+
+    def read_step_directly(self, variable: Any) -> Any:
+        """Fetches the global step from its variable, wherever TensorFlow's guarded read of it is asked for.
+
+        The guard, a conditional that gives the initial value as long as there is no other, costs ten times what the
+        read does. Called once the variable is known to have a value.
+
+        Args:
+          variable: the global step.
+
+        Returns:
+          The guarded read, whose plans are stale now; None if it must stay.
+        """
+        guarded = training_util._get_global_step_read(self._graph)
+        direct = self._graph.as_graph_element(variable)
+        # Where something waits for the guarded read, its place in the order of the run has a meaning.
+        if guarded is None or guarded.consumers() or guarded.op._control_outputs or guarded.dtype != direct.dtype:
+            return None
+        if any(op.control_inputs for op in (guarded.op, *(source.op for source in guarded.op.inputs))):
+            return None
+        if direct.dtype._is_ref_dtype:
+            return None
+        self.cheaper_reads = {guarded.name: direct.name}
+        return guarded
