@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fastsup.common.files import check_writable
-from fastsup.legacy.script import ScriptFile, ScriptModule, run_script
+from fastsup.common.script import ScriptFile, ScriptModule, run_script
 from fastsup.profile.compare import compare, load
 from fastsup.profile.export import as_dict
 from fastsup.profile.profiler import HookProfiler

@@ -7,9 +7,9 @@ import os
 import textwrap
 from collections import Counter
 
+from fastsup.common.script import ScriptFile, ScriptModule
 from fastsup.core.plan_executor import PlanExecutor
 from fastsup.eager.function_notes import FunctionNote
-from fastsup.legacy.script import ScriptFile, ScriptModule
 from fastsup.profile.command import print_at_the_end, run_profiled
 from fastsup.profile.profiler import HookProfiler
 from fastsup.profile.quantities import duration, percent
