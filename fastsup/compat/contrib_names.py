@@ -52,8 +52,10 @@ _mode_keys = names_of(f"{_LEARN}.keys", "ModeKeys")
 _model_fn_ops = names_of(f"{_LEARN}.model_fn_ops", "ModelFnOps")
 _prediction_key = names_of(f"{_LEARN}.keys", "PredictionKey")
 _problem_type = names_of(f"{_LEARN}.keys", "ProblemType")
-_of_run_config = names_of(f"{_LEARN}.run_config", "ClusterConfig RunConfig") | names_of(
-    f"{_LEARN}.keys", "Environment TaskType"
+_of_run_config = (
+    names_of(f"{_LEARN}.run_config", "ClusterConfig RunConfig")
+    | names_of(f"{_LEARN}.keys", "Environment")
+    | names_of("fastsup.estimator", "TaskType")
 )
 _of_estimators = (
     _estimator

@@ -92,9 +92,6 @@ class Evaluation:
         """Evaluates each new checkpoint on the training data, without exports. See `continuous_eval`.
 
         Args:
-          delay_secs: as for `continuous_eval`.
-          throttle_delay_secs: as for `continuous_eval`.
-          continuous_eval_predicate_fn: as for `continuous_eval`.
           name: name of the evaluation.
 
         Raises:

@@ -51,15 +51,7 @@ def string_to_index_table_from_tensor(
     hasher_spec: Any = lookup_ops.FastHashSpec,
     name: str | None = None,
 ) -> Any:
-    """As `index_table_from_tensor`, for strings: the name that it had first.
-
-    Args:
-      mapping: as for `index_table_from_tensor`.
-      num_oov_buckets: as for `index_table_from_tensor`.
-      default_value: as for `index_table_from_tensor`.
-      hasher_spec: as for `index_table_from_tensor`.
-      name: as for `index_table_from_tensor`.
-    """
+    """As `index_table_from_tensor`, for strings: the name that it had first."""
     return index_table_from_tensor(mapping, num_oov_buckets, default_value, hasher_spec, name=name)
 
 
@@ -73,13 +65,11 @@ def string_to_index_table_from_file(
 ) -> Any:
     """Makes a table from the lines of a file to their numbers: the first name of `index_table_from_file`.
 
+    The other arguments are those of `index_table_from_tensor`.
+
     Args:
       vocabulary_file: path of the file.
-      num_oov_buckets: as for `index_table_from_tensor`.
       vocab_size: number of the lines that count. None: all.
-      default_value: as for `index_table_from_tensor`.
-      hasher_spec: as for `index_table_from_tensor`.
-      name: as for `index_table_from_tensor`.
     """
     return lookup_ops.index_table_from_file(
         vocabulary_file, num_oov_buckets, vocab_size, default_value, hasher_spec, name=name

@@ -217,20 +217,7 @@ class ContribEstimatorPredictor(CoreEstimatorPredictor):
         super().__init__(serving, as_receiver_fn(prediction_input_fn), None, graph, config)
 
 
-def from_saved_model(
-    export_dir: Any,
-    signature_def_key: str | None = None,
-    signature_def: Any = None,
-    input_names: Mapping[str, str] | None = None,
-    output_names: Mapping[str, str] | None = None,
-    tags: str | Iterable[str] | None = None,
-    graph: Any = None,
-    config: Any = None,
-) -> SavedModelPredictor:
-    """Makes a predictor of a SavedModel. See `SavedModelPredictor`."""
-    return SavedModelPredictor(
-        export_dir, signature_def_key, signature_def, input_names, output_names, tags, graph, config
-    )
+from_saved_model = SavedModelPredictor
 
 
 def from_estimator(

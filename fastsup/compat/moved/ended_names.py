@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 __all__ = [
     "estimator_evaluate",
@@ -43,21 +43,8 @@ def should_run_distribute_coordinator(config: Any) -> bool:
     return False
 
 
-def init_run_config(config: Any, tf_config: Any) -> None:
-    """Raises NotImplementedError."""
+def _refuse(*args: Any, **kwargs: Any) -> NoReturn:
     raise NotImplementedError(_NO_COORDINATOR)
 
 
-def train_and_evaluate(estimator: Any, train_spec: Any, eval_spec: Any, executor_cls: Any) -> None:
-    """Raises NotImplementedError."""
-    raise NotImplementedError(_NO_COORDINATOR)
-
-
-def estimator_train(estimator: Any, train_distributed_fn: Any, hooks: Any) -> None:
-    """Raises NotImplementedError."""
-    raise NotImplementedError(_NO_COORDINATOR)
-
-
-def estimator_evaluate(estimator: Any, evaluate_distributed_fn: Any, hooks: Any) -> None:
-    """Raises NotImplementedError."""
-    raise NotImplementedError(_NO_COORDINATOR)
+init_run_config = train_and_evaluate = estimator_train = estimator_evaluate = _refuse

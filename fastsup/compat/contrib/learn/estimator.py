@@ -193,15 +193,8 @@ class Estimator(Evaluable, Trainable):
 
         Args:
           x: array or dictionary of arrays, or None with `input_fn`.
-          y: array of the labels of `x`.
           input_fn: function that makes the input: features and labels, or a `tf.data.Dataset` of both.
-          steps: number of steps.
           batch_size: size of the batches of `x`. None: all of `x`.
-          monitors: monitors and hooks.
-          max_steps: global step at which training ends, in place of `steps`.
-
-        Returns:
-          This Estimator.
 
         Raises:
           ValueError: arguments don't go together.
@@ -222,19 +215,7 @@ class Estimator(Evaluable, Trainable):
         batch_size: int | None = None,
         monitors: Iterable[Any] | None = None,
     ) -> Estimator:
-        """Trains a step, or a few. See `fit`.
-
-        Args:
-          x: as for `fit`.
-          y: as for `fit`.
-          input_fn: as for `fit`.
-          steps: as for `fit`.
-          batch_size: as for `fit`.
-          monitors: as for `fit`.
-
-        Returns:
-          This Estimator.
-        """
+        """Trains a step, or a few. See `fit`."""
         return self.fit(x, y, input_fn, steps, batch_size, monitors)
 
     def evaluate(
@@ -251,23 +232,12 @@ class Estimator(Evaluable, Trainable):
         hooks: Any = None,
         log_progress: bool = True,
     ) -> Any:
-        """Evaluates the model. See `Evaluable.evaluate`.
+        """Evaluates the model. See `Evaluable.evaluate`; `x` and `y` are arrays or dictionaries of arrays.
 
         Args:
-          x: as for `fit`.
-          y: as for `fit`.
-          input_fn: as for `fit`.
-          feed_fn: function that returns the dictionary to feed in a step, or None.
-          batch_size: as for `fit`.
           steps: number of batches. None or 0: until the data ends.
           metrics: dictionary from names to `MetricSpec`s or functions, which come to those of the model.
-          name: name of the evaluation.
-          checkpoint_path: path of the checkpoint. None: the newest one.
-          hooks: hooks for the evaluation.
           log_progress: has no effect: progress is logged.
-
-        Returns:
-          Dictionary from names of metrics, and "global_step", to values.
 
         Raises:
           ValueError: arguments don't go together, or `metrics` is no dictionary.
@@ -292,12 +262,10 @@ class Estimator(Evaluable, Trainable):
         as_iterable: bool = True,
         iterate_batches: bool = False,
     ) -> Any:
-        """Predicts.
+        """Predicts. The other arguments are those of `fit`.
 
         Args:
-          x: as for `fit`.
           input_fn: as for `fit`; the labels may be missing.
-          batch_size: as for `fit`.
           outputs: names of the predictions. None: all.
           as_iterable: True for an iterator, False for the predictions of the first batch.
           iterate_batches: True to iterate over batches, False over single examples.

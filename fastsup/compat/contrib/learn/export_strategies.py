@@ -35,24 +35,12 @@ __all__ = [
 
 
 def garbage_collect_exports(export_dir_base: Any, exports_to_keep: int | None) -> None:
-    """Deletes all but the newest exports of a directory.
-
-    Args:
-      export_dir_base: the directory.
-      exports_to_keep: number of exports to keep. None: all.
-    """
+    """Deletes all but the newest exports of a directory. With None for their number, keeps all."""
     collect_old_exports(export_dir_base, exports_to_keep)
 
 
 def get_most_recent_export(export_dir_base: Any) -> Path | None:
-    """The newest export of a directory.
-
-    Args:
-      export_dir_base: the directory.
-
-    Returns:
-      The path of the export and its version, the time in seconds; None if there is none.
-    """
+    """The path of the newest export of a directory and its version, the time in seconds; None if there is none."""
     names = list_exports(export_dir_base)
     return Path(os.path.join(os.fsdecode(export_dir_base), names[-1]), int(names[-1])) if names else None
 
@@ -141,12 +129,7 @@ def make_parsing_export_strategy(
 
     Args:
       feature_columns: feature columns of `tf.feature_column`, which say how an example is parsed.
-      default_output_alternative_key: as for `make_export_strategy`.
-      assets_extra: as for `make_export_strategy`.
-      as_text: as for `make_export_strategy`.
-      exports_to_keep: as for `make_export_strategy`.
       target_core: True for an `Estimator`, False for an estimator of the older kind. Either suits both.
-      strip_default_attrs: as for `make_export_strategy`.
 
     Returns:
       An `ExportStrategy` of the name "Servo".
@@ -227,14 +210,11 @@ def make_best_model_export_strategy(
 ) -> ExportStrategy:
     """An export strategy that exports a checkpoint if its metrics are the best so far.
 
+    The other arguments are those of `make_export_strategy` and `BestModelSelector`.
+
     Args:
-      serving_input_fn: as for `make_export_strategy`.
-      exports_to_keep: as for `make_export_strategy`.
       model_dir: the model directory, to find earlier metrics after a restart. None: they are forgotten.
       event_file_pattern: pattern of the event files in `model_dir`, such as "eval_continuous/*.tfevents.*".
-      compare_fn: as for `BestModelSelector`.
-      default_output_alternative_key: as for `make_export_strategy`.
-      strip_default_attrs: as for `make_export_strategy`.
 
     Returns:
       An `ExportStrategy` of the name "best_model".

@@ -60,28 +60,17 @@ def run_feeds_iter(
 def run_feeds(
     output_dict: Mapping[str, Any], feed_dicts: Iterable[Any], restore_checkpoint_path: Any = None
 ) -> list[Any]:
-    """As `run_feeds_iter`.
-
-    Args:
-      output_dict: as for `run_feeds_iter`.
-      feed_dicts: as for `run_feeds_iter`.
-      restore_checkpoint_path: as for `run_feeds_iter`.
-
-    Returns:
-      The list of what `run_feeds_iter` yields.
-    """
+    """The list of what `run_feeds_iter` yields."""
     return list(run_feeds_iter(output_dict, feed_dicts, restore_checkpoint_path))
 
 
 def run_n(
     output_dict: Mapping[str, Any], feed_dict: Any = None, restore_checkpoint_path: Any = None, n: int = 1
 ) -> list[Any]:
-    """Runs tensors several times.
+    """Runs tensors several times. The other arguments are those of `run_feeds_iter`.
 
     Args:
-      output_dict: as for `run_feeds_iter`.
       feed_dict: dictionary to feed each time, or None.
-      restore_checkpoint_path: as for `run_feeds_iter`.
       n: the number of times.
 
     Returns:
@@ -91,11 +80,9 @@ def run_n(
 
 
 def infer(restore_checkpoint_path: Any, output_dict: Mapping[str, Any], feed_dict: Any = None) -> Any:
-    """Runs tensors once.
+    """Runs tensors once. The other arguments are those of `run_feeds_iter`.
 
     Args:
-      restore_checkpoint_path: as for `run_feeds_iter`.
-      output_dict: as for `run_feeds_iter`.
       feed_dict: dictionary to feed, or None.
 
     Returns:

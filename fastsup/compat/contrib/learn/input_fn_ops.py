@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tensorflow.python.framework import dtypes, tensor_shape
-from tensorflow.python.ops import array_ops, parsing_ops
+from fastsup.estimator.export import build_parsing_serving_input_receiver_fn, build_raw_serving_input_receiver_fn
 
 __all__ = ["InputFnOps", "build_default_serving_input_fn", "build_parsing_serving_input_fn"]
 
@@ -25,10 +24,18 @@ class InputFnOps(NamedTuple):
     default_inputs: Any
 
 
+def _of_receiver(receiver_fn: Callable[[], Any]) -> Callable[[], InputFnOps]:
+    def input_fn() -> InputFnOps:
+        made = receiver_fn()
+        return InputFnOps(made.features, None, made.receiver_tensors)
+
+    return input_fn
+
+
 def build_parsing_serving_input_fn(
     feature_spec: Any, default_batch_size: int | None = None
 ) -> Callable[[], InputFnOps]:
-    """A function for serving requests of serialised `tf.Example`s.
+    """A function for serving requests of serialised `tf.Example`s. See `build_parsing_serving_input_receiver_fn`.
 
     Args:
       feature_spec: dictionary from names to `FixedLenFeature` or `VarLenFeature`.
@@ -37,16 +44,11 @@ def build_parsing_serving_input_fn(
     Returns:
       Function without arguments that returns `InputFnOps`.
     """
-
-    def input_fn() -> InputFnOps:
-        examples = array_ops.placeholder(dtypes.string, [default_batch_size], name="input_example_tensor")
-        return InputFnOps(parsing_ops.parse_example(examples, feature_spec), None, {"examples": examples})
-
-    return input_fn
+    return _of_receiver(build_parsing_serving_input_receiver_fn(feature_spec, default_batch_size))
 
 
 def build_default_serving_input_fn(features: Any, default_batch_size: int | None = None) -> Callable[[], InputFnOps]:
-    """A function for serving requests that feed the features themselves.
+    """A function for serving requests that feed the features themselves. See `build_raw_serving_input_receiver_fn`.
 
     Args:
       features: dictionary from names to tensors, whose types and shapes the placeholders get.
@@ -55,12 +57,4 @@ def build_default_serving_input_fn(features: Any, default_batch_size: int | None
     Returns:
       Function without arguments that returns `InputFnOps`.
     """
-
-    def input_fn() -> InputFnOps:
-        placeholders = {}
-        for name, tensor in features.items():
-            shape = tensor_shape.TensorShape([default_batch_size, *tensor.get_shape().as_list()[1:]])
-            placeholders[name] = array_ops.placeholder(tensor.dtype, shape, name=tensor.op.name)
-        return InputFnOps(placeholders, None, placeholders)
-
-    return input_fn
+    return _of_receiver(build_raw_serving_input_receiver_fn(features, default_batch_size))

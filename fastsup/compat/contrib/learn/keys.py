@@ -1,8 +1,8 @@
-"""The constants of `tf.contrib.learn`: modes, kinds of problems, names of metrics and predictions, roles of tasks."""
+"""The constants of `tf.contrib.learn`: modes, kinds of problems, names of metrics and predictions, environments."""
 
 from __future__ import annotations
 
-__all__ = ["Environment", "MetricKey", "ModeKeys", "PredictionKey", "ProblemType", "TaskType"]
+__all__ = ["Environment", "MetricKey", "ModeKeys", "PredictionKey", "ProblemType"]
 
 
 class ModeKeys:
@@ -74,11 +74,3 @@ class Environment:
     CLOUD = "cloud"
     GOOGLE = "google"
     LOCAL = "local"
-
-
-class TaskType:
-    """The roles of the tasks of a cluster."""
-
-    MASTER = "master"
-    PS = "ps"
-    WORKER = "worker"

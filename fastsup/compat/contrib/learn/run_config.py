@@ -10,11 +10,12 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.training import server_lib
 
 from fastsup import estimator
-from fastsup.compat.contrib.learn.keys import Environment, TaskType
+from fastsup.cluster.task_settings import TaskType
+from fastsup.compat.contrib.learn.keys import Environment
+from fastsup.estimator.config.task_properties import TaskProperties
 
 __all__ = ["ClusterConfig", "RunConfig"]
 
-_CHIEF = "chief"
 # What a program may change between the configuration that learn_runner gives and the one that the Estimator has.
 _NOT_IN_UID = (
     "tf_random_seed", "save_summary_steps", "save_checkpoints_steps", "save_checkpoints_secs", "session_config",
@@ -46,7 +47,7 @@ def _address(cluster_spec: Any, task_type: str | None, task_id: int) -> str:
     return f"grpc://{addresses[task_id]}"
 
 
-class ClusterConfig:
+class ClusterConfig(TaskProperties):
     """The cluster and the role of this process, read from the environment variable TF_CONFIG.
 
     TF_CONFIG is a JSON object with "cluster", from roles to lists of addresses, "task", with "type" and "index", and
@@ -69,56 +70,18 @@ class ClusterConfig:
         self._master = _address(self._cluster_spec, self._task_type, self._task_id) if master is None else master
         tasks = self._cluster_spec.as_dict()
         self._num_ps_replicas = len(tasks.get(TaskType.PS, []))
-        self._num_worker_replicas = sum(len(tasks.get(role, [])) for role in (TaskType.WORKER, TaskType.MASTER, _CHIEF))
+        self._num_worker_replicas = sum(
+            len(tasks.get(role, [])) for role in (TaskType.WORKER, TaskType.MASTER, TaskType.CHIEF)
+        )
         self._environment = config.get("environment", Environment.LOCAL)
         chief = TaskType.MASTER if self._environment == Environment.CLOUD else TaskType.WORKER
-        self._is_chief = self._task_id == 0 and self._task_type in (None, _CHIEF, chief)
+        self._is_chief = self._task_id == 0 and self._task_type in (None, TaskType.CHIEF, chief)
         self._evaluation_master = evaluation_master or ""
-
-    @property
-    def cluster_spec(self) -> Any:
-        """The cluster, a `tf.train.ClusterSpec`."""
-        return self._cluster_spec
 
     @property
     def environment(self) -> str:
         """Where the job runs: one of `Environment`."""
         return self._environment  # type: ignore[no-any-return]
-
-    @property
-    def evaluation_master(self) -> str:
-        """The execution engine to evaluate on."""
-        return self._evaluation_master
-
-    @property
-    def is_chief(self) -> bool:
-        """True if this process initialises and saves the model."""
-        return self._is_chief
-
-    @property
-    def master(self) -> str:
-        """The execution engine to train on."""
-        return self._master
-
-    @property
-    def num_ps_replicas(self) -> int:
-        """Number of parameter servers."""
-        return self._num_ps_replicas
-
-    @property
-    def num_worker_replicas(self) -> int:
-        """Number of tasks that train."""
-        return self._num_worker_replicas
-
-    @property
-    def task_id(self) -> int:
-        """Index of this process among those of its role."""
-        return self._task_id
-
-    @property
-    def task_type(self) -> str | None:
-        """Role of this process, or None."""
-        return self._task_type  # type: ignore[no-any-return]
 
     @staticmethod
     def get_task_id() -> int:
@@ -130,23 +93,13 @@ class ClusterConfig:
 class RunConfig(ClusterConfig, estimator.RunConfig):
     """The settings of an Estimator as `tf.contrib.learn` had them. It is a `tf.estimator.RunConfig` too.
 
+    The other arguments are those of `ClusterConfig` and `tf.estimator.RunConfig`.
+
     Args:
-      master: as for `ClusterConfig`.
       num_cores: number of threads, for `tf_config`. 0: TensorFlow chooses.
       log_device_placement: True to log the devices of operations, for `tf_config`.
       gpu_memory_fraction: part of each GPU's memory to use, for `tf_config`.
-      tf_random_seed: as for `tf.estimator.RunConfig`.
-      save_summary_steps: as for `tf.estimator.RunConfig`.
-      save_checkpoints_secs: as for `tf.estimator.RunConfig`. 0: 600, unless save_checkpoints_steps is given.
-      save_checkpoints_steps: as for `tf.estimator.RunConfig`.
-      keep_checkpoint_max: as for `tf.estimator.RunConfig`.
-      keep_checkpoint_every_n_hours: as for `tf.estimator.RunConfig`.
-      log_step_count_steps: as for `tf.estimator.RunConfig`.
-      protocol: as for `tf.estimator.RunConfig`.
-      evaluation_master: as for `ClusterConfig`.
-      model_dir: as for `tf.estimator.RunConfig`.
-      session_config: as for `tf.estimator.RunConfig`.
-      session_creation_timeout_secs: as for `tf.estimator.RunConfig`.
+      save_checkpoints_secs: seconds between two checkpoints. 0: 600, unless save_checkpoints_steps is given.
 
     Raises:
       ValueError: an argument is out of its range, or TF_CONFIG is invalid.

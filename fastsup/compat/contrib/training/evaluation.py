@@ -83,17 +83,11 @@ def evaluate_repeatedly(
 ) -> Any:
     """Evaluates each new checkpoint of a directory, with the model of the default graph.
 
+    The other arguments are those of `evaluate_once`.
+
     Args:
       checkpoint_dir: the directory.
-      master: as for `evaluate_once`.
-      scaffold: as for `evaluate_once`.
-      eval_ops: as for `evaluate_once`.
-      feed_dict: as for `evaluate_once`.
-      final_ops: as for `evaluate_once`.
-      final_ops_feed_dict: as for `evaluate_once`.
       eval_interval_secs: minimum seconds from the start of one evaluation to the start of the next.
-      hooks: as for `evaluate_once`.
-      config: as for `evaluate_once`.
       max_number_of_evaluations: number of evaluations after which to end. None: no limit.
       timeout: maximum seconds to wait for a new checkpoint. None: no limit.
       timeout_fn: function without arguments that is called when `timeout` is over and returns False to go on waiting.

@@ -143,6 +143,8 @@ def create_train_op(
 ) -> Any:
     """Makes a tensor whose run is one step of training and whose value is the loss.
 
+    The other arguments are those of `Optimizer.compute_gradients`.
+
     Args:
       total_loss: scalar tensor, the loss.
       optimizer: `tf.compat.v1.train.Optimizer`.
@@ -153,9 +155,6 @@ def create_train_op(
       variables_to_train: variables to train. None: all that are trainable.
       transform_grads_fn: function of a list of pairs of gradient and variable that returns such a list, or None.
       summarize_gradients: True to add summaries of the gradients.
-      gate_gradients: as for `Optimizer.compute_gradients`.
-      aggregation_method: as for `Optimizer.compute_gradients`.
-      colocate_gradients_with_ops: as for `Optimizer.compute_gradients`.
       check_numerics: True for an error in a step whose loss is infinite or NaN.
 
     Returns:
