@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import builtins
 import io
 import os
@@ -12,7 +13,34 @@ from importlib.util import find_spec
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
-__all__ = ["ScriptFile", "ScriptModule", "run_script"]
+__all__ = ["ScriptFile", "ScriptModule", "add_script", "run_script", "script_command"]
+
+
+def add_script(parser: argparse.ArgumentParser, script_help: str) -> None:
+    """Adds a script and its arguments to a parser, and `-m` for a module.
+
+    Args:
+      parser: the parser.
+      script_help: its help about the script.
+    """
+    parser.add_argument(
+        "-m", dest="is_module", action="store_true", help="the script is a module's name, as for python -m"
+    )
+    # Taken unchanged: the script may have a "--" among its own arguments.
+    parser.add_argument("script", nargs=argparse.REMAINDER, help=script_help)
+
+
+def script_command(arguments: argparse.Namespace) -> list[str]:
+    """The script and its arguments. Ends the program if there is none.
+
+    Args:
+      arguments: the parsed command line, with `fail`, which reports an error and ends the program.
+    """
+    # A "--" in front of the script is the command's.
+    command: list[str] = arguments.script[1:] if arguments.script[:1] == ["--"] else arguments.script
+    if not command:
+        arguments.fail("the following arguments are required: script")
+    return command
 
 
 class ScriptFile:

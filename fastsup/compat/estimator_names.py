@@ -45,15 +45,13 @@ _v1 = {"Estimator": f"{_OURS}.model.estimator.EstimatorV1"}
 _model = names_of(_OURS, "EstimatorSpec ModeKeys RunConfig VocabInfo WarmStartSettings add_metrics")
 _exporters = names_of(_OURS, "BestExporter Exporter FinalExporter LatestExporter")
 _logit_fn = names_of(_OURS, "call_logit_fn")
+_raw_supervised = names_of(f"{_OURS}.export", "build_raw_supervised_input_receiver_fn")
 _api = _v1 | _model | _jobs | _exporters | _hooks | _session_run
 
 # Modules of the public interface, under `tf.estimator`. An empty path: a module in the module.
 _API_MODULES: dict[str, dict[str, str]] = {
     "": _api | dict.fromkeys(("experimental", "export", "inputs", "tpu"), ""),
-    "experimental": _stopping
-    | _in_memory
-    | _logit_fn
-    | names_of(f"{_OURS}.export", "build_raw_supervised_input_receiver_fn"),
+    "experimental": _stopping | _in_memory | _logit_fn | _raw_supervised,
     "export": _export_outputs | _receivers,
     "inputs": _numpy | _pandas,
     "tpu": names_of(_TPU, "InputPipelineConfig RunConfig TPUConfig TPUEstimator TPUEstimatorSpec")
@@ -72,13 +70,7 @@ _PYTHON_MODULES: dict[str, dict[str, str]] = {
     | names_of(f"{_OURS}.hooks.early_stopping", "_CheckForStoppingHook _StopOnPredicateHook"),
     "estimator": _v1 | {"EstimatorV2": f"{_OURS}.Estimator"} | names_of(_OURS, "VocabInfo WarmStartSettings"),
     "estimator_export": names_of(f"{_OURS}.canned.our_modules", "estimator_export"),
-    "estimator_lib": _v1
-    | _model
-    | _jobs
-    | _exporters
-    | _stopping
-    | _logit_fn
-    | names_of(_TPU, "TPUEstimator"),
+    "estimator_lib": _v1 | _model | _jobs | _exporters | _stopping | _logit_fn | names_of(_TPU, "TPUEstimator"),
     "export": {},
     "export.export": _receivers | _signatures,
     "export.export_lib": _export_outputs | _receivers | _signatures,

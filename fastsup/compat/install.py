@@ -59,7 +59,7 @@ def install_at_import(tf1: bool = False) -> None:
       ImportError: TensorFlow was imported before, and is too old or too new.
     """
     installation = _begin()
-    installation.tf1 = installation.hook.tf1 = tf1
+    installation.hook.tf1 = tf1
     if tf1 and importlib.util.find_spec("tf_keras") is not None:
         os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     if "tensorflow" in sys.modules:
@@ -92,7 +92,6 @@ class Installation:
     def __init__(self) -> None:
         self.hook: ImportHook = ImportHook(self._imported)
         self.complete: bool = False
-        self.tf1 = False
         self._exchange: NameExchange
         self._moved: MovedNames
         self._tensorflow: Any
@@ -130,7 +129,7 @@ class Installation:
         self._exchange.put_ours()
         for name in [name for name in sys.modules if is_interface(name)]:
             self._equip(name)
-        if self.tf1:
+        if self.hook.tf1:
             from fastsup.compat.tf1_module import TF1Module
 
             tensorflow.compat.v1.disable_v2_behavior()
@@ -144,14 +143,12 @@ class Installation:
 
     def _equip(self, name: str) -> None:
         """Puts `estimator` and our sessions into a copy of TensorFlow's interface."""
-        from fastsup.compat.interactive_session import InteractiveSession
         from fastsup.estimator.experimental import CheckpointInputPipelineHook
-        from fastsup.runtime.session import Session
 
         module: Any = sys.modules[name]
         module.estimator = importlib.import_module(self.hook.api_of(name))
         self._exchange.add(module.data.experimental, "CheckpointInputPipelineHook", CheckpointInputPipelineHook)
-        self._exchange.put_ours_in(module, {"Session": Session, "InteractiveSession": InteractiveSession})
+        self._exchange.put_ours_in(module)
 
     def remove(self) -> None:
         """Reverts the changes."""
@@ -161,7 +158,7 @@ class Installation:
             sys.meta_path.remove(self.hook)
         if not self.complete:
             return
-        if self.tf1:
+        if self.hook.tf1:
             sys.modules["tensorflow"] = self._tensorflow
         self._moved.take_away()
         kept = self._exchange.put_back()

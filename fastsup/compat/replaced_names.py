@@ -64,6 +64,8 @@ COUNTERPARTS: tuple[tuple[Any, Any], ...] = (
     *((getattr(module, name), ours) for module, name, ours in _RENAMED),
 )
 
+_OURS = {id(theirs): our for theirs, our in COUNTERPARTS}
+
 # Our Session is made of TensorFlow's, which is looked up in this module.
 _LEFT_ALONE = tf_session.__name__
 # The value before of a name that was added.
@@ -114,23 +116,14 @@ class NameExchange:
 
     def put_ours(self) -> None:
         """Replaces TensorFlow's classes and functions by ours in every module, except those of fastsup."""
-        ours = {id(theirs): our for theirs, our in COUNTERPARTS}
         for _, module in _modules():
-            for name, value in list(vars(module).items()):
-                if id(value) in ours:
-                    self.put(module, name, ours[id(value)])
+            self.put_ours_in(module)
 
-    def put_ours_in(self, module: ModuleType, ours: dict[str, Any]) -> None:
-        """Replaces TensorFlow's classes by ours in a module that has imported them from `tensorflow.python.client`.
-
-        Args:
-          module: the module.
-          ours: our classes by their names in the module. A name that the module lacks is left out.
-        """
-        for name, our in ours.items():
-            value = vars(module).get(name)
-            if value is not None and value is not our:
-                self.put(module, name, our)
+    def put_ours_in(self, module: ModuleType) -> None:
+        """The same in one module."""
+        for name, value in list(vars(module).items()):
+            if id(value) in _OURS:
+                self.put(module, name, _OURS[id(value)])
 
     def put(self, owner: Any, name: str, our: Any) -> None:
         """Gives a name of a module or a class another value.

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from fastsup.common.script import ScriptFile, ScriptModule, run_script
+from fastsup.common.script import ScriptFile, ScriptModule, add_script, run_script, script_command
 from fastsup.compat.install import install_at_import
 
 __all__ = ["add_parser", "run"]
@@ -33,11 +33,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--tf1", action="store_true", help="the script is one of TensorFlow 1: tensorflow is tf.compat.v1"
     )
-    parser.add_argument(
-        "-m", dest="is_module", action="store_true", help="the script is a module's name, as for python -m"
-    )
-    # All of it as it is: the script may have a "--" of its own among its arguments.
-    parser.add_argument("script", nargs=argparse.REMAINDER, help="the script to run, and its arguments")
+    add_script(parser, "the script to run, and its arguments")
     parser.set_defaults(run=run, fail=parser.error)
 
 
@@ -50,11 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
     Returns:
       The exit code, where the script doesn't raise SystemExit or KeyboardInterrupt itself.
     """
-    command = arguments.script[1:] if arguments.script[:1] == ["--"] else arguments.script
-    if command and command[0].startswith("-"):
+    command = script_command(arguments)
+    if command[0].startswith("-"):
         arguments.fail(f"unrecognized arguments: {command[0]}")
-    if not command:
-        arguments.fail("the following arguments are required: script")
     # A module's package may import TensorFlow when the module is looked for.
     install_at_import(arguments.tf1)
     try:

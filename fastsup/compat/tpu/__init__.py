@@ -6,7 +6,3 @@ from fastsup.compat.tpu.examples_per_second import ExamplesPerSecondHook
 from fastsup.estimator.model.tpu_spec import TPUEstimatorSpec
 
 __all__ = ["ExamplesPerSecondHook", "InputPipelineConfig", "RunConfig", "TPUConfig", "TPUEstimator", "TPUEstimatorSpec"]
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -7,8 +7,8 @@ from typing import Any
 
 from tensorflow.python.training import checkpoint_utils, evaluation
 
-from fastsup.estimator.model import evaluate_once as evaluate_model_once
 from fastsup.estimator.model.arguments import check_hooks
+from fastsup.estimator.model.evaluate_once import run_evaluation, with_eval_step
 
 __all__ = ["evaluate_once", "evaluate_repeatedly", "get_or_create_eval_step"]
 
@@ -53,16 +53,10 @@ def evaluate_once(
     Raises:
       TypeError: a member of `hooks` is no hook.
     """
-    return evaluate_model_once.evaluate_once(
-        checkpoint_path=checkpoint_path,
-        master=master,
-        scaffold=scaffold,
-        eval_ops=eval_ops,
-        feed_dict=feed_dict,
-        final_ops=final_ops,
-        final_ops_feed_dict=final_ops_feed_dict,
-        hooks=check_hooks(hooks),
-        config=config,
+    hooks = check_hooks(hooks)
+    steps = with_eval_step(eval_ops, hooks)
+    return run_evaluation(
+        checkpoint_path, master, scaffold, steps, feed_dict, final_ops, final_ops_feed_dict, hooks, config
     )
 
 
@@ -100,15 +94,13 @@ def evaluate_repeatedly(
       TypeError: a member of `hooks` is no hook.
     """
     hooks = check_hooks(hooks)
-    steps = evaluate_model_once.with_eval_step(eval_ops, hooks)
+    steps = with_eval_step(eval_ops, hooks)
     values = None
     paths = checkpoint_utils.checkpoints_iterator(
         checkpoint_dir, min_interval_secs=eval_interval_secs, timeout=timeout, timeout_fn=timeout_fn
     )
     for evaluated, path in enumerate(paths, 1):
-        values = evaluate_model_once.run_evaluation(
-            path, master, scaffold, steps, feed_dict, final_ops, final_ops_feed_dict, hooks, config
-        )
+        values = run_evaluation(path, master, scaffold, steps, feed_dict, final_ops, final_ops_feed_dict, hooks, config)
         if max_number_of_evaluations is not None and evaluated >= max_number_of_evaluations:
             break
     return values

@@ -46,8 +46,6 @@ class HParams:
       ValueError: a name is that of a method, a list is empty, or `hparam_def` isn't None.
     """
 
-    _HAS_DYNAMIC_ATTRIBUTES = True
-
     def __init__(self, hparam_def: Any = None, model_structure: Any = None, **kwargs: Any) -> None:
         # From names to types, each with True for a list of that type.
         self._hparam_types: dict[str, tuple[Any, bool]] = {}

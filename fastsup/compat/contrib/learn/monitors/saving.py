@@ -53,14 +53,12 @@ class SummarySaver(EveryN):
 
     def every_n_step_begin(self, step: Any) -> list[Any]:
         """Asks for the summary."""
-        super().every_n_step_begin(step)
         if self._summary_op is None and self._scaffold is not None:
             self._summary_op = self._scaffold.summary_op
         return [] if self._summary_op is None else [self._summary_op]
 
     def every_n_step_end(self, step: Any, outputs: Any) -> bool:
         """Writes the summary."""
-        super().every_n_step_end(step, outputs)
         if self._summary_op is not None and self._summary_writer:
             self._summary_writer.add_summary(extract_output(outputs, self._summary_op), step)
         return False
@@ -253,7 +251,6 @@ class ExportMonitor(EveryN):
         Raises:
           ValueError: the estimator is a `tf.estimator.Estimator`.
         """
-        super().every_n_step_end(step, outputs)
         self._export(
             "Skipping exporting because the existing checkpoint has already been exported. "
             "Consider exporting less frequently."

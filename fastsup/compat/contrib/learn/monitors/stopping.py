@@ -67,7 +67,6 @@ class NanLoss(EveryN):
 
     def every_n_step_begin(self, step: Any) -> list[Any]:
         """Asks for the loss."""
-        super().every_n_step_begin(step)
         return [self._loss_tensor]
 
     def every_n_step_end(self, step: Any, outputs: Any) -> bool | None:
@@ -76,7 +75,6 @@ class NanLoss(EveryN):
         Raises:
           NanLossDuringTrainingError: it is NaN.
         """
-        super().every_n_step_end(step, outputs)
         if not np.isnan(extract_output(outputs, self._loss_tensor)):
             return None
         message = "Model diverged with loss = NaN."

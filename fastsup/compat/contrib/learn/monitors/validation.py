@@ -118,7 +118,6 @@ class ValidationMonitor(EveryN):
         Raises:
           ValueError: there is no Estimator, an argument doesn't go with it, or the metric isn't among those evaluated.
         """
-        super().every_n_step_end(step, outputs)
         if self._estimator is None:
             raise ValueError("Missing call to set_estimator.")
         if not self._has_new_checkpoint(step):

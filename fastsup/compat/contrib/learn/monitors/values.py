@@ -35,12 +35,10 @@ class PrintTensor(EveryN):
 
     def every_n_step_begin(self, step: Any) -> list[Any]:
         """Asks for the tensors."""
-        super().every_n_step_begin(step)
         return list(self._tensor_names.values())
 
     def every_n_step_end(self, step: Any, outputs: Any) -> None:
         """Logs the values."""
-        super().every_n_step_end(step, outputs)
         logging.info("Step %d: %s", step, _listed(self._tensor_names, outputs))
 
 
@@ -60,7 +58,6 @@ class LoggingTrainable(EveryN):
 
     def every_n_step_begin(self, step: Any) -> list[Any]:
         """Asks for the variables."""
-        super().every_n_step_begin(step)
         for variable in ops.get_collection(ops.GraphKeys.TRAINABLE_VARIABLES, scope=self._scope):
             if variable.name not in self._names:
                 self._names[variable.name] = _tensor_of(variable).name
@@ -68,7 +65,6 @@ class LoggingTrainable(EveryN):
 
     def every_n_step_end(self, step: Any, outputs: Any) -> None:
         """Logs the values."""
-        super().every_n_step_end(step, outputs)
         logging.info("Logging Trainable: Step %d: %s", step, _listed(self._names, outputs))
 
 
@@ -99,12 +95,10 @@ class CaptureVariable(EveryN):
 
     def every_n_step_begin(self, step: Any) -> list[Any]:
         """Asks for the tensor."""
-        super().every_n_step_begin(step)
         return [self._var_name]
 
     def every_n_step_end(self, step: Any, outputs: Any) -> None:
         """Keeps the value."""
-        super().every_n_step_end(step, outputs)
         self._var_values[step] = extract_output(outputs, self._var_name)
 
 
