@@ -185,15 +185,13 @@ class CoreEstimatorPredictor(Predictor):
 
 
 class ContribEstimatorPredictor(CoreEstimatorPredictor):
-    """Predicts with the newest checkpoint of a `tf.contrib.learn.Estimator`.
+    """Predicts with the newest checkpoint of a `tf.contrib.learn.Estimator`. See `CoreEstimatorPredictor`.
 
     Args:
       estimator: the Estimator.
       prediction_input_fn: function without arguments that returns `InputFnOps` or a `ServingInputReceiver`.
       input_alternative_key: None. There is one input.
       output_alternative_key: name of the head to predict, None for the only one.
-      graph: graph to build the model in. Defaults to a new one.
-      config: ConfigProto of the session.
 
     Raises:
       ValueError: `input_alternative_key` isn't None.

@@ -294,11 +294,7 @@ class Estimator(Evaluable, Trainable):
             found.close()  # type: ignore[attr-defined]
 
     def get_variable_value(self, name: str) -> Any:
-        """The value of a variable in the newest checkpoint.
-
-        Args:
-          name: its name.
-        """
+        """The value of a variable in the newest checkpoint, by its name."""
         return self._core.get_variable_value(name)
 
     def get_variable_names(self) -> list[str]:
@@ -316,20 +312,12 @@ class Estimator(Evaluable, Trainable):
         graph_rewrite_specs: Any = None,
         strip_default_attrs: bool = False,
     ) -> Any:
-        """Exports the model for prediction as a SavedModel.
+        """Exports the model for prediction as a SavedModel. See `tf.estimator.Estimator.export_saved_model`.
 
         Args:
-          export_dir_base: directory of the exports.
           serving_input_fn: function without arguments that returns `InputFnOps` or a `ServingInputReceiver`.
           default_output_alternative_key: name of the head to serve, if there are several.
-          assets_extra: dictionary from paths under the export's `assets.extra` to the files to copy there, or None.
-          as_text: True to write the SavedModel as text.
-          checkpoint_path: path of the checkpoint. None: the newest one.
           graph_rewrite_specs: must be None: TensorFlow 2 has no graph transforms.
-          strip_default_attrs: True to leave attributes with default values out of the graph.
-
-        Returns:
-          The path of the new directory, as bytes.
 
         Raises:
           ValueError: there is no `serving_input_fn`, or `graph_rewrite_specs` isn't None.

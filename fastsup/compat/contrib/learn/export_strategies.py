@@ -46,14 +46,7 @@ def get_most_recent_export(export_dir_base: Any) -> Path | None:
 
 
 def as_receiver_fn(serving_input_fn: Callable[[], Any]) -> Callable[[], Any]:
-    """A serving function for a `tf.estimator.Estimator`.
-
-    Args:
-      serving_input_fn: function without arguments that returns `InputFnOps` or a `ServingInputReceiver`.
-
-    Returns:
-      Function without arguments that returns a `ServingInputReceiver`.
-    """
+    """A function that returns a `ServingInputReceiver`, from one that returns that or `InputFnOps`."""
 
     def receiver_fn() -> Any:
         made = serving_input_fn()
@@ -72,14 +65,13 @@ def make_export_strategy(
 ) -> ExportStrategy:
     """An export strategy that exports each checkpoint it is given as a SavedModel.
 
+    The other arguments are those of `tf.estimator.Estimator.export_saved_model`.
+
     Args:
       serving_input_fn: function without arguments that returns a `ServingInputReceiver` or `InputFnOps`.
       default_output_alternative_key: name of the head to serve, for an estimator of the older kind. None with an
         `Estimator`.
-      assets_extra: dictionary from paths under the export's `assets.extra` to the files to copy there, or None.
-      as_text: True to write the SavedModel as text.
       exports_to_keep: number of exports to keep. None: all.
-      strip_default_attrs: True to leave attributes with default values out of the graph.
 
     Returns:
       An `ExportStrategy` of the name "Servo".

@@ -43,7 +43,8 @@ class HParams:
       **kwargs: the hyperparameters.
 
     Raises:
-      ValueError: a name is that of a method, a list is empty, or `hparam_def` isn't None.
+      ValueError: a name is that of a method, a list is empty, or `hparam_def` isn't None. Methods that change values
+        raise it for a value of another type, and a KeyError for an unknown name.
     """
 
     def __init__(self, hparam_def: Any = None, model_structure: Any = None, **kwargs: Any) -> None:
@@ -76,16 +77,7 @@ class HParams:
         setattr(self, name, value)
 
     def set_hparam(self, name: str, value: Any) -> None:
-        """Changes the value of a hyperparameter.
-
-        Args:
-          name: its name.
-          value: its new value.
-
-        Raises:
-          KeyError: there is no such hyperparameter.
-          ValueError: the value isn't of its type, or is a list and the other isn't.
-        """
+        """Changes the value of a hyperparameter."""
         kind, is_list = self._hparam_types[name]
         if isinstance(value, list):
             if not is_list:
@@ -103,33 +95,12 @@ class HParams:
             del self._hparam_types[name]
 
     def parse(self, values: str) -> HParams:
-        """Changes values by a text, such as "rate=0.1,layers=[64,32]". See `parse_values`.
-
-        Args:
-          values: the text.
-
-        Returns:
-          The object itself.
-
-        Raises:
-          ValueError: the text can't be parsed, or a name is unknown.
-        """
+        """Changes values by a text, such as "rate=0.1,layers=[64,32]". Returns the object. See `parse_values`."""
         kinds = {name: kind for name, (kind, _) in self._hparam_types.items()}
         return self.override_from_dict(parse_values(values, kinds))
 
     def override_from_dict(self, values_dict: Mapping[str, Any]) -> HParams:
-        """Changes values.
-
-        Args:
-          values_dict: the new values by their names.
-
-        Returns:
-          The object itself.
-
-        Raises:
-          KeyError: there is no hyperparameter of a name.
-          ValueError: a value isn't of its type.
-        """
+        """Changes values by a dictionary from names to values. Returns the object."""
         for name, value in values_dict.items():
             self.set_hparam(name, value)
         return self
@@ -139,28 +110,11 @@ class HParams:
         return self.override_from_dict(values_dict=values_map)
 
     def parse_json(self, values_json: str | bytes) -> HParams:
-        """Changes values by a JSON object.
-
-        Args:
-          values_json: text of the object.
-
-        Returns:
-          The object itself.
-
-        Raises:
-          KeyError: there is no hyperparameter of a name.
-          ValueError: the text is no JSON, or a value isn't of its type.
-        """
+        """Changes values by the text of a JSON object. Returns the object."""
         return self.override_from_dict(json.loads(values_json))
 
     def to_json(self, indent: Any = None, separators: Any = None, sort_keys: bool = False) -> str:
-        """The values as a JSON object.
-
-        Args:
-          indent: spaces of a level, as for `json.dumps`. None: one line.
-          separators: separators of members and of names, as for `json.dumps`. None: ", " and ": ".
-          sort_keys: True for the names in alphabetical order.
-        """
+        """The values as the text of a JSON object. The arguments are those of `json.dumps`."""
         return json.dumps(self.values(), indent=indent, separators=separators, sort_keys=sort_keys)
 
     def values(self) -> dict[str, Any]:

@@ -21,7 +21,11 @@ def extract_output(outputs: Any, request: Any) -> Any:
 
 
 class BaseMonitor:
-    """What is called before and after each step of training. A hook, `tf.compat.v1.train.SessionRunHook`, does more."""
+    """What is called before and after each step of training. A hook, `tf.compat.v1.train.SessionRunHook`, does more.
+
+    Steps are numbered from 1, epochs from 0. A method that is called out of turn, or with a number out of range, raises
+    a ValueError.
+    """
 
     def __init__(self) -> None:
         self._begun = False
@@ -36,14 +40,7 @@ class BaseMonitor:
         return False
 
     def set_estimator(self, estimator: Any) -> None:
-        """Tells the monitor which Estimator is trained.
-
-        Args:
-          estimator: the Estimator.
-
-        Raises:
-          ValueError: it is None.
-        """
+        """Tells the monitor which Estimator is trained. None raises a ValueError."""
         if estimator is None:
             raise ValueError("Missing estimator.")
         self._estimator = estimator
@@ -53,9 +50,6 @@ class BaseMonitor:
 
         Args:
           max_steps: the step at which training ends, or None.
-
-        Raises:
-          ValueError: the monitor has begun, and not ended.
         """
         if self._begun:
             raise ValueError("begin called twice without end.")
@@ -63,28 +57,14 @@ class BaseMonitor:
         self._begun = True
 
     def end(self, session: Any = None) -> None:
-        """Called after training.
-
-        Args:
-          session: the session.
-
-        Raises:
-          ValueError: the monitor hasn't begun.
-        """
+        """Called after training."""
         if not self._begun:
             raise ValueError("end called without begin.")
         self._max_steps = None
         self._begun = False
 
     def epoch_begin(self, epoch: int) -> None:
-        """Called before an epoch, by trainers that have epochs.
-
-        Args:
-          epoch: number of the epoch, from 0.
-
-        Raises:
-          ValueError: the number is negative, or another epoch hasn't ended.
-        """
+        """Called before an epoch, by trainers that have epochs."""
         if self._current_epoch is not None:
             raise ValueError("epoch_begin called twice without epoch_end.")
         if epoch < 0:
@@ -92,14 +72,7 @@ class BaseMonitor:
         self._current_epoch = epoch
 
     def epoch_end(self, epoch: int) -> None:
-        """Called after an epoch.
-
-        Args:
-          epoch: number of the epoch.
-
-        Raises:
-          ValueError: another epoch has begun, or none.
-        """
+        """Called after an epoch."""
         if self._current_epoch != epoch:
             raise ValueError(f"epoch_end expected {self._current_epoch} but got {epoch}.")
         self._current_epoch = None
@@ -107,14 +80,8 @@ class BaseMonitor:
     def step_begin(self, step: Any) -> list[Any]:
         """Called before a step.
 
-        Args:
-          step: number of the step, from 1.
-
         Returns:
           Tensors, or their names, that the step shall compute too.
-
-        Raises:
-          ValueError: the number is negative, or above that of `begin`.
         """
         if step < 0 or (self._max_steps is not None and step > self._max_steps):
             raise ValueError(f"Invalid step {step}.")
@@ -130,9 +97,6 @@ class BaseMonitor:
 
         Returns:
           True to end training.
-
-        Raises:
-          ValueError: another step has begun, or none.
         """
         if self._current_step != step:
             raise ValueError(f"step_end expected {self._current_step} but got {step}.")
@@ -140,12 +104,7 @@ class BaseMonitor:
         return False
 
     def post_step(self, step: Any, session: Any) -> None:
-        """Called after `step_end` of all monitors.
-
-        Args:
-          step: number of the step.
-          session: the session, for runs of the monitor's own.
-        """
+        """Called after `step_end` of all monitors, with the session for runs of the monitor's own."""
 
 
 class EveryN(BaseMonitor):
@@ -167,35 +126,15 @@ class EveryN(BaseMonitor):
         self._every_n_step_begin_called = False
 
     def every_n_step_begin(self, step: Any) -> list[Any]:
-        """Called before a step in which the monitor acts.
-
-        Args:
-          step: number of the step.
-
-        Returns:
-          Tensors, or their names, that the step shall compute too.
-        """
+        """Called before a step in which the monitor acts. See `step_begin`."""
         return []
 
     def every_n_step_end(self, step: Any, outputs: Any) -> Any:
-        """Called after a step in which the monitor acts.
-
-        Args:
-          step: number of the step.
-          outputs: dictionary from what `every_n_step_begin` has returned to values.
-
-        Returns:
-          True to end training.
-        """
+        """Called after a step in which the monitor acts. See `step_end`."""
         return False
 
     def every_n_post_step(self, step: Any, session: Any) -> None:
-        """Called after `every_n_step_end`, and at the end of training if the last step wasn't one to act in.
-
-        Args:
-          step: number of the step.
-          session: the session.
-        """
+        """Called after `every_n_step_end`, and at the end of training if the last step wasn't one to act in."""
 
     def step_begin(self, step: Any) -> list[Any]:
         """Calls `every_n_step_begin` if the monitor acts in the step. See `BaseMonitor.step_begin`."""

@@ -19,12 +19,10 @@ def _listed(names: Mapping[str, str], outputs: Any) -> str:
 
 
 class PrintTensor(EveryN):
-    """Logs the values of tensors.
+    """Logs the values of tensors. `every_n` and `first_n` are the numbers of steps of `EveryN`.
 
     Args:
       tensor_names: names of tensors, or a dictionary from what the log calls them to their names.
-      every_n: as `every_n_steps` of `EveryN`.
-      first_n: as `first_n_steps` of `EveryN`.
     """
 
     def __init__(self, tensor_names: Mapping[str, str] | Iterable[str], every_n: int = 100, first_n: int = 1) -> None:
@@ -43,12 +41,10 @@ class PrintTensor(EveryN):
 
 
 class LoggingTrainable(EveryN):
-    """Logs the values of the trainable variables.
+    """Logs the values of the trainable variables. `every_n` and `first_n` are as for `PrintTensor`.
 
     Args:
       scope: pattern that the names of the variables begin with, or None for all.
-      every_n: as `every_n_steps` of `EveryN`.
-      first_n: as `first_n_steps` of `EveryN`.
     """
 
     def __init__(self, scope: str | None = None, every_n: int = 100, first_n: int = 1) -> None:
@@ -75,12 +71,10 @@ def _tensor_of(variable: Any) -> Any:
 
 
 class CaptureVariable(EveryN):
-    """Keeps the values of a tensor.
+    """Keeps the values of a tensor. `every_n` and `first_n` are as for `PrintTensor`.
 
     Args:
       var_name: name of the tensor, such as "weights:0".
-      every_n: as `every_n_steps` of `EveryN`.
-      first_n: as `first_n_steps` of `EveryN`.
     """
 
     def __init__(self, var_name: str, every_n: int = 100, first_n: int = 1) -> None:
