@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["absent_name_error", "alternative_to"]
+__all__ = ["absent_module_error", "absent_name_error", "alternative_to"]
 
 
 def alternative_to(name: str, alternatives: Iterable[tuple[str, str]]) -> str | None:
@@ -32,3 +32,8 @@ def absent_name_error(module: str, name: str, alternative: str | None = None) ->
     if alternative is None:
         return AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
     return AttributeError(f"{module} has no {name}: {alternative}", name=name)
+
+
+def absent_module_error(module: str, alternative: str) -> ModuleNotFoundError:
+    """The error for a module that isn't there. The arguments are those of `absent_name_error`."""
+    return ModuleNotFoundError(f"No module named {module!r}: {alternative}", name=module)

@@ -1,4 +1,4 @@
-"""Names and optimizers of canned models, which programs with a model_fn of their own use too."""
+"""Names and optimizers of canned models, which programs with their own model_fn use too."""
 
 from __future__ import annotations
 

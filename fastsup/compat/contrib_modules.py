@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 from typing import Any
 
-from fastsup.common.absent_names import alternative_to
+from fastsup.common.absent_names import absent_module_error, alternative_to
 from fastsup.compat.contrib.absent_names import ALTERNATIVES
 from fastsup.compat.contrib_names import LIBRARIES, LIBRARY_MODULES, MODULES
 from fastsup.compat.lazy_module import GUIDE, LazyModule
@@ -68,8 +68,7 @@ def missing_module(fullname: str) -> ModuleNotFoundError:
     Args:
       fullname: name of the module.
     """
-    why = _why_absent(fullname.removeprefix(f"{CONTRIB}."))
-    return ModuleNotFoundError(f"No module named {fullname!r}: {why}", name=fullname)
+    return absent_module_error(fullname, _why_absent(fullname.removeprefix(f"{CONTRIB}.")))
 
 
 def _why_absent(name: str) -> str:

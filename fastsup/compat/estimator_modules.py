@@ -37,7 +37,7 @@ def archived_module(name: str) -> str | None:
 
 
 def canonical_name(name: str) -> str | None:
-    """The module that a name means, by its own name; None if it is none of these.
+    """The module that a name means, by its own name; None if it isn't one of these.
 
     Args:
       name: full name of a module.

@@ -1,4 +1,4 @@
-"""The import hook of an installation: modules that TensorFlow has no more, and copies of its interface.
+"""The import hook of an installation: modules that TensorFlow no longer has, and copies of its interface.
 
 TensorFlow's interface exists several times. `tf.compat.v1` and `tensorflow.compat.v2.compat.v1` are two modules, and
 some copies are made when a program imports them.
@@ -17,6 +17,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from types import ModuleType
 
+from fastsup.common.absent_names import absent_module_error
 from fastsup.compat.loaders import AfterExecution, Existing, Made
 from fastsup.compat.moved.modules import place_of
 from fastsup.compat.moved.names import has_moved_names
@@ -25,6 +26,10 @@ __all__ = ["ImportHook", "is_interface"]
 
 _INTERFACE = re.compile(r"tensorflow(?:\._api\.v2)?(?:\.compat\.v[12])*")
 _ESTIMATOR = re.compile(rf"(?P<interface>{_INTERFACE.pattern})\.estimator(?P<module>\..+)?")
+_NO_EXAMPLES = (
+    "it ended with TensorFlow 1. For tensorflow.examples.tutorials.mnist use tf.keras.datasets.mnist with tf.data. See "
+    "docs/migrating.md."
+)
 # What of fastsup imports TensorFlow.
 _OVER_TENSORFLOW = frozenset(
     f"fastsup.{room}"
@@ -78,12 +83,7 @@ class ImportHook(MetaPathFinder):
             if f"{fullname}.".startswith("tensorflow.contrib."):
                 return self._contrib(fullname)
             if fullname == "tensorflow.examples" and elsewhere() is None:
-                raise ModuleNotFoundError(
-                    "No module named 'tensorflow.examples': it ended with TensorFlow 1. For "
-                    "tensorflow.examples.tutorials.mnist use tf.keras.datasets.mnist with tf.data. See "
-                    "docs/migrating.md.",
-                    name=fullname,
-                )
+                raise absent_module_error(fullname, _NO_EXAMPLES)
         if library == "tensorflow_estimator" or (library == "tensorflow" and ".estimator" in fullname):
             return self._estimator(fullname)
         return self._over_tensorflow(fullname) if fullname in _OVER_TENSORFLOW else None
@@ -156,7 +156,7 @@ class ImportHook(MetaPathFinder):
                 return spec
         return None
 
-    def forget_placed(self) -> None:
+    def remove_placed(self) -> None:
         """Takes the modules away again that other finders don't find."""
         for name, module in self._placed.items():
             if sys.modules.get(name) is module:

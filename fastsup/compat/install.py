@@ -15,7 +15,7 @@ from fastsup.compat.import_hook import ImportHook, is_interface
 
 if TYPE_CHECKING:
     from fastsup.compat.moved.names import MovedNames
-    from fastsup.compat.replaced_names import NameExchange
+    from fastsup.compat.replaced_names import ModulePatcher
 
 __all__ = ["install", "install_at_import", "uninstall"]
 
@@ -92,7 +92,7 @@ class Installation:
     def __init__(self) -> None:
         self.hook: ImportHook = ImportHook(self._imported)
         self.complete: bool = False
-        self._exchange: NameExchange
+        self._patcher: ModulePatcher
         self._moved: MovedNames
         self._tensorflow: Any
 
@@ -100,9 +100,9 @@ class Installation:
         if name == "tensorflow":
             self.complete_in(sys.modules[name])
         elif self.complete and is_interface(name):
-            self._equip(name)
+            self._patch(name)
         elif self.complete:
-            self._moved.put_in(name)
+            self._moved.patch(name)
 
     def complete_in(self, tensorflow: Any) -> None:
         """Makes the changes, once TensorFlow is imported. A second call does nothing.
@@ -120,35 +120,35 @@ class Installation:
         from fastsup.compat.moved.numpy_names import numpy_names
         from fastsup.compat.moved.python_names import python_names
         from fastsup.compat.own_globals import own_globals
-        from fastsup.compat.replaced_names import COUNTERPARTS, NameExchange
+        from fastsup.compat.replaced_names import REPLACEMENTS, ModulePatcher
 
-        self._tensorflow, self._exchange, self._moved = tensorflow, NameExchange(), MovedNames()
+        self._tensorflow, self._patcher, self._moved = tensorflow, ModulePatcher(), MovedNames()
         self.complete = True
-        _warn_of_what_stays(theirs for theirs, _ in COUNTERPARTS)
-        self._moved.put()
-        self._exchange.put_ours()
+        _warn_of_what_stays(theirs for theirs, _ in REPLACEMENTS)
+        self._moved.patch_all()
+        self._patcher.patch_all()
         for name in [name for name in sys.modules if is_interface(name)]:
-            self._equip(name)
+            self._patch(name)
         if self.hook.tf1:
             from fastsup.compat.tf1_module import TF1Module
 
             tensorflow.compat.v1.disable_v2_behavior()
             sys.modules["tensorflow"] = TF1Module(tensorflow)
-        _log(self._exchange, str(tensorflow.__version__))
+        _log(self._patcher, str(tensorflow.__version__))
         for owner, name, value in (*numpy_names(), *python_names()):
-            self._exchange.add(owner, name, value)
-        renamed = [theirs for theirs, _ in COUNTERPARTS if _has_lost_its_name(theirs)]
+            self._patcher.add(owner, name, value)
+        renamed = [theirs for theirs, _ in REPLACEMENTS if _has_lost_its_name(theirs)]
         for owner, name, value in own_globals(renamed):
-            self._exchange.put(owner, name, value)
+            self._patcher.replace(owner, name, value)
 
-    def _equip(self, name: str) -> None:
+    def _patch(self, name: str) -> None:
         """Puts `estimator` and our sessions into a copy of TensorFlow's interface."""
         from fastsup.estimator.experimental import CheckpointInputPipelineHook
 
         module: Any = sys.modules[name]
         module.estimator = importlib.import_module(self.hook.api_of(name))
-        self._exchange.add(module.data.experimental, "CheckpointInputPipelineHook", CheckpointInputPipelineHook)
-        self._exchange.put_ours_in(module)
+        self._patcher.add(module.data.experimental, "CheckpointInputPipelineHook", CheckpointInputPipelineHook)
+        self._patcher.patch(module)
 
     def remove(self) -> None:
         """Reverts the changes."""
@@ -160,12 +160,12 @@ class Installation:
             return
         if self.hook.tf1:
             sys.modules["tensorflow"] = self._tensorflow
-        self._moved.take_away()
-        kept = self._exchange.put_back()
+        self._moved.restore()
+        kept = self._patcher.restore()
         for name, module in list(sys.modules.items()):
             if is_interface(name) and isinstance(vars(module).get("estimator"), LazyModule):
                 del module.estimator
-        self.hook.forget_placed()
+        self.hook.remove_placed()
         if kept:
             from tensorflow.python.platform import tf_logging as logging
 
@@ -189,12 +189,12 @@ def _has_lost_its_name(theirs: Any) -> bool:
     return getattr(sys.modules.get(theirs.__module__), theirs.__name__, None) is not theirs
 
 
-def _log(exchange: NameExchange, version: str) -> None:
+def _log(patcher: ModulePatcher, version: str) -> None:
     from tensorflow.python.platform import tf_logging as logging
 
     import fastsup
 
-    of_program = [name for name in exchange.names if name.partition(".")[0] not in _LIBRARIES]
+    of_program = [name for name in patcher.names if name.partition(".")[0] not in _LIBRARIES]
     if of_program:
         logging.warning(
             "fastsup.install(): the program had imported these names before, which are fastsup's now too: %s. What it "
@@ -207,8 +207,8 @@ def _log(exchange: NameExchange, version: str) -> None:
         "tensorflow_estimator and tensorflow.contrib can be imported. fastsup.uninstall() undoes that.",
         fastsup.__version__,
         version,
-        len(exchange),
-        len(exchange.modules),
+        len(patcher),
+        len(patcher.modules),
     )
 
 

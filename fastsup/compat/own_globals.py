@@ -15,7 +15,7 @@ __all__ = ["own_globals"]
 
 
 class _Globals(dict[str, Any]):
-    """The globals of a function: some names with values of their own, the others as the module has them now."""
+    """The globals of a function: some names with other values, the rest as the module has them now."""
 
     def __init__(self, module: dict[str, Any], own: dict[str, Any]) -> None:
         super().__init__(own)
@@ -41,7 +41,7 @@ def _with_globals(function: FunctionType, own: dict[str, Any]) -> FunctionType:
 
 
 def own_globals(kinds: Iterable[Any]) -> Iterator[tuple[type, str, FunctionType]]:
-    """Copies of the methods that name their own class, or a base of the class, with globals of their own.
+    """Copies of the methods that name their own class, or a base of the class, with separate globals.
 
     Args:
       kinds: TensorFlow's classes. Functions among them are skipped.

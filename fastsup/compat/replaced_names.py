@@ -1,4 +1,4 @@
-"""The classes and functions of TensorFlow that have a counterpart in fastsup, and the exchange of their names."""
+"""The classes and functions of TensorFlow that fastsup replaces, and the replacement of their names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fastsup.runtime.session import Session
 from fastsup.train.session import monitored_session as our_monitored_session
 from fastsup.train.supervisor import supervisor as our_supervisor
 
-__all__ = ["COUNTERPARTS", "NameExchange"]
+__all__ = ["REPLACEMENTS", "ModulePatcher"]
 
 # Module of TensorFlow, name there, and what takes its place.
 _TABLE: tuple[tuple[ModuleType, tuple[str, ...], Any], ...] = (
@@ -58,13 +58,13 @@ _RENAMED: tuple[tuple[ModuleType, str, Any], ...] = (
     (tf_session, "InteractiveSession", InteractiveSession),
 )
 
-# Pairs of TensorFlow's object and ours. Read when this module is imported, before any exchange.
-COUNTERPARTS: tuple[tuple[Any, Any], ...] = (
+# Pairs of TensorFlow's object and ours. Read when this module is imported, before a name is replaced.
+REPLACEMENTS: tuple[tuple[Any, Any], ...] = (
     *((getattr(module, name), getattr(ours, name)) for module, names, ours in _TABLE for name in names),
     *((getattr(module, name), ours) for module, name, ours in _RENAMED),
 )
 
-_OURS = {id(theirs): our for theirs, our in COUNTERPARTS}
+_OURS = {id(theirs): our for theirs, our in REPLACEMENTS}
 
 # Our Session is made of TensorFlow's, which is looked up in this module.
 _LEFT_ALONE = tf_session.__name__
@@ -72,14 +72,14 @@ _LEFT_ALONE = tf_session.__name__
 _ABSENT = object()
 
 
-class _Exchanged(NamedTuple):
+class _Replaced(NamedTuple):
     owner: Any
     name: str
     before: Any
     now: Any
 
 
-def _modules(library: str | None = None) -> Iterator[tuple[str, ModuleType]]:
+def _modules(library: str | None = None) -> Iterator[ModuleType]:
     """The modules of the process, each once, without those of fastsup.
 
     Args:
@@ -92,40 +92,40 @@ def _modules(library: str | None = None) -> Iterator[tuple[str, ModuleType]]:
             continue
         if isinstance(module, ModuleType) and id(module) not in seen:
             seen.add(id(module))
-            yield name, module
+            yield module
 
 
-class NameExchange:
-    """The names of modules that were exchanged, with their values before."""
+class ModulePatcher:
+    """Replaces names of modules and classes, and restores them."""
 
     def __init__(self) -> None:
-        self._exchanged: list[_Exchanged] = []
+        self._replaced: list[_Replaced] = []
 
     def __len__(self) -> int:
-        return len(self._exchanged)
+        return len(self._replaced)
 
     @property
     def names(self) -> list[str]:
         """The names with their modules, in alphabetical order."""
-        return sorted(f"{entry.owner.__name__}.{entry.name}" for entry in self._exchanged)
+        return sorted(f"{entry.owner.__name__}.{entry.name}" for entry in self._replaced)
 
     @property
     def modules(self) -> list[str]:
         """The names of the modules that have such a name, in alphabetical order."""
-        return sorted({entry.owner.__name__ for entry in self._exchanged})
+        return sorted({entry.owner.__name__ for entry in self._replaced})
 
-    def put_ours(self) -> None:
+    def patch_all(self) -> None:
         """Replaces TensorFlow's classes and functions by ours in every module, except those of fastsup."""
-        for _, module in _modules():
-            self.put_ours_in(module)
+        for module in _modules():
+            self.patch(module)
 
-    def put_ours_in(self, module: ModuleType) -> None:
-        """The same in one module."""
+    def patch(self, module: ModuleType) -> None:
+        """Replaces them in one module."""
         for name, value in list(vars(module).items()):
             if id(value) in _OURS:
-                self.put(module, name, _OURS[id(value)])
+                self.replace(module, name, _OURS[id(value)])
 
-    def put(self, owner: Any, name: str, our: Any) -> None:
+    def replace(self, owner: Any, name: str, our: Any) -> None:
         """Gives a name of a module or a class another value.
 
         Args:
@@ -133,32 +133,32 @@ class NameExchange:
           name: the name.
           our: the value from now on.
         """
-        self._exchanged.append(_Exchanged(owner, name, vars(owner).get(name, _ABSENT), our))
+        self._replaced.append(_Replaced(owner, name, vars(owner).get(name, _ABSENT), our))
         setattr(owner, name, our)
 
     def add(self, owner: Any, name: str, our: Any) -> None:
-        """The same, for a name that the module or class had in former releases. Does nothing if it has the name."""
+        """As `replace`, for a name that former releases had. Does nothing if the module or class has the name."""
         if name not in vars(owner):
-            self.put(owner, name, our)
+            self.replace(owner, name, our)
 
-    def put_back(self) -> list[str]:
+    def restore(self) -> list[str]:
         """Gives each name the value that it had before.
 
         Returns:
           The names, with their modules, that the program has replaced since. They keep the program's value.
         """
         kept = []
-        for owner, name, before, now in reversed(self._exchanged):
+        for owner, name, before, now in reversed(self._replaced):
             if vars(owner).get(name) is not now:
                 kept.append(f"{owner.__name__}.{name}")
             elif before is _ABSENT:
                 delattr(owner, name)
             else:
                 setattr(owner, name, before)
-        self._exchanged.clear()
+        self._replaced.clear()
         # Modules of TensorFlow that were imported since have imported our classes.
-        theirs = {id(our): their for their, our in COUNTERPARTS}
-        for _, module in _modules("tensorflow"):
+        theirs = {id(our): their for their, our in REPLACEMENTS}
+        for module in _modules("tensorflow"):
             for name, value in list(vars(module).items()):
                 if id(value) in theirs:
                     setattr(module, name, theirs[id(value)])

@@ -28,9 +28,9 @@ def counted(constructor: Any) -> Any:
 
 
 def count() -> None:
-    from fastsup.compat.replaced_names import COUNTERPARTS
+    from fastsup.compat.replaced_names import REPLACEMENTS
 
-    for theirs, _ in COUNTERPARTS:
+    for theirs, _ in REPLACEMENTS:
         if isinstance(theirs, type) and "__init__" in vars(theirs):
             theirs.__init__ = counted(theirs.__init__)
 

@@ -77,7 +77,7 @@ def string_to_index_table_from_file(
 
 
 def string_to_index(tensor: Any, mapping: Any, default_value: int = -1, name: str | None = None) -> Any:
-    """Looks strings up in a mapping, by a table of its own.
+    """Looks strings up in a mapping, with a new table.
 
     Args:
       tensor: the strings.
@@ -109,7 +109,7 @@ def index_to_string_table_from_tensor(mapping: Any, default_value: str = "UNK", 
 
 
 def index_to_string(tensor: Any, mapping: Any, default_value: str = "UNK", name: str | None = None) -> Any:
-    """Looks positions up in a mapping, by a table of its own.
+    """Looks positions up in a mapping, with a new table.
 
     Args:
       tensor: the positions, int64.

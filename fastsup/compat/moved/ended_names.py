@@ -1,4 +1,4 @@
-"""Functions that TensorFlow had in its own modules until 2.15 or before, and that have nothing to do any more."""
+"""Functions that TensorFlow had in its own modules until 2.15 or before, and that no longer have anything to do."""
 
 from __future__ import annotations
 

@@ -10,11 +10,11 @@ __all__ = ["KERAS", "KERAS_2", "MOVED", "place_of"]
 _PYTHON = "tensorflow.python"
 _LEGACY_LAYERS = "tf_keras.legacy_tf_layers"
 _TPU = "tensorflow_estimator.python.estimator.tpu"
-# Keras as TensorFlow had it inside, of which a part is left. Keras 2 is in a package of its own.
+# Keras as TensorFlow had it inside, of which a part is left. Keras 2 is in another package.
 KERAS, KERAS_2 = f"{_PYTHON}.keras", "tf_keras.src"
 
-# Where a module of tensorflow.python was, and where in tensorflow.python it is. An empty string: a package that is no
-# more, whose modules are elsewhere.
+# Where a module of tensorflow.python was, and where in tensorflow.python it is. An empty string: a package that doesn't
+# exist any longer, whose modules are elsewhere.
 _IN_TENSORFLOW = {
     "data.experimental.ops.distribute_options": "data.ops.options",
     "data.experimental.ops.optimization_options": "data.ops.options",
@@ -71,7 +71,7 @@ MOVED = {
 
 
 def _of_keras_2(fullname: str, is_there: Callable[[], bool], placed: Container[str]) -> str | None:
-    """The place of a module of Keras that TensorFlow has no more."""
+    """The place of a module of Keras that TensorFlow no longer has."""
     if not fullname.startswith(f"{KERAS}."):
         return None
     # What is in a package that was found elsewhere would be found there, and be executed a second time.

@@ -54,25 +54,25 @@ class MovedNames:
     """The names that were put back where they were."""
 
     def __init__(self) -> None:
-        self._equipped: list[ModuleType] = []
-        self._put: list[tuple[ModuleType, str]] = []
+        self._patched: list[ModuleType] = []
+        self._added: list[tuple[ModuleType, str]] = []
 
-    def put(self) -> None:
+    def patch_all(self) -> None:
         """Lets the modules that are imported find the names that they lack."""
         for name in [name for name in sys.modules if has_moved_names(name)]:
-            self.put_in(name)
+            self.patch(name)
 
-    def put_in(self, name: str) -> None:
+    def patch(self, name: str) -> None:
         """Lets a module find the names that it lacks.
 
         Args:
           name: full name of the module, which is imported. The call does nothing for a module that is there under
-            another name than its own, or that looks up its names by itself.
+            another name than its own, or that looks up its names itself.
         """
         module = sys.modules.get(name)
         if module is not None and module.__name__ == name and "__getattr__" not in vars(module):
             vars(module)["__getattr__"] = functools.partial(self._find, module)
-            self._equipped.append(module)
+            self._patched.append(module)
 
     def _find(self, module: ModuleType, name: str) -> Any:
         own = module.__name__
@@ -85,14 +85,14 @@ class MovedNames:
         if found is None:
             raise AttributeError(f"module {own!r} has no attribute {name!r}", name=name, obj=module)
         vars(module)[name] = found
-        self._put.append((module, name))
+        self._added.append((module, name))
         return found
 
-    def take_away(self) -> None:
+    def restore(self) -> None:
         """Removes the names again."""
-        for module in self._equipped:
+        for module in self._patched:
             vars(module).pop("__getattr__", None)
-        for module, name in self._put:
+        for module, name in self._added:
             vars(module).pop(name, None)
-        self._equipped.clear()
-        self._put.clear()
+        self._patched.clear()
+        self._added.clear()

@@ -87,7 +87,7 @@ def _issubsctype(arg1: Any, arg2: Any) -> bool:
 
 
 def _issubclass(arg1: Any, arg2: Any) -> bool:
-    """As `issubclass`, and False for what isn't a class."""
+    """As `issubclass`, and False for a value that isn't a class."""
     try:
         return issubclass(arg1, arg2)
     except TypeError:

@@ -52,7 +52,7 @@ def getargspec(func: Any) -> ArgSpec:
       Its `ArgSpec`.
 
     Raises:
-      TypeError: it is no Python function.
+      TypeError: it isn't a Python function.
       ValueError: it has keyword-only parameters or annotations. `inspect.getfullargspec` takes these.
     """
     spec = inspect.getfullargspec(func)

@@ -24,10 +24,10 @@ class IterationsPerLoopCounter(NamedTuple):
 
 
 def check_positive_integer(value: Any, name: str) -> None:
-    """Refuses what is no positive integer.
+    """Raises an error for a value that isn't a positive integer.
 
     Raises:
-      TypeError: it is no integer.
+      TypeError: it isn't an integer.
       ValueError: it isn't positive.
     """
     if not isinstance(value, Integral):

@@ -130,7 +130,7 @@ class RunConfig(estimator.RunConfig):
       **kwargs: arguments of `tf.estimator.RunConfig`.
 
     Raises:
-      ValueError: `master` and `cluster` are both given, or `cluster` and a session_config with a cluster of its own.
+      ValueError: `master` and `cluster` are both given, or `cluster` and a session_config with another cluster.
     """
 
     def __init__(

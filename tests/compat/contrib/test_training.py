@@ -32,11 +32,11 @@ def _slim() -> Any:
 @pytest.fixture(params=["tf_slim", "fastsup"])
 def impl(request: pytest.FixtureRequest) -> Iterator[Any]:
     moved = MovedNames()
-    moved.put()
+    moved.patch_all()
     try:
         yield training if request.param == "fastsup" else _slim()
     finally:
-        moved.take_away()
+        moved.restore()
 
 
 def line() -> tuple[Any, Any]:

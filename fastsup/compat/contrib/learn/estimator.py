@@ -240,7 +240,7 @@ class Estimator(Evaluable, Trainable):
           log_progress: has no effect: progress is logged.
 
         Raises:
-          ValueError: arguments don't go together, or `metrics` is no dictionary.
+          ValueError: arguments don't go together, or `metrics` isn't a dictionary.
           NotFittedError: there is no checkpoint.
         """
         if feed_fn is not None and input_fn is None:

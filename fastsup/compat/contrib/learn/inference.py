@@ -1,4 +1,4 @@
-"""Runs tensors of a graph in a session of their own, with the values of a checkpoint."""
+"""Runs tensors of a graph in a separate session, with the values of a checkpoint."""
 
 from __future__ import annotations
 

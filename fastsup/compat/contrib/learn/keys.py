@@ -20,7 +20,7 @@ class ModeKeys:
           key: the mode.
 
         Raises:
-          ValueError: it is none of the three.
+          ValueError: it isn't one of the three.
         """
         if key not in (cls.TRAIN, cls.EVAL, cls.INFER):
             raise ValueError(f"Invalid mode {key}.")

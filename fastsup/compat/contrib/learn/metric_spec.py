@@ -138,7 +138,7 @@ class MetricSpec:
 
         Raises:
           ValueError: there are several labels or predictions and no name, or a name and a single one.
-          KeyError: there is none of the name.
+          KeyError: there isn't one of that name.
         """
         prediction = _member("prediction", predictions, self.prediction_key)
         label = _member("label", labels, self.label_key)

@@ -130,7 +130,7 @@ class ModelFnOps(_ModelFnOps):
             predictions=self.predictions,
             loss=self.loss,
             train_op=self.train_op,
-            # The Estimator has the mean loss by itself.
+            # The Estimator adds the mean loss itself.
             eval_metric_ops={name: ops for name, ops in self.eval_metric_ops.items() if name != MetricKey.LOSS},
             export_outputs={name: _export_output(*head) for name, head in heads.items()} or None,
             training_chief_hooks=self.training_chief_hooks,

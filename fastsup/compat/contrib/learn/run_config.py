@@ -1,4 +1,4 @@
-"""The configuration of `tf.contrib.learn`, whose cluster has workers and perhaps a master, and no chief of its own."""
+"""The configuration of `tf.contrib.learn`, whose cluster has workers and perhaps a master, and no separate chief."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def evaluate_once(
       The values of `final_ops`; None for None.
 
     Raises:
-      TypeError: a member of `hooks` is no hook.
+      TypeError: a member of `hooks` isn't a hook.
     """
     hooks = check_hooks(hooks)
     steps = with_eval_step(eval_ops, hooks)
@@ -91,7 +91,7 @@ def evaluate_repeatedly(
       The values of `final_ops` in the last evaluation; None if there was none.
 
     Raises:
-      TypeError: a member of `hooks` is no hook.
+      TypeError: a member of `hooks` isn't a hook.
     """
     hooks = check_hooks(hooks)
     steps = with_eval_step(eval_ops, hooks)
