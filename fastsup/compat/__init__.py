@@ -1,1 +1,1 @@
-"""Programs that were written for TensorFlow's own session layer and for `tf.estimator` run unmodified."""
+"""Interfaces that TensorFlow removed. Programs that were written for them run unmodified."""
