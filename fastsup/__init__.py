@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from fastsup import loop as loop
     from fastsup import profile as profile
     from fastsup import train as train
+    from fastsup.compat.install import install as install
+    from fastsup.compat.install import uninstall as uninstall
     from fastsup.eager.bind import bind as bind
     from fastsup.eager.function import function as function
-    from fastsup.legacy.install import install as install
-    from fastsup.legacy.install import uninstall as uninstall
     from fastsup.profile.profiler import HookProfiler as HookProfiler
     from fastsup.runtime.session import Session as Session
 
@@ -61,8 +61,8 @@ _MODULES = {
     "Session": "fastsup.runtime.session",
     "bind": "fastsup.eager.bind",
     "function": "fastsup.eager.function",
-    "install": "fastsup.legacy.install",
-    "uninstall": "fastsup.legacy.install",
+    "install": "fastsup.compat.install",
+    "uninstall": "fastsup.compat.install",
 }
 
 

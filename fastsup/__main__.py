@@ -9,7 +9,7 @@ from typing import Any
 
 import fastsup
 from fastsup import pages
-from fastsup.legacy import run
+from fastsup.compat import run
 from fastsup.profile import command, doctor
 from fastsup.profile.head import tensorflow_version
 

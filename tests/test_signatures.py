@@ -2,7 +2,7 @@
 
 Where a name is TensorFlow's, a call that TensorFlow takes is taken here: the same parameters in the same order, of the
 same kinds, with the same defaults. What is added comes behind them, with a default, and is listed with its reason. The
-signatures of fastsup.estimator are compared with those of 2.15 in tests/legacy/test_estimator_modules.py.
+signatures of fastsup.estimator are compared with those of 2.15 in tests/compat/test_estimator_modules.py.
 """
 
 from __future__ import annotations

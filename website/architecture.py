@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[1]
 
 # What each folder is for, as in docs/development.md.
 PURPOSES = {
-    "legacy": "install(), run: under TensorFlow's names",
-    "contrib": "the training parts of tf.contrib",
+    "compat": "install(), run: what TensorFlow removed",
+    "contrib": "the names of tf.contrib that train",
     "experiment": "Experiment, learn_runner",
     "estimator": "Estimator, train_and_evaluate",
     "train": "sessions, hooks, Supervisor",
@@ -29,8 +29,8 @@ PURPOSES = {
 }
 # From the top down. What stands in one row doesn't know each other, but keras, which stands on eager.
 ROWS = (
-    ("legacy",),
     ("contrib",),
+    ("compat",),
     ("experiment",),
     ("estimator",),
     ("train",),

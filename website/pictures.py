@@ -61,7 +61,7 @@ def hook_costs() -> str:
     from rich.text import Text
 
     from fastsup import HookProfiler
-    from fastsup.legacy.script import ScriptFile
+    from fastsup.common.script import ScriptFile
     from fastsup.profile.command import run_profiled
     from fastsup.profile.table import WIDTH, lines_of
 

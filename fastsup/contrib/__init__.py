@@ -3,14 +3,17 @@
 from typing import Any
 
 import fastsup.runtime as _runtime  # noqa: F401  # Says which extra brings TensorFlow.
+from fastsup.common.absent_names import absent_name_error, alternative_to
 from fastsup.contrib import learn, training
-from fastsup.experiment.absent_contrib_names import absent_contrib_error
 
 __all__ = ["learn", "training"]
 
+_IN_SLIM = "framework|layers|losses|metrics|slim"
+_ALTERNATIVES = ((_IN_SLIM, "use the package tf_slim (pip install tf_slim), after fastsup.install()."),)
+
 
 def __getattr__(name: str) -> Any:
-    raise absent_contrib_error(__name__, name)
+    raise absent_name_error(__name__, name, alternative_to(name, _ALTERNATIVES))
 
 
 def __dir__() -> list[str]:

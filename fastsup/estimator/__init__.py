@@ -9,8 +9,9 @@ from typing import Any
 
 import fastsup.runtime as _runtime  # isort: skip  # noqa: F401  (says what to install if there is no TensorFlow)
 
+from fastsup.common.absent_names import absent_name_error, alternative_to
 from fastsup.estimator import experimental, export, inputs
-from fastsup.estimator.absent_names import absent_name_error
+from fastsup.estimator.absent_names import ALTERNATIVES
 from fastsup.estimator.canned.names import EXPERIMENTAL, V2, canned_object
 from fastsup.estimator.config.run_config import RunConfig, TaskType
 from fastsup.estimator.export.best_exporter import BestExporter
@@ -108,14 +109,18 @@ __all__ = [
     "train_and_evaluate",
 ]
 
+# Names of these modules, for programs that look for them here.
+_ELSEWHERE = tuple(
+    (name, f"use {module.__name__}.{name}.")
+    for module, names in ((experimental, (*experimental.__all__, *EXPERIMENTAL)), (export, export.__all__))
+    for name in names
+)
+
 
 def __getattr__(name: str) -> Any:
     if name in V2:
         return canned_object(__name__, name, V2)
-    elsewhere = ((experimental, [*experimental.__all__, *EXPERIMENTAL]), (export, export.__all__))
-    raise absent_name_error(
-        __name__, name, (f"{module.__name__}.{known}" for module, names in elsewhere for known in names)
-    )
+    raise absent_name_error(__name__, name, alternative_to(name, (*_ELSEWHERE, *ALTERNATIVES)))
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from fastsup.estimator.absent_names import absent_name_error
+from fastsup.common.absent_names import absent_name_error, alternative_to
+from fastsup.estimator.absent_names import ALTERNATIVES
 from fastsup.estimator.canned.names import EXPERIMENTAL, canned_object
 from fastsup.estimator.export.receivers import build_raw_supervised_input_receiver_fn
 from fastsup.estimator.hooks.early_stopping import make_early_stopping_hook
@@ -34,7 +35,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in EXPERIMENTAL:
         return canned_object(__name__, name, EXPERIMENTAL)
-    raise absent_name_error(__name__, name)
+    raise absent_name_error(__name__, name, alternative_to(name, ALTERNATIVES))
 
 
 def __dir__() -> list[str]:

@@ -3,7 +3,8 @@
 from typing import Any
 
 from fastsup import estimator as _estimator
-from fastsup.estimator.absent_names import absent_name_error
+from fastsup.common.absent_names import absent_name_error, alternative_to
+from fastsup.estimator.absent_names import ALTERNATIVES
 from fastsup.estimator.canned.names import V2
 from fastsup.experiment import learn_runner
 from fastsup.experiment.experiment import Experiment
@@ -11,9 +12,11 @@ from fastsup.experiment.export_strategy import ExportStrategy
 
 __all__ = ["Experiment", "ExportStrategy", "learn_runner"]
 
+_ELSEWHERE = tuple((name, f"use fastsup.estimator.{name}.") for name in (*_estimator.__all__, *V2))
+
 
 def __getattr__(name: str) -> Any:
-    raise absent_name_error(__name__, name, (f"fastsup.estimator.{known}" for known in (*_estimator.__all__, *V2)))
+    raise absent_name_error(__name__, name, alternative_to(name, (*_ELSEWHERE, *ALTERNATIVES)))
 
 
 def __dir__() -> list[str]:

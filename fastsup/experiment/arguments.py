@@ -41,7 +41,7 @@ def is_core_estimator(estimator: Any, eval_metrics: Any) -> bool:
         None.
 
     Raises:
-      ValueError: the object is no estimator, or the metrics are invalid.
+      ValueError: the object isn't an estimator, or the metrics are invalid.
     """
     if isinstance(estimator, EstimatorV1):
         if eval_metrics is not None:
@@ -94,7 +94,7 @@ def check_seconds(**arguments: Any) -> None:
     """Refuses arguments that are neither a finite number of seconds nor None. Warns about negative numbers and NaN.
 
     Raises:
-      ValueError: an argument is no number, or is infinite.
+      ValueError: an argument isn't a number, or is infinite.
     """
     for name, value in arguments.items():
         if value is None:
@@ -109,14 +109,14 @@ def check_seconds(**arguments: Any) -> None:
 
 
 def check_steps(positive: bool, **arguments: Any) -> None:
-    """Refuses arguments that are no number of steps, or None. A fraction of a step counts as a whole one.
+    """Refuses arguments that aren't a number of steps, or None. A fraction of a step counts as a whole one.
 
     Args:
       positive: True to refuse 0 and negative numbers; False to warn about negative numbers.
       **arguments: the arguments by their names.
 
     Raises:
-      ValueError: an argument is no number, or isn't positive.
+      ValueError: an argument isn't a number, or isn't positive.
     """
     for name, value in arguments.items():
         if value is None or isinstance(value, str):
@@ -148,7 +148,7 @@ def check_hooks(name: str, hooks: Any, for_core_estimator: bool = True, monitors
       monitors: True if monitors are allowed too.
 
     Raises:
-      ValueError: the value isn't iterable, or a member is no hook.
+      ValueError: the value isn't iterable, or a member isn't a hook.
     """
     for_core = _is_hook_or_full_monitor if monitors else is_hook
     return check_members(
@@ -169,7 +169,7 @@ def check_listeners(saving_listeners: Any, for_core_estimator: bool) -> list[Any
       for_core_estimator: True if the listeners are for an `Estimator`.
 
     Raises:
-      ValueError: the value isn't iterable, a member is no listener, or the estimator doesn't support listeners.
+      ValueError: the value isn't iterable, a member isn't a listener, or the estimator doesn't support listeners.
     """
     if saving_listeners is None:
         return None

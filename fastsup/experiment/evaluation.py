@@ -41,7 +41,7 @@ class Evaluation:
           Dictionary from names of metrics to values.
 
         Raises:
-          ValueError: delay_secs is no number of seconds.
+          ValueError: delay_secs isn't a number of seconds.
         """
         check_seconds(delay_secs=delay_secs)
         log_and_sleep(
@@ -70,7 +70,7 @@ class Evaluation:
           name: name of the evaluation.
 
         Raises:
-          ValueError: the predicate isn't callable, or a delay is no number of seconds.
+          ValueError: the predicate isn't callable, or a delay isn't a number of seconds.
           tf.errors.DeadlineExceededError: no task that trains is alive.
         """
         self._continuous_eval(
@@ -92,13 +92,10 @@ class Evaluation:
         """Evaluates each new checkpoint on the training data, without exports. See `continuous_eval`.
 
         Args:
-          delay_secs: as for `continuous_eval`.
-          throttle_delay_secs: as for `continuous_eval`.
-          continuous_eval_predicate_fn: as for `continuous_eval`.
           name: name of the evaluation.
 
         Raises:
-          ValueError: the predicate isn't callable, or a delay is no number of seconds.
+          ValueError: the predicate isn't callable, or a delay isn't a number of seconds.
           tf.errors.DeadlineExceededError: no task that trains is alive.
         """
         self._continuous_eval(

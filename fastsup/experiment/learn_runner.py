@@ -139,7 +139,7 @@ def run(
       ValueError: output_dir and run_config are both given, or both missing or empty; hparams is given without
         run_config; the Experiment has no method of that name; the role has no default method; or the job has a second
         evaluator, or workers and no parameter server.
-      TypeError: experiment_fn can't be called or returns something else, schedule is no string, or it names a member
+      TypeError: experiment_fn can't be called or returns something else, schedule isn't a string, or it names a member
         that can't be called.
       RuntimeError: run_config is a `fastsup.contrib.learn.RunConfig`, and the Estimator has another one.
     """
@@ -154,7 +154,7 @@ def run(
 
 
 def tune(experiment_fn: Callable[..., Any], tuner: Any) -> None:
-    """Runs the trials of a tuner, each with an Experiment and hyperparameters of its own.
+    """Runs the trials of a tuner, each with its own Experiment and hyperparameters.
 
     Args:
       experiment_fn: function that returns the `Experiment`. Called as experiment_fn(run_config=…, hparams=…).

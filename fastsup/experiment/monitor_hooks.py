@@ -108,7 +108,7 @@ class RunHookAdapterForMonitors(session_run_hook.SessionRunHook):  # type: ignor
                 run_context.request_stop()
         for monitor in self._monitors:
             monitor.post_step(self._last_step, run_context.session)
-        # A run of its own: in the step's run, the step may be read before it is counted, or after.
+        # A separate run: in the step's run, the step may be read before it is counted, or after.
         self._last_step = run_context.session.run(self._global_step_tensor) + 1
 
     def end(self, session: Any) -> None:

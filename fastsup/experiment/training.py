@@ -45,7 +45,7 @@ class Training:
           additional_hooks: iterable of hooks and monitors.
 
         Raises:
-          ValueError: the value isn't iterable, or a member is no hook.
+          ValueError: the value isn't iterable, or a member isn't a hook.
         """
         self._train_monitors.extend(check_hooks("additional_hooks", additional_hooks, self._is_core_estimator, True))
 
@@ -61,7 +61,7 @@ class Training:
           The result of the Estimator's `train`: the Estimator.
 
         Raises:
-          ValueError: delay_secs is no number of seconds, or the configuration lacks a setting of the server.
+          ValueError: delay_secs isn't a number of seconds, or the configuration lacks a setting of the server.
           tf.errors.DeadlineExceededError: with delay_workers_by_global_step, the global step hasn't changed for the
             configuration's `session_creation_timeout_secs`.
         """

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fastsup.common.files import check_writable
-from fastsup.legacy.script import ScriptFile, ScriptModule, run_script
+from fastsup.common.script import ScriptFile, ScriptModule, add_script, run_script, script_command
 from fastsup.profile.compare import compare, load
 from fastsup.profile.export import as_dict
 from fastsup.profile.profiler import HookProfiler
@@ -51,11 +51,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--skip-steps", metavar="N", type=int, default=0, help="steps to leave out at the start")
     parser.add_argument("--step-markers", action="store_true", help="mark steps for TensorFlow's own profiler")
-    parser.add_argument(
-        "-m", dest="is_module", action="store_true", help="the script is a module's name, as for python -m"
-    )
-    # Taken unchanged: the script may have a "--" among its own arguments.
-    parser.add_argument("script", nargs=argparse.REMAINDER, help="the script to run, and its arguments")
+    add_script(parser, "the script to run, and its arguments")
     parser.set_defaults(run=run, fail=parser.error)
 
 
@@ -68,9 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     Returns:
       The exit code. SystemExit and KeyboardInterrupt of the script are raised instead.
     """
-    command = arguments.script[1:] if arguments.script[:1] == ["--"] else arguments.script
-    if not command:
-        arguments.fail("the following arguments are required: script")
+    command = script_command(arguments)
     try:
         before = None if arguments.compare is None else load(arguments.compare)
     except (OSError, ValueError) as error:

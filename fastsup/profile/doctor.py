@@ -10,6 +10,7 @@ import time
 from statistics import median
 from typing import Any
 
+from fastsup.common.script import add_script
 from fastsup.profile.doctor_script import examine
 from fastsup.profile.head import TENSORFLOWS, cores, version_of
 from fastsup.profile.quantities import duration
@@ -30,10 +31,7 @@ def add_parser(commands: Any) -> None:
         usage="%(prog)s [-m] [script [argument ...]]",
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "-m", dest="is_module", action="store_true", help="the script is a module's name, as for python -m"
-    )
-    parser.add_argument("script", nargs=argparse.REMAINDER, help="a script to run, and its arguments")
+    add_script(parser, "a script to run, and its arguments")
     parser.set_defaults(run=run, fail=parser.error)
 
 

@@ -7,9 +7,9 @@ import os
 import textwrap
 from collections import Counter
 
+from fastsup.common.script import ScriptFile, ScriptModule, script_command
 from fastsup.core.plan_executor import PlanExecutor
 from fastsup.eager.function_notes import FunctionNote
-from fastsup.legacy.script import ScriptFile, ScriptModule
 from fastsup.profile.command import print_at_the_end, run_profiled
 from fastsup.profile.profiler import HookProfiler
 from fastsup.profile.quantities import duration, percent
@@ -32,12 +32,9 @@ def examine(arguments: argparse.Namespace) -> int:
     Returns:
       The script's exit code.
     """
-    # A "--" in front of the script is the command's.
-    command = arguments.script[1:] if arguments.script[:1] == ["--"] else arguments.script
-    if command and command[0].startswith("-"):
+    command = script_command(arguments)
+    if command[0].startswith("-"):
         arguments.fail(f"unrecognized arguments: {command[0]}")
-    if not command:
-        arguments.fail("the following arguments are required: script")
     try:
         script = (ScriptModule if arguments.is_module else ScriptFile)(command[0])
     except (OSError, ImportError) as error:

@@ -228,7 +228,7 @@ def test_a_command_line_without_a_script_ends_as_command_lines_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, line: list[str]
 ) -> None:
     from fastsup import __main__ as command_line
-    from fastsup.legacy import run
+    from fastsup.compat import run
 
     monkeypatch.chdir(tmp_path)
     # The commands find no script there; what they would do before they look for it isn't done here.

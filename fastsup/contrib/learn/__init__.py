@@ -2,19 +2,22 @@
 
 from typing import Any
 
+from tensorflow.python.training.basic_session_run_hooks import NanLossDuringTrainingError
+
+from fastsup.cluster.task_settings import TaskType
+from fastsup.common.absent_names import absent_name_error, alternative_to
+from fastsup.compat.contrib.absent_names import ALTERNATIVES
+from fastsup.compat.contrib.learn.estimator import Estimator, NotFittedError
+from fastsup.compat.contrib.learn.export_strategies import make_export_strategy
+from fastsup.compat.contrib.learn.inference import infer, run_feeds, run_n
+from fastsup.compat.contrib.learn.input_fn_ops import InputFnOps, build_parsing_serving_input_fn
+from fastsup.compat.contrib.learn.interfaces import Evaluable, Trainable
+from fastsup.compat.contrib.learn.keys import MetricKey, ModeKeys, PredictionKey, ProblemType
+from fastsup.compat.contrib.learn.metric_spec import MetricSpec
+from fastsup.compat.contrib.learn.model_fn_ops import ModelFnOps
+from fastsup.compat.contrib.learn.run_config import ClusterConfig, RunConfig
 from fastsup.contrib.learn import monitors
-from fastsup.contrib.learn.estimator import Estimator, NotFittedError
-from fastsup.contrib.learn.export_strategies import make_export_strategy
-from fastsup.contrib.learn.inference import infer, run_feeds, run_n
-from fastsup.contrib.learn.input_fn_ops import InputFnOps, build_parsing_serving_input_fn
-from fastsup.contrib.learn.interfaces import Evaluable, Trainable
-from fastsup.contrib.learn.keys import MetricKey, ModeKeys, PredictionKey, ProblemType, TaskType
-from fastsup.contrib.learn.metric_spec import MetricSpec
-from fastsup.contrib.learn.model_fn_ops import ModelFnOps
-from fastsup.contrib.learn.monitors import NanLossDuringTrainingError
-from fastsup.contrib.learn.run_config import ClusterConfig, RunConfig
 from fastsup.experiment import Experiment, ExportStrategy, learn_runner
-from fastsup.experiment.absent_contrib_names import absent_contrib_error
 
 __all__ = [
     "ClusterConfig",
@@ -45,7 +48,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    raise absent_contrib_error(__name__, name)
+    raise absent_name_error(__name__, name, alternative_to(f"learn.{name}", ALTERNATIVES))
 
 
 def __dir__() -> list[str]:

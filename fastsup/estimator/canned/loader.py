@@ -19,7 +19,7 @@ from fastsup.estimator.canned.keras_2 import tensorflow_with_keras_2
 from fastsup.estimator.canned.keras_3_objects import accepting_keras_3, refusing_keras_3
 from fastsup.estimator.canned.our_modules import OUR_MODULES
 
-__all__ = ["is_archived", "model_module"]
+__all__ = ["model_module"]
 
 _ARCHIVE = "tensorflow_estimator.python.estimator"
 # A module of the archive is found under this name in `sys.modules`, for what looks up the module of a class.
@@ -97,14 +97,3 @@ def model_module(name: str) -> ModuleType:
         for function, addition in _ADDITIONS.get(name, {}).items():
             setattr(module, function, addition(getattr(module, function)))
         return module
-
-
-def is_archived(name: str, module: Any) -> bool:
-    """Whether a module of the archive is in `sys.modules` under another name than its own.
-
-    Args:
-      name: the name in `sys.modules`.
-      module: what it is there.
-    """
-    own = str(getattr(module, "__name__", ""))
-    return own.startswith(_PREFIX) and name != own

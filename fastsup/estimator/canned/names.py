@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fastsup.common.absent_names import absent_name_error
 from fastsup.estimator.canned.archive import absence
 from fastsup.estimator.canned.loader import model_module
 
@@ -61,6 +62,6 @@ def canned_object(module: str, name: str, names: dict[str, tuple[str, str]]) -> 
     """
     missing = absence()
     if missing is not None:
-        raise AttributeError(f"{module} has no {name}: {missing}", name=name)
+        raise absent_name_error(module, name, missing)
     path, short = names[name]
     return getattr(model_module(path), short)

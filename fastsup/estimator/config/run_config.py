@@ -16,6 +16,7 @@ from fastsup.cluster.tf_config import read_tf_config
 from fastsup.estimator.config import distribution
 from fastsup.estimator.config.model_dir import choose_model_dir, path_to_str
 from fastsup.estimator.config.run_config_values import check_values
+from fastsup.estimator.config.task_properties import TaskProperties
 
 if TYPE_CHECKING:
     from fastsup.core.probe import Profiler
@@ -61,7 +62,7 @@ def _drop_other_interval(config: Any, replaced: Iterable[str]) -> None:
         config._save_checkpoints_steps = None
 
 
-class RunConfig:
+class RunConfig(TaskProperties):
     """The settings of an Estimator. The environment variable TF_CONFIG has the cluster and the role of this process.
 
     TF_CONFIG is a JSON object with "cluster", from roles to lists of addresses, and "task", with the "type" (the role)
@@ -101,18 +102,10 @@ class RunConfig:
       TypeError: an argument is of the wrong type.
     """
 
-    # The values of the properties. `_replace` sets them, and for the task's role in its cluster, the constructor.
-    _cluster_spec: Any
+    # The values of the properties. `_replace` sets them, and for the task's index in its cluster, the constructor.
     _device_fn: Callable[..., Any] | None
-    _evaluation_master: str
-    _is_chief: bool
-    _master: str
-    _num_ps_replicas: int
-    _num_worker_replicas: int
-    _task_id: int
     _global_id_in_cluster: int | None
     _experimental_max_worker_delay_secs: int | None
-    _task_type: str | None
     _tf_random_seed: int | None
     _save_summary_steps: int | None
     _save_checkpoints_secs: float | None
@@ -235,44 +228,9 @@ class RunConfig:
         return None if filters is None else _default_session_config(filters)
 
     @property
-    def cluster_spec(self) -> Any:
-        """The cluster that trains, as a `tf.train.ClusterSpec`."""
-        return self._cluster_spec
-
-    @property
     def device_fn(self) -> Callable[..., Any] | None:
         """Function that places operations on devices, or None."""
         return self._device_fn
-
-    @property
-    def evaluation_master(self) -> str:
-        """The execution engine to evaluate on."""
-        return self._evaluation_master
-
-    @property
-    def is_chief(self) -> bool:
-        """True if this process initialises and saves the model."""
-        return self._is_chief
-
-    @property
-    def master(self) -> str:
-        """The execution engine to train on."""
-        return self._master
-
-    @property
-    def num_ps_replicas(self) -> int:
-        """Number of parameter servers."""
-        return self._num_ps_replicas
-
-    @property
-    def num_worker_replicas(self) -> int:
-        """Number of tasks that train, including the chief."""
-        return self._num_worker_replicas
-
-    @property
-    def task_id(self) -> int:
-        """Index of this process among those of its role."""
-        return self._task_id
 
     @property
     def global_id_in_cluster(self) -> int | None:
@@ -286,11 +244,6 @@ class RunConfig:
     def experimental_max_worker_delay_secs(self) -> int | None:
         """Maximum seconds that a worker waits before it trains, or None."""
         return self._experimental_max_worker_delay_secs
-
-    @property
-    def task_type(self) -> str | None:
-        """Role of this process."""
-        return self._task_type
 
     @property
     def tf_random_seed(self) -> int | None:

@@ -81,8 +81,6 @@ def evaluate_once(
     config: Any,
     executor: str = "auto",
     progress: bool = False,
-    feed_dict: Any = None,
-    final_ops_feed_dict: Any = None,
 ) -> Any:
     """Evaluates the model in the default graph once.
 
@@ -96,25 +94,13 @@ def evaluate_once(
       config: ConfigProto of the session.
       executor: executor mode, as for `fastsup.Session`.
       progress: True to show the number of evaluated batches.
-      feed_dict: dictionary to feed in each step.
-      final_ops_feed_dict: dictionary to feed when `final_ops` are read.
 
     Returns:
       The values of `final_ops`.
     """
     steps = with_eval_step(eval_ops, hooks)
     return run_evaluation(
-        checkpoint_path,
-        master,
-        scaffold,
-        steps,
-        feed_dict,
-        final_ops,
-        final_ops_feed_dict,
-        hooks,
-        config,
-        executor,
-        progress,
+        checkpoint_path, master, scaffold, steps, None, final_ops, None, hooks, config, executor, progress
     )
 
 
@@ -131,10 +117,12 @@ def run_evaluation(
     executor: str = "auto",
     progress: bool = False,
 ) -> Any:
-    """Runs an evaluation whose graph is complete. The arguments are those of `evaluate_once`.
+    """Runs an evaluation whose graph is complete. The other arguments are those of `evaluate_once`.
 
     Args:
       eval_ops: what `with_eval_step` has returned.
+      feed_dict: dictionary to feed in each step, or None.
+      final_ops_feed_dict: dictionary to feed when `final_ops` are read, or None.
 
     Returns:
       The values of `final_ops`.

@@ -1,0 +1,1 @@
+"""Interfaces that TensorFlow removed. Programs that were written for them run unmodified."""

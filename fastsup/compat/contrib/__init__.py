@@ -1,0 +1,1 @@
+"""The training parts of `tf.contrib`. Their public names are those of `fastsup.contrib`."""

@@ -1,0 +1,1 @@
+"""`tf.contrib.learn`: RunConfig, Estimator, export strategies, and what programs used with an Experiment."""

@@ -1,0 +1,350 @@
+"""The Estimator of `tf.contrib.learn`, with `fit`: the other side of a `tf.estimator.Estimator`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from tensorflow.python.framework import ops
+from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.training import basic_session_run_hooks, session_run_hook
+from tensorflow.python.util import function_utils
+
+from fastsup import estimator as core
+from fastsup.compat.contrib.learn.export_strategies import as_receiver_fn
+from fastsup.compat.contrib.learn.interfaces import Evaluable, Trainable
+from fastsup.compat.contrib.learn.keys import ModeKeys
+from fastsup.compat.contrib.learn.metric_spec import make_metrics_ops
+from fastsup.compat.contrib.learn.model_fn_ops import ModelFnOps
+from fastsup.compat.contrib.learn.run_config import RunConfig
+from fastsup.estimator.model.estimator import EstimatorV1
+from fastsup.experiment.monitor_hooks import replace_monitors_with_hooks
+
+__all__ = ["Estimator", "NotFittedError"]
+
+
+class NotFittedError(ValueError, AttributeError):
+    """An Estimator has no checkpoint, and is asked for what needs one."""
+
+
+class _OneBatchHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
+    """Ends a prediction after one batch if the input is constant: no queue, no dataset, nothing that is fed."""
+
+    def begin(self) -> None:
+        graph = ops.get_default_graph()
+        of_dataset = any(operation.type == "IteratorGetNext" for operation in graph.get_operations())
+        self._is_constant = not of_dataset and not graph.get_collection(ops.GraphKeys.QUEUE_RUNNERS)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        if self._is_constant:
+            run_context.request_stop()
+
+
+def _as_array(values: Any) -> Any:
+    """Data as float32 or int64: the types that the older Estimator fed."""
+    if isinstance(values, dict):
+        return {name: _as_array(value) for name, value in values.items()}
+    array = np.asarray(values)
+    if np.issubdtype(array.dtype, np.floating):
+        return array.astype(np.float32)
+    return array.astype(np.int64) if np.issubdtype(array.dtype, np.integer) else array
+
+
+def _input_of(x: Any, y: Any, input_fn: Any, batch_size: int | None, training: bool) -> Callable[[], Any]:
+    """The input function that was given, or one of the arrays that were given."""
+    if input_fn is not None:
+        if x is not None or y is not None:
+            raise ValueError("Can not provide both input_fn and x or y.")
+        if batch_size is not None:
+            raise ValueError("Can not provide both input_fn and batch_size.")
+        return input_fn  # type: ignore[no-any-return]
+    if x is None:
+        raise ValueError("Either x or input_fn must be provided.")
+    if any(hasattr(value, "graph") for value in (x, y)):
+        raise ValueError("Inputs cannot be tensors. Please provide input_fn.")
+    features = _as_array(x)
+    size = batch_size or len(next(iter(features.values())) if isinstance(features, dict) else features)
+    return core.inputs.numpy_input_fn(
+        features,
+        None if y is None else _as_array(y),
+        batch_size=size,
+        num_epochs=None if training else 1,
+        shuffle=training,
+    )
+
+
+class Estimator(Evaluable, Trainable):
+    """Trains, evaluates and predicts with a model that a function builds, as `tf.contrib.learn.Estimator` did.
+
+    Args:
+      model_fn: function that builds the model: of `features`, `labels` and any of `mode`, `params`, `config` and
+        `model_dir`. It returns `ModelFnOps`, or predictions, loss and training operation, or an `EstimatorSpec`.
+      model_dir: directory for checkpoints, events and exports. None: that of `config`, or a temporary one.
+      config: `RunConfig`, of either kind. None: the default one.
+      params: hyperparameters for `model_fn`, or None.
+      feature_engineering_fn: function of features and labels that returns both, called before `model_fn`. None: none.
+
+    Raises:
+      ValueError: there is no `model_fn`, it doesn't take `params` and there are some, or `model_dir` isn't that of
+        `config`.
+    """
+
+    def __init__(
+        self,
+        model_fn: Callable[..., Any] | None = None,
+        model_dir: Any = None,
+        config: Any = None,
+        params: Any = None,
+        feature_engineering_fn: Callable[[Any, Any], Any] | None = None,
+    ) -> None:
+        if model_fn is None:
+            raise ValueError("model_fn must be provided to Estimator.")
+        self._takes = set(function_utils.fn_args(model_fn))
+        if params is not None and "params" not in self._takes:
+            raise ValueError(
+                f"Estimator's model_fn ({model_fn}) does not have a params argument, but params ({params}) were passed "
+                "to the Estimator's constructor."
+            )
+        if params is None and "params" in self._takes:
+            logging.warning(
+                "Estimator's model_fn (%s) includes params argument, but params are not passed to Estimator.", model_fn
+            )
+        self._model_fn = model_fn
+        self._feature_engineering_fn = feature_engineering_fn
+        self.params = params
+        self._core = self._made(RunConfig() if config is None else config, model_dir)
+
+    def _made(self, config: Any, model_dir: Any, **options: Any) -> EstimatorV1:
+        """An Estimator of the same model. The options are those of `_spec`."""
+
+        def model_fn(features: Any, labels: Any, mode: str, config: Any) -> Any:
+            return self._spec(features, labels, mode, config, **options)
+
+        return EstimatorV1(model_fn, model_dir=model_dir, config=config)
+
+    def _spec(
+        self,
+        features: Any,
+        labels: Any,
+        mode: str,
+        config: Any,
+        metrics: Any = None,
+        exporting: bool = False,
+        head: str | None = None,
+    ) -> Any:
+        """Calls the model_fn. Returns its model as an `EstimatorSpec`.
+
+        Args:
+          metrics: more metrics, or None.
+          exporting: True if the model is exported.
+          head: name of the head to serve, or None for the only one.
+        """
+        if self._feature_engineering_fn is not None:
+            features, labels = self._feature_engineering_fn(features, labels)
+        values = {"mode": mode, "params": self.params, "config": config, "model_dir": self.model_dir}
+        made = self._model_fn(
+            features, labels, **{name: value for name, value in values.items() if name in self._takes}
+        )
+        if isinstance(made, core.EstimatorSpec):
+            return made
+        if not isinstance(made, ModelFnOps):
+            if not isinstance(made, tuple | list) or len(made) != 3:
+                raise ValueError("Unrecognized value returned by model_fn, please return ModelFnOps.")
+            predictions, loss, train_op = made
+            made = ModelFnOps(mode, predictions, loss, train_op)
+        if mode == ModeKeys.EVAL and metrics:
+            made.eval_metric_ops.update(make_metrics_ops(metrics, features, labels, made.predictions))
+        if not exporting:
+            return made._replace(output_alternatives=None).estimator_spec()
+        heads = made.output_alternatives or {}
+        if len(heads) > 1 and head not in heads:
+            raise ValueError(
+                f"Please specify a default_output_alternative_key. Available keys are: {sorted(heads)}. Got {head!r}."
+            )
+        return made.estimator_spec(head)
+
+    @property
+    def model_dir(self) -> Any:
+        """Directory of checkpoints, events and exports."""
+        return self._core.model_dir
+
+    @property
+    def config(self) -> Any:
+        """A copy of the `RunConfig`."""
+        return self._core.config
+
+    @property
+    def model_fn(self) -> Callable[..., Any]:
+        """The model_fn with the hyperparameters bound: a function of `features`, `labels`, `mode` and `config`."""
+        return self._spec
+
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        input_fn: Any = None,
+        steps: int | None = None,
+        batch_size: int | None = None,
+        monitors: Iterable[Any] | None = None,
+        max_steps: int | None = None,
+    ) -> Estimator:
+        """Trains the model, starting from its newest checkpoint. See `Trainable.fit`.
+
+        Args:
+          x: array or dictionary of arrays, or None with `input_fn`.
+          input_fn: function that makes the input: features and labels, or a `tf.data.Dataset` of both.
+          batch_size: size of the batches of `x`. None: all of `x`.
+
+        Raises:
+          ValueError: arguments don't go together.
+        """
+        if steps is not None and max_steps is not None:
+            raise ValueError("Can not provide both steps and max_steps.")
+        data = _input_of(x, y, input_fn, batch_size, training=True)
+        hooks = replace_monitors_with_hooks(monitors, self)
+        self._core.train(data, hooks=hooks, steps=steps, max_steps=max_steps)
+        return self
+
+    def partial_fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        input_fn: Any = None,
+        steps: int | None = 1,
+        batch_size: int | None = None,
+        monitors: Iterable[Any] | None = None,
+    ) -> Estimator:
+        """Trains a step, or a few. See `fit`."""
+        return self.fit(x, y, input_fn, steps, batch_size, monitors)
+
+    def evaluate(
+        self,
+        x: Any = None,
+        y: Any = None,
+        input_fn: Any = None,
+        feed_fn: Any = None,
+        batch_size: int | None = None,
+        steps: int | None = None,
+        metrics: Any = None,
+        name: str | None = None,
+        checkpoint_path: Any = None,
+        hooks: Any = None,
+        log_progress: bool = True,
+    ) -> Any:
+        """Evaluates the model. See `Evaluable.evaluate`; `x` and `y` are arrays or dictionaries of arrays.
+
+        Args:
+          steps: number of batches. None or 0: until the data ends.
+          metrics: dictionary from names to `MetricSpec`s or functions, which come to those of the model.
+          log_progress: has no effect: progress is logged.
+
+        Raises:
+          ValueError: arguments don't go together, or `metrics` isn't a dictionary.
+          NotFittedError: there is no checkpoint.
+        """
+        if feed_fn is not None and input_fn is None:
+            raise ValueError("Can not provide both feed_fn and x or y.")
+        data = _input_of(x, y, input_fn, batch_size, training=False)
+        if metrics is not None and not isinstance(metrics, dict):
+            raise ValueError(f"Metrics argument should be None or dict. Got {metrics}.")
+        path = self._checkpoint(checkpoint_path)
+        made = self._made(self._core.config, None, metrics=metrics) if metrics else self._core
+        hooks = [*(hooks or []), *([basic_session_run_hooks.FeedFnHook(feed_fn)] if feed_fn else [])]
+        return made.evaluate(data, steps=steps or None, hooks=hooks, checkpoint_path=path, name=name)
+
+    def predict(
+        self,
+        x: Any = None,
+        input_fn: Any = None,
+        batch_size: int | None = None,
+        outputs: Any = None,
+        as_iterable: bool = True,
+        iterate_batches: bool = False,
+    ) -> Any:
+        """Predicts. The other arguments are those of `fit`.
+
+        Args:
+          input_fn: as for `fit`; the labels may be missing.
+          outputs: names of the predictions. None: all.
+          as_iterable: True for an iterator, False for the predictions of the first batch.
+          iterate_batches: True to iterate over batches, False over single examples.
+
+        Returns:
+          Iterator over predictions, or the predictions of the first batch: arrays, or dictionaries of arrays.
+
+        Raises:
+          ValueError: arguments don't go together.
+          NotFittedError: there is no checkpoint.
+        """
+        data = _input_of(x, None, input_fn, batch_size, training=False)
+        path = self._checkpoint(None)
+        found: Iterator[Any] = self._core.predict(
+            data,
+            predict_keys=outputs,
+            hooks=[_OneBatchHook()],
+            checkpoint_path=path,
+            yield_single_examples=as_iterable and not iterate_batches,
+        )
+        if as_iterable:
+            return found
+        try:
+            return next(found, None)
+        finally:
+            found.close()  # type: ignore[attr-defined]
+
+    def get_variable_value(self, name: str) -> Any:
+        """The value of a variable in the newest checkpoint, by its name."""
+        return self._core.get_variable_value(name)
+
+    def get_variable_names(self) -> list[str]:
+        """The names of the variables in the newest checkpoint."""
+        return self._core.get_variable_names()
+
+    def export_savedmodel(
+        self,
+        export_dir_base: Any,
+        serving_input_fn: Callable[[], Any],
+        default_output_alternative_key: str | None = None,
+        assets_extra: Any = None,
+        as_text: bool = False,
+        checkpoint_path: Any = None,
+        graph_rewrite_specs: Any = None,
+        strip_default_attrs: bool = False,
+    ) -> Any:
+        """Exports the model for prediction as a SavedModel. See `tf.estimator.Estimator.export_saved_model`.
+
+        Args:
+          serving_input_fn: function without arguments that returns `InputFnOps` or a `ServingInputReceiver`.
+          default_output_alternative_key: name of the head to serve, if there are several.
+          graph_rewrite_specs: must be None: TensorFlow 2 has no graph transforms.
+
+        Raises:
+          ValueError: there is no `serving_input_fn`, or `graph_rewrite_specs` isn't None.
+          NotFittedError: there is no checkpoint.
+        """
+        if serving_input_fn is None:
+            raise ValueError("serving_input_fn must be defined.")
+        if graph_rewrite_specs is not None:
+            raise ValueError(
+                f"graph_rewrite_specs={graph_rewrite_specs!r} isn't supported: TensorFlow 2 has no graph transforms."
+            )
+        return self._serving_estimator(default_output_alternative_key).export_savedmodel(
+            export_dir_base,
+            as_receiver_fn(serving_input_fn),
+            assets_extra=assets_extra,
+            as_text=as_text,
+            checkpoint_path=self._checkpoint(checkpoint_path),
+            strip_default_attrs=strip_default_attrs,
+        )
+
+    def _serving_estimator(self, head: str | None) -> EstimatorV1:
+        """The Estimator of the same model as it is served. `head`: name of the head, or None for the only one."""
+        return self._made(self._core.config, None, exporting=True, head=head)
+
+    def _checkpoint(self, path: Any) -> Any:
+        """The path that was given, or that of the newest checkpoint."""
+        found = path or self._core.latest_checkpoint()
+        if not found:
+            raise NotFittedError(f"Couldn't find trained model at {self.model_dir}.")
+        return found

@@ -1,0 +1,1 @@
+"""Monitors: what training called before there were hooks."""

@@ -1,0 +1,1 @@
+"""`tf.contrib.training`: hyperparameters, training and evaluation loops, the placement of variables."""

@@ -1,0 +1,164 @@
+"""HParams: named hyperparameters with types."""
+
+from __future__ import annotations
+
+import json
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+from fastsup.compat.contrib.training.parse_values import parse_values
+
+__all__ = ["HParams"]
+
+
+def _cast(name: str, kind: Any, value: Any) -> Any:
+    """A value in the type of a hyperparameter. An integer becomes a float; no other number or string is converted.
+
+    Raises:
+      ValueError: the value is of another type.
+    """
+    if type(value) is kind or issubclass(kind, type(None)):
+        return value
+    mismatch = (
+        (issubclass(kind, str | bytes) and not isinstance(value, str | bytes))
+        or issubclass(kind, bool) != isinstance(value, bool)
+        or (issubclass(kind, numbers.Integral) and not isinstance(value, numbers.Integral))
+        or (issubclass(kind, numbers.Number) and not isinstance(value, numbers.Number))
+    )
+    if mismatch:
+        raise ValueError(f"Could not cast hparam '{name}' of type '{kind}' from value {value!r}")
+    return kind(value)
+
+
+class HParams:
+    """Hyperparameters by name, as attributes: `HParams(rate=0.1, layers=[64, 32]).rate`.
+
+    The first value of a hyperparameter is its type for good: an integer, float, boolean or string, or a list of one of
+    these.
+
+    Args:
+      hparam_def: must be None. TensorFlow 2 has no `HParamDef`.
+      model_structure: any object, for `get_model_structure`.
+      **kwargs: the hyperparameters.
+
+    Raises:
+      ValueError: a name is that of a method, a list is empty, or `hparam_def` isn't None. Methods that change values
+        raise it for a value of another type, and a KeyError for an unknown name.
+    """
+
+    def __init__(self, hparam_def: Any = None, model_structure: Any = None, **kwargs: Any) -> None:
+        # From names to types, each with True for a list of that type.
+        self._hparam_types: dict[str, tuple[Any, bool]] = {}
+        self._model_structure = model_structure
+        if hparam_def:
+            raise ValueError(
+                f"hparam_def={hparam_def!r} isn't supported: TensorFlow 2 has no HParamDef. Pass the values by name."
+            )
+        for name, value in kwargs.items():
+            self.add_hparam(name, value)
+
+    def add_hparam(self, name: str, value: Any) -> None:
+        """Adds a hyperparameter.
+
+        Args:
+          name: its name.
+          value: its value, which is its type too.
+
+        Raises:
+          ValueError: the object has an attribute of that name, or the value is an empty list.
+        """
+        if getattr(self, name, None) is not None:
+            raise ValueError(f"Hyperparameter name is reserved: {name}")
+        is_list = isinstance(value, list | tuple)
+        if is_list and not value:
+            raise ValueError(f"Multi-valued hyperparameters cannot be empty: {name}")
+        self._hparam_types[name] = (type(value[0] if is_list else value), is_list)
+        setattr(self, name, value)
+
+    def set_hparam(self, name: str, value: Any) -> None:
+        """Changes the value of a hyperparameter."""
+        kind, is_list = self._hparam_types[name]
+        if isinstance(value, list):
+            if not is_list:
+                raise ValueError(f"Must not pass a list for single-valued parameter: {name}")
+            setattr(self, name, [_cast(name, kind, member) for member in value])
+        else:
+            if is_list:
+                raise ValueError(f"Must pass a list for multi-valued parameter: {name}.")
+            setattr(self, name, _cast(name, kind, value))
+
+    def del_hparam(self, name: str) -> None:
+        """Removes a hyperparameter, if there is one of that name."""
+        if hasattr(self, name):
+            delattr(self, name)
+            del self._hparam_types[name]
+
+    def parse(self, values: str) -> HParams:
+        """Changes values by a text, such as "rate=0.1,layers=[64,32]". Returns the object. See `parse_values`."""
+        kinds = {name: kind for name, (kind, _) in self._hparam_types.items()}
+        return self.override_from_dict(parse_values(values, kinds))
+
+    def override_from_dict(self, values_dict: Mapping[str, Any]) -> HParams:
+        """Changes values by a dictionary from names to values. Returns the object."""
+        for name, value in values_dict.items():
+            self.set_hparam(name, value)
+        return self
+
+    def set_from_map(self, values_map: Mapping[str, Any]) -> HParams:
+        """As `override_from_dict`: the older name."""
+        return self.override_from_dict(values_dict=values_map)
+
+    def parse_json(self, values_json: str | bytes) -> HParams:
+        """Changes values by the text of a JSON object. Returns the object."""
+        return self.override_from_dict(json.loads(values_json))
+
+    def to_json(self, indent: Any = None, separators: Any = None, sort_keys: bool = False) -> str:
+        """The values as the text of a JSON object. The arguments are those of `json.dumps`."""
+        return json.dumps(self.values(), indent=indent, separators=separators, sort_keys=sort_keys)
+
+    def values(self) -> dict[str, Any]:
+        """A dictionary of the values by their names."""
+        return {name: getattr(self, name) for name in self._hparam_types}
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a hyperparameter.
+
+        Args:
+          key: its name.
+          default: result where there is no such hyperparameter.
+
+        Raises:
+          ValueError: the hyperparameter has another type than `default`.
+        """
+        if key not in self._hparam_types:
+            return default
+        if default is not None:
+            kind, is_list = self._hparam_types[key]
+            shown = f"list<{kind}>" if is_list else str(kind)
+            mismatch = f"Hparam '{key}' of type '{shown}' is incompatible with default={default}"
+            if is_list != isinstance(default, list):
+                raise ValueError(mismatch)
+            try:
+                for value in default if is_list else [default]:
+                    _cast(key, kind, value)
+            except ValueError as error:
+                raise ValueError(f"{mismatch}. {error}") from error
+        return getattr(self, key)
+
+    def set_model_structure(self, model_structure: Any) -> None:
+        """Keeps an object for `get_model_structure`."""
+        self._model_structure = model_structure
+
+    def get_model_structure(self) -> Any:
+        """The object that `set_model_structure` or the constructor was given."""
+        return self._model_structure
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._hparam_types
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}={value}" for name, value in self.values().items())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({sorted(self.values().items())})"

@@ -1,0 +1,169 @@
+"""The import hook of an installation: modules that TensorFlow no longer has, and copies of its interface.
+
+TensorFlow's interface exists several times. `tf.compat.v1` and `tensorflow.compat.v2.compat.v1` are two modules, and
+some copies are made when a program imports them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import re
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_loader
+from types import ModuleType
+
+from fastsup.common.absent_names import absent_module_error
+from fastsup.compat.loaders import AfterExecution, Existing, Made
+from fastsup.compat.moved.modules import place_of
+from fastsup.compat.moved.names import has_moved_names
+
+__all__ = ["ImportHook", "is_interface"]
+
+_INTERFACE = re.compile(r"tensorflow(?:\._api\.v2)?(?:\.compat\.v[12])*")
+_ESTIMATOR = re.compile(rf"(?P<interface>{_INTERFACE.pattern})\.estimator(?P<module>\..+)?")
+_NO_EXAMPLES = (
+    "it ended with TensorFlow 1. For tensorflow.examples.tutorials.mnist use tf.keras.datasets.mnist with tf.data. See "
+    "docs/migrating.md."
+)
+# What of fastsup imports TensorFlow.
+_OVER_TENSORFLOW = frozenset(
+    f"fastsup.{room}"
+    for room in (
+        "checkpoint", "cluster", "contrib", "eager", "estimator", "events", "experiment", "keras", "runtime", "train",
+    )
+)  # fmt: skip
+
+
+def is_interface(name: str) -> bool:
+    """Whether a module is TensorFlow's public interface, or a copy of it."""
+    return _INTERFACE.fullmatch(name) is not None
+
+
+class ImportHook(MetaPathFinder):
+    """Finds the modules of tensorflow_estimator and tensorflow.contrib, and those that TensorFlow has moved.
+
+    It reports the imports of copies of TensorFlow's interface, and of modules that lack names which they had.
+
+    Args:
+      imported: function that is called with the name of the module.
+    """
+
+    def __init__(self, imported: Callable[[str], None]) -> None:
+        self._imported = imported
+        # Whether `tensorflow` is TensorFlow 1's, and `tensorflow.estimator` too.
+        self.tf1 = False
+        # The modules that are imported by names under which there is none without the hook.
+        self._placed: dict[str, ModuleType] = {}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The specification of a module; None for a module that other finders find."""
+        library = fullname.partition(".")[0]
+
+        def elsewhere() -> ModuleSpec | None:
+            return self._elsewhere(fullname, path, target)
+
+        if library in ("tensorflow", "tf_keras"):
+            place = place_of(fullname, lambda: elsewhere() is not None, self._placed)
+            if place:
+                return self._existing(fullname, functools.partial(importlib.import_module, place))
+            if place is not None:
+                return self._made(fullname, ModuleType, is_package=True)
+            if has_moved_names(fullname) or is_interface(fullname):
+                spec = elsewhere()
+                if spec is not None and spec.loader is not None:
+                    spec.loader = AfterExecution(spec.loader, self._imported)
+                return spec
+            if f"{fullname}.".startswith("tensorflow.contrib."):
+                return self._contrib(fullname)
+            if fullname == "tensorflow.examples" and elsewhere() is None:
+                raise absent_module_error(fullname, _NO_EXAMPLES)
+        if library == "tensorflow_estimator" or (library == "tensorflow" and ".estimator" in fullname):
+            return self._estimator(fullname)
+        return self._over_tensorflow(fullname) if fullname in _OVER_TENSORFLOW else None
+
+    def _contrib(self, fullname: str) -> ModuleSpec | None:
+        """A module of tensorflow.contrib. Refuses one that isn't there, and says where to go."""
+        from fastsup.compat import contrib_modules as modules
+
+        name = modules.own_name(fullname)
+        if name is not None:
+            return self._made(fullname, modules.make_module, modules.is_package(name))
+        library = modules.library_module(fullname)
+        if library is None:
+            raise modules.missing_module(fullname)
+        return self._existing(fullname, functools.partial(importlib.import_module, library), is_package=True)
+
+    def _estimator(self, fullname: str) -> ModuleSpec | None:
+        # Only now, since it imports TensorFlow.
+        from fastsup.compat import estimator_modules as modules
+        from fastsup.estimator.canned.loader import model_module
+
+        copy = _ESTIMATOR.fullmatch(fullname)
+        name = modules.canonical_name(f"{self.api_of(copy['interface'])}{copy['module'] or ''}" if copy else fullname)
+        if name is None:
+            return None
+        archived, is_package = modules.archived_module(name), modules.is_package(name)
+        if archived is not None:
+            return self._existing(fullname, functools.partial(model_module, archived), is_package)
+        if name != fullname:
+            return self._existing(fullname, functools.partial(importlib.import_module, name), is_package)
+        return self._made(fullname, modules.make_module, is_package)
+
+    def _over_tensorflow(self, fullname: str) -> ModuleSpec | None:
+        """Imports TensorFlow before a module of fastsup is executed: the installation imports the whole module."""
+        if "tensorflow" not in sys.modules:
+            try:
+                importlib.import_module("tensorflow")
+            except ModuleNotFoundError as error:
+                if error.name != "tensorflow":
+                    raise
+                return None  # fastsup.runtime raises the error that says what to install.
+            if fullname in sys.modules:
+                existing = sys.modules[fullname]
+                return spec_from_loader(fullname, Existing(lambda: existing, {}), is_package=True)
+        return None
+
+    def api_of(self, interface: str) -> str:
+        """Name of the module that `estimator` is in a copy of TensorFlow's interface.
+
+        Args:
+          interface: name of the copy, such as "tensorflow.compat.v1".
+        """
+        from fastsup.compat.estimator_names import API_V1, API_V2
+
+        version = "1" if self.tf1 and interface == "tensorflow" else interface[-1]
+        return API_V1 if version == "1" else API_V2
+
+    def _existing(self, fullname: str, find: Callable[[], ModuleType], is_package: bool = False) -> ModuleSpec | None:
+        return spec_from_loader(fullname, Existing(find, self._placed), is_package=is_package)
+
+    def _made(self, fullname: str, make: Callable[[str], ModuleType], is_package: bool) -> ModuleSpec | None:
+        return spec_from_loader(fullname, Made(make, self._placed), is_package=is_package)
+
+    def _elsewhere(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
+        """The specification of the first of the other finders that knows the module."""
+        for finder in sys.meta_path:
+            find_spec = getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = None if finder is self or find_spec is None else find_spec(fullname, path, target)
+            if spec is not None:
+                return spec
+        return None
+
+    def remove_placed(self) -> None:
+        """Takes the modules away again that other finders don't find."""
+        for name, module in self._placed.items():
+            if sys.modules.get(name) is module:
+                del sys.modules[name]
+            # The import of a submodule has set an attribute of its package.
+            parent, _, child = name.rpartition(".")
+            with contextlib.suppress(AttributeError, KeyError):
+                if vars(sys.modules[parent])[child] is module:
+                    delattr(sys.modules[parent], child)
+        self._placed.clear()

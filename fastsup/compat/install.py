@@ -1,0 +1,257 @@
+"""install() and uninstall(): the classes of fastsup under the names of TensorFlow, and of `tf.estimator`."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from fastsup.compat.import_hook import ImportHook, is_interface
+
+if TYPE_CHECKING:
+    from fastsup.compat.moved.names import MovedNames
+    from fastsup.compat.replaced_names import ModulePatcher
+
+__all__ = ["install", "install_at_import", "uninstall"]
+
+_OLDEST, _NEWEST = (2, 16), (2, 21)
+_LIBRARIES = frozenset({"fastsup", "keras", "tensorflow", "tf_keras"})
+
+_current: Installation | None = None
+
+
+def install() -> None:
+    """Puts fastsup's classes where programs look for TensorFlow's, until `uninstall`.
+
+    `tf.compat.v1.train`, `tf.compat.v1.Session`, the modules `tensorflow.python.training.*` and what the program has
+    imported from them then have fastsup's sessions, hooks and Supervisor. `tf.estimator` and the package
+    `tensorflow_estimator` exist again. Sessions that are open go on as they are. A second call does nothing.
+
+    Raises:
+      ModuleNotFoundError: there is no TensorFlow. The message says which extra of fastsup brings it.
+      ImportError: TensorFlow is too old or too new. The message says which versions work.
+    """
+    installation = _begin()
+    if not installation.complete:
+        try:
+            # It tells the import hook, unless TensorFlow was imported before.
+            from fastsup.runtime import tensorflow
+
+            installation.complete_in(tensorflow)
+        except BaseException:
+            uninstall()
+            raise
+
+
+def install_at_import(tf1: bool = False) -> None:
+    """Installs fastsup when the program imports TensorFlow, so that environment variables set before take effect.
+
+    Args:
+      tf1: whether the module `tensorflow` gets the names of `tf.compat.v1`, and the behaviour of TensorFlow 1. It has
+        Keras 2 then, if tf_keras is installed and TF_USE_LEGACY_KERAS isn't set.
+
+    Raises:
+      ImportError: TensorFlow was imported before, and is too old or too new.
+    """
+    installation = _begin()
+    installation.hook.tf1 = tf1
+    if tf1 and importlib.util.find_spec("tf_keras") is not None:
+        os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+    if "tensorflow" in sys.modules:
+        installation.complete_in(sys.modules["tensorflow"])
+
+
+def uninstall() -> None:
+    """Gives every name of TensorFlow the value that it had before `install`.
+
+    A name that the program has replaced since keeps the program's value, and a warning says so. Without an installation
+    the call does nothing.
+    """
+    global _current
+    if _current is not None:
+        _current.remove()
+        _current = None
+
+
+def _begin() -> Installation:
+    global _current
+    if _current is None:
+        _current = Installation()
+        sys.meta_path.insert(0, _current.hook)
+    return _current
+
+
+class Installation:
+    """The changes that `install` has made, and how to revert them."""
+
+    def __init__(self) -> None:
+        self.hook: ImportHook = ImportHook(self._imported)
+        self.complete: bool = False
+        self._patcher: ModulePatcher
+        self._moved: MovedNames
+        self._tensorflow: Any
+
+    def _imported(self, name: str) -> None:
+        if name == "tensorflow":
+            self.complete_in(sys.modules[name])
+        elif self.complete and is_interface(name):
+            self._patch(name)
+        elif self.complete:
+            self._moved.patch(name)
+
+    def complete_in(self, tensorflow: Any) -> None:
+        """Makes the changes, once TensorFlow is imported. A second call does nothing.
+
+        Args:
+          tensorflow: the module.
+
+        Raises:
+          ImportError: TensorFlow is too old or too new.
+        """
+        if self.complete:
+            return
+        _check_version(str(tensorflow.__version__))
+        from fastsup.compat.moved.names import MovedNames
+        from fastsup.compat.moved.numpy_names import numpy_names
+        from fastsup.compat.moved.python_names import python_names
+        from fastsup.compat.own_globals import own_globals
+        from fastsup.compat.replaced_names import REPLACEMENTS, ModulePatcher
+
+        self._tensorflow, self._patcher, self._moved = tensorflow, ModulePatcher(), MovedNames()
+        self.complete = True
+        _warn_of_what_stays(theirs for theirs, _ in REPLACEMENTS)
+        self._moved.patch_all()
+        self._patcher.patch_all()
+        for name in [name for name in sys.modules if is_interface(name)]:
+            self._patch(name)
+        if self.hook.tf1:
+            from fastsup.compat.tf1_module import TF1Module
+
+            tensorflow.compat.v1.disable_v2_behavior()
+            sys.modules["tensorflow"] = TF1Module(tensorflow)
+        _log(self._patcher, str(tensorflow.__version__))
+        for owner, name, value in (*numpy_names(), *python_names()):
+            self._patcher.add(owner, name, value)
+        renamed = [theirs for theirs, _ in REPLACEMENTS if _has_lost_its_name(theirs)]
+        for owner, name, value in own_globals(renamed):
+            self._patcher.replace(owner, name, value)
+
+    def _patch(self, name: str) -> None:
+        """Puts `estimator` and our sessions into a copy of TensorFlow's interface."""
+        from fastsup.estimator.experimental import CheckpointInputPipelineHook
+
+        module: Any = sys.modules[name]
+        module.estimator = importlib.import_module(self.hook.api_of(name))
+        self._patcher.add(module.data.experimental, "CheckpointInputPipelineHook", CheckpointInputPipelineHook)
+        self._patcher.patch(module)
+
+    def remove(self) -> None:
+        """Reverts the changes."""
+        from fastsup.compat.lazy_module import LazyModule
+
+        if self.hook in sys.meta_path:
+            sys.meta_path.remove(self.hook)
+        if not self.complete:
+            return
+        if self.hook.tf1:
+            sys.modules["tensorflow"] = self._tensorflow
+        self._moved.restore()
+        kept = self._patcher.restore()
+        for name, module in list(sys.modules.items()):
+            if is_interface(name) and isinstance(vars(module).get("estimator"), LazyModule):
+                del module.estimator
+        self.hook.remove_placed()
+        if kept:
+            from tensorflow.python.platform import tf_logging as logging
+
+            logging.warning(
+                "fastsup.uninstall(): the program has given these names other values, which they keep: %s.",
+                ", ".join(sorted(kept)),
+            )
+
+
+def _check_version(version: str) -> None:
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is None or not _OLDEST <= (int(found[1]), int(found[2])) <= _NEWEST:
+        raise ImportError(
+            f"fastsup works with TensorFlow {_OLDEST[0]}.{_OLDEST[1]} to {_NEWEST[0]}.{_NEWEST[1]}, and this is "
+            f"TensorFlow {version}. Install one of these versions: pip install 'fastsup[cpu]' (tensorflow-cpu), "
+            "'fastsup[tensorflow]' or 'fastsup[cuda]'."
+        )
+
+
+def _has_lost_its_name(theirs: Any) -> bool:
+    return getattr(sys.modules.get(theirs.__module__), theirs.__name__, None) is not theirs
+
+
+def _log(patcher: ModulePatcher, version: str) -> None:
+    from tensorflow.python.platform import tf_logging as logging
+
+    import fastsup
+
+    of_program = [name for name in patcher.names if name.partition(".")[0] not in _LIBRARIES]
+    if of_program:
+        logging.warning(
+            "fastsup.install(): the program had imported these names before, which are fastsup's now too: %s. What it "
+            "has kept in other places, such as default arguments, closures and attributes, still is TensorFlow's. Call "
+            "install() before these imports.",
+            ", ".join(of_program),
+        )
+    logging.info(
+        "fastsup %s is installed in TensorFlow %s: %d names in %d modules are fastsup's, and tf.estimator, "
+        "tensorflow_estimator and tensorflow.contrib can be imported. fastsup.uninstall() undoes that.",
+        fastsup.__version__,
+        version,
+        len(patcher),
+        len(patcher.modules),
+    )
+
+
+def _subclasses(kind: Any) -> Iterator[Any]:
+    for subclass in kind.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
+
+
+def _warn_of_what_stays(kinds: Iterator[Any]) -> None:
+    """Warns of the classes and sessions of the program that stay TensorFlow's own."""
+    from tensorflow.python.client import session as tf_session
+    from tensorflow.python.platform import tf_logging as logging
+
+    from fastsup.runtime.session import Session
+
+    derived = {
+        f"{subclass.__module__}.{subclass.__qualname__}"
+        for kind in kinds
+        if isinstance(kind, type)
+        for subclass in _subclasses(kind)
+        if subclass.__module__.partition(".")[0] not in _LIBRARIES
+    }
+    if derived:
+        logging.warning(
+            "fastsup.install(): these classes were derived from TensorFlow's before, and stay derived from these: %s. "
+            "Call install() before they are defined.",
+            ", ".join(sorted(derived)),
+        )
+    if not tf_session._python_session_create_counter.get_cell().value():
+        return  # A look at all objects takes a while.
+    is_open = [
+        session
+        for session in gc.get_objects()
+        # By the type: `__class__` of a proxy may run code of the program.
+        if issubclass(type(session), tf_session.BaseSession)
+        and not isinstance(session, Session)
+        and type(session).__module__.partition(".")[0] != "fastsup"  # Those of lifted functions.
+        and not session._closed
+    ]
+    if is_open:
+        logging.warning(
+            "fastsup.install(): %d sessions of TensorFlow's own are open, and go on as they are. Call install() before "
+            "sessions are opened.",
+            len(is_open),
+        )

@@ -1,0 +1,50 @@
+"""Functions that TensorFlow had in its own modules until 2.15 or before, and that no longer have anything to do."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+__all__ = [
+    "estimator_evaluate",
+    "estimator_train",
+    "init_run_config",
+    "register_dense_tensor_like_type",
+    "should_run_distribute_coordinator",
+    "train_and_evaluate",
+]
+
+_NO_COORDINATOR = (
+    "fastsup has no distribute coordinator. Its tf.estimator.train_and_evaluate runs strategies of several processes "
+    "itself: call that. See docs/cluster.md."
+)
+
+
+def register_dense_tensor_like_type(tensor_type: Any) -> None:
+    """Once told TensorFlow which classes its operations take as tensors. A base class tells it now.
+
+    Args:
+      tensor_type: the class, with the properties `name` and `dtype`.
+
+    Raises:
+      TypeError: the class lacks one of them.
+    """
+    for name in ("name", "dtype"):
+        if not isinstance(getattr(tensor_type, name, None), property):
+            raise TypeError(f"Type {getattr(tensor_type, '__name__', tensor_type)} does not define a `{name}` property")
+
+
+def should_run_distribute_coordinator(config: Any) -> bool:
+    """Whether a config asks for the distribute coordinator, which spans several processes. There is none.
+
+    Args:
+      config: a `RunConfig`.
+    """
+    del config
+    return False
+
+
+def _refuse(*args: Any, **kwargs: Any) -> NoReturn:
+    raise NotImplementedError(_NO_COORDINATOR)
+
+
+init_run_config = train_and_evaluate = estimator_train = estimator_evaluate = _refuse

@@ -1,0 +1,200 @@
+"""Names that NumPy had when the programs were written. TensorFlow 2.16 and later need a NumPy that lacks them."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy
+
+__all__ = ["numpy_names"]
+
+# Gone with NumPy 1.24: other names of Python's own types.
+_OF_PYTHON = ("bool", "complex", "float", "int", "object", "str")
+# Gone with NumPy 2.0 to 2.4, and what they are called in all versions.
+_RENAMED = {
+    "Inf": "inf",
+    "Infinity": "inf",
+    "NaN": "nan",
+    "PINF": "inf",
+    "alltrue": "all",
+    "bool8": "bool_",
+    "bytes0": "bytes_",
+    "cfloat": "complex128",
+    "clongfloat": "clongdouble",
+    "complex_": "complex128",
+    "cumproduct": "cumprod",
+    "float_": "float64",
+    "infty": "inf",
+    "int0": "intp",
+    "longcomplex": "clongdouble",
+    "longfloat": "longdouble",
+    "mat": "asmatrix",
+    "object0": "object_",
+    "product": "prod",
+    "round_": "round",
+    "row_stack": "vstack",
+    "singlecomplex": "complex64",
+    "sometrue": "any",
+    "str0": "str_",
+    "string_": "bytes_",
+    "typeDict": "sctypeDict",
+    "uint0": "uintp",
+    "unicode_": "str_",
+    "void0": "void",
+}
+# Gone with NumPy 2.0 from its main module, and in another one now.
+_ELSEWHERE = {
+    "AxisError": "exceptions",
+    "ComplexWarning": "exceptions",
+    "DTypePromotionError": "exceptions",
+    "DataSource": "lib.npyio",
+    "ModuleDeprecationWarning": "exceptions",
+    "RankWarning": "exceptions",
+    "TooHardError": "exceptions",
+    "VisibleDeprecationWarning": "exceptions",
+    "byte_bounds": "lib.array_utils",
+    "compare_chararrays": "char",
+}
+
+
+def _in1d(ar1: Any, ar2: Any, assume_unique: bool = False, invert: bool = False) -> Any:
+    """Whether each element of an array is in another one, as a flat array."""
+    return numpy.isin(numpy.ravel(ar1), ar2, assume_unique=assume_unique, invert=invert)
+
+
+def _asfarray(a: Any, dtype: Any = numpy.float64) -> Any:
+    """An array of floats or complex numbers."""
+    return numpy.asarray(a, dtype if numpy.issubdtype(dtype, numpy.inexact) else numpy.float64)
+
+
+def _obj2sctype(rep: Any, default: Any = None) -> Any:
+    """The scalar type of an array, a type or the name of a type; `default` for anything else."""
+    if isinstance(rep, type) and issubclass(rep, numpy.generic):
+        return rep
+    try:
+        return (rep.dtype if isinstance(rep, numpy.ndarray) else numpy.dtype(rep)).type
+    except TypeError:
+        return default
+
+
+def _issubsctype(arg1: Any, arg2: Any) -> bool:
+    return issubclass(_obj2sctype(arg1), _obj2sctype(arg2))
+
+
+def _issubclass(arg1: Any, arg2: Any) -> bool:
+    """As `issubclass`, and False for a value that isn't a class."""
+    try:
+        return issubclass(arg1, arg2)
+    except TypeError:
+        return False
+
+
+def _sctype2char(sctype: Any) -> str:
+    found = _obj2sctype(sctype)
+    if found is None:
+        raise ValueError(f"unrecognized type: {sctype!r} has no scalar type.")
+    return str(numpy.dtype(found).char)
+
+
+def _sctypes() -> dict[str, list[Any]]:
+    """The scalar types by kind, from small to large."""
+    names = {
+        "int": ("int8", "int16", "int32", "int64"),
+        "uint": ("uint8", "uint16", "uint32", "uint64"),
+        "float": ("float16", "float32", "float64", "longdouble"),
+        "complex": ("complex64", "complex128", "clongdouble"),
+    }
+    by_kind: dict[str, list[Any]] = {kind: [numpy.dtype(name).type for name in of] for kind, of in names.items()}
+    return {**by_kind, "others": [bool, object, bytes, str, numpy.void]}
+
+
+def _maximum_sctype(t: Any) -> Any:
+    """The largest scalar type of the kind of a type."""
+    found = _obj2sctype(t)
+    for types in list(_sctypes().values())[:4]:
+        if found in types:
+            return types[-1]
+    return found
+
+
+def _find_common_type(array_types: Iterable[Any], scalar_types: Iterable[Any]) -> Any:
+    """The type of arrays and scalars together: that of the arrays, unless a scalar is of a larger kind."""
+    arrays, scalars = ([numpy.dtype(each) for each in types] for types in (array_types, scalar_types))
+    if not arrays or not scalars:
+        together = arrays or scalars
+        return numpy.result_type(*together) if together else None
+    array, scalar = numpy.result_type(*arrays), numpy.result_type(*scalars)
+    order = "buifc"
+    if array.kind in order and scalar.kind in order and order.index(scalar.kind) > order.index(array.kind):
+        return scalar
+    return array if array.kind in order and scalar.kind in order else numpy.result_type(array, scalar)
+
+
+class _ByType(dict[Any, Any]):
+    """A dictionary whose keys are scalar types, and that takes what stands for one."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(_obj2sctype(key))
+
+
+def _cast(kind: Any) -> Callable[[Any], Any]:
+    return lambda x: numpy.asarray(x).astype(kind)
+
+
+def _recfromtxt(fname: Any, **kwargs: Any) -> Any:
+    return numpy.genfromtxt(fname, **{"dtype": None, **kwargs}).view(numpy.recarray)
+
+
+def _recfromcsv(fname: Any, **kwargs: Any) -> Any:
+    return _recfromtxt(fname, **{"case_sensitive": "lower", "names": True, "delimiter": ",", **kwargs})
+
+
+def _functions() -> dict[str, Any]:
+    """What had no other name, as functions and tables of our own."""
+    types = [kind for kinds in _sctypes().values() for kind in map(_obj2sctype, kinds)]
+    return {
+        "NINF": -numpy.inf,
+        "NZERO": -0.0,
+        "PZERO": 0.0,
+        "asfarray": _asfarray,
+        "asscalar": lambda a: a.item(),
+        "cast": _ByType({kind: _cast(kind) for kind in types}),
+        "fastCopyAndTranspose": lambda a: numpy.array(a.T),
+        "find_common_type": _find_common_type,
+        "in1d": _in1d,
+        "issctype": lambda rep: isinstance(rep, (type, numpy.dtype)) and _obj2sctype(rep) not in (None, numpy.object_),
+        "issubclass_": _issubclass,
+        "issubsctype": _issubsctype,
+        "long": int,
+        "math": math,
+        "maximum_sctype": _maximum_sctype,
+        "msort": functools.partial(numpy.sort, axis=0),
+        "nbytes": _ByType({kind: numpy.dtype(kind).itemsize for kind in types}),
+        "obj2sctype": _obj2sctype,
+        "recfromcsv": _recfromcsv,
+        "recfromtxt": _recfromtxt,
+        "safe_eval": ast.literal_eval,
+        "sctype2char": _sctype2char,
+        "sctypes": _sctypes(),
+        "unicode": str,
+    }
+
+
+def numpy_names() -> list[tuple[Any, str, Any]]:
+    """The names that the installed NumPy lacks: for each the module, the name, and what it stood for."""
+    names = {name: getattr(builtins, name) for name in _OF_PYTHON}
+    names.update((name, getattr(numpy, now)) for name, now in _RENAMED.items())
+    names.update(_functions())
+    for name, module in _ELSEWHERE.items():
+        place = functools.reduce(lambda found, part: getattr(found, part, None), module.split("."), numpy)
+        if hasattr(place, name):
+            names[name] = getattr(place, name)
+    if not hasattr(numpy, "trapz"):
+        names["trapz"] = numpy.trapezoid
+    # Not by `hasattr`: NumPy answers for some of them with a warning.
+    return [(numpy, name, value) for name, value in names.items() if name not in vars(numpy)]

@@ -1,0 +1,165 @@
+"""The classes and functions of TensorFlow that fastsup replaces, and the replacement of their names."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from tensorflow.python.client import session as tf_session
+from tensorflow.python.training import (
+    basic_session_run_hooks,
+    evaluation,
+    monitored_session,
+    session_manager,
+    supervisor,
+)
+
+from fastsup import train
+from fastsup.compat.interactive_session import InteractiveSession
+from fastsup.estimator.model.evaluate_once import StopAfterNEvalsHook
+from fastsup.runtime.session import Session
+from fastsup.train.session import monitored_session as our_monitored_session
+from fastsup.train.supervisor import supervisor as our_supervisor
+
+__all__ = ["REPLACEMENTS", "ModulePatcher"]
+
+# Module of TensorFlow, name there, and what takes its place.
+_TABLE: tuple[tuple[ModuleType, tuple[str, ...], Any], ...] = (
+    (
+        basic_session_run_hooks,
+        (
+            "CheckpointSaverHook", "GlobalStepWaiterHook", "LoggingTensorHook", "NanTensorHook", "ProfilerHook",
+            "SecondOrStepTimer", "StepCounterHook", "StopAtStepHook", "SummarySaverHook",
+        ),
+        train,
+    ),
+    (
+        monitored_session,
+        (
+            "ChiefSessionCreator", "MonitoredSession", "MonitoredTrainingSession", "SingularMonitoredSession",
+            "WorkerSessionCreator",
+        ),
+        train,
+    ),
+    (monitored_session, ("_MonitoredSession",), our_monitored_session),
+    (session_manager, ("SessionManager",), train),
+    (supervisor, ("Supervisor",), train),
+    (supervisor, ("SVStepCounterThread", "SVSummaryThread", "SVTimerCheckpointThread"), our_supervisor),
+)  # fmt: skip
+_RENAMED: tuple[tuple[ModuleType, str, Any], ...] = (
+    (monitored_session, "_WrappedSession", train.WrappedSession),
+    (monitored_session, "_HookedSession", train.HookedSession),
+    (monitored_session, "_CoordinatedSession", train.CoordinatedSession),
+    (monitored_session, "_RecoverableSession", train.RecoverableSession),
+    (evaluation, "_StopAfterNEvalsHook", StopAfterNEvalsHook),
+    (tf_session, "Session", Session),
+    (tf_session, "InteractiveSession", InteractiveSession),
+)
+
+# Pairs of TensorFlow's object and ours. Read when this module is imported, before a name is replaced.
+REPLACEMENTS: tuple[tuple[Any, Any], ...] = (
+    *((getattr(module, name), getattr(ours, name)) for module, names, ours in _TABLE for name in names),
+    *((getattr(module, name), ours) for module, name, ours in _RENAMED),
+)
+
+_OURS = {id(theirs): our for theirs, our in REPLACEMENTS}
+
+# Our Session is made of TensorFlow's, which is looked up in this module.
+_LEFT_ALONE = tf_session.__name__
+# The value before of a name that was added.
+_ABSENT = object()
+
+
+class _Replaced(NamedTuple):
+    owner: Any
+    name: str
+    before: Any
+    now: Any
+
+
+def _modules(library: str | None = None) -> Iterator[ModuleType]:
+    """The modules of the process, each once, without those of fastsup.
+
+    Args:
+      library: the first part of the modules' names; None for all.
+    """
+    seen: set[int] = set()
+    for name, module in list(sys.modules.items()):
+        root = name.partition(".")[0]
+        if root == "fastsup" or name == _LEFT_ALONE or (library is not None and root != library):
+            continue
+        if isinstance(module, ModuleType) and id(module) not in seen:
+            seen.add(id(module))
+            yield module
+
+
+class ModulePatcher:
+    """Replaces names of modules and classes, and restores them."""
+
+    def __init__(self) -> None:
+        self._replaced: list[_Replaced] = []
+
+    def __len__(self) -> int:
+        return len(self._replaced)
+
+    @property
+    def names(self) -> list[str]:
+        """The names with their modules, in alphabetical order."""
+        return sorted(f"{entry.owner.__name__}.{entry.name}" for entry in self._replaced)
+
+    @property
+    def modules(self) -> list[str]:
+        """The names of the modules that have such a name, in alphabetical order."""
+        return sorted({entry.owner.__name__ for entry in self._replaced})
+
+    def patch_all(self) -> None:
+        """Replaces TensorFlow's classes and functions by ours in every module, except those of fastsup."""
+        for module in _modules():
+            self.patch(module)
+
+    def patch(self, module: ModuleType) -> None:
+        """Replaces them in one module."""
+        for name, value in list(vars(module).items()):
+            if id(value) in _OURS:
+                self.replace(module, name, _OURS[id(value)])
+
+    def replace(self, owner: Any, name: str, our: Any) -> None:
+        """Gives a name of a module or a class another value.
+
+        Args:
+          owner: the module or class.
+          name: the name.
+          our: the value from now on.
+        """
+        self._replaced.append(_Replaced(owner, name, vars(owner).get(name, _ABSENT), our))
+        setattr(owner, name, our)
+
+    def add(self, owner: Any, name: str, our: Any) -> None:
+        """As `replace`, for a name that former releases had. Does nothing if the module or class has the name."""
+        if name not in vars(owner):
+            self.replace(owner, name, our)
+
+    def restore(self) -> list[str]:
+        """Gives each name the value that it had before.
+
+        Returns:
+          The names, with their modules, that the program has replaced since. They keep the program's value.
+        """
+        kept = []
+        for owner, name, before, now in reversed(self._replaced):
+            if vars(owner).get(name) is not now:
+                kept.append(f"{owner.__name__}.{name}")
+            elif before is _ABSENT:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, before)
+        self._replaced.clear()
+        # Modules of TensorFlow that were imported since have imported our classes.
+        theirs = {id(our): their for their, our in REPLACEMENTS}
+        for module in _modules("tensorflow"):
+            for name, value in list(vars(module).items()):
+                if id(value) in theirs:
+                    setattr(module, name, theirs[id(value)])
+        return kept

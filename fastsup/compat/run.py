@@ -1,0 +1,72 @@
+"""`python -m fastsup run`: runs a program of TensorFlow's session layer or of `tf.estimator` as it is."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from fastsup.common.script import ScriptFile, ScriptModule, add_script, run_script, script_command
+from fastsup.compat.install import install_at_import
+
+__all__ = ["add_parser", "run"]
+
+# What Python itself exits with.
+_NO_FILE, _NO_MODULE = 2, 1
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to a parser of several.
+
+    Args:
+      commands: what `ArgumentParser.add_subparsers` has returned.
+    """
+    parser = commands.add_parser(
+        "run",
+        help="run a program of TensorFlow's session layer or of tf.estimator as it is",
+        usage="%(prog)s [--tf1] [-m] script [argument ...]",
+        allow_abbrev=False,
+        description="Runs a script with fastsup in the place of TensorFlow's sessions, hooks and Supervisor, and with "
+        "tf.estimator. Exits as the script does.",
+    )
+    parser.add_argument(
+        "--tf1", action="store_true", help="the script is one of TensorFlow 1: tensorflow is tf.compat.v1"
+    )
+    add_script(parser, "the script to run, and its arguments")
+    parser.set_defaults(run=run, fail=parser.error)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the command.
+
+    Args:
+      arguments: the parsed command line.
+
+    Returns:
+      The exit code, where the script doesn't raise SystemExit or KeyboardInterrupt itself.
+    """
+    command = script_command(arguments)
+    if command[0].startswith("-"):
+        arguments.fail(f"unrecognized arguments: {command[0]}")
+    # A module's package may import TensorFlow when the module is looked for.
+    install_at_import(arguments.tf1)
+    try:
+        script = (ScriptModule if arguments.is_module else ScriptFile)(command[0])
+    except OSError as error:
+        path = os.path.abspath(command[0])
+        if os.path.isdir(path):
+            print(f"{sys.executable}: can't find '__main__' module in {path!r}", file=sys.stderr)
+            return _NO_MODULE
+        print(f"{sys.executable}: can't open file {path!r}: [Errno {error.errno}] {error.strerror}", file=sys.stderr)
+        return _NO_FILE
+    except ModuleNotFoundError as error:
+        print(
+            f"{sys.executable}: Error while finding module specification for {command[0]!r} ", end="", file=sys.stderr
+        )
+        print(f"({type(error).__name__}: {error})", file=sys.stderr)
+        return _NO_MODULE
+    except ImportError:
+        print(f"{sys.executable}: No module named {command[0]}", file=sys.stderr)
+        return _NO_MODULE
+    return run_script(script, command[1:])
