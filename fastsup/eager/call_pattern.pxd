@@ -1,23 +1,4 @@
-from libc.stdint cimport int64_t, uint64_t
-
-from fastsup.eager.eager_session cimport MOST_DIMENSIONS
-
-
-cdef enum:
-    # Tensors of one call whose handles stay on the stack.
-    FEW_TENSORS = 64
-
-
-cdef struct CallTensors:
-    # The handles of a call's tensors, each in the place of its feed.
-    void** handles
-    void* few[FEW_TENSORS]
-
-
-cdef class Pattern:
-    cdef bint fits(self, object value, CallTensors* tensors, list kept) except -1
-    cdef object fill(self, object value, CallTensors* tensors)
-    cdef uint64_t digest(self, object value, dict kinds) except? 0
+from fastsup.eager.argument_pattern cimport CallTensors
 
 
 cdef class CallPattern:
@@ -35,6 +16,3 @@ cdef class CallPattern:
 
     cdef bint fits(self, tuple args, dict kwargs, CallTensors* tensors, list kept) except -1
     cdef bint takes(self, tuple args, dict kwargs, CallTensors* tensors, list kept) except -1
-
-
-cdef uint64_t digest_of_call(tuple args, dict kwargs, dict kinds) except? 0

@@ -1,4 +1,4 @@
-"""Which executor runs a lifted graph."""
+"""Which executor runs a lifted graph, and in which order, so that a failing step leaves the same behind everywhere."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Any
 
+from tensorflow.python.framework import ops
+
 from fastsup.eager.eager_session import EagerCallable
-from fastsup.eager.effects_first import put_effects_first
 from fastsup.eager.lift import LiftedGraph
 from fastsup.runtime.executor import INLINE, POOL, REMEDY, SINGLE, decide, suits_single_thread
+from fastsup.runtime.graph.can_fail import CanFail
+from fastsup.runtime.graph.effects import has_effect
 from fastsup.runtime.graph.nested_conditionals import check_threads
-from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, types_in_functions
+from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, operations_behind, types_in_functions
+from fastsup.runtime.graph.step_failure import READS_INPUT, unordered
 from fastsup.runtime.trial import Trial
 
 __all__ = ["choose", "runs_in_one_thread"]
@@ -68,4 +72,31 @@ def runs_in_one_thread(lifted: LiftedGraph, executor: str, fetches: Iterable[Any
     else:
         config = lifted.session_config(single_threaded=False)
         is_wanted = suits_single_thread(lifted.graph, config, may_end=False)
-    return is_wanted and (put_effects_first(fetches) or executor != "auto")
+    return is_wanted and (_put_effects_first(fetches) or executor != "auto")
+
+
+def _put_effects_first(fetches: Iterable[Any]) -> bool:
+    """Lets operations with an effect run before operations that can fail, where they don't depend on them.
+
+    An operation gets to wait for an effect only if it depends already on all that can keep the effect from being done.
+    No executor then does another thing than before.
+
+    Args:
+      fetches: the tensors and operations that a step computes. Nothing is added to their graph if it has been put in
+        order before.
+
+    Returns:
+      Whether a step that fails by the values that it gets now leaves the same state behind in all executors.
+    """
+    operations = sorted(operations_behind(fetches), key=lambda op: op._id)
+    wanted: dict[ops.Operation, list[ops.Operation]] = {}
+    for effect, failing, is_harmless in unordered(operations, CanFail(by_shapes=True), has_effect):
+        if is_harmless:
+            wanted.setdefault(failing, []).append(effect)
+    for failing, effects in wanted.items():
+        failing._add_control_inputs(effects)
+    # Of two datasets, TensorFlow itself reads the one or not when the other ends.
+    return all(
+        effect.type in READS_INPUT and failing.type in READS_INPUT
+        for effect, failing, _ in unordered(operations, CanFail(by_shapes=False), has_effect)
+    )

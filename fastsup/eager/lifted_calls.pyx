@@ -5,7 +5,7 @@ import threading
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 
-from fastsup.eager.call_pattern cimport CallTensors
+from fastsup.eager.argument_pattern cimport CallTensors
 from fastsup.eager.eager_session cimport is_plain_thread, records_gradients
 from fastsup.eager.lifted_step cimport LiftedStep
 from fastsup.eager.routes cimport Route, RouteTable

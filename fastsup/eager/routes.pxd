@@ -1,6 +1,7 @@
 from libc.stdint cimport int64_t
 
-from fastsup.eager.call_pattern cimport CallPattern, CallTensors
+from fastsup.eager.argument_pattern cimport CallTensors
+from fastsup.eager.call_pattern cimport CallPattern
 from fastsup.eager.lifted_step cimport LiftedStep
 
 

@@ -1,7 +1,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from fastsup.eager.call_pattern import CallPattern, Pattern
+from fastsup.eager.argument_pattern import Pattern
+from fastsup.eager.call_pattern import CallPattern
 from fastsup.eager.lifted_step import LiftedStep
 
 class Route:

@@ -2,7 +2,8 @@
 
 import weakref
 
-from fastsup.eager.call_pattern cimport CallPattern, CallTensors, digest_of_call
+from fastsup.eager.argument_pattern cimport CallTensors, digest_of_call
+from fastsup.eager.call_pattern cimport CallPattern
 from fastsup.eager.lifted_step cimport LiftedStep
 
 cdef enum:

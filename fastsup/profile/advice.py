@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from fastsup.profile.phases import (
+from fastsup.profile.quantities import duration, percent
+from fastsup.profile.recording.phases import (
     BETWEEN,
     FEED_CONVERSION,
     FETCH_CONVERSION,
@@ -18,12 +18,9 @@ from fastsup.profile.phases import (
     SAVE,
     STEP_FETCH,
 )
-from fastsup.profile.quantities import duration, percent
 from fastsup.profile.recording.statistics import RUNTIME
+from fastsup.profile.rows import ProfileRows, Row
 from fastsup.profile.tensorflow_own import counterpart, one_line_for
-
-if TYPE_CHECKING:
-    from fastsup.profile.report import Report, Row
 
 __all__ = ["advice_on"]
 
@@ -56,7 +53,7 @@ class _Part:
     text: str
 
 
-def advice_on(report: Report) -> str:
+def advice_on(report: ProfileRows) -> str:
     """Returns a few sentences about the largest cost that the program can change.
 
     Args:
@@ -70,7 +67,7 @@ def advice_on(report: Report) -> str:
     return " ".join(sentences)
 
 
-def _on_steps(report: Report) -> str:
+def _on_steps(report: ProfileRows) -> str:
     if report.steps == 0 and report.skipped_steps:
         return f"All {report.skipped_steps} steps were left out: skip fewer of them."
     if report.steps == 0:
@@ -92,7 +89,7 @@ def _on_steps(report: Report) -> str:
     return _nothing_to_gain(report, of_hooks)
 
 
-def _one_line_for_functions(report: Report) -> list[str]:
+def _one_line_for_functions(report: ProfileRows) -> list[str]:
     names = list(dict.fromkeys(note.name for note in report.functions))
     if not names:
         return []
@@ -102,7 +99,7 @@ def _one_line_for_functions(report: Report) -> list[str]:
     ]
 
 
-def _nothing_to_gain(report: Report, of_hooks: float) -> str:
+def _nothing_to_gain(report: ProfileRows, of_hooks: float) -> str:
     sums: dict[str, int] = defaultdict(int)
     for row in report.session:
         sums[row.phase] += row.times.total_ns
@@ -123,7 +120,7 @@ def _nothing_to_gain(report: Report, of_hooks: float) -> str:
     return f"{begun}. {pool}" if pool else f"{begun}; nothing to gain here."
 
 
-def _in_the_pool(report: Report) -> str:
+def _in_the_pool(report: ProfileRows) -> str:
     """Advice on light runs in a session that was told to use the thread pool, or ""."""
     for session in report.sessions:
         light = [row for row in report.rows_of(session.name) if row.phase == RUNTIME and row.times.mean_ns < _LIGHT_NS]
@@ -135,7 +132,7 @@ def _in_the_pool(report: Report) -> str:
     return ""
 
 
-def _hook_parts(report: Report) -> list[_Part]:
+def _hook_parts(report: ProfileRows) -> list[_Part]:
     """The costs of each hook: its callbacks with its fetches, its saves, and each of its listeners."""
     groups: dict[tuple[str, str, str, str], list[Row]] = defaultdict(list)
     for row in report.rows:
@@ -153,7 +150,9 @@ def _hook_parts(report: Report) -> list[_Part]:
     return [_hook_part(report, *key, rows, within[key]) for key, rows in groups.items()]
 
 
-def _hook_part(report: Report, session: str, owner: str, kind: str, detail: str, rows: list[Row], within: int) -> _Part:
+def _hook_part(
+    report: ProfileRows, session: str, owner: str, kind: str, detail: str, rows: list[Row], within: int
+) -> _Part:
     total = sum(row.times.total_ns for row in rows) + within
     calls = sum(row.times.calls for row in rows)
     mean = total / max(calls, 1)
@@ -176,7 +175,7 @@ def _hook_part(report: Report, session: str, owner: str, kind: str, detail: str,
     return _Part(owner, total, _callbacks_text(report, session, owner, rows, total))
 
 
-def _callbacks_text(report: Report, session: str, owner: str, rows: list[Row], total: int) -> str:
+def _callbacks_text(report: ProfileRows, session: str, owner: str, rows: list[Row], total: int) -> str:
     text = f"{duration(total / report.steps)} a step"
     if not rows:
         return f"{text}, in a session that it opens."
@@ -192,7 +191,7 @@ def _callbacks_text(report: Report, session: str, owner: str, rows: list[Row], t
     return f"{text} {ours}" if ours else text
 
 
-def _counterpart_of(report: Report, session: str, owner: str) -> str:
+def _counterpart_of(report: ProfileRows, session: str, owner: str) -> str:
     """Advice on a hook of TensorFlow's own, if fastsup has one of the same name, or ""."""
     kind = owner.partition(" #")[0]
     for part in report.sessions:
@@ -201,7 +200,7 @@ def _counterpart_of(report: Report, session: str, owner: str) -> str:
     return ""
 
 
-def _called_most_often(report: Report) -> list[str]:
+def _called_most_often(report: ProfileRows) -> list[str]:
     """The hooks that are called at least half as often as any, by name."""
     called = [row for row in report.rows if row.is_hook and row.phase == "after_run"]
     most = max((row.times.calls for row in called), default=0)
@@ -215,7 +214,7 @@ def _listed(names: list[str]) -> str:
 _PHRASES = {FETCHES: "what it fetches", "summary": "writing summaries"}
 
 
-def _session_parts(report: Report) -> Iterable[_Part]:
+def _session_parts(report: ProfileRows) -> Iterable[_Part]:
     """The costs that the program can change and that belong to no hook."""
     rows: dict[str, list[Row]] = defaultdict(list)
     for row in report.session:
@@ -258,12 +257,12 @@ def _session_parts(report: Report) -> Iterable[_Part]:
         yield _Part("plan making", sum(row.times.total_ns for row in rows[PLAN_MAKING]), _on_plans(report, made))
 
 
-def _makes_plans_all_the_time(report: Report, made: int) -> bool:
+def _makes_plans_all_the_time(report: ProfileRows, made: int) -> bool:
     added = any(part.operations_added for part in report.sessions)
     return made > _FEW_PLANS and (added or made * _STEPS_A_PLAN > report.steps)
 
 
-def _on_plans(report: Report, made: int) -> str:
+def _on_plans(report: ProfileRows, made: int) -> str:
     added = sum(part.operations_added for part in report.sessions)
     if added:
         return (
@@ -276,7 +275,7 @@ def _on_plans(report: Report, made: int) -> str:
     )
 
 
-def _plans_made_once(report: Report) -> Iterable[str]:
+def _plans_made_once(report: ProfileRows) -> Iterable[str]:
     """A sentence about plans whose share is large only because there were few steps."""
     rows = [row for row in report.session if row.phase == PLAN_MAKING]
     made, total = sum(row.times.calls for row in rows), sum(row.times.total_ns for row in rows)
@@ -287,7 +286,7 @@ def _plans_made_once(report: Report) -> Iterable[str]:
         )
 
 
-def _outside_of_steps(report: Report) -> Iterable[str]:
+def _outside_of_steps(report: ProfileRows) -> Iterable[str]:
     """A sentence about a program that spends most of its time outside of steps."""
     whole = sum(ns for _, ns, _ in report.timeline)
     if not whole or report.wall_ns >= _SMALL_PART * whole:

@@ -13,7 +13,8 @@ from fastsup.profile.quantities import count as as_count
 from fastsup.profile.quantities import duration, percent
 from fastsup.profile.recording.recorder import Recorder
 from fastsup.profile.recording.statistics import SESSION
-from fastsup.profile.report import Report, Row, hooks_among
+from fastsup.profile.report import Report, Row
+from fastsup.profile.rows import hooks_among
 from fastsup.profile.table import as_text
 
 __all__ = ["as_html"]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastsup.core.plan_executor import PlanExecutor
@@ -12,147 +11,24 @@ from fastsup.core.session_origin import SessionOrigin
 from fastsup.eager.function_notes import FunctionNote
 from fastsup.profile.advice import advice_on
 from fastsup.profile.head import Head, head_of
-from fastsup.profile.phases import BETWEEN, FETCHES, STEP_FETCH
 from fastsup.profile.quantities import duration, percent
+from fastsup.profile.recording.phases import BETWEEN, FETCHES, STEP_FETCH
 from fastsup.profile.recording.recorder import Recorder
 from fastsup.profile.recording.span_registry import OTHER_FETCHES
 from fastsup.profile.recording.statistics import RUNTIME, SESSION
+from fastsup.profile.rows import ProfileRows, Row, Times
 from fastsup.profile.session_part import SessionPart, names_of
 
 __all__ = ["Report", "Row", "Times", "duration", "percent", "report_of"]
 
 
 @dataclass(frozen=True)
-class Times:
-    """Durations, in nanoseconds.
-
-    Args:
-      calls: how many there are.
-      total_ns: their sum.
-      mean_ns: their mean.
-      p50_ns: their median, within 1%; this and the following are None for an estimate.
-      p95_ns: the 95th percentile, within 1%.
-      p99_ns: the 99th percentile, within 1%.
-      max_ns: the longest.
-      max_step: the step of the longest.
-    """
-
-    calls: int
-    total_ns: int
-    mean_ns: float
-    p50_ns: float | None
-    p95_ns: float | None
-    p99_ns: float | None
-    max_ns: int | None
-    max_step: int | None
-
-
-@dataclass(frozen=True)
-class Row:
-    """The cost of one phase of a hook or of the session, without the phases nested in it.
-
-    Args:
-      owner: name of the hook, or "session".
-      phase: name of the phase.
-      times: the durations.
-      share: part of the wall clock's time, 0 to 1.
-      basis: "measured"; "compared" for an estimate from runs with and without it; "counted" for an estimate from the
-        number of values alone.
-      session: name of the session; "" for a row that belongs to none.
-      detail: the fetches of the runtime, or the class of a listener; else "".
-    """
-
-    owner: str
-    phase: str
-    times: Times
-    share: float
-    basis: str = "measured"
-    session: str = ""
-    detail: str = ""
-
-    @property
-    def is_hook(self) -> bool:
-        """True for a row of a hook."""
-        return self.owner != SESSION
-
-
-@dataclass(frozen=True)
-class Report:
-    """A profile.
-
-    Args:
-      steps: number of steps recorded.
-      skipped_steps: number of steps left out before them.
-      threads: number of threads that made them. The times of all threads are added.
-      wall_ns: nanoseconds in the steps and between them.
-      profiler_ns: the cost of recording, by calibration.
-      unaccounted_ns: nanoseconds in no row: the session layer itself.
-      rows: the rows, hooks first, the costliest in front.
-      step_time: durations of the steps.
-      step_buckets: histogram of the steps: (from, to, count), in nanoseconds.
-      other_profilers_used: whether sessions or loops had a profiler of their own. They aren't in this report.
-      sessions: the sessions and loops, those that take the most time first.
-      head: the script, the date, the versions and the machine.
-      timeline: the phases of the whole program: (name, nanoseconds, number of times). Empty outside the command.
-      unrecorded_sessions: the origins of sessions that no profile contains: TensorFlow's own, and plain ones.
-      functions: the functions of `fastsup.function`. Their calls are steps only in a loop or a monitored function.
-    """
-
-    steps: int
-    skipped_steps: int
-    threads: int
-    wall_ns: int
-    profiler_ns: int
-    unaccounted_ns: int
-    rows: tuple[Row, ...]
-    step_time: Times
-    step_buckets: tuple[tuple[int, int, int], ...]
-    other_profilers_used: bool = False
-    sessions: tuple[SessionPart, ...] = ()
-    head: Head = field(default_factory=Head)
-    timeline: tuple[tuple[str, int, int], ...] = ()
-    unrecorded_sessions: tuple[SessionOrigin, ...] = ()
-    functions: tuple[FunctionNote, ...] = ()
-
-    @property
-    def hooks(self) -> list[tuple[str, int, list[Row]]]:
-        """The hooks of all sessions, the costliest first: name, nanoseconds, rows."""
-        return hooks_among(self.rows)
-
-    @property
-    def session(self) -> list[Row]:
-        """The rows that belong to no hook."""
-        return [row for row in self.rows if not row.is_hook]
-
-    def rows_of(self, session: str) -> list[Row]:
-        """Returns the rows of a session.
-
-        Args:
-          session: its name; "" for the rows that belong to none.
-        """
-        return [row for row in self.rows if row.session == session]
-
-    def share(self, ns: float) -> float:
-        """Returns a time as a part of the wall clock's, 0 to 1.
-
-        Args:
-          ns: the time in nanoseconds.
-        """
-        return ns / self.wall_ns if self.wall_ns else 0.0
+class Report(ProfileRows):
+    __doc__ = ProfileRows.__doc__
 
     def advice(self) -> str:
         """Returns sentences: the largest cost that the program can change, and what the report doesn't contain."""
         return advice_on(self)
-
-
-def hooks_among(rows: Iterable[Row]) -> list[tuple[str, int, list[Row]]]:
-    """Groups rows by hook, and by session. Returns (name, nanoseconds, rows) for each hook, the costliest first."""
-    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in rows:
-        if row.is_hook:
-            found[row.session, row.owner].append(row)
-    totals = [(owner, sum(row.times.total_ns for row in of_it), of_it) for (_, owner), of_it in found.items()]
-    return sorted(totals, key=lambda hook: -hook[1])
 
 
 def _times(described: dict[str, Any]) -> Times:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from fastsup.profile.phases import BETWEEN
+from fastsup.profile.recording.phases import BETWEEN
 from fastsup.profile.recording.statistics import RUNTIME, SESSION
 from fastsup.profile.report import Report, Row
 from fastsup.profile.table import as_text

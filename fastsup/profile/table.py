@@ -9,7 +9,8 @@ from typing import TextIO
 from fastsup.profile.export import executor_of
 from fastsup.profile.histogram import as_lines
 from fastsup.profile.quantities import count, duration, percent
-from fastsup.profile.report import Report, Row, hooks_among
+from fastsup.profile.report import Report, Row
+from fastsup.profile.rows import hooks_among
 from fastsup.profile.session_part import SessionPart
 
 __all__ = ["WIDTH", "Line", "as_text", "lines_of", "print_lines", "print_table", "runs"]
