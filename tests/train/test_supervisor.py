@@ -335,10 +335,11 @@ def test_arguments_of_the_session_manager(impl: Any, graph: Any, monkeypatch: py
     monkeypatch.setattr(module, "SessionManager", Recording)
     options = v1.RunOptions(timeout_in_ms=60_000)
     more = {"executor": "inline"} if impl.name == "fastsup" else {}
+    private = {"_looks_early": True} if impl.name == "fastsup" else {}
     sv = impl.train.Supervisor(recovery_wait_secs=7, local_init_run_options=options, **more)
     assert made == [
         {"local_init_op": sv._local_init_op, "ready_op": sv.ready_op, "ready_for_local_init_op": None, "graph": graph,
-         "recovery_wait_secs": 7, "local_init_run_options": options, **more}
+         "recovery_wait_secs": 7, "local_init_run_options": options, **more, **private}
     ]  # fmt: skip
     assert type(sv.session_manager) is Recording
 
