@@ -13,68 +13,81 @@ from tensorflow.python.training import saver as saver_mod
 
 from fastsup.train.supervisor.arguments import check_fetchable, check_saver
 
-__all__ = ["USE_DEFAULT", "GraphElements", "default_global_step", "first_of_collection"]
+__all__ = ["USE_DEFAULT", "GraphElements"]
 
 # Stands for an argument that was left out. It is TensorFlow's value, so it can also be passed by position.
 USE_DEFAULT = 0
 
 
-def _local_init_op() -> Any:
-    return control_flow_ops.group(variables.local_variables_initializer(), lookup_ops.tables_initializer())
-
-
-def _saver() -> Any:
-    return saver_mod.Saver() if variables.global_variables() else None
-
-
-# For each element, the collection that may have it and the function that makes it. There may be none to make.
-_SOURCES: dict[str, tuple[str, Callable[[], Any]]] = {
-    "ready_op": (ops.GraphKeys.READY_OP, variables.report_uninitialized_variables),
-    "ready_for_local_init_op": (ops.GraphKeys.READY_FOR_LOCAL_INIT_OP, lambda: None),
-    "init_op": (ops.GraphKeys.INIT_OP, variables.global_variables_initializer),
-    "local_init_op": (ops.GraphKeys.LOCAL_INIT_OP, _local_init_op),
-    "saver": (ops.GraphKeys.SAVERS, _saver),
-    "summary_op": (ops.GraphKeys.SUMMARY_OP, summary.merge_all),
-}
-
-
 class GraphElements:
-    """The operations, tensors and saver of a Supervisor, as attributes with the names of its arguments.
+    """The operations, tensors and saver of a Supervisor. Each `init_` method sets one or two of them.
 
     Args:
       graph: the graph of the sessions.
       methods: the Supervisor, whose methods that find an element a subclass may override.
     """
 
-    init_feed_dict: Any
-    saver: Any
-
     def __init__(self, graph: ops.Graph, methods: Any) -> None:
         self.graph = graph
         self._methods = methods
 
-    def resolve(self, **given: Any) -> None:
-        """Sets elements: the argument, else the first of a collection, else a new one, which joins the collection.
+    def init_ready_op(self, ready_op: Any = USE_DEFAULT, ready_for_local_init_op: Any = USE_DEFAULT) -> None:
+        self.ready_op = self._resolve(ready_op, ops.GraphKeys.READY_OP, variables.report_uninitialized_variables)
+        self.ready_for_local_init_op = self._resolve(
+            ready_for_local_init_op, ops.GraphKeys.READY_FOR_LOCAL_INIT_OP, lambda: None
+        )
+
+    def init_init_op(self, init_op: Any = USE_DEFAULT, init_feed_dict: Any = None) -> None:
+        self.init_op = self._resolve(init_op, ops.GraphKeys.INIT_OP, variables.global_variables_initializer)
+        self.init_feed_dict = init_feed_dict
+
+    def init_local_init_op(self, local_init_op: Any = USE_DEFAULT) -> None:
+        self.local_init_op = self._resolve(local_init_op, ops.GraphKeys.LOCAL_INIT_OP, _default_local_init_op)
+
+    def init_saver(self, saver: Any = USE_DEFAULT) -> None:
+        self.saver = self._resolve(saver, ops.GraphKeys.SAVERS, _default_saver)
+
+    def init_summary_op(self, summary_op: Any = USE_DEFAULT) -> None:
+        self.summary_op = self._resolve(summary_op, ops.GraphKeys.SUMMARY_OP, summary.merge_all)
+
+    def init_global_step(self, global_step: Any = USE_DEFAULT) -> None:
+        make = self._methods._default_global_step_tensor
+        self.global_step = self._resolve(global_step, ops.GraphKeys.GLOBAL_STEP, make)
+
+    def _resolve(self, given: Any, collection: str, make: Callable[[], Any]) -> Any:
+        """Returns an element: the argument, else the first of a collection, else a new one, which joins the collection.
 
         Args:
-          **given: the arguments, or USE_DEFAULT, by the names of the elements.
+          given: the argument, or USE_DEFAULT.
+          collection: key of the collection in the default graph.
+          make: function that makes the element, or returns None.
         """
-        for name, element in given.items():
-            if element is USE_DEFAULT:
-                element = self._find_or_make(name)
-            setattr(self, name, element)
-
-    def _find_or_make(self, name: str) -> Any:
-        if name == "global_step":
-            collection, make = ops.GraphKeys.GLOBAL_STEP, self._methods._default_global_step_tensor
-        else:
-            collection, make = _SOURCES[name]
+        if given is not USE_DEFAULT:
+            return given
         element = self._methods._get_first_op_from_collection(collection)
         if element is None:
             element = make()
             if element is not None:
                 ops.add_to_collection(collection, element)
         return element
+
+    def first_of_collection(self, key: str) -> Any:
+        """Returns the first element of a collection of the default graph, or None."""
+        collected = ops.get_collection(key)
+        if len(collected) > 1:
+            logging.info("Found %d %s operations. Returning the first one.", len(collected), key)
+        return next(iter(collected), None)
+
+    def default_global_step(self) -> Any:
+        """Returns the integer tensor of the default graph that has the name of the global step, or None."""
+        try:
+            tensor = ops.get_default_graph().get_tensor_by_name("global_step:0")
+        except KeyError:
+            return None
+        if tensor.dtype.base_dtype in (dtypes.int32, dtypes.int64):
+            return tensor
+        logging.warning("Found 'global_step' is not an int type: %s", tensor.dtype)
+        return None
 
     def check(self, own_manager: bool, is_chief: bool, writes: bool) -> None:
         """Refuses elements that the sessions would refuse later, before any file or thread is made.
@@ -96,21 +109,9 @@ class GraphElements:
                 check_fetchable(self.graph, name, element)
 
 
-def first_of_collection(key: str) -> Any:
-    """Returns the first element of a collection of the default graph, or None."""
-    collected = ops.get_collection(key)
-    if len(collected) > 1:
-        logging.info("Found %d %s operations. Returning the first one.", len(collected), key)
-    return next(iter(collected), None)
+def _default_local_init_op() -> Any:
+    return control_flow_ops.group(variables.local_variables_initializer(), lookup_ops.tables_initializer())
 
 
-def default_global_step() -> Any:
-    """Returns the integer tensor of the default graph that has the name of the global step, or None."""
-    try:
-        tensor = ops.get_default_graph().get_tensor_by_name("global_step:0")
-    except KeyError:
-        return None
-    if tensor.dtype.base_dtype in (dtypes.int32, dtypes.int64):
-        return tensor
-    logging.warning("Found 'global_step' is not an int type: %s", tensor.dtype)
-    return None
+def _default_saver() -> Any:
+    return saver_mod.Saver() if variables.global_variables() else None
