@@ -384,29 +384,19 @@ class EstimatorV1(EstimatorForwards):
 
 
 class _OnlyInVersion1:
-    """An attribute that version 2 of the interface doesn't have.
-
-    Args:
-      instead: name of the attribute to use.
-    """
-
-    def __init__(self, instead: str) -> None:
-        self._instead = instead
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
+    """The attribute `export_savedmodel`, which version 2 of the interface doesn't have."""
 
     def __get__(self, instance: Any, owner: type) -> Any:
         raise AttributeError(
-            f"{owner.__name__!r} object has no attribute {self._name!r}: use {self._instead}(), which takes the same "
-            f"arguments, or tf.compat.v1.estimator.Estimator, which still has {self._name}()."
+            f"{owner.__name__!r} object has no attribute 'export_savedmodel': use export_saved_model(), which takes "
+            "the same arguments, or tf.compat.v1.estimator.Estimator, which still has export_savedmodel()."
         )
 
 
 class Estimator(EstimatorV1):
     __doc__ = EstimatorV1.__doc__
 
-    export_savedmodel: _OnlyInVersion1 = _OnlyInVersion1("export_saved_model")
+    export_savedmodel: _OnlyInVersion1 = _OnlyInVersion1()
 
 
 def check_estimator(estimator: Any) -> None:

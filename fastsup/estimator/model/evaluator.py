@@ -35,24 +35,15 @@ def _with_local_variables_initialised(scaffold: Any) -> Any:
 
 
 class Evaluator:
-    """Evaluates a model.
-
-    Args:
-      model: the model.
-    """
+    """Evaluates a `UserModel`."""
 
     def __init__(self, model: UserModel) -> None:
         self._model = model
 
     def evaluate(
-        self,
-        input_fn: Callable[..., Any],
-        strategy: Any,
-        steps: int | None,
-        hooks: Any,
-        checkpoint_path: Any,
-        name: Any,
-    ) -> Any:
+        self, input_fn: Callable[..., Any], strategy: Any = None, steps: int | None = None, hooks: Any = None,
+        checkpoint_path: Any = None, name: str | None = None,
+    ) -> Any:  # fmt: skip
         """Evaluates, in the scope of the strategy if there is one. See `Estimator.evaluate`."""
         methods = self._model.methods
         with context.graph_mode():

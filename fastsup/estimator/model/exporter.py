@@ -73,11 +73,7 @@ def _restore(graph_saver: Any, session: Any, checkpoint_path: Any, mode: str) ->
 
 
 class Exporter:
-    """Exports a model.
-
-    Args:
-      model: the model.
-    """
+    """Exports a `UserModel`."""
 
     def __init__(self, model: UserModel) -> None:
         self._model = model
@@ -138,22 +134,17 @@ class Exporter:
     def add_meta_graph(
         self, builder: Any, input_receiver_fn_map: dict[str, Callable[[], Any]], checkpoint_path: Any,
         save_variables: bool = True, mode: str = ModeKeys.PREDICT, export_tags: Any = None,
-        check_variables: bool = True, strip_default_attrs: bool = True,
+        check_variables: bool = True, strip_default_attrs: bool = True
     ) -> None:  # fmt: skip
         """Builds the model in a mode, restores the checkpoint, and adds the graph to a SavedModel.
 
         Args:
           builder: the `SavedModelBuilder`.
-          input_receiver_fn_map: as for `experimental_export_all_saved_models`.
-          checkpoint_path: path of the checkpoint.
+          input_receiver_fn_map, checkpoint_path, strip_default_attrs: as for `export`.
           save_variables: True to add the variables too. For the first mode only.
           mode: one of `ModeKeys`.
           export_tags: tags of the graph. Defaults to those of the mode.
           check_variables: True to restore the checkpoint, which must then have all variables.
-          strip_default_attrs: True to leave attributes with default values out.
-
-        Raises:
-          ValueError: `save_variables` without `check_variables`, or the checkpoint lacks a variable.
         """
         if save_variables and not check_variables:
             raise ValueError("If `save_variables` is `True, `check_variables`must not be `False`.")

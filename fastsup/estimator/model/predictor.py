@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
-from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
 
@@ -29,38 +27,26 @@ _NO_BATCH = (
 )
 
 
-def _inside(graph: Any) -> ExitStack:
-    """A context in which the graph is the default graph, without eager execution."""
-    stack = ExitStack()
-    stack.enter_context(context.graph_mode())
-    stack.enter_context(graph.as_default())
-    return stack
-
-
 class Predictor:
-    """Predicts with a model.
-
-    Args:
-      model: the model.
-    """
+    """Predicts with a `UserModel`."""
 
     def __init__(self, model: UserModel) -> None:
         self._model = model
 
     def predict(
         self, input_fn: Callable[..., Any], predict_keys: Any, hooks: Any, checkpoint_path: Any,
-        yield_single_examples: bool,
+        yield_single_examples: bool
     ) -> Iterator[Any]:  # fmt: skip
         """Yields predictions. See `Estimator.predict`."""
         # The caller's code runs between two predictions, when this graph must not be the default one.
         graph = ops.Graph()
-        with _inside(graph):
+        with graph.as_default():
             session, predictions = self._open_session(
                 graph, input_fn, predict_keys, check_hooks(hooks), checkpoint_path
             )
         try:
             while True:
-                with _inside(graph):
+                with graph.as_default():
                     if session.should_stop():
                         break
                     values = session.run(predictions)
@@ -69,11 +55,11 @@ class Predictor:
                 else:
                     yield values
         except BaseException:
-            with _inside(graph):
+            with graph.as_default():
                 if not session.__exit__(*sys.exc_info()):
                     raise
         else:
-            with _inside(graph):
+            with graph.as_default():
                 session.close()
 
     def _open_session(

@@ -18,11 +18,7 @@ __all__ = ["CollectiveTrainer", "LocalTrainer", "StrategyTrainer", "choose_train
 
 
 class LocalTrainer:
-    """Trains a model without a strategy.
-
-    Args:
-      model: the model.
-    """
+    """Trains a `UserModel` without a strategy."""
 
     part = None
 
@@ -52,11 +48,7 @@ class LocalTrainer:
 
 
 class StrategyTrainer:
-    """Trains a model with a strategy, on the devices of this process.
-
-    Args:
-      model: the model.
-    """
+    """Trains a `UserModel` with a strategy, on the devices of this process."""
 
     part = None
 
@@ -72,10 +64,7 @@ class StrategyTrainer:
 
 
 class CollectiveTrainer:
-    """Trains a model in a task of a job of collectives.
-
-    Args:
-      model: the model.
+    """Trains a `UserModel` in a task of a job of collectives.
 
     Attributes:
       part: this task's part in the job, while it trains. Other trainers have none.

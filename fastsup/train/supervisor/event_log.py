@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 from tensorflow.core.util import event_pb2
@@ -31,7 +30,7 @@ class EventLog:
         self._graph = graph
         self._meta_graph_def = meta_graph_def
         self._logdir = logdir
-        self._owns_writer = owns_writer
+        self.owns_writer = owns_writer
         self.writer = writer
         self.has_graph = False
 
@@ -53,11 +52,6 @@ class EventLog:
         """Notes that a checkpoint was saved."""
         self.writer.add_session_log(_SessionLog(status=_SessionLog.CHECKPOINT, checkpoint_path=path), step)
 
-    def reopen(self) -> None:
-        """Opens a new event file, if the last one was closed."""
-        if self.writer:
-            self.writer.reopen()
-
     def close(self) -> None:
         """Logs the end of the session and closes the event file."""
         writer = self.writer
@@ -77,9 +71,3 @@ class EventLog:
             self.close()
         except Exception as error:
             logging.warning("The summary writer could not be closed: %s", error)
-
-    def abandon(self) -> None:
-        """Closes the event file of a start that has failed, unless the writer was given."""
-        if self._owns_writer:
-            with contextlib.suppress(Exception):
-                self.close()

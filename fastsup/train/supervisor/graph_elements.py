@@ -94,7 +94,7 @@ class GraphElements:
 
         Args:
           own_manager: whether the Supervisor has made its SessionManager, which then runs the elements.
-          is_chief: whether this is the chief, which runs `init_op`.
+          is_chief: whether it also runs `init_op`.
           writes: whether checkpoints and summaries are written.
         """
         used = []

@@ -113,7 +113,8 @@ class Sessions:
         sv = self._sv
         # A stopped Supervisor can be used again.
         sv._coord.clear_stop()
-        sv._event_log.reopen()
+        if sv._summary_writer:
+            sv._summary_writer.reopen()
         session = None
         try:
             session = self._make(master, config, wait_for_checkpoint, max_wait_secs)
@@ -166,17 +167,15 @@ class Sessions:
             self._sv._coord.request_stop()
             with contextlib.suppress(Exception):
                 session.close()
-            self._join_registered_threads()
-        self._sv._event_log.abandon()
-
-    def _join_registered_threads(self) -> None:
-        """Waits for the threads that were started, except the present one. Clears the stop if all have ended."""
-        alive = [thread for thread in self._registered_threads() if thread.is_alive()]
-        for thread in alive:
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, min(self.stop_grace_secs, threading.TIMEOUT_MAX)))
-        if not any(thread.is_alive() for thread in alive):
-            self._sv._coord.clear_stop()
+            alive = [thread for thread in self._registered_threads() if thread.is_alive()]
+            for thread in alive:
+                if thread is not threading.current_thread():
+                    thread.join(max(0.0, min(self.stop_grace_secs, threading.TIMEOUT_MAX)))
+            if not any(thread.is_alive() for thread in alive):
+                self._sv._coord.clear_stop()
+        if self._sv._event_log.owns_writer:
+            with contextlib.suppress(Exception):
+                self._sv._event_log.close()
 
     def _registered_threads(self) -> set[threading.Thread]:
         """Returns the threads that the coordinator waits for. Its `join` forgets them."""

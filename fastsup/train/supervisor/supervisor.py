@@ -191,10 +191,9 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
             add_reads_without_copy(self._graph)
         # Makes a directory and a thread, so it comes after all checks.
         makes_writer = summary_writer is self.USE_DEFAULT
-        writer = summary_writer if is_chief and not makes_writer else None
-        if self._logdir and makes_writer:
-            writer = tf_summary.FileWriter(self._logdir)
-        self._event_log = EventLog(self._graph, self._meta_graph_def, self._logdir, writer, owns_writer=makes_writer)
+        if makes_writer or not is_chief:
+            summary_writer = tf_summary.FileWriter(self._logdir) if self._logdir else None
+        self._event_log = EventLog(self._graph, self._meta_graph_def, self._logdir, summary_writer, makes_writer)
         self._graph.finalize()
 
     @contextlib.contextmanager
