@@ -49,7 +49,7 @@ class Evaluator:
         with context.graph_mode():
             all_hooks = check_hooks(hooks)
             all_hooks.extend(methods._convert_eval_steps_to_hooks(steps))
-            checkpoint_path = self._model.checkpoint_or_initialize(checkpoint_path, "evaluate")
+            checkpoint_path = methods._checkpoint_or_initialize(checkpoint_path, "evaluate")
             with ops.Graph().as_default(), strategy.scope() if strategy else contextlib.nullcontext():
                 scaffold, update_op, eval_dict, hooks_of_graph = methods._evaluate_build_graph(
                     input_fn, all_hooks, checkpoint_path

@@ -67,7 +67,7 @@ class Predictor:
     ) -> tuple[Any, Any]:
         """Builds the model in the default graph. Returns a session with the model, and the predictions to run."""
         model, methods = self._model, self._model.methods
-        checkpoint_path = model.checkpoint_or_initialize(checkpoint_path, "predict")
+        checkpoint_path = methods._checkpoint_or_initialize(checkpoint_path, "predict")
         if not (checkpoint_path or model.has_temporary_dir or model.warm_start_settings):
             # A caller that names a directory expects a trained model there.
             logging.warning(
