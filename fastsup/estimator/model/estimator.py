@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Estimator", "EstimatorV1", "check_estimator"]
 
-# The members that a subclass may override.
+# The members that a subclass may override. Its settings are attributes of the instance, which a class may have too.
 _OVERRIDABLE = {"model_fn", "_create_and_assert_global_step", "_export_all_saved_models", "latest_checkpoint"}
-
+_OVERRIDABLE |= {name for name, value in vars(EstimatorForwards).items() if isinstance(value, PartAttribute)}
 
 _renamed: Callable[[Callable[..., Any]], Callable[..., Any]] = deprecation.deprecated(
     None, "This function has been renamed, use `export_saved_model` instead."
@@ -87,11 +87,7 @@ class EstimatorV1(EstimatorForwards):
         base = Estimator if isinstance(self, Estimator) else EstimatorV1
         members = {name for name in dir(base) if not name.startswith("__")}
         own = set(self.__class__.__dict__) & members - _OVERRIDABLE
-        overridden = []
-        for name in own:
-            member = getattr(base, name, None)
-            if member != getattr(self.__class__, name, None) and not isinstance(member, PartAttribute):
-                overridden.append(name)
+        overridden = [name for name in own if getattr(base, name, None) != getattr(self.__class__, name, None)]
         if overridden:
             raise ValueError(
                 "Subclasses of Estimator cannot override members of Estimator. "
