@@ -47,25 +47,25 @@ class UserModel:
         self, methods: Any, model_fn: Callable[..., Any], model_dir: Any, config: Any, params: Any, warm_start_from: Any
     ) -> None:
         self.methods = methods
-        self.has_temporary_dir = not model_dir and getattr(config, "model_dir", None) is None
+        self.has_temporary_dir: bool = not model_dir and getattr(config, "model_dir", None) is None
         self.config: Any = resolve_config(config, model_dir)
-        self.train_distribution = self.config.train_distribute
-        self.eval_distribution = distribution.evaluates_with(self.config.eval_distribute)
-        self.model_dir = self.config.model_dir
+        self.train_distribution: Any = self.config.train_distribute
+        self.eval_distribution: Any = distribution.evaluates_with(self.config.eval_distribute)
+        self.model_dir: Any = self.config.model_dir
         check_no_pattern("model_dir", self.model_dir)
-        self.session_config = distribution.session_config_for(
+        self.session_config: Any = distribution.session_config_for(
             self.config.session_config, self.train_distribution, self.eval_distribution
         )
         logging.info("Using config: %s", str(vars(self.config)))
-        self.device_fn = self.config.device_fn or _replica_device_setter(self.config)
+        self.device_fn: Any = self.config.device_fn or _replica_device_setter(self.config)
         if model_fn is None:
             raise ValueError("model_fn must be provided to Estimator.")
         if not callable(model_fn):
             raise TypeError(f"model_fn must be callable, given: {model_fn!r}")
         verify_model_fn_args(model_fn, params)
         self.model_fn = model_fn
-        self.params = copy.deepcopy(params or {})
-        self.warm_start_settings = warm_start.parse_warm_start_from(warm_start_from)
+        self.params: Any = copy.deepcopy(params or {})
+        self.warm_start_settings: Any = warm_start.parse_warm_start_from(warm_start_from)
 
     def checkpoint_or_initialize(self, checkpoint_path: Any, purpose: str) -> Any:
         """The given checkpoint, or the newest one. If there is none, logs the files of the model directory."""

@@ -32,7 +32,7 @@ class EventLog:
         self._logdir = logdir
         self.owns_writer = owns_writer
         self.writer = writer
-        self.has_graph = False
+        self.has_graph: bool = False
 
     def write_graph(self) -> None:
         """Writes the graph to the directory and, once for each event file, to the events."""

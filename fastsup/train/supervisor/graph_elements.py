@@ -32,27 +32,27 @@ class GraphElements:
         self._methods = methods
 
     def init_ready_op(self, ready_op: Any = USE_DEFAULT, ready_for_local_init_op: Any = USE_DEFAULT) -> None:
-        self.ready_op = self._resolve(ready_op, ops.GraphKeys.READY_OP, variables.report_uninitialized_variables)
-        self.ready_for_local_init_op = self._resolve(
+        self.ready_op: Any = self._resolve(ready_op, ops.GraphKeys.READY_OP, variables.report_uninitialized_variables)
+        self.ready_for_local_init_op: Any = self._resolve(
             ready_for_local_init_op, ops.GraphKeys.READY_FOR_LOCAL_INIT_OP, lambda: None
         )
 
     def init_init_op(self, init_op: Any = USE_DEFAULT, init_feed_dict: Any = None) -> None:
-        self.init_op = self._resolve(init_op, ops.GraphKeys.INIT_OP, variables.global_variables_initializer)
+        self.init_op: Any = self._resolve(init_op, ops.GraphKeys.INIT_OP, variables.global_variables_initializer)
         self.init_feed_dict = init_feed_dict
 
     def init_local_init_op(self, local_init_op: Any = USE_DEFAULT) -> None:
-        self.local_init_op = self._resolve(local_init_op, ops.GraphKeys.LOCAL_INIT_OP, _default_local_init_op)
+        self.local_init_op: Any = self._resolve(local_init_op, ops.GraphKeys.LOCAL_INIT_OP, _default_local_init_op)
 
     def init_saver(self, saver: Any = USE_DEFAULT) -> None:
-        self.saver = self._resolve(saver, ops.GraphKeys.SAVERS, _default_saver)
+        self.saver: Any = self._resolve(saver, ops.GraphKeys.SAVERS, _default_saver)
 
     def init_summary_op(self, summary_op: Any = USE_DEFAULT) -> None:
-        self.summary_op = self._resolve(summary_op, ops.GraphKeys.SUMMARY_OP, summary.merge_all)
+        self.summary_op: Any = self._resolve(summary_op, ops.GraphKeys.SUMMARY_OP, summary.merge_all)
 
     def init_global_step(self, global_step: Any = USE_DEFAULT) -> None:
         make = self._methods._default_global_step_tensor
-        self.global_step = self._resolve(global_step, ops.GraphKeys.GLOBAL_STEP, make)
+        self.global_step: Any = self._resolve(global_step, ops.GraphKeys.GLOBAL_STEP, make)
 
     def _resolve(self, given: Any, collection: str, make: Callable[[], Any]) -> Any:
         """Returns an element: the argument, else the first of a collection, else a new one, which joins the collection.
