@@ -1,7 +1,8 @@
-"""TensorFlow's private attributes and methods of a Supervisor. Each leads to the part that has it."""
+"""The attributes of a Supervisor, and TensorFlow's private methods. Each leads to the part that has it."""
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from fastsup.common.parts import PartAttribute, part_method
@@ -10,8 +11,13 @@ from fastsup.train.session import session_manager as session_manager_mod
 __all__ = ["SupervisorForwards"]
 
 
+def _public(attribute: str) -> property:
+    """Makes a property that reads an attribute."""
+    return property(operator.attrgetter(attribute), doc="See the attributes of `Supervisor`.")
+
+
 class SupervisorForwards:
-    """What programs read, assign and override in a Supervisor besides its public interface."""
+    """What programs read, assign and override in a Supervisor besides its public methods."""
 
     _executor: str
     _is_chief: bool
@@ -33,6 +39,21 @@ class SupervisorForwards:
     _save_path = PartAttribute("_checkpoints", "path")
     _init_fn = PartAttribute("_sessions", "init_fn")
     _stop_grace_secs = PartAttribute("_sessions", "stop_grace_secs")
+
+    is_chief: property = _public("_is_chief")
+    coord: property = _public("_coord")
+    session_manager: property = _public("_session_manager")
+    init_op: property = _public("_init_op")
+    init_feed_dict: property = _public("_init_feed_dict")
+    ready_op: property = _public("_ready_op")
+    ready_for_local_init_op: property = _public("_ready_for_local_init_op")
+    summary_op: property = _public("_summary_op")
+    global_step: property = _public("_global_step")
+    saver: property = _public("_saver")
+    summary_writer: property = _public("_summary_writer")
+    save_summaries_secs: property = _public("_save_summaries_secs")
+    save_model_secs: property = _public("_save_model_secs")
+    save_path: property = _public("_save_path")
 
     _init_ready_op = part_method("_elements", "init_ready_op")
     _init_init_op = part_method("_elements", "init_init_op")
