@@ -71,7 +71,7 @@ ADDED: dict[str, dict[str, str]] = {
     },
     "RecoverableSession": {"max_recoveries": RECOVERIES},
     "Session": {"executor": EXECUTOR},
-    "SessionManager": {"executor": EXECUTOR, "restore": RESTORE},
+    "SessionManager": {"executor": EXECUTOR, "restore": RESTORE, "_looks_early": "private"},
     "SingularMonitoredSession": {
         "executor": EXECUTOR,
         "profiler": PROFILER,

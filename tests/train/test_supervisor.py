@@ -335,10 +335,11 @@ def test_arguments_of_the_session_manager(impl: Any, graph: Any, monkeypatch: py
     monkeypatch.setattr(module, "SessionManager", Recording)
     options = v1.RunOptions(timeout_in_ms=60_000)
     more = {"executor": "inline"} if impl.name == "fastsup" else {}
+    private = {"_looks_early": True} if impl.name == "fastsup" else {}
     sv = impl.train.Supervisor(recovery_wait_secs=7, local_init_run_options=options, **more)
     assert made == [
         {"local_init_op": sv._local_init_op, "ready_op": sv.ready_op, "ready_for_local_init_op": None, "graph": graph,
-         "recovery_wait_secs": 7, "local_init_run_options": options, **more}
+         "recovery_wait_secs": 7, "local_init_run_options": options, **more, **private}
     ]  # fmt: skip
     assert type(sv.session_manager) is Recording
 
@@ -358,6 +359,50 @@ def test_methods_of_the_session_manager_replaced(impl: Any, graph: Any, monkeypa
     assert args == ("",)
     assert set(more) == {"init_op", "saver", "checkpoint_dir", "wait_for_checkpoint", "max_wait_secs", "config",
                          "init_feed_dict", "init_fn"}  # fmt: skip
+
+
+def test_methods_that_a_subclass_overrides(both: Any, tmp_path: Any) -> None:
+    """TensorFlow's private ones, in the order of their calls."""
+    names = [name for name, value in vars(tf_supervisor.Supervisor).items() if callable(value) and name[:2] != "__"]
+    private = [name for name in names if name.startswith("_")]
+    found = []
+    for impl in (both.tensorflow, both.fastsup):
+        called: list[str] = []
+
+        def overriding(name: str, called: list[str] = called) -> Any:
+            def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+                called.append(name)
+                return getattr(super(type(self), self), name)(*args, **kwargs)
+
+            return method
+
+        kind = type("Overriding", (impl.train.Supervisor,), {name: overriding(name) for name in private})
+        with tf.Graph().as_default():
+            v1.get_variable("w", initializer=1.0)
+            sv = kind(logdir=str(tmp_path / impl.name), save_model_secs=0, save_summaries_secs=0)
+            with sv.managed_session():
+                pass
+        found.append(called)
+    assert set(private) == set(found[0])
+    assert found[0] == found[1]
+
+
+def test_elements_that_a_subclass_assigns(impl: Any, graph: Any) -> None:
+    """Before the constructor of its base, which replaces them, or in place of what it finds."""
+    value = tf.constant(1.0)
+
+    class Assigning(impl.train.Supervisor):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            self._saver = "mine"
+            super().__init__()
+
+        def _init_init_op(self, init_op: Any = 0, init_feed_dict: Any = None) -> None:
+            super()._init_init_op(init_op, init_feed_dict)
+            self._init_op = value
+
+    sv = Assigning()
+    assert sv.saver is None
+    assert sv.init_op is sv._init_op is value
 
 
 def test_session_manager_that_was_given(impl: Any, graph: Any) -> None:

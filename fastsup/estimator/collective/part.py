@@ -47,8 +47,6 @@ class CollectivePart:
         self._session_config = session_config
         self.membership = membership
         self.signals: StopSignals = StopSignals()
-        # What each task runs in a step. Set once the model is there.
-        self.step: list[Any] = []
 
     def new_saver_hook(self, **options: Any) -> LeaderSaverHook:
         """Makes the hook that saves the checkpoints.
@@ -60,7 +58,7 @@ class CollectivePart:
 
     def open_session(
         self,
-        scaffold: Any,
+        spec: Any,
         hooks: list[Any],
         chief_hooks: list[Any],
         summary_steps: int | None,
@@ -69,13 +67,13 @@ class CollectivePart:
         """Makes the session, once all tasks are there.
 
         Args:
-          scaffold: scaffold of the model.
+          spec: the `EstimatorSpec`.
           hooks: the hooks of every task.
           chief_hooks: the hooks of the task that saves the model.
           summary_steps: global steps between two summaries. 0 or None: no summaries.
           count_steps: global steps between two measurements of the rate. 0 or None: none.
         """
-        config = self._config
+        config, scaffold, step = self._config, spec.scaffold, [spec.train_op, spec.loss]
         own: list[Any] = [CollectiveStepHook(self.membership, self.signals)]
         given = [hook for hook in (*hooks, *chief_hooks) if isinstance(hook, TFCheckpointSaverHook)]
         given = [hook for hook in given if not isinstance(hook, LeaderSaverHook)]
@@ -89,7 +87,7 @@ class CollectivePart:
             self.membership,
             self.signals.raise_if_come,
             peer_timeout_secs(config),
-            functools.partial(check_lone_runs, graph=ops.get_default_graph(), step=self.step, saver_hooks=given),
+            functools.partial(check_lone_runs, graph=ops.get_default_graph(), step=step, saver_hooks=given),
             scaffold=scaffold,
             master=config.master,
             config=self._session_config,

@@ -18,11 +18,13 @@ __all__ = ["CollectiveSession", "CollectiveSessionCreator", "leader_hooks"]
 class _WatchedSessionManager(SessionManager):
     """Shows each session to the membership before anything runs in it."""
 
-    membership: Membership
+    def __init__(self, membership: Membership, **options: Any) -> None:
+        super().__init__(**options)
+        self._membership = membership
 
     def _make_session(self, master: str, config: Any) -> Any:
         session = super()._make_session(master, config)
-        self.membership.watch_session(session)
+        self._membership.watch_session(session)
         return session
 
 
@@ -52,9 +54,7 @@ class CollectiveSessionCreator(ChiefSessionCreator):
         self._check = check
 
     def _new_session_manager(self, **options: Any) -> Any:
-        manager = _WatchedSessionManager(**options)
-        manager.membership = self._membership
-        return manager
+        return _WatchedSessionManager(self._membership, **options)
 
     def _finalize_graph(self) -> Any:
         manager = super()._finalize_graph()

@@ -120,7 +120,7 @@ class _StopCollectivelyHook(_StopOnPredicateHook):
     def begin(self) -> None:
         """Finds this task's part in the training."""
         GlobalStepReader.begin(self)
-        self._part = self._estimator._collective_part
+        self._part = self._estimator._model_trainer.part
         if self._part is None:
             raise RuntimeError("An early stopping hook must be made with the Estimator that trains with it.")
 

@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
-from fastsup.estimator.model.arguments import check_type
-from fastsup.estimator.model.distributed_model import DistributedModel
-from fastsup.estimator.model.export_model import SavedModelExport
-from fastsup.estimator.model.predict_model import Prediction
+from tensorflow.python.eager import context
+from tensorflow.python.framework import errors
+from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.training import checkpoint_utils
+from tensorflow.python.util import deprecation
+
+from fastsup.cluster.task_settings import TaskType
+from fastsup.common.parts import PartAttribute
+from fastsup.core import timeline
+from fastsup.estimator.model import trained_model
+from fastsup.estimator.model.arguments import check_hooks, check_listeners, check_steps, check_type
+from fastsup.estimator.model.evaluator import Evaluator
+from fastsup.estimator.model.exporter import Exporter
+from fastsup.estimator.model.forwards import EstimatorForwards
+from fastsup.estimator.model.model_fn import ModeKeys
+from fastsup.estimator.model.predictor import Predictor
+from fastsup.estimator.model.trainers import choose_trainer
+from fastsup.estimator.model.user_model import UserModel
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Estimator", "EstimatorV1", "check_estimator"]
 
-# The members that a subclass may override.
+# The members that a subclass may override. Its settings are attributes of the instance, which a class may have too.
 _OVERRIDABLE = {"model_fn", "_create_and_assert_global_step", "_export_all_saved_models", "latest_checkpoint"}
+_OVERRIDABLE |= {name for name, value in vars(EstimatorForwards).items() if isinstance(value, PartAttribute)}
+
+_renamed: Callable[[Callable[..., Any]], Callable[..., Any]] = deprecation.deprecated(
+    None, "This function has been renamed, use `export_saved_model` instead."
+)
 
 
-class EstimatorV1(DistributedModel, Prediction, SavedModelExport):
+class EstimatorV1(EstimatorForwards):
     """Trains, evaluates, predicts with and exports a model that a function builds.
 
     The model directory has the checkpoints, events and exports. Training starts from the newest checkpoint there. Each
@@ -40,6 +65,23 @@ class EstimatorV1(DistributedModel, Prediction, SavedModelExport):
       TypeError: `model_fn` can't be called.
     """
 
+    def __init__(
+        self,
+        model_fn: Callable[..., Any],
+        model_dir: Any = None,
+        config: Any = None,
+        params: Any = None,
+        warm_start_from: Any = None,
+    ) -> None:
+        # Through the class, so that a subclass that overrides other members can replace this check.
+        self.__class__._assert_members_are_not_overridden(self)
+        model = UserModel(self, model_fn, model_dir, config, params, warm_start_from)
+        self._user_model = model
+        self._model_trainer = choose_trainer(model)
+        self._model_evaluator = Evaluator(model)
+        self._model_predictor = Predictor(model)
+        self._model_exporter = Exporter(model)
+
     def _assert_members_are_not_overridden(self) -> None:
         """Refuses a subclass that overrides other members than it may."""
         base = Estimator if isinstance(self, Estimator) else EstimatorV1
@@ -52,31 +94,305 @@ class EstimatorV1(DistributedModel, Prediction, SavedModelExport):
                 f"{self.__class__} does override {overridden}"
             )
 
+    @property
+    def model_dir(self) -> Any:
+        """Directory of checkpoints, events and exports."""
+        return self._model_dir
+
+    @property
+    def config(self) -> Any:
+        """A copy of the `RunConfig`."""
+        return copy.deepcopy(self._config)
+
+    @property
+    def params(self) -> Any:
+        """A copy of the hyperparameters."""
+        return copy.deepcopy(self._params)
+
+    @property
+    def model_fn(self) -> Callable[..., Any]:
+        """The model_fn with the hyperparameters bound: a function of `features`, `labels`, `mode` and `config`."""
+
+        def public_model_fn(features: Any, labels: Any, mode: str, config: Any) -> Any:
+            return self._call_model_fn(features, labels, mode, config)
+
+        return public_model_fn
+
+    def get_variable_value(self, name: str) -> Any:
+        """The value of a variable in the newest checkpoint.
+
+        Args:
+          name: the variable's name.
+
+        Returns:
+          NumPy array of the variable's shape.
+
+        Raises:
+          ValueError: there is no checkpoint. The message lists the files of the model directory.
+          tf.errors.NotFoundError: there is no such variable. The message lists the variables of the checkpoint.
+          TypeError: `name` is no string.
+        """
+        with context.graph_mode():
+            path = trained_model.require_checkpoint(self.model_dir)
+            if not isinstance(name, str):
+                raise TypeError(
+                    f"name must be the name of a variable, a string; got {name!r}. "
+                    f"{trained_model.describe_variables(path)}"
+                )
+            try:
+                return checkpoint_utils.load_variable(path, name)
+            except errors.NotFoundError as error:
+                message = (
+                    f"{error.message}: there is no variable of name={name!r}. {trained_model.describe_variables(path)}"
+                )
+                raise errors.NotFoundError(error.node_def, error.op, message) from error
+
+    def get_variable_names(self) -> list[str]:
+        """The names of all variables in the newest checkpoint.
+
+        Raises:
+          ValueError: there is no checkpoint. The message lists the files of the model directory.
+        """
+        with context.graph_mode():
+            path = trained_model.require_checkpoint(self.model_dir)
+            return [name for name, _ in checkpoint_utils.list_variables(path)]
+
+    def latest_checkpoint(self) -> str | None:
+        """The path of the newest checkpoint in the model directory; None if there is none."""
+        with context.graph_mode():
+            return trained_model.newest_checkpoint(self.model_dir)
+
+    def eval_dir(self, name: str | None = None) -> str:
+        """The directory with the event files of an evaluation.
+
+        Args:
+          name: name of the evaluation, or None for the evaluation without a name.
+
+        Raises:
+          TypeError: `name` is no string.
+        """
+        if name and not isinstance(name, str):
+            raise TypeError(f"name must be a string or None, given: {name!r}")
+        return os.path.join(self._model_dir, f"eval_{name}" if name else "eval")
+
+    def train(
+        self,
+        input_fn: Callable[..., Any],
+        hooks: Any = None,
+        steps: int | None = None,
+        max_steps: int | None = None,
+        saving_listeners: Any = None,
+    ) -> Self:
+        """Trains the model, starting from its newest checkpoint.
+
+        Args:
+          input_fn: function that makes the input: a `tf.data.Dataset` of (features, labels), or such a pair. It may
+            take `mode`, `params` and `config`.
+          hooks: `SessionRunHook` objects.
+          steps: number of steps to train. A second call trains as many steps again. Or
+          max_steps: global step at which training ends. A second call trains no step. Neither given: training ends with
+            the input, or when a hook requests a stop.
+          saving_listeners: `CheckpointSaverListener` objects, called around each save.
+
+        Returns:
+          This Estimator.
+
+        Raises:
+          ValueError: both steps and max_steps are given, or one isn't positive; or this task doesn't train.
+          TypeError: a hook, a listener or a number of steps is of the wrong type.
+        """
+        if self.config.task_type in (TaskType.EVALUATOR, TaskType.PS):
+            raise ValueError(
+                "Train has been called wrong configuration. Please use tf.estimator.train_and_evaluate which calls "
+                f"proper API according to given configuration. Current configuration: {self.config}."
+            )
+        with context.graph_mode():
+            if steps is not None and max_steps is not None:
+                raise ValueError("Can not provide both steps and max_steps.")
+            check_steps("steps", steps)
+            check_steps("max_steps", max_steps)
+            if max_steps is not None and max_steps <= trained_model.global_step_of(self._model_dir):
+                logging.info("Skipping training since max_steps has already saved.")
+                return self
+            hooks = check_hooks(hooks)
+            hooks.extend(self._convert_train_steps_to_hooks(steps, max_steps))
+            loss = self._train_model(input_fn, hooks, check_listeners(saving_listeners))
+            logging.info("Loss for final step: %s.", loss)
+        return self
+
+    @timeline.phase("evaluate")
+    def evaluate(
+        self,
+        input_fn: Callable[..., Any],
+        steps: int | None = None,
+        hooks: Any = None,
+        checkpoint_path: Any = None,
+        name: str | None = None,
+    ) -> Any:
+        """Evaluates the model over the input.
+
+        Args:
+          input_fn: function that makes the input, as for `train`.
+          steps: number of batches to evaluate. Defaults to all, until the input ends.
+          hooks: `SessionRunHook` objects.
+          checkpoint_path: path of the checkpoint to evaluate. Defaults to the newest one. If there is none, the initial
+            model is evaluated.
+          name: name of the evaluation, if there are several. Its metrics are written to `eval_dir(name)`.
+
+        Returns:
+          Dictionary from names of metrics to values. It includes the mean `loss` and the `global_step`.
+
+        Raises:
+          ValueError: `steps` isn't positive, or a metric has the name `loss` or `global_step`.
+          TypeError: a hook or the number of steps is of the wrong type.
+        """
+        return self._actual_eval(
+            input_fn,
+            strategy=self._eval_distribution,
+            steps=steps,
+            hooks=hooks,
+            checkpoint_path=checkpoint_path,
+            name=name,
+        )
+
+    def predict(
+        self,
+        input_fn: Callable[..., Any],
+        predict_keys: Any = None,
+        hooks: Any = None,
+        checkpoint_path: Any = None,
+        yield_single_examples: bool = True,
+    ) -> Iterator[Any]:
+        """Yields predictions for the input, until the input ends.
+
+        The model is built when the first prediction is requested. Several predictors can be used in turns.
+
+        Args:
+          input_fn: function that makes the features: a `tf.data.Dataset`, or tensors. Of a pair, the first element is
+            used.
+          predict_keys: names of the predictions to yield, if the predictions are a dictionary. Defaults to all.
+          hooks: `SessionRunHook` objects.
+          checkpoint_path: path of the checkpoint to predict with. Defaults to the newest one. If there is none, the
+            model predicts with its initial values, with a warning if a model directory was given.
+          yield_single_examples: True to yield the examples of a batch one by one; False to yield batches.
+
+        Yields:
+          The values of the predictions: an array, or a dictionary of arrays.
+
+        Raises:
+          ValueError: the batch sizes of the predictions differ, or `predict_keys` has no name of a prediction.
+          TypeError: a hook is of the wrong type, or a prediction has no batch dimension.
+          IndexError: a prediction in a dictionary has no batch dimension.
+        """
+        yield from self._model_predictor.predict(input_fn, predict_keys, hooks, checkpoint_path, yield_single_examples)
+
+    def export_saved_model(
+        self,
+        export_dir_base: Any,
+        serving_input_receiver_fn: Any,
+        assets_extra: Any = None,
+        as_text: bool = False,
+        checkpoint_path: Any = None,
+        experimental_mode: str = ModeKeys.PREDICT,
+    ) -> Any:
+        """Writes the model as a SavedModel, to a new directory.
+
+        Args:
+          export_dir_base: parent of the new directory, whose name is the time in seconds.
+          serving_input_receiver_fn: function without arguments that returns an `export.ServingInputReceiver` or an
+            `export.TensorServingInputReceiver`.
+          assets_extra: dictionary from destinations under `assets.extra` to the files to copy there, or None.
+          as_text: True to write the graph as text.
+          checkpoint_path: path of the checkpoint to export. Defaults to the newest one.
+          experimental_mode: mode in which the model is built, one of `ModeKeys`.
+
+        Returns:
+          The path of the new directory, as bytes.
+
+        Raises:
+          ValueError: there is no function or no checkpoint, or the checkpoint lacks a variable.
+          TypeError: `serving_input_receiver_fn` can't be called.
+          AttributeError: `serving_input_receiver_fn` returns no receiver.
+          NoIntactCheckpointError: the checkpoint is damaged. Also a ValueError.
+        """
+        if not serving_input_receiver_fn:
+            raise ValueError("An input_receiver_fn must be defined.")
+        return self._export_all_saved_models(
+            export_dir_base,
+            {experimental_mode: serving_input_receiver_fn},
+            assets_extra=assets_extra,
+            as_text=as_text,
+            checkpoint_path=checkpoint_path,
+            strip_default_attrs=True,
+        )
+
+    @_renamed
+    def export_savedmodel(
+        self,
+        export_dir_base: Any,
+        serving_input_receiver_fn: Any,
+        assets_extra: Any = None,
+        as_text: bool = False,
+        checkpoint_path: Any = None,
+        strip_default_attrs: bool = False,
+    ) -> Any:
+        """As `export_saved_model`, for prediction: the name in TensorFlow 1.
+
+        Args:
+          strip_default_attrs: True to leave attributes with default values out of the graph.
+        """
+        if not serving_input_receiver_fn:
+            raise ValueError("An input_receiver_fn must be defined.")
+        return self._export_all_saved_models(
+            export_dir_base,
+            {ModeKeys.PREDICT: serving_input_receiver_fn},
+            assets_extra=assets_extra,
+            as_text=as_text,
+            checkpoint_path=checkpoint_path,
+            strip_default_attrs=strip_default_attrs,
+        )
+
+    def experimental_export_all_saved_models(
+        self,
+        export_dir_base: Any,
+        input_receiver_fn_map: dict[str, Callable[[], Any]],
+        assets_extra: Any = None,
+        as_text: bool = False,
+        checkpoint_path: Any = None,
+    ) -> Any:
+        """Writes the model in several modes as one SavedModel, with a graph per mode and one set of variables.
+
+        Args:
+          input_receiver_fn_map: dictionary from `ModeKeys` to functions that return an input receiver. The other
+            arguments, and the result, are those of `export_saved_model`.
+
+        Raises:
+          ValueError: no mode has a function, there is no checkpoint, or the checkpoint lacks a variable.
+        """
+        return self._export_all_saved_models(
+            export_dir_base,
+            input_receiver_fn_map,
+            assets_extra=assets_extra,
+            as_text=as_text,
+            checkpoint_path=checkpoint_path,
+            strip_default_attrs=True,
+        )
+
 
 class _OnlyInVersion1:
-    """An attribute that version 2 of the interface doesn't have.
-
-    Args:
-      instead: name of the attribute to use.
-    """
-
-    def __init__(self, instead: str) -> None:
-        self._instead = instead
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
+    """The attribute `export_savedmodel`, which version 2 of the interface doesn't have."""
 
     def __get__(self, instance: Any, owner: type) -> Any:
         raise AttributeError(
-            f"{owner.__name__!r} object has no attribute {self._name!r}: use {self._instead}(), which takes the same "
-            f"arguments, or tf.compat.v1.estimator.Estimator, which still has {self._name}()."
+            f"{owner.__name__!r} object has no attribute 'export_savedmodel': use export_saved_model(), which takes "
+            "the same arguments, or tf.compat.v1.estimator.Estimator, which still has export_savedmodel()."
         )
 
 
 class Estimator(EstimatorV1):
     __doc__ = EstimatorV1.__doc__
 
-    export_savedmodel: _OnlyInVersion1 = _OnlyInVersion1("export_saved_model")
+    export_savedmodel: _OnlyInVersion1 = _OnlyInVersion1()
 
 
 def check_estimator(estimator: Any) -> None:

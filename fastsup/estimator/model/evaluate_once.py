@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from tensorflow.python.ops import state_ops
@@ -72,35 +73,17 @@ def with_eval_step(eval_ops: Any, hooks: list[Any]) -> Any:
 
 
 def evaluate_once(
-    checkpoint_path: Any,
-    master: str,
-    scaffold: Any,
-    eval_ops: Any,
-    final_ops: Any,
-    hooks: list[Any],
-    config: Any,
-    executor: str = "auto",
-    progress: bool = False,
-) -> Any:
-    """Evaluates the model in the default graph once.
+    checkpoint_path: Any, master: str, scaffold: Any, eval_ops: Any, final_ops: Any, hooks: list[Any], config: Any,
+    **options: Any,
+) -> Any:  # fmt: skip
+    """Evaluates the model in the default graph once. The arguments are those of `run_evaluation`.
 
     Args:
-      checkpoint_path: path of the checkpoint to restore, or None to initialise the model.
-      master: execution engine.
-      scaffold: `Scaffold` with the operations that initialise the model.
-      eval_ops: operations of a step, or None for no steps.
-      final_ops: tensors to read at the end.
-      hooks: `SessionRunHook` objects.
-      config: ConfigProto of the session.
-      executor: executor mode, as for `fastsup.Session`.
-      progress: True to show the number of evaluated batches.
-
-    Returns:
-      The values of `final_ops`.
+      eval_ops: operations of a step, or None for no steps. The counter of evaluated batches is added.
     """
     steps = with_eval_step(eval_ops, hooks)
     return run_evaluation(
-        checkpoint_path, master, scaffold, steps, None, final_ops, None, hooks, config, executor, progress
+        checkpoint_path, master, scaffold, steps, final_ops=final_ops, hooks=hooks, config=config, **options
     )
 
 
@@ -109,20 +92,28 @@ def run_evaluation(
     master: str,
     scaffold: Any,
     eval_ops: Any,
-    feed_dict: Any,
-    final_ops: Any,
-    final_ops_feed_dict: Any,
-    hooks: list[Any],
-    config: Any,
+    feed_dict: Any = None,
+    final_ops: Any = None,
+    final_ops_feed_dict: Any = None,
+    hooks: Iterable[Any] = (),
+    config: Any = None,
     executor: str = "auto",
     progress: bool = False,
 ) -> Any:
-    """Runs an evaluation whose graph is complete. The other arguments are those of `evaluate_once`.
+    """Runs an evaluation whose graph is complete.
 
     Args:
+      checkpoint_path: path of the checkpoint to restore, or None to initialise the model.
+      master: execution engine.
+      scaffold: `Scaffold` with the operations that initialise the model.
       eval_ops: what `with_eval_step` has returned.
-      feed_dict: dictionary to feed in each step, or None.
-      final_ops_feed_dict: dictionary to feed when `final_ops` are read, or None.
+      feed_dict: dictionary to feed in each step.
+      final_ops: tensors to read at the end.
+      final_ops_feed_dict: dictionary to feed when `final_ops` are read.
+      hooks: `SessionRunHook` objects.
+      config: ConfigProto of the session.
+      executor: executor mode, as for `fastsup.Session`.
+      progress: True to show the number of evaluated batches.
 
     Returns:
       The values of `final_ops`.

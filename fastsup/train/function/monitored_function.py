@@ -58,8 +58,6 @@ class MonitoredFunction:
                 if isinstance(hook, FunctionCheckpointHook):
                     hook._before_close()
             raise
-        # Its close leaves the default graph, which is another one then, as it is.
-        self.session._graph_was_finalized = True
         bridge.keep_track(creator)
 
     def __repr__(self) -> str:

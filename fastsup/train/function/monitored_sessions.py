@@ -136,6 +136,9 @@ class FunctionMonitoredSession(MonitoredSession):
         self._last_results = last_results
         super().__init__(creator, hooks, **options)
 
+    def _unfinalize_graph(self) -> None:
+        """Leaves the default graph as it is: when the session is closed, it is another one."""
+
     def _end_hooks(self, failed: bool) -> None:
         session = self._tf_sess()
         feeds = self._last_results.feeds()

@@ -249,8 +249,12 @@ class _MonitoredSession(Monitored):
             self._sess = None
             self._coordinated_creator.forget_session()
             close_writers(self)
-            if not self._graph_was_finalized:
-                ops.get_default_graph()._unsafe_unfinalize()
+            self._unfinalize_graph()
+
+    def _unfinalize_graph(self) -> None:
+        """Lets the program change the default graph again, unless it was final before the session was made."""
+        if not self._graph_was_finalized:
+            ops.get_default_graph()._unsafe_unfinalize()
 
     def _is_closed(self) -> bool:
         return self._tf_sess() is None

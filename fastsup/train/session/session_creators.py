@@ -61,8 +61,8 @@ class _GraphSessionCreator(SessionCreator):  # type: ignore[misc]
                 recovery_wait_secs=self._recovery_wait_secs,
                 executor=self._executor,
                 restore=self._restore,
+                _looks_early=True,
             )
-            self._session_manager._looks_early = True
         return self._session_manager
 
     def _new_session_manager(self, **options: Any) -> Any:

@@ -62,10 +62,6 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         `restore` is unknown.
     """
 
-    # Whether the first looks of a wait for the chief come sooner than after `recovery_wait_secs`. A program that makes
-    # a SessionManager gets TensorFlow's pauses.
-    _looks_early = False
-
     def __init__(
         self,
         local_init_op: Any = None,
@@ -77,6 +73,8 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         local_init_feed_dict: Any = None,
         executor: str = "auto",
         restore: str = "strict",
+        *,
+        _looks_early: bool = False,
     ) -> None:
         check_recovery_wait_secs(recovery_wait_secs)
         check_restore(restore)
@@ -91,6 +89,9 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         )
         self._executor = executor
         self._restore = restore
+        # Whether the first looks of a wait for the chief come sooner than after `recovery_wait_secs`. A program that
+        # makes a SessionManager gets TensorFlow's pauses.
+        self._looks_early = _looks_early
         self._ready_check = ReadyCheck(ready_op, ready_for_local_init_op)
 
     def prepare_session(

@@ -1,1 +1,1 @@
-"""Supervisor: its graph elements, sessions, threads, services, events and checkpoints, one file each."""
+"""Supervisor and its parts: graph elements, sessions, services, events and checkpoints, one file each."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Sequence
 from typing import Any
 
 from tensorflow.core.protobuf import saver_pb2
@@ -14,22 +13,7 @@ from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.core.checks import doubt_about
 
-__all__ = ["check_choice", "check_fetchable", "check_saver", "check_seconds", "check_types"]
-
-
-def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
-    """Refuses a value that is none of the choices.
-
-    Args:
-      name: name of the argument.
-      value: the value that was given for it.
-      choices: the valid values.
-
-    Raises:
-      ValueError: `value` is none of them.
-    """
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
+__all__ = ["check_fetchable", "check_saver", "check_seconds", "check_types"]
 
 
 def check_seconds(name: str, value: Any, remedy: str, endless: bool = False) -> None:

@@ -13,44 +13,46 @@ from tensorflow.python.training import saver as saver_mod
 
 from fastsup.train.supervisor.arguments import check_fetchable, check_saver
 
-__all__ = ["SupervisorElements"]
+__all__ = ["USE_DEFAULT", "GraphElements"]
 
 # Stands for an argument that was left out. It is TensorFlow's value, so it can also be passed by position.
 USE_DEFAULT = 0
 
 
-class SupervisorElements:
-    """Base of Supervisor: its operations, tensors and saver."""
+class GraphElements:
+    """The operations, tensors and saver of a Supervisor. Each `init_` method sets one or two of them.
 
-    USE_DEFAULT = USE_DEFAULT
+    Args:
+      graph: the graph of the sessions.
+      methods: the Supervisor, whose methods that find an element a subclass may override.
+    """
 
-    _graph: ops.Graph
-    _is_chief: bool
-    _logdir: Any
+    def __init__(self, graph: ops.Graph, methods: Any) -> None:
+        self.graph = graph
+        self._methods = methods
 
-    # Each `_init_` method sets one element. TensorFlow's names and arguments, which a subclass may override.
-
-    def _init_ready_op(self, ready_op: Any = USE_DEFAULT, ready_for_local_init_op: Any = USE_DEFAULT) -> None:
-        self._ready_op = self._resolve(ready_op, ops.GraphKeys.READY_OP, variables.report_uninitialized_variables)
-        self._ready_for_local_init_op = self._resolve(
+    def init_ready_op(self, ready_op: Any = USE_DEFAULT, ready_for_local_init_op: Any = USE_DEFAULT) -> None:
+        self.ready_op: Any = self._resolve(ready_op, ops.GraphKeys.READY_OP, variables.report_uninitialized_variables)
+        self.ready_for_local_init_op: Any = self._resolve(
             ready_for_local_init_op, ops.GraphKeys.READY_FOR_LOCAL_INIT_OP, lambda: None
         )
 
-    def _init_init_op(self, init_op: Any = USE_DEFAULT, init_feed_dict: Any = None) -> None:
-        self._init_op = self._resolve(init_op, ops.GraphKeys.INIT_OP, variables.global_variables_initializer)
-        self._init_feed_dict = init_feed_dict
+    def init_init_op(self, init_op: Any = USE_DEFAULT, init_feed_dict: Any = None) -> None:
+        self.init_op: Any = self._resolve(init_op, ops.GraphKeys.INIT_OP, variables.global_variables_initializer)
+        self.init_feed_dict = init_feed_dict
 
-    def _init_local_init_op(self, local_init_op: Any = USE_DEFAULT) -> None:
-        self._local_init_op = self._resolve(local_init_op, ops.GraphKeys.LOCAL_INIT_OP, _default_local_init_op)
+    def init_local_init_op(self, local_init_op: Any = USE_DEFAULT) -> None:
+        self.local_init_op: Any = self._resolve(local_init_op, ops.GraphKeys.LOCAL_INIT_OP, _default_local_init_op)
 
-    def _init_saver(self, saver: Any = USE_DEFAULT) -> None:
-        self._saver = self._resolve(saver, ops.GraphKeys.SAVERS, _default_saver)
+    def init_saver(self, saver: Any = USE_DEFAULT) -> None:
+        self.saver: Any = self._resolve(saver, ops.GraphKeys.SAVERS, _default_saver)
 
-    def _init_summary_op(self, summary_op: Any = USE_DEFAULT) -> None:
-        self._summary_op = self._resolve(summary_op, ops.GraphKeys.SUMMARY_OP, summary.merge_all)
+    def init_summary_op(self, summary_op: Any = USE_DEFAULT) -> None:
+        self.summary_op: Any = self._resolve(summary_op, ops.GraphKeys.SUMMARY_OP, summary.merge_all)
 
-    def _init_global_step(self, global_step: Any = USE_DEFAULT) -> None:
-        self._global_step = self._resolve(global_step, ops.GraphKeys.GLOBAL_STEP, self._default_global_step_tensor)
+    def init_global_step(self, global_step: Any = USE_DEFAULT) -> None:
+        make = self._methods._default_global_step_tensor
+        self.global_step: Any = self._resolve(global_step, ops.GraphKeys.GLOBAL_STEP, make)
 
     def _resolve(self, given: Any, collection: str, make: Callable[[], Any]) -> Any:
         """Returns an element: the argument, else the first of a collection, else a new one, which joins the collection.
@@ -62,20 +64,22 @@ class SupervisorElements:
         """
         if given is not USE_DEFAULT:
             return given
-        element = self._get_first_op_from_collection(collection)
+        element = self._methods._get_first_op_from_collection(collection)
         if element is None:
             element = make()
             if element is not None:
                 ops.add_to_collection(collection, element)
         return element
 
-    def _get_first_op_from_collection(self, key: str) -> Any:
+    def first_of_collection(self, key: str) -> Any:
+        """Returns the first element of a collection of the default graph, or None."""
         collected = ops.get_collection(key)
         if len(collected) > 1:
             logging.info("Found %d %s operations. Returning the first one.", len(collected), key)
         return next(iter(collected), None)
 
-    def _default_global_step_tensor(self) -> Any:
+    def default_global_step(self) -> Any:
+        """Returns the integer tensor of the default graph that has the name of the global step, or None."""
         try:
             tensor = ops.get_default_graph().get_tensor_by_name("global_step:0")
         except KeyError:
@@ -85,61 +89,24 @@ class SupervisorElements:
         logging.warning("Found 'global_step' is not an int type: %s", tensor.dtype)
         return None
 
-    def _check_elements(self, own_manager: bool) -> None:
+    def check(self, own_manager: bool, is_chief: bool, writes: bool) -> None:
         """Refuses elements that the sessions would refuse later, before any file or thread is made.
 
         Args:
           own_manager: whether the Supervisor has made its SessionManager, which then runs the elements.
+          is_chief: whether it also runs `init_op`.
+          writes: whether checkpoints and summaries are written.
         """
-        used = {}
+        used = []
         if own_manager:
-            used["ready_op"] = self._ready_op
-            used["ready_for_local_init_op"] = self._ready_for_local_init_op
-            used["local_init_op"] = self._local_init_op
-            if self._is_chief:
-                used["init_op"] = self._init_op
-        if self._logdir:
-            used["summary_op"] = self._summary_op
-            used["global_step"] = self._global_step
-            check_saver(self._graph, self._saver)
-        for name, element in used.items():
+            used += ["ready_op", "ready_for_local_init_op", "local_init_op"] + ["init_op"] * is_chief
+        if writes:
+            used += ["summary_op", "global_step"]
+            check_saver(self.graph, self.saver)
+        for name in used:
+            element = getattr(self, name)
             if element is not None:
-                check_fetchable(self._graph, name, element)
-
-    @property
-    def init_op(self) -> Any:
-        """The operation that initialises the model, or None."""
-        return self._init_op
-
-    @property
-    def init_feed_dict(self) -> Any:
-        """The feeds of `init_op`, or None."""
-        return self._init_feed_dict
-
-    @property
-    def ready_op(self) -> Any:
-        """The tensor that is empty if the model is ready, or None."""
-        return self._ready_op
-
-    @property
-    def ready_for_local_init_op(self) -> Any:
-        """The tensor that is empty if the model is ready for `local_init_op`, or None."""
-        return self._ready_for_local_init_op
-
-    @property
-    def summary_op(self) -> Any:
-        """The operation that computes the summary, or None."""
-        return self._summary_op
-
-    @property
-    def global_step(self) -> Any:
-        """The tensor or variable that counts steps, or None."""
-        return self._global_step
-
-    @property
-    def saver(self) -> Any:
-        """The Saver of the checkpoints, or None."""
-        return self._saver
+                check_fetchable(self.graph, name, element)
 
 
 def _default_local_init_op() -> Any:

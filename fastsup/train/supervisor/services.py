@@ -9,7 +9,7 @@ from tensorflow.core.framework import summary_pb2
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import coordinator, training_util
 
-__all__ = ["SVStepCounterThread", "SVSummaryThread", "SVTimerCheckpointThread", "make_services"]
+__all__ = ["SVStepCounterThread", "SVSummaryThread", "SVTimerCheckpointThread", "start_services"]
 
 
 class _Service(coordinator.LooperThread):  # type: ignore[misc]
@@ -102,19 +102,20 @@ class SVTimerCheckpointThread(_Service):
         sv = self._sv
         sv._save(self._sess, sv.saver, sv.save_path, global_step=sv.global_step)
         if sv.summary_writer and sv.global_step is not None:
-            sv._log_checkpoint(sv.save_path, training_util.global_step(self._sess, sv.global_step))
+            sv._event_log.log_checkpoint(sv.save_path, training_util.global_step(self._sess, sv.global_step))
 
 
-def make_services(sv: Any, sess: Any) -> list[Any]:
-    """Makes the services for which a Supervisor has an interval and the graph elements.
-
-    Args:
-      sv: the Supervisor.
-      sess: the session in which the services run.
-
-    Returns:
-      List of threads, not started.
-    """
+def start_services(sv: Any, sess: Any) -> list[Any] | None:
+    """Starts the services of a Supervisor in a session. See `Supervisor.start_standard_services`."""
+    if not sv._is_chief:
+        raise RuntimeError(
+            "Only chief supervisor can start standard services. Because only chief supervisors can write events."
+        )
+    if not sv._logdir:
+        logging.warning("Standard services need a 'logdir' passed to the SessionManager")
+        return None
+    if sv._global_step is not None and sv._summary_writer:
+        sv._event_log.log_session_start(sv._checkpoints.read_step(sess, sv._global_step))
     services: list[Any] = []
     if sv._save_summaries_secs and sv._summary_writer:
         if sv._summary_op is not None:
@@ -123,4 +124,6 @@ def make_services(sv: Any, sess: Any) -> list[Any]:
             services.append(SVStepCounterThread(sv, sess))
     if sv.saver and sv._save_model_secs:
         services.append(SVTimerCheckpointThread(sv, sess))
+    for service in services:
+        service.start()
     return services

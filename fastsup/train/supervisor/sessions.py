@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -12,53 +13,52 @@ from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.common import stop_signals
 from fastsup.common.fork import fork_reason, raise_in_fork
+from fastsup.common.leaked_threads import warn_of_leaked_threads
 from fastsup.common.tensorflow_errors import not_end_of_input
 from fastsup.core import timeline
 from fastsup.core.probe import Profiler
 from fastsup.core.session_origin import current_origin
 from fastsup.runtime.session import Session
-from fastsup.train.supervisor.threads import SupervisorThreads
 
-__all__ = ["SupervisorSessions"]
+__all__ = ["Sessions"]
 
 
-class SupervisorSessions(SupervisorThreads):
-    """Base of Supervisor: makes sessions and ends them."""
+class Sessions:
+    """Makes the sessions of a Supervisor, and ends them.
 
-    _handle_signals: bool
-    _init_fn: Callable[[Any], Any] | None
-    _profiler: Profiler | None
-    _session_manager: Any
+    Args:
+      sv: the Supervisor, whose methods and properties a subclass may override.
+      init_fn: function of the session for a model without a checkpoint, or None.
+      profiler: what records the runs, or None.
+      handle_signals: whether signals end a managed session with a checkpoint.
+      stop_grace_secs: seconds that threads have to end after a stop was requested.
+      warns: whether a thread that takes longer is a warning, not an error.
+    """
 
-    @property
-    def session_manager(self) -> Any:
-        """The SessionManager that makes the sessions."""
-        return self._session_manager
-
-    @contextlib.contextmanager
-    def managed_session(
+    def __init__(
         self,
-        master: str = "",
-        config: Any = None,
-        start_standard_services: bool = True,
-        close_summary_writer: bool = True,
+        sv: Any,
+        init_fn: Callable[[Any], Any] | None,
+        profiler: Profiler | None,
+        handle_signals: bool,
+        stop_grace_secs: float,
+        warns: bool,
+    ) -> None:
+        self._sv = sv
+        self._profiler = profiler
+        self._handle_signals = handle_signals
+        self._warns = warns
+        self.stop_grace_secs = stop_grace_secs
+        self._made_in = os.getpid()
+        self._in_timeline: Any = None
+        self.init_fn = init_fn
+
+    def managed(
+        self, master: str, config: Any, start_standard_services: bool, close_summary_writer: bool
     ) -> Iterator[Any]:
-        """A block with a session whose model is ready. At its end all threads are stopped and the session is closed.
-
-        Args:
-          master: the execution engine to connect to.
-          config: ConfigProto of the session, or None.
-          start_standard_services: whether to start the services (in the chief) and the queue runners.
-          close_summary_writer: whether to close the summary writer at the end.
-
-        Returns:
-          A context manager that gives the session.
-
-        Raises:
-          Exception: the first error of the block or of a thread. `tf.errors.OutOfRangeError` is the end of the input
-            and isn't raised, unless it occurs while the session is made.
-        """
-        watches = self._handle_signals and self._logdir is not None and stop_signals.watch()
+        """Yields the session of `Supervisor.managed_session`, which is a context manager of this generator."""
+        sv = self._sv
+        watches = self._handle_signals and sv._logdir is not None and stop_signals.watch()
         try:
             session = self._prepare_or_stop(master, config, start_standard_services, close_summary_writer)
             try:
@@ -66,10 +66,10 @@ class SupervisorSessions(SupervisorThreads):
             except Exception as error:
                 if fork_reason(self._made_in):
                     raise
-                self.request_stop(not_end_of_input(error))
+                sv.request_stop(not_end_of_input(error))
             except (KeyboardInterrupt, SystemExit):
                 if stop_signals.has_come():
-                    self._save_on_signal(session)
+                    sv._checkpoints.save_last(sv._save, session, sv._saver, sv._global_step)
                 raise
             finally:
                 self._stop_and_close(session, close_summary_writer)
@@ -80,14 +80,15 @@ class SupervisorSessions(SupervisorThreads):
     def _prepare_or_stop(
         self, master: str, config: Any, start_standard_services: bool, close_summary_writer: bool
     ) -> Any:
+        sv = self._sv
         try:
-            return self.prepare_or_wait_for_session(
+            return sv.prepare_or_wait_for_session(
                 master=master, config=config, start_standard_services=start_standard_services
             )
         except BaseException as error:
             if isinstance(error, Exception):
-                self.request_stop(error)
-            self.stop(close_summary_writer=close_summary_writer)
+                sv.request_stop(error)
+            sv.stop(close_summary_writer=close_summary_writer)
             # If stop() hasn't raised the error, it is an OutOfRangeError, which the coordinator takes for the end of
             # the input. Here it means that a checkpoint is cut short.
             raise
@@ -97,7 +98,7 @@ class SupervisorSessions(SupervisorThreads):
             return
         held = stop_signals.holds_signals()
         try:
-            self.stop(close_summary_writer=close_summary_writer)
+            self._sv.stop(close_summary_writer=close_summary_writer)
         finally:
             # Cancels steps that still wait, for example in a queue. Nothing depends on the session any more.
             with contextlib.suppress(Exception):
@@ -105,39 +106,20 @@ class SupervisorSessions(SupervisorThreads):
             stop_signals.release(held)
 
     @timeline.phase("open")
-    def prepare_or_wait_for_session(
-        self,
-        master: str = "",
-        config: Any = None,
-        wait_for_checkpoint: bool = False,
-        max_wait_secs: float = 7200,
-        start_standard_services: bool = True,
+    def prepare(
+        self, master: str, config: Any, wait_for_checkpoint: bool, max_wait_secs: float, start_standard_services: bool
     ) -> Any:
-        """Makes a session whose model is ready. The chief gets the model ready; every other replica waits for that.
-
-        Args:
-          master: the execution engine to connect to.
-          config: ConfigProto of the session, or None.
-          wait_for_checkpoint: whether a chief waits for a first checkpoint.
-          max_wait_secs: seconds to wait at most.
-          start_standard_services: whether to start the services (in the chief) and the queue runners.
-
-        Returns:
-          The session, which the caller has to close.
-
-        Raises:
-          RuntimeError: the model isn't ready after it was initialised.
-          tf.errors.DeadlineExceededError: the chief hadn't got the model ready after `max_wait_secs`.
-        """
+        """See `Supervisor.prepare_or_wait_for_session`."""
+        sv = self._sv
         # A stopped Supervisor can be used again.
-        self._coord.clear_stop()
-        if self._summary_writer:
-            self._summary_writer.reopen()
+        sv._coord.clear_stop()
+        if sv._summary_writer:
+            sv._summary_writer.reopen()
         session = None
         try:
-            session = self._make_session(master, config, wait_for_checkpoint, max_wait_secs)
-            if self._is_chief:
-                self._write_graph()
+            session = self._make(master, config, wait_for_checkpoint, max_wait_secs)
+            if sv._is_chief:
+                sv._write_graph()
             if start_standard_services:
                 self._start_threads(session)
         except BaseException:
@@ -147,30 +129,28 @@ class SupervisorSessions(SupervisorThreads):
         self._in_timeline = timeline.begin("train")
         return session
 
-    PrepareSession = prepare_or_wait_for_session
-
-    def _make_session(self, master: str, config: Any, wait_for_checkpoint: bool, max_wait_secs: float) -> Any:
-        manager = self._session_manager
-        if not self._is_chief:
+    def _make(self, master: str, config: Any, wait_for_checkpoint: bool, max_wait_secs: float) -> Any:
+        sv, manager = self._sv, self._sv._session_manager
+        if not sv._is_chief:
             return manager.wait_for_session(master, config=config, max_wait_secs=max_wait_secs)
         return manager.prepare_session(
             master,
-            saver=self.saver,
-            checkpoint_dir=self._logdir,
+            saver=sv.saver,
+            checkpoint_dir=sv._logdir,
             wait_for_checkpoint=wait_for_checkpoint,
             max_wait_secs=max_wait_secs,
             config=config,
-            init_op=self.init_op,
-            init_feed_dict=self._init_feed_dict,
-            init_fn=self._init_fn,
+            init_op=sv.init_op,
+            init_feed_dict=sv._init_feed_dict,
+            init_fn=self.init_fn,
         )
 
     def _start_threads(self, session: Any) -> None:
-        if self._is_chief:
+        if self._sv._is_chief:
             logging.info("Starting standard services.")
-            self.start_standard_services(session)
+            self._sv.start_standard_services(session)
         logging.info("Starting queue runners.")
-        self.start_queue_runners(session)
+        self._sv.start_queue_runners(session)
 
     def _record(self, session: Any) -> None:
         if isinstance(session, Session):
@@ -179,19 +159,40 @@ class SupervisorSessions(SupervisorThreads):
     def _abandon(self, session: Any) -> None:
         """Ends the threads and the session that a failed start has left. Errors here would hide the first one."""
         if session is not None:
-            self._coord.request_stop()
+            self._sv._coord.request_stop()
             with contextlib.suppress(Exception):
                 session.close()
-            self._join_registered_threads()
-        if self._owns_summary_writer:
+            alive = [thread for thread in self._registered_threads() if thread.is_alive()]
+            for thread in alive:
+                if thread is not threading.current_thread():
+                    thread.join(max(0.0, min(self.stop_grace_secs, threading.TIMEOUT_MAX)))
+            if not any(thread.is_alive() for thread in alive):
+                self._sv._coord.clear_stop()
+        if self._sv._event_log.owns_writer:
             with contextlib.suppress(Exception):
-                self._close_summary_writer()
+                self._sv._event_log.close()
 
-    def _join_registered_threads(self) -> None:
-        """Waits for the threads that were started, except the present one. Clears the stop if all have ended."""
-        alive = [thread for thread in self._registered_threads() if thread.is_alive()]
-        for thread in alive:
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, min(self._stop_grace_secs, threading.TIMEOUT_MAX)))
-        if not any(thread.is_alive() for thread in alive):
-            self._coord.clear_stop()
+    def _registered_threads(self) -> set[threading.Thread]:
+        """Returns the threads that the coordinator waits for. Its `join` forgets them."""
+        return set(self._sv._coord._registered_threads)
+
+    @timeline.phase("end")
+    def stop(self, threads: Any, close_summary_writer: bool, ignore_live_threads: bool) -> None:
+        """See `Supervisor.stop`."""
+        raise_in_fork(self._made_in, "The Supervisor can't be stopped")
+        timeline.finish(self._in_timeline)
+        coord, log = self._sv._coord, self._sv._event_log
+        coord.request_stop()
+        warns = self._warns and not ignore_live_threads
+        awaited = self._registered_threads().union(threads or ()) if warns else set()
+        close = log.close_after_error
+        try:
+            coord.join(
+                threads, stop_grace_period_secs=self.stop_grace_secs, ignore_live_threads=ignore_live_threads or warns
+            )
+            close = log.close
+        finally:
+            warn_of_leaked_threads(awaited, self.stop_grace_secs)
+            # After the threads have ended, because they write events.
+            if close_summary_writer:
+                close()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tensorflow.python.eager import context
 from tensorflow.python.framework import meta_graph, ops
-from tensorflow.python.training import coordinator
+from tensorflow.python.summary import summary as tf_summary
+from tensorflow.python.training import coordinator, training_util
 from tensorflow.python.training import supervisor as tf_supervisor
 
 from fastsup.checkpoint.directory import directory_argument
@@ -16,15 +19,23 @@ from fastsup.core.checks import check_flag
 from fastsup.core.probe import check_profiler
 from fastsup.runtime.executor import check_executor
 from fastsup.runtime.graph.variable_sharing import add_reads_without_copy
-from fastsup.train.session import session_manager as session_manager_mod
-from fastsup.train.supervisor.arguments import check_choice, check_seconds, check_types
-from fastsup.train.supervisor.services import SVStepCounterThread, SVSummaryThread, SVTimerCheckpointThread
-from fastsup.train.supervisor.sessions import SupervisorSessions
+from fastsup.train.supervisor.arguments import check_seconds, check_types
+from fastsup.train.supervisor.checkpoints import Checkpoints
+from fastsup.train.supervisor.event_log import EventLog
+from fastsup.train.supervisor.forwards import SupervisorForwards
+from fastsup.train.supervisor.graph_elements import USE_DEFAULT, GraphElements
+from fastsup.train.supervisor.services import (
+    SVStepCounterThread,
+    SVSummaryThread,
+    SVTimerCheckpointThread,
+    start_services,
+)
+from fastsup.train.supervisor.sessions import Sessions
 
 __all__ = ["SVStepCounterThread", "SVSummaryThread", "SVTimerCheckpointThread", "Supervisor"]
 
 
-class Supervisor(SupervisorSessions, tf_supervisor.Supervisor):  # type: ignore[misc]
+class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[misc]
     """Runs a training program: initialises or restores its model, saves checkpoints, writes summaries, and stops it.
 
     The checkpoints, the summaries and the rate of steps are services. Each runs in a thread of its own:
@@ -83,28 +94,43 @@ class Supervisor(SupervisorSessions, tf_supervisor.Supervisor):  # type: ignore[
       ValueError: an argument has no valid value or belongs to another graph, or this replica isn't the chief and a
         variable has no device.
       tf.errors.OpError: `logdir` couldn't be made.
+
+    Attributes:
+      is_chief: True if this is the chief.
+      coord: the Coordinator of the services' threads. A program's own threads may use it too.
+      session_manager: the SessionManager that makes the sessions.
+      init_op, init_feed_dict: the operation that initialises the model, or None; its feeds, or None.
+      ready_op, ready_for_local_init_op: as the arguments, or as they were found.
+      summary_op: the operation that computes the summary, or None.
+      global_step: the tensor or variable that counts steps, or None.
+      saver: the Saver of the checkpoints, or None.
+      summary_writer: the chief's writer of events, or None.
+      save_summaries_secs, save_model_secs: seconds between two summaries, two checkpoints. None if not the chief.
+      save_path: the path of the checkpoints, without the step. None without a `logdir`.
     """
+
+    USE_DEFAULT = USE_DEFAULT
 
     def __init__(
         self,
         graph: Any = None,
-        ready_op: Any = SupervisorSessions.USE_DEFAULT,
-        ready_for_local_init_op: Any = SupervisorSessions.USE_DEFAULT,
+        ready_op: Any = USE_DEFAULT,
+        ready_for_local_init_op: Any = USE_DEFAULT,
         is_chief: bool = True,
-        init_op: Any = SupervisorSessions.USE_DEFAULT,
+        init_op: Any = USE_DEFAULT,
         init_feed_dict: Any = None,
-        local_init_op: Any = SupervisorSessions.USE_DEFAULT,
+        local_init_op: Any = USE_DEFAULT,
         logdir: Any = None,
-        summary_op: Any = SupervisorSessions.USE_DEFAULT,
-        saver: Any = SupervisorSessions.USE_DEFAULT,
-        global_step: Any = SupervisorSessions.USE_DEFAULT,
+        summary_op: Any = USE_DEFAULT,
+        saver: Any = USE_DEFAULT,
+        global_step: Any = USE_DEFAULT,
         save_summaries_secs: float | None = 120,
         save_model_secs: float | None = 600,
         recovery_wait_secs: float = 30,
         stop_grace_secs: float = 120,
         checkpoint_basename: str = "model.ckpt",
         session_manager: Any = None,
-        summary_writer: Any = SupervisorSessions.USE_DEFAULT,
+        summary_writer: Any = USE_DEFAULT,
         init_fn: Callable[[Any], Any] | None = None,
         local_init_run_options: Any = None,
         *,
@@ -119,11 +145,11 @@ class Supervisor(SupervisorSessions, tf_supervisor.Supervisor):  # type: ignore[
         check_seconds("save_summaries_secs", save_summaries_secs, "pass 0 for no summaries")
         check_seconds("save_model_secs", save_model_secs, "pass 0 for no checkpoints")
         check_seconds("stop_grace_secs", stop_grace_secs, "pass 0 not to wait for threads", endless=True)
-        check_choice("stray_threads", stray_threads, ("warn", "raise"))
+        if stray_threads not in ("warn", "raise"):
+            raise ValueError(f"stray_threads must be one of 'warn', 'raise'; got {stray_threads!r}.")
         check_types(graph, saver, init_fn)
         logdir = directory_argument("logdir", logdir)
-        self._profiler = check_profiler(profiler)
-        self._in_timeline: Any = None
+        profiler = check_profiler(profiler)
         if check_executor(executor) != "auto" and session_manager is not None:
             raise ValueError(
                 f"executor={executor!r} and session_manager={session_manager!r} were both given: the sessions have the "
@@ -131,12 +157,7 @@ class Supervisor(SupervisorSessions, tf_supervisor.Supervisor):  # type: ignore[
             )
         check_flag(async_save=async_save, handle_signals=handle_signals)
         self._executor = executor
-        self._stray_threads = stray_threads
-        self._made_in = os.getpid()
-        self._handle_signals = handle_signals
-        self._stop_grace_secs = stop_grace_secs
         self._recovery_wait_secs = recovery_wait_secs
-        self._init_fn = init_fn
         self._local_init_run_options = local_init_run_options
 
         # Only the chief writes files.
@@ -144,9 +165,11 @@ class Supervisor(SupervisorSessions, tf_supervisor.Supervisor):  # type: ignore[
         self._logdir = logdir if is_chief else None
         self._save_summaries_secs = save_summaries_secs if is_chief else None
         self._save_model_secs = save_model_secs if is_chief else None
-        self._save_path = os.path.join(logdir, checkpoint_basename) if self._logdir else None
+        save_path = os.path.join(logdir, checkpoint_basename) if self._logdir else None
 
-        self._graph = ops.get_default_graph() if graph is None else graph
+        self._elements = GraphElements(ops.get_default_graph() if graph is None else graph, methods=self)
+        self._coord = coordinator.Coordinator()
+        self._sessions = Sessions(self, init_fn, profiler, handle_signals, stop_grace_secs, stray_threads == "warn")
         with self._graph.as_default():
             # In TensorFlow's order, which the names of the new operations depend on.
             self._init_ready_op(ready_op, ready_for_local_init_op)
@@ -155,60 +178,207 @@ class Supervisor(SupervisorSessions, tf_supervisor.Supervisor):  # type: ignore[
             self._init_saver(saver)
             self._init_summary_op(summary_op)
             self._init_global_step(global_step)
+        self._checkpoints = Checkpoints(self._graph, save_path, in_background=async_save)
         self._meta_graph_def = meta_graph.create_meta_graph_def(
             graph_def=self._graph.as_graph_def(add_shapes=True),
             saver_def=self._saver.saver_def if self._saver else None,
             graph=self._graph,
         )
-        self._coord = coordinator.Coordinator()
         self._init_session_manager(session_manager)
-        self._check_elements(own_manager=session_manager is None)
+        self._elements.check(session_manager is None, is_chief, writes=bool(self._logdir))
         self._verify_setup()
-        self._init_saving(async_save)
         if async_save:
             add_reads_without_copy(self._graph)
         # Makes a directory and a thread, so it comes after all checks.
-        self._init_summary_writer(summary_writer, make_default=summary_writer is self.USE_DEFAULT)
+        makes_writer = summary_writer is self.USE_DEFAULT
+        if makes_writer or not is_chief:
+            summary_writer = tf_summary.FileWriter(self._logdir) if self._logdir else None
+        self._event_log = EventLog(self._graph, self._meta_graph_def, self._logdir, summary_writer, makes_writer)
         self._graph.finalize()
 
-    def _init_session_manager(self, session_manager: Any = None) -> None:
-        if session_manager is None:
-            session_manager = session_manager_mod.SessionManager(
-                graph=self._graph,
-                ready_op=self._ready_op,
-                ready_for_local_init_op=self._ready_for_local_init_op,
-                local_init_op=self._local_init_op,
-                local_init_run_options=self._local_init_run_options,
-                recovery_wait_secs=self._recovery_wait_secs,
-                executor=self._executor,
-            )
-            session_manager._looks_early = True
-        self._session_manager = session_manager
+    @contextlib.contextmanager
+    def managed_session(
+        self,
+        master: str = "",
+        config: Any = None,
+        start_standard_services: bool = True,
+        close_summary_writer: bool = True,
+    ) -> Iterator[Any]:
+        """A block with a session whose model is ready. At its end all threads are stopped and the session is closed.
 
-    def _verify_setup(self) -> None:
-        # Each replica would have its own copy of a variable without a device.
-        if self._is_chief:
-            return
-        for op in self._graph.get_operations():
-            if op.type in ("Variable", "VariableV2") and not op.device:
-                raise ValueError(f"When using replicas, all Variables must have their device set: {op}")
+        Args:
+          master: the execution engine to connect to.
+          config: ConfigProto of the session, or None.
+          start_standard_services: whether to start the services (in the chief) and the queue runners.
+          close_summary_writer: whether to close the summary writer at the end.
 
-    @property
-    def is_chief(self) -> bool:
-        """True if this is the chief."""
-        return self._is_chief
+        Returns:
+          A context manager that gives the session.
 
-    @property
-    def save_summaries_secs(self) -> float | None:
-        """Seconds between two summaries. None if this isn't the chief."""
-        return self._save_summaries_secs
+        Raises:
+          Exception: the first error of the block or of a thread. `tf.errors.OutOfRangeError` is the end of the input
+            and isn't raised, unless it occurs while the session is made.
+        """
+        yield from self._sessions.managed(master, config, start_standard_services, close_summary_writer)
 
-    @property
-    def save_model_secs(self) -> float | None:
-        """Seconds between two checkpoints. None if this isn't the chief."""
-        return self._save_model_secs
+    def prepare_or_wait_for_session(
+        self,
+        master: str = "",
+        config: Any = None,
+        wait_for_checkpoint: bool = False,
+        max_wait_secs: float = 7200,
+        start_standard_services: bool = True,
+    ) -> Any:
+        """Makes a session whose model is ready. The chief gets the model ready; every other replica waits for that.
 
-    @property
-    def save_path(self) -> Any:
-        """The path of the checkpoints, without the step. None without a `logdir`."""
-        return self._save_path
+        Args:
+          master: the execution engine to connect to.
+          config: ConfigProto of the session, or None.
+          wait_for_checkpoint: whether a chief waits for a first checkpoint.
+          max_wait_secs: seconds to wait at most.
+          start_standard_services: whether to start the services (in the chief) and the queue runners.
+
+        Returns:
+          The session, which the caller has to close.
+
+        Raises:
+          RuntimeError: the model isn't ready after it was initialised.
+          tf.errors.DeadlineExceededError: the chief hadn't got the model ready after `max_wait_secs`.
+        """
+        return self._sessions.prepare(master, config, wait_for_checkpoint, max_wait_secs, start_standard_services)
+
+    def start_standard_services(self, sess: Any) -> list[threading.Thread] | None:
+        """Starts the services: for summaries, for the rate of steps, and for checkpoints.
+
+        `prepare_or_wait_for_session` and `managed_session` call this method. A service isn't started if its interval is
+        0, or if it has nothing to do.
+
+        Args:
+          sess: the session in which the services run.
+
+        Returns:
+          The started threads; None without a `logdir`.
+
+        Raises:
+          RuntimeError: this Supervisor isn't the chief.
+        """
+        return start_services(self, sess)
+
+    def start_queue_runners(self, sess: Any, queue_runners: Any = None) -> list[threading.Thread]:
+        """Starts the threads of queue runners.
+
+        Args:
+          sess: the session in which they run.
+          queue_runners: list of `QueueRunner`. Defaults to the graph's collection QUEUE_RUNNERS, which
+            `prepare_or_wait_for_session` and `managed_session` start.
+
+        Returns:
+          The started threads.
+
+        Raises:
+          RuntimeError: eager execution is enabled.
+        """
+        if context.executing_eagerly():
+            raise RuntimeError("Queues are not compatible with eager execution.")
+        if queue_runners is None:
+            queue_runners = self._graph.get_collection(ops.GraphKeys.QUEUE_RUNNERS)
+        return [
+            thread
+            for runner in queue_runners
+            for thread in runner.create_threads(sess, coord=self._coord, daemon=True, start=True)
+        ]
+
+    def loop(
+        self, timer_interval_secs: float | None, target: Callable[..., Any], args: Any = None, kwargs: Any = None
+    ) -> threading.Thread:
+        """Starts a thread that calls a function repeatedly until a stop is requested. `stop()` waits for the thread.
+
+        Args:
+          timer_interval_secs: seconds from one call to the next. None: no pause between two calls.
+          target: the function.
+          args: its positional arguments, or None.
+          kwargs: its keyword arguments, or None.
+
+        Returns:
+          The started thread.
+
+        Raises:
+          ValueError: `timer_interval_secs` is infinite, or arguments were given without a function.
+          TypeError: `target` can't be called, or `timer_interval_secs` is no number.
+        """
+        check_seconds("timer_interval_secs", timer_interval_secs, "pass None for no pause between two calls")
+        if target is not None and not callable(target):
+            raise TypeError(f"{type(target).__name__!r} object is not callable: target must be a function.")
+        looper: threading.Thread = coordinator.LooperThread(
+            self._coord, timer_interval_secs, target=target, args=args, kwargs=kwargs
+        )
+        looper.start()
+        return looper
+
+    def stop(self, threads: Any = None, close_summary_writer: bool = True, ignore_live_threads: bool = False) -> None:
+        """Stops the services and waits for their threads. The session stays open.
+
+        Args:
+          threads: threads to wait for, in addition to the services', the queue runners' and those of `loop()`.
+          close_summary_writer: whether to close the summary writer.
+          ignore_live_threads: whether to ignore threads that outlive `stop_grace_secs`.
+
+        Raises:
+          RuntimeError: a thread outlived `stop_grace_secs`, and `stray_threads` is "raise".
+          Exception: the first error that was reported to the coordinator.
+        """
+        self._sessions.stop(threads, close_summary_writer, ignore_live_threads)
+
+    def request_stop(self, ex: Any = None) -> None:
+        """Requests that all threads stop.
+
+        Args:
+          ex: the exception that is the reason, or its `sys.exc_info()`. `stop()` raises the first one.
+        """
+        self._coord.request_stop(ex=ex)
+
+    def should_stop(self) -> bool:
+        """Returns True if a stop was requested."""
+        # Loops call this in every step: no other work here.
+        return self._coord.should_stop()  # type: ignore[no-any-return]
+
+    def stop_on_exception(self) -> contextlib.AbstractContextManager[None]:
+        """Returns a context manager that requests a stop with the exception of its block, and doesn't raise it."""
+        manager: contextlib.AbstractContextManager[None] = self._coord.stop_on_exception()
+        return manager
+
+    def wait_for_stop(self) -> None:
+        """Waits until a stop was requested."""
+        self._coord.wait_for_stop()
+
+    def summary_computed(self, sess: Any, summary: Any, global_step: Any = None) -> None:
+        """Writes a summary to the event file.
+
+        Args:
+          sess: session in which the global step is read.
+          summary: a Summary, or a serialised one.
+          global_step: the step of the summary. None: the present global step.
+
+        Raises:
+          TypeError: `summary` is no summary.
+          RuntimeError: there is no summary writer.
+        """
+        if not self._summary_writer:
+            raise RuntimeError("Writing a summary requires a summary writer.")
+        if global_step is None and self.global_step is not None:
+            # A thread without a default graph executes eagerly under TF 2 behaviour.
+            with self._graph.as_default():
+                global_step = training_util.global_step(sess, self.global_step)
+        self._summary_writer.add_summary(summary, global_step)
+
+    # TensorFlow's old names.
+    PrepareSession = prepare_or_wait_for_session
+    StartStandardServices = start_standard_services
+    StartQueueRunners = start_queue_runners
+    Loop = loop
+    Stop = stop
+    RequestStop = request_stop
+    ShouldStop = should_stop
+    StopOnException = stop_on_exception
+    WaitForStop = wait_for_stop
+    SummaryComputed = summary_computed

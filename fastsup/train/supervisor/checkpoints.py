@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import training_util
 
@@ -12,21 +14,26 @@ from fastsup.checkpoint.writer import CheckpointWriter
 from fastsup.common import stop_signals
 from fastsup.common.interpreter_end import uninterrupted
 from fastsup.runtime.session import Session
-from fastsup.train.supervisor.graph_elements import SupervisorElements
 
-__all__ = ["SupervisorSaves"]
+__all__ = ["Checkpoints"]
 
 
-class SupervisorSaves(SupervisorElements):
-    """Base of Supervisor: saves checkpoints."""
+class Checkpoints:
+    """Saves checkpoints.
 
-    _save_path: Any
+    Args:
+      graph: the graph of the sessions.
+      path: path of the checkpoints, without the step, or None.
+      in_background: whether checkpoints are written in the background.
+    """
 
-    def _init_saving(self, async_save: bool) -> None:
-        self._async_save = async_save
-        self._checkpoint_writer = CheckpointWriter(remember_state=True)
+    def __init__(self, graph: ops.Graph, path: str | None, in_background: bool) -> None:
+        self._graph = graph
+        self.in_background = in_background
+        self._writer = CheckpointWriter(remember_state=True)
+        self.path = path
 
-    def _save(self, sess: Any, saver: Any, save_path: Any, global_step: Any = None) -> Any:
+    def save(self, sess: Any, saver: Any, save_path: Any, global_step: Any = None) -> Any:
         """Saves a checkpoint that is named by the step of its variables, and waits until it is written.
 
         Args:
@@ -45,27 +52,32 @@ class SupervisorSaves(SupervisorElements):
         if not isinstance(sess, Session):
             log_start()
             return save_durably(saver, sess, save_path, global_step)
-        if self._async_save:
-            self._checkpoint_writer.prepare(sess, saver)
+        if self.in_background:
+            self._writer.prepare(sess, saver)
         # The gate holds back steps from here on, so the step in the name is that of the variables.
         with uninterrupted, sess.gate:
-            step = None if global_step is None else self._read_step(sess, global_step)
-            path = self._checkpoint_writer.save(sess, saver, save_path, step, log_start, in_background=self._async_save)
-        return self._checkpoint_writer.wait() if path is None else path
+            step = None if global_step is None else self.read_step(sess, global_step)
+            path = self._writer.save(sess, saver, save_path, step, log_start, in_background=self.in_background)
+        return self._writer.wait() if path is None else path
 
-    def _read_step(self, sess: Any, global_step: Any) -> int:
+    def read_step(self, sess: Any, global_step: Any) -> int:
+        """Returns the value of the global step in a session."""
         # Fetching the tensor of a variable, unlike the variable, is known to write nothing.
         tensor = self._graph.as_graph_element(global_step)
         return training_util.global_step(sess, tensor)  # type: ignore[no-any-return]
 
-    def _save_on_signal(self, session: Any) -> None:
-        """Saves the last state of training when a signal ends the run. The services may still be running."""
-        if self._save_path is None or self._saver is None:
+    def save_last(self, save: Callable[..., Any], sess: Any, saver: Any, global_step: Any) -> None:
+        """Saves the last state of training when a signal ends the run. The services may still be running.
+
+        Args:
+          save: the Supervisor's method that saves; the other arguments are its.
+        """
+        if self.path is None or saver is None:
             return
         held = stop_signals.holds_signals()
         try:
             # A write that has failed is made up for by this one.
-            self._checkpoint_writer.wait_and_log()
-            self._save(session, self._saver, self._save_path, global_step=self._global_step)
+            self._writer.wait_and_log()
+            save(sess, saver, self.path, global_step=global_step)
         finally:
             stop_signals.release(held)

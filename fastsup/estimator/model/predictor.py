@@ -1,14 +1,12 @@
-"""Prediction: `Estimator.predict`."""
+"""The predictor of an Estimator."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
-from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
 
@@ -17,10 +15,10 @@ from fastsup.core.session_origin import session_role
 from fastsup.estimator.inputs.input_fn import is_endless, parse_input_fn_result
 from fastsup.estimator.model import trained_model
 from fastsup.estimator.model.arguments import check_hooks
-from fastsup.estimator.model.base import EstimatorBase
 from fastsup.estimator.model.model_fn import ModeKeys
+from fastsup.estimator.model.user_model import UserModel
 
-__all__ = ["Prediction"]
+__all__ = ["Predictor"]
 
 
 _NO_BATCH = (
@@ -29,55 +27,26 @@ _NO_BATCH = (
 )
 
 
-def _inside(graph: Any) -> ExitStack:
-    """A context in which the graph is the default graph, without eager execution."""
-    stack = ExitStack()
-    stack.enter_context(context.graph_mode())
-    stack.enter_context(graph.as_default())
-    return stack
+class Predictor:
+    """Predicts with a `UserModel`."""
 
-
-class Prediction(EstimatorBase):
-    """The part of an Estimator that predicts."""
+    def __init__(self, model: UserModel) -> None:
+        self._model = model
 
     def predict(
-        self,
-        input_fn: Callable[..., Any],
-        predict_keys: Any = None,
-        hooks: Any = None,
-        checkpoint_path: Any = None,
-        yield_single_examples: bool = True,
-    ) -> Iterator[Any]:
-        """Yields predictions for the input, until the input ends.
-
-        The model is built when the first prediction is requested. Several predictors can be used in turns.
-
-        Args:
-          input_fn: function that makes the features: a `tf.data.Dataset`, or tensors. Of a pair, the first element is
-            used.
-          predict_keys: names of the predictions to yield, if the predictions are a dictionary. Defaults to all.
-          hooks: `SessionRunHook` objects.
-          checkpoint_path: path of the checkpoint to predict with. Defaults to the newest one. If there is none, the
-            model predicts with its initial values, with a warning if a model directory was given.
-          yield_single_examples: True to yield the examples of a batch one by one; False to yield batches.
-
-        Yields:
-          The values of the predictions: an array, or a dictionary of arrays.
-
-        Raises:
-          ValueError: the batch sizes of the predictions differ, or `predict_keys` has no name of a prediction.
-          TypeError: a hook is of the wrong type, or a prediction has no batch dimension.
-          IndexError: a prediction in a dictionary has no batch dimension.
-        """
+        self, input_fn: Callable[..., Any], predict_keys: Any, hooks: Any, checkpoint_path: Any,
+        yield_single_examples: bool
+    ) -> Iterator[Any]:  # fmt: skip
+        """Yields predictions. See `Estimator.predict`."""
         # The caller's code runs between two predictions, when this graph must not be the default one.
         graph = ops.Graph()
-        with _inside(graph):
-            session, predictions = self._build_predictor(
+        with graph.as_default():
+            session, predictions = self._open_session(
                 graph, input_fn, predict_keys, check_hooks(hooks), checkpoint_path
             )
         try:
             while True:
-                with _inside(graph):
+                with graph.as_default():
                     if session.should_stop():
                         break
                     values = session.run(predictions)
@@ -86,38 +55,39 @@ class Prediction(EstimatorBase):
                 else:
                     yield values
         except BaseException:
-            with _inside(graph):
+            with graph.as_default():
                 if not session.__exit__(*sys.exc_info()):
                     raise
         else:
-            with _inside(graph):
+            with graph.as_default():
                 session.close()
 
-    def _build_predictor(
+    def _open_session(
         self, graph: Any, input_fn: Callable[..., Any], predict_keys: Any, hooks: list[Any], checkpoint_path: Any
     ) -> tuple[Any, Any]:
         """Builds the model in the default graph. Returns a session with the model, and the predictions to run."""
-        checkpoint_path = self._checkpoint_or_initialize(checkpoint_path, "predict")
-        if not (checkpoint_path or self._has_temporary_dir or self._warm_start_settings):
+        model, methods = self._model, self._model.methods
+        checkpoint_path = methods._checkpoint_or_initialize(checkpoint_path, "predict")
+        if not (checkpoint_path or model.has_temporary_dir or model.warm_start_settings):
             # A caller that names a directory expects a trained model there.
             logging.warning(
                 "These are predictions of an untrained model, as it is initialised: there is no checkpoint in "
                 "model_dir=%s. Train the model first, or name the directory of a trained one. See "
                 "docs/dropin.md#estimator.",
-                self._model_dir,
+                model.model_dir,
             )
-        self._seed_and_create_global_step(graph)
-        features, input_hooks = self._get_features_from_input_fn(input_fn, ModeKeys.PREDICT)
-        spec = self._call_model_fn(features, None, ModeKeys.PREDICT, self.config)
+        model.seed_and_create_global_step(graph)
+        features, input_hooks = methods._get_features_from_input_fn(input_fn, ModeKeys.PREDICT)
+        spec = methods._call_model_fn(features, None, ModeKeys.PREDICT, methods.config)
         # Needs the variables of the model.
-        self._maybe_warm_start(checkpoint_path)
-        predictions = self._extract_keys(spec.predictions, predict_keys)
+        methods._maybe_warm_start(checkpoint_path)
+        predictions = methods._extract_keys(spec.predictions, predict_keys)
         creator = train.ChiefSessionCreator(
             scaffold=spec.scaffold,
             checkpoint_filename_with_path=checkpoint_path,
-            master=self._config.master,
-            config=self._session_config,
-            executor=self._config.executor,
+            master=model.config.master,
+            config=model.session_config,
+            executor=model.config.executor,
         )
         with trained_model.explaining_missing_variables(checkpoint_path), session_role("predict"):
             session = train.MonitoredSession(
@@ -128,20 +98,21 @@ class Prediction(EstimatorBase):
     def _examples_of(self, values: Any) -> Iterator[Any]:
         """The predictions for the single examples of a batch."""
         if isinstance(values, dict):
-            for row in range(self._extract_batch_length(values)):
+            for row in range(self._model.methods._extract_batch_length(values)):
                 yield {name: batch[row] for name, batch in values.items()}
         elif np.ndim(values) == 0:
             raise TypeError(_NO_BATCH.format("predictions", values))
         else:
             yield from values
 
-    def _get_features_from_input_fn(self, input_fn: Callable[..., Any], mode: str) -> tuple[Any, list[Any]]:
+    def features(self, input_fn: Callable[..., Any], mode: str) -> tuple[Any, list[Any]]:
         """Calls an input_fn. Returns the features, and the hooks that initialise the input."""
-        features, _, hooks = parse_input_fn_result(self._call_input_fn(input_fn, mode))
-        self._validate_features_in_predict_input(features)
+        methods = self._model.methods
+        features, _, hooks = parse_input_fn_result(methods._call_input_fn(input_fn, mode))
+        methods._validate_features_in_predict_input(features)
         return features, hooks
 
-    def _validate_features_in_predict_input(self, result: Any) -> None:
+    def warn_if_endless(self, result: Any) -> None:
         """Warns about an input that never ends."""
         if is_endless(result):
             logging.warning(
@@ -149,7 +120,7 @@ class Prediction(EstimatorBase):
                 "This is probably a mistake."
             )
 
-    def _extract_batch_length(self, preds_evaluated: dict[str, Any]) -> int:
+    def batch_length(self, preds_evaluated: dict[str, Any]) -> int:
         """The common batch size of the predictions."""
         length: int | None = None
         for key, value in preds_evaluated.items():
@@ -164,7 +135,7 @@ class Prediction(EstimatorBase):
                 )
         return length or 0
 
-    def _extract_keys(self, predictions: Any, predict_keys: Any) -> Any:
+    def select_keys(self, predictions: Any, predict_keys: Any) -> Any:
         """The predictions to yield."""
         if not predict_keys:
             return predictions

@@ -1,4 +1,4 @@
-"""Export: `Estimator.export_saved_model`."""
+"""The exporter of an Estimator: writes SavedModels."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tensorflow.python.training import monitored_session, saver
 from tensorflow.python.util import deprecation
 
 from fastsup.checkpoint.restore import CheckpointRestorer
+from fastsup.estimator.export.export_assets import check_assets, copy_assets
 from fastsup.estimator.export.temporary_exports import temporary_export
 from fastsup.estimator.model import trained_model, warm_start
-from fastsup.estimator.model.base import EstimatorBase
-from fastsup.estimator.model.export_assets import check_assets, copy_assets
 from fastsup.estimator.model.keras_names import graph_keras_names
 from fastsup.estimator.model.model_fn import ModeKeys
+from fastsup.estimator.model.user_model import UserModel
 from fastsup.runtime.session import Session
 
-__all__ = ["SavedModelExport"]
+__all__ = ["Exporter"]
 
 # In this order. The first mode adds the variables to the SavedModel, and the graph of training has all of them.
 _MODES = (ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT)
@@ -72,133 +72,18 @@ def _restore(graph_saver: Any, session: Any, checkpoint_path: Any, mode: str) ->
         ) from error
 
 
-_renamed: Callable[[Callable[..., Any]], Callable[..., Any]] = deprecation.deprecated(
-    None, "This function has been renamed, use `export_saved_model` instead."
-)
+class Exporter:
+    """Exports a `UserModel`."""
 
+    def __init__(self, model: UserModel) -> None:
+        self._model = model
 
-class SavedModelExport(EstimatorBase):
-    """The part of an Estimator that exports."""
-
-    def export_saved_model(
-        self,
-        export_dir_base: Any,
-        serving_input_receiver_fn: Any,
-        assets_extra: Any = None,
-        as_text: bool = False,
-        checkpoint_path: Any = None,
-        experimental_mode: str = ModeKeys.PREDICT,
-    ) -> Any:
-        """Writes the model as a SavedModel, to a new directory.
-
-        Args:
-          export_dir_base: parent of the new directory, whose name is the time in seconds.
-          serving_input_receiver_fn: function without arguments that returns an `export.ServingInputReceiver` or an
-            `export.TensorServingInputReceiver`.
-          assets_extra: dictionary from destinations under `assets.extra` to the files to copy there, or None.
-          as_text: True to write the graph as text.
-          checkpoint_path: path of the checkpoint to export. Defaults to the newest one.
-          experimental_mode: mode in which the model is built, one of `ModeKeys`.
-
-        Returns:
-          The path of the new directory, as bytes.
-
-        Raises:
-          ValueError: there is no function or no checkpoint, or the checkpoint lacks a variable.
-          TypeError: `serving_input_receiver_fn` can't be called.
-          AttributeError: `serving_input_receiver_fn` returns no receiver.
-          NoIntactCheckpointError: the checkpoint is damaged. Also a ValueError.
-        """
-        if not serving_input_receiver_fn:
-            raise ValueError("An input_receiver_fn must be defined.")
-        return self._export_all_saved_models(
-            export_dir_base,
-            {experimental_mode: serving_input_receiver_fn},
-            assets_extra=assets_extra,
-            as_text=as_text,
-            checkpoint_path=checkpoint_path,
-            strip_default_attrs=True,
-        )
-
-    @_renamed
-    def export_savedmodel(
-        self,
-        export_dir_base: Any,
-        serving_input_receiver_fn: Any,
-        assets_extra: Any = None,
-        as_text: bool = False,
-        checkpoint_path: Any = None,
-        strip_default_attrs: bool = False,
-    ) -> Any:
-        """As `export_saved_model`, for prediction: the name in TensorFlow 1.
-
-        Args:
-          export_dir_base: as for `export_saved_model`.
-          serving_input_receiver_fn: as for `export_saved_model`.
-          assets_extra: as for `export_saved_model`.
-          as_text: as for `export_saved_model`.
-          checkpoint_path: as for `export_saved_model`.
-          strip_default_attrs: True to leave attributes with default values out of the graph.
-
-        Returns:
-          The path of the new directory, as bytes.
-
-        Raises:
-          ValueError: there is no function or no checkpoint, or the checkpoint lacks a variable.
-        """
-        if not serving_input_receiver_fn:
-            raise ValueError("An input_receiver_fn must be defined.")
-        return self._export_all_saved_models(
-            export_dir_base,
-            {ModeKeys.PREDICT: serving_input_receiver_fn},
-            assets_extra=assets_extra,
-            as_text=as_text,
-            checkpoint_path=checkpoint_path,
-            strip_default_attrs=strip_default_attrs,
-        )
-
-    def experimental_export_all_saved_models(
-        self,
-        export_dir_base: Any,
-        input_receiver_fn_map: dict[str, Callable[[], Any]],
-        assets_extra: Any = None,
-        as_text: bool = False,
-        checkpoint_path: Any = None,
-    ) -> Any:
-        """Writes the model in several modes as one SavedModel, with a graph per mode and one set of variables.
-
-        Args:
-          export_dir_base: as for `export_saved_model`.
-          input_receiver_fn_map: dictionary from `ModeKeys` to functions that return an input receiver.
-          assets_extra: as for `export_saved_model`.
-          as_text: as for `export_saved_model`.
-          checkpoint_path: as for `export_saved_model`.
-
-        Returns:
-          The path of the new directory, as bytes.
-
-        Raises:
-          ValueError: no mode has a function, there is no checkpoint, or the checkpoint lacks a variable.
-        """
-        return self._export_all_saved_models(
-            export_dir_base,
-            input_receiver_fn_map,
-            assets_extra=assets_extra,
-            as_text=as_text,
-            checkpoint_path=checkpoint_path,
-            strip_default_attrs=True,
-        )
-
-    def _export_all_saved_models(
-        self,
-        export_dir_base: Any,
-        input_receiver_fn_map: dict[str, Callable[[], Any]],
-        assets_extra: Any = None,
-        as_text: bool = False,
-        checkpoint_path: Any = None,
-        strip_default_attrs: bool = True,
-    ) -> Any:
-        """See `experimental_export_all_saved_models`."""
+    def export(
+        self, export_dir_base: Any, input_receiver_fn_map: dict[str, Callable[[], Any]], assets_extra: Any = None,
+        as_text: bool = False, checkpoint_path: Any = None, strip_default_attrs: bool = True,
+    ) -> Any:  # fmt: skip
+        """Writes a SavedModel. See `Estimator.experimental_export_all_saved_models`."""
+        model, methods = self._model, self._model.methods
         if not isinstance(export_dir_base, str | bytes | os.PathLike):
             raise TypeError(f"export_dir_base must be the path of a directory, got {export_dir_base!r}.")
         if not isinstance(input_receiver_fn_map, Mapping):
@@ -207,14 +92,14 @@ class SavedModelExport(EstimatorBase):
                 f"got {input_receiver_fn_map!r}."
             )
         with context.graph_mode():
-            checkpoint_path = trained_model.parse_checkpoint_path(checkpoint_path) or self.latest_checkpoint()
+            checkpoint_path = trained_model.parse_checkpoint_path(checkpoint_path) or methods.latest_checkpoint()
             if not checkpoint_path:
-                if not self._warm_start_settings:
+                if not model.warm_start_settings:
                     raise ValueError(
-                        f"Couldn't find trained model at {self._model_dir}. "
-                        f"{trained_model.describe_directory(self._model_dir)}"
+                        f"Couldn't find trained model at {model.model_dir}. "
+                        f"{trained_model.describe_directory(model.model_dir)}"
                     )
-                checkpoint_path = warm_start.checkpoint_of(self._warm_start_settings)
+                checkpoint_path = warm_start.checkpoint_of(model.warm_start_settings)
             for mode, function in input_receiver_fn_map.items():
                 if function is not None and not callable(function):
                     raise TypeError(
@@ -233,7 +118,7 @@ class SavedModelExport(EstimatorBase):
             with temporary_export(temporary_dir):
                 builder = builder_impl.SavedModelBuilder(temporary_dir)
                 for mode in modes:
-                    self._add_meta_graph_for_mode(
+                    methods._add_meta_graph_for_mode(
                         builder,
                         input_receiver_fn_map,
                         checkpoint_path,
@@ -246,38 +131,28 @@ class SavedModelExport(EstimatorBase):
                 file_io.rename(temporary_dir, export_dir)
             return export_dir
 
-    def _add_meta_graph_for_mode(
-        self,
-        builder: Any,
-        input_receiver_fn_map: dict[str, Callable[[], Any]],
-        checkpoint_path: Any,
-        save_variables: bool = True,
-        mode: str = ModeKeys.PREDICT,
-        export_tags: Any = None,
-        check_variables: bool = True,
-        strip_default_attrs: bool = True,
-    ) -> None:
+    def add_meta_graph(
+        self, builder: Any, input_receiver_fn_map: dict[str, Callable[[], Any]], checkpoint_path: Any,
+        save_variables: bool = True, mode: str = ModeKeys.PREDICT, export_tags: Any = None,
+        check_variables: bool = True, strip_default_attrs: bool = True
+    ) -> None:  # fmt: skip
         """Builds the model in a mode, restores the checkpoint, and adds the graph to a SavedModel.
 
         Args:
           builder: the `SavedModelBuilder`.
-          input_receiver_fn_map: as for `experimental_export_all_saved_models`.
-          checkpoint_path: path of the checkpoint.
+          input_receiver_fn_map, checkpoint_path, strip_default_attrs: as for `export`.
           save_variables: True to add the variables too. For the first mode only.
           mode: one of `ModeKeys`.
           export_tags: tags of the graph. Defaults to those of the mode.
           check_variables: True to restore the checkpoint, which must then have all variables.
-          strip_default_attrs: True to leave attributes with default values out.
-
-        Raises:
-          ValueError: `save_variables` without `check_variables`, or the checkpoint lacks a variable.
         """
         if save_variables and not check_variables:
             raise ValueError("If `save_variables` is `True, `check_variables`must not be `False`.")
+        model = self._model
         with ops.Graph().as_default() as graph:
-            receiver, spec = self._build_for_export(graph, mode, input_receiver_fn_map[mode])
+            receiver, spec = self._build(graph, mode, input_receiver_fn_map[mode])
             signatures = _signatures(receiver, spec, mode)
-            with Session(config=self._session_config, executor=self._config.executor) as session:
+            with Session(config=model.session_config, executor=model.config.executor) as session:
                 contents: dict[str, Any] = {
                     "tags": model_utils.EXPORT_TAG_MAP[mode] if export_tags is None else export_tags,
                     "signature_def_map": signatures,
@@ -295,10 +170,11 @@ class SavedModelExport(EstimatorBase):
                 else:
                     builder.add_meta_graph(**contents)
 
-    def _build_for_export(self, graph: Any, mode: str, input_receiver_fn: Callable[[], Any]) -> tuple[Any, Any]:
+    def _build(self, graph: Any, mode: str, input_receiver_fn: Callable[[], Any]) -> tuple[Any, Any]:
         """Builds the model in the default graph. Returns the input receiver and the EstimatorSpec."""
-        self._create_and_assert_global_step(graph)
-        random_seed.set_random_seed(self._config.tf_random_seed)
+        model, methods = self._model, self._model.methods
+        methods._create_and_assert_global_step(graph)
+        random_seed.set_random_seed(model.config.tf_random_seed)
         with graph_keras_names(graph):
             receiver = input_receiver_fn()
         if not (hasattr(receiver, "features") and hasattr(receiver, "receiver_tensors")):
@@ -307,5 +183,5 @@ class SavedModelExport(EstimatorBase):
                 f"mode {mode!r} must return a ServingInputReceiver, and returned {receiver!r}."
             )
         labels = getattr(receiver, "labels", None)
-        spec = self._call_model_fn(features=receiver.features, labels=labels, mode=mode, config=self.config)
+        spec = methods._call_model_fn(features=receiver.features, labels=labels, mode=mode, config=methods.config)
         return receiver, spec

@@ -1,7 +1,8 @@
-"""Evaluation: `Estimator.evaluate`."""
+"""The evaluator of an Estimator."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -10,16 +11,16 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_ops
 from tensorflow.python.training import evaluation, monitored_session, training_util
 
-from fastsup.core import timeline
 from fastsup.estimator.model import trained_model
 from fastsup.estimator.model.arguments import check_hooks, check_steps
-from fastsup.estimator.model.base import EstimatorBase
 from fastsup.estimator.model.eval_metrics import add_loss_metric, split_metrics
 from fastsup.estimator.model.evaluate_once import StopAfterNEvalsHook, evaluate_once
 from fastsup.estimator.model.model_fn import ModeKeys
+from fastsup.estimator.model.replicated_model import ReplicatedModel
+from fastsup.estimator.model.user_model import UserModel
 from fastsup.events import metric_summaries
 
-__all__ = ["Evaluation"]
+__all__ = ["Evaluator"]
 
 
 def _with_local_variables_initialised(scaffold: Any) -> Any:
@@ -33,102 +34,59 @@ def _with_local_variables_initialised(scaffold: Any) -> Any:
     )
 
 
-class Evaluation(EstimatorBase):
-    """The part of an Estimator that evaluates."""
+class Evaluator:
+    """Evaluates a `UserModel`."""
 
-    @timeline.phase("evaluate")
+    def __init__(self, model: UserModel) -> None:
+        self._model = model
+
     def evaluate(
-        self,
-        input_fn: Callable[..., Any],
-        steps: int | None = None,
-        hooks: Any = None,
-        checkpoint_path: Any = None,
-        name: str | None = None,
-    ) -> Any:
-        """Evaluates the model over the input.
-
-        Args:
-          input_fn: function that makes the input, as for `train`.
-          steps: number of batches to evaluate. Defaults to all, until the input ends.
-          hooks: `SessionRunHook` objects.
-          checkpoint_path: path of the checkpoint to evaluate. Defaults to the newest one. If there is none, the initial
-            model is evaluated.
-          name: name of the evaluation, if there are several. Its metrics are written to `eval_dir(name)`.
-
-        Returns:
-          Dictionary from names of metrics to values. It includes the mean `loss` and the `global_step`.
-
-        Raises:
-          ValueError: `steps` isn't positive, or a metric has the name `loss` or `global_step`.
-          TypeError: a hook or the number of steps is of the wrong type.
-        """
-        return self._actual_eval(
-            input_fn,
-            strategy=self._eval_distribution,
-            steps=steps,
-            hooks=hooks,
-            checkpoint_path=checkpoint_path,
-            name=name,
-        )
-
-    def _actual_eval(
-        self,
-        input_fn: Callable[..., Any],
-        strategy: Any = None,
-        steps: int | None = None,
-        hooks: Any = None,
-        checkpoint_path: Any = None,
-        name: str | None = None,
-    ) -> Any:
-        """Evaluates, in the scope of the strategy if there is one."""
+        self, input_fn: Callable[..., Any], strategy: Any = None, steps: int | None = None, hooks: Any = None,
+        checkpoint_path: Any = None, name: str | None = None,
+    ) -> Any:  # fmt: skip
+        """Evaluates, in the scope of the strategy if there is one. See `Estimator.evaluate`."""
+        methods = self._model.methods
         with context.graph_mode():
             all_hooks = check_hooks(hooks)
-            all_hooks.extend(self._convert_eval_steps_to_hooks(steps))
-            checkpoint_path = self._checkpoint_or_initialize(checkpoint_path, "evaluate")
-
-            def build_and_run() -> Any:
-                scaffold, update_op, eval_dict, hooks_of_graph = self._evaluate_build_graph(
+            all_hooks.extend(methods._convert_eval_steps_to_hooks(steps))
+            checkpoint_path = methods._checkpoint_or_initialize(checkpoint_path, "evaluate")
+            with ops.Graph().as_default(), strategy.scope() if strategy else contextlib.nullcontext():
+                scaffold, update_op, eval_dict, hooks_of_graph = methods._evaluate_build_graph(
                     input_fn, all_hooks, checkpoint_path
                 )
-                return self._evaluate_run(
+                return methods._evaluate_run(
                     checkpoint_path=checkpoint_path,
                     scaffold=scaffold,
                     update_op=update_op,
                     eval_dict=eval_dict,
                     all_hooks=hooks_of_graph,
-                    output_dir=self.eval_dir(name),
+                    output_dir=methods.eval_dir(name),
                 )
 
-            with ops.Graph().as_default():
-                if not strategy:
-                    return build_and_run()
-                with strategy.scope():
-                    return build_and_run()
-
-    def _convert_eval_steps_to_hooks(self, steps: Any) -> list[Any]:
+    def steps_hooks(self, steps: Any) -> list[Any]:
         """The hook that ends the evaluation after a number of batches, if one is given."""
         check_steps("steps", steps, endless=False)
         return [] if steps is None else [StopAfterNEvalsHook(num_evals=steps)]
 
-    def _evaluate_build_graph(
+    def build_graph(
         self, input_fn: Callable[..., Any], hooks: Any = None, checkpoint_path: Any = None
     ) -> tuple[Any, Any, dict[str, Any], list[Any]]:
         """Builds the model in the default graph.
 
         Args:
           input_fn: function that makes the input.
-          hooks: hooks of the caller.
+          hooks: hooks of the caller, or None.
           checkpoint_path: path of the checkpoint that will be restored, or None.
 
         Returns:
           The scaffold, the operation that updates the metrics, the values of the metrics by name, and all hooks.
         """
-        graph = ops.get_default_graph()
-        self._seed_and_create_global_step(graph)
-        call = self._call_model_fn_eval_distributed if self._eval_distribution else self._call_model_fn_eval
-        scaffold, evaluation_hooks, input_hooks, update_op, eval_dict = call(input_fn, self.config)
+        model, methods, graph = self._model, self._model.methods, ops.get_default_graph()
+        model.seed_and_create_global_step(graph)
+        call = methods._call_model_fn_eval_distributed if model.eval_distribution else methods._call_model_fn_eval
+        scaffold, evaluation_hooks, input_hooks, update_op, eval_dict = call(input_fn, methods.config)
         # Needs the variables of the model.
-        self._maybe_warm_start(checkpoint_path)
+        methods._maybe_warm_start(checkpoint_path)
         if ops.GraphKeys.GLOBAL_STEP in eval_dict:
             raise ValueError(
                 "Metric with name `global_step` is not allowed, because Estimator already defines a default metric "
@@ -138,39 +96,39 @@ class Evaluation(EstimatorBase):
         all_hooks = [*input_hooks, *(hooks or []), *(evaluation_hooks or [])]
         return _with_local_variables_initialised(scaffold), update_op, eval_dict, all_hooks
 
-    def _call_model_fn_eval(self, input_fn: Callable[..., Any], config: Any) -> tuple[Any, Any, Any, Any, Any]:
-        """Calls input_fn and model_fn.
+    def call_model_fn(self, input_fn: Callable[..., Any], config: Any) -> tuple[Any, Any, Any, Any, Any]:
+        """Calls input_fn and model_fn without a strategy.
 
         Returns:
           The scaffold, the hooks of the model, the hooks of the input, the operation that updates the metrics, and the
           values of the metrics by name.
         """
-        features, labels, input_hooks = self._get_features_and_labels_from_input_fn(input_fn, ModeKeys.EVAL)
-        spec = self._call_model_fn(features, labels, ModeKeys.EVAL, config)
+        methods = self._model.methods
+        features, labels, input_hooks = methods._get_features_and_labels_from_input_fn(input_fn, ModeKeys.EVAL)
+        spec = methods._call_model_fn(features, labels, ModeKeys.EVAL, config)
         update_op, eval_dict = split_metrics(add_loss_metric(spec.eval_metric_ops, spec.loss))
         return spec.scaffold, spec.evaluation_hooks, input_hooks, update_op, eval_dict
 
-    def _call_model_fn_eval_distributed(
-        self, input_fn: Callable[..., Any], config: Any
-    ) -> tuple[Any, Any, Any, Any, Any]:
-        """As `_call_model_fn_eval`, with a strategy."""
-        raise NotImplementedError
+    def call_model_fn_in_replicas(self, input_fn: Callable[..., Any], config: Any) -> tuple[Any, Any, Any, Any, Any]:
+        """As `call_model_fn`, with the strategy."""
+        return ReplicatedModel(self._model, self._model.eval_distribution).evaluation(input_fn, config)
 
-    def _evaluate_run(
+    def run(
         self, checkpoint_path: Any, scaffold: Any, update_op: Any, eval_dict: Any, all_hooks: Any, output_dir: str
     ) -> Any:
-        """Evaluates the graph that `_evaluate_build_graph` has built, writes the results and returns them."""
+        """Evaluates the graph that `build_graph` has built, writes the results and returns them."""
+        model = self._model
         with trained_model.explaining_missing_variables(checkpoint_path):
             results = evaluate_once(
                 checkpoint_path=checkpoint_path,
-                master=self._config.evaluation_master,
+                master=model.config.evaluation_master,
                 scaffold=scaffold,
                 eval_ops=update_op,
                 final_ops=eval_dict,
                 hooks=all_hooks,
-                config=self._session_config,
-                executor=self._config.executor,
-                progress=self._config.progress,
+                config=model.session_config,
+                executor=model.config.executor,
+                progress=model.config.progress,
             )
         global_step = results[ops.GraphKeys.GLOBAL_STEP]
         metric_summaries.write_metrics(output_dir, results, global_step)
