@@ -47,7 +47,7 @@ ASYNC = "training goes on during a save (docs/saving.md)"
 PROGRESS = "adds a ProgressHook (docs/hooks.md#progress)"
 # Parameters that are added, by callable and name, with the reason.
 ADDED: dict[str, dict[str, str]] = {
-    "CheckpointSaverHook": {"async_save": ASYNC},
+    "CheckpointSaverHook": {"async_save": ASYNC, "_ends_last": "private"},
     "ChiefSessionCreator": {
         "executor": EXECUTOR,
         "recovery_wait_secs": WAIT,

@@ -1,8 +1,11 @@
-"""How long a loop or a session waits before it tries a failed step again."""
+"""How often a loop or a session tries a failed step again, and how long it waits before."""
 
 from __future__ import annotations
 
-__all__ = ["delay_before_next_try"]
+import operator
+from typing import Any
+
+__all__ = ["check_max_recoveries", "delay_before_next_try"]
 
 _LONGEST_DELAY_SECS = 30.0
 
@@ -18,3 +21,21 @@ def delay_before_next_try(failures: int) -> float:
     """
     # The exponent is bounded: failures without a limit would overflow a float.
     return 0.0 if failures == 1 else min(_LONGEST_DELAY_SECS, 0.1 * 2.0 ** min(failures - 2, 20))
+
+
+def check_max_recoveries(max_recoveries: Any) -> None:
+    """Refuses what is no number of recoveries.
+
+    Args:
+      max_recoveries: the argument of a loop or session; None for no limit.
+
+    Raises:
+      TypeError: it is no integer.
+      ValueError: it is negative.
+    """
+    if max_recoveries is None:
+        return
+    if isinstance(max_recoveries, bool) or not hasattr(max_recoveries, "__index__"):
+        raise TypeError(f"max_recoveries must be an integer or None, got {max_recoveries!r}.")
+    if operator.index(max_recoveries) < 0:
+        raise ValueError(f"max_recoveries must not be negative, got {max_recoveries!r}. Pass None for no limit.")

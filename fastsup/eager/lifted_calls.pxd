@@ -7,7 +7,7 @@ cdef class Box:
     # The tensor that the box holds now.
     cdef readonly object tensor
     cdef object write
-    cdef object lock
+    cdef readonly object lock
 
 
 cdef class LiftedCalls:

@@ -260,6 +260,9 @@ cdef bint hold_boxes(LiftedStep step, list boxed) except -1:
         return False
     step.running += 1
     if not are_filled:
+        # At once: while this call waits for the lock of a box, none may take it for filled with another tensor.
+        for box, _ in boxed:
+            box.tensor = None
         try:
             for box, tensor in boxed:
                 box.put(tensor)

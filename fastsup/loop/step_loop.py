@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import operator
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import fastsup.core
-from fastsup.common.back_off import delay_before_next_try
+from fastsup.common.back_off import check_max_recoveries, delay_before_next_try
 from fastsup.common.tensorflow_errors import is_preemption
 from fastsup.core.checks import check_flag
 from fastsup.loop.checkpoint import CheckpointHook
@@ -59,13 +58,7 @@ class StepLoop(fastsup.core.StepLoop):
         max_recoveries: int | None = 0,
     ) -> None:
         super().__init__(step, hooks, max_steps, initial_step, profiler)
-        if max_recoveries is not None:
-            if isinstance(max_recoveries, bool) or not hasattr(max_recoveries, "__index__"):
-                raise TypeError(f"max_recoveries must be an integer or None, got {max_recoveries!r}.")
-            if operator.index(max_recoveries) < 0:
-                raise ValueError(
-                    f"max_recoveries must not be negative, got {max_recoveries!r}. Pass None for no limit."
-                )
+        check_max_recoveries(max_recoveries)
         if handle_signals is None:
             handle_signals = any(isinstance(hook, CheckpointHook) for hook in self.hooks)
         check_flag(handle_signals=handle_signals)

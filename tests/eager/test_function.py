@@ -559,6 +559,26 @@ def test_threads_whose_iterators_come_and_go() -> None:
     assert sums == [6] * 6 * 300
 
 
+def test_a_box_that_is_being_filled_is_filled_for_no_other_call() -> None:
+    ours = lift(lambda iterator: next(iterator))
+    first, second = (iter(tf.data.Dataset.range(4)) for _ in range(2))
+    ours(first), ours(second)  # The box now holds the second iterator.
+    (entry,) = ours._entries.values()
+    ((_, variable),) = entry.step.graph.opaque_inputs
+    by_tensorflow: list[Any] = []
+    original = ours.original
+    ours.original = lambda iterator: by_tensorflow.append(iterator) or original(iterator)
+    with variable.box.lock:
+        waiting = threading.Thread(target=ours, args=(first,))
+        waiting.start()
+        while entry.step.running == 0:
+            time.sleep(0.001)
+        assert int(ours(second)) == 1
+    waiting.join()
+    assert by_tensorflow == [second]
+    assert [int(ours(first)), int(ours(second))] == [2, 2]
+
+
 def test_a_step_may_call_lifted_functions_from_python() -> None:
     inner = lift(lambda x: x + 1.0)
     inner(tf.ones([]))

@@ -50,8 +50,6 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
 
     _NAME = "CheckpointSaverHook"
     _schedule_reads = frozenset({"_timer", "_global_step_tensor"})
-    # If True, a monitored session calls this hook's `end` after those of all other hooks.
-    _ends_last = False
 
     def __init__(
         self,
@@ -64,6 +62,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         listeners: Any = None,
         save_graph_def: bool = True,
         async_save: bool = False,
+        _ends_last: bool = False,
     ) -> None:
         check_one_interval(save_secs=save_secs, save_steps=save_steps)
         check_flag(async_save=async_save)
@@ -73,6 +72,8 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         )
         self._timer: Any = compiled_timer(self._timer)
         self._async_save = async_save
+        # Whether a monitored session calls this hook's `end` after those of all other hooks.
+        self._ends_last = _ends_last
         self._checkpoint_writer = CheckpointWriter(when_written=lambda: self._set_written(True))
         # True from the end of a background write until the loop's thread has called the listeners.
         self._written = False

@@ -181,8 +181,8 @@ def MonitoredTrainingSession(
             scaffold=scaffold,
             save_graph_def=save_graph_def,
             async_save=async_save,
+            _ends_last=True,
         )
-        saver_hook._ends_last = True
         chief_hooks.append(saver_hook)
     with session_role("train"):
         return MonitoredSession(chief, [*chief_hooks, *hooks], *session_options)

@@ -14,7 +14,7 @@ from typing import Any
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.checkpoint.durable import is_failed_save
-from fastsup.common.back_off import delay_before_next_try
+from fastsup.common.back_off import check_max_recoveries, delay_before_next_try
 from fastsup.common.stop_signals import raise_if_come
 from fastsup.train.engine.step_engine import StepEngine, still_open
 from fastsup.train.session.wrapped_base import CoordinatedBase, WrappedBase
@@ -274,13 +274,7 @@ class RecoverableSession(WrappedSession):
     """
 
     def __init__(self, sess_creator: Any, max_recoveries: int | None = 10) -> None:
-        if max_recoveries is not None:
-            if not hasattr(max_recoveries, "__index__"):
-                raise TypeError(f"max_recoveries must be an integer or None, got {max_recoveries!r}.")
-            if max_recoveries < 0:
-                raise ValueError(
-                    f"max_recoveries must not be negative, got {max_recoveries!r}. Pass None for no limit."
-                )
+        check_max_recoveries(max_recoveries)
         self._sess_creator = sess_creator
         self._max_recoveries = max_recoveries
         # Failures in a row since a step last ended well, and failed saves in a row since one last ended well; and the
