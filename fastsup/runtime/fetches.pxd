@@ -1,4 +1,9 @@
+cdef list stored_attributes(object fetch)
+
+
 cdef class Fetch:
+    cdef bint calls_program
+
     cdef object build(self, list values)
 
 

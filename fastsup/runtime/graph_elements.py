@@ -11,6 +11,7 @@ from tensorflow.python.ops.ragged import ragged_tensor
 
 from fastsup.runtime.fetches import (
     Fetch,
+    FetchAttributes,
     FetchContracted,
     FetchDict,
     FetchList,
@@ -39,7 +40,7 @@ def structure_of(fetches: Any, graph: ops.Graph, position: dict[int, int], leave
     """The structure of `fetches`, which `Session.run`'s own resolution has accepted.
 
     Args:
-      fetches: graph elements, names, and nested lists, tuples, named tuples and dictionaries of them.
+      fetches: graph elements, names, and nested lists, tuples, named tuples, dictionaries and attrs objects of them.
       graph: the graph they belong to.
       position: for the id of each tensor, its place among the values that the runtime returns.
       leaves: what is found at the leaves, and the keys of dictionaries, is appended here.
@@ -54,6 +55,10 @@ def structure_of(fetches: Any, graph: ops.Graph, position: dict[int, int], leave
     if isinstance(fetches, dict):
         leaves.extend(fetches)
         return FetchDict(fetches, [structure_of(fetch, graph, position, leaves) for fetch in fetches.values()])
+    attributes = getattr(type(fetches), "__attrs_attrs__", None)
+    if attributes is not None:
+        values = [getattr(fetches, attribute.name) for attribute in attributes]
+        return FetchAttributes(type(fetches), [structure_of(value, graph, position, leaves) for value in values])
     leaves.append(fetches)
     for kind, expand, _, _ in tf_session._REGISTERED_EXPANSIONS:
         if isinstance(fetches, kind):

@@ -9,8 +9,13 @@ from tensorflow.python.framework import errors
 from fastsup.core.probe import session_part_here
 from fastsup.runtime.graph_elements import ELEMENT_TYPES
 from fastsup.common.interpreter_end import uninterrupted
+from fastsup.runtime.fetches cimport stored_attributes
 from fastsup.runtime.plan cimport FeedSlot, Liveness, Plan, key_of_feed
 from fastsup.runtime.plan_cache cimport PlanCache
+
+cdef extern from "Python.h":
+    int Py_EnterRecursiveCall(const char* where) except *
+    void Py_LeaveRecursiveCall()
 
 cdef frozenset element_types = ELEMENT_TYPES
 cdef list registered_expansions = tf_session._REGISTERED_EXPANSIONS
@@ -36,6 +41,17 @@ cdef bint add_to_key(list key, object fetch) except -1:
     if kind is str:
         key.append(fetch)
         return True
+    # A structure may contain itself.
+    Py_EnterRecursiveCall(" in the fetches of a run")
+    try:
+        return add_parts_to_key(key, kind, fetch)
+    finally:
+        Py_LeaveRecursiveCall()
+
+
+cdef bint add_parts_to_key(list key, object kind, object fetch) except -1:
+    """The same for a structure of fetches, of this type."""
+    cdef list attributes
     if kind is list or kind is tuple or (isinstance(fetch, tuple) and hasattr(kind, "_fields")):
         key.append(kind)
         key.append(len(fetch))
@@ -55,6 +71,14 @@ cdef bint add_to_key(list key, object fetch) except -1:
                 elif type(name) is not int and type(name) is not bytes:
                     return False
             key.append(name)
+            if not add_to_key(key, item):
+                return False
+        return True
+    attributes = stored_attributes(fetch)
+    if attributes is not None:
+        key.append(kind)
+        key.append(len(attributes))
+        for _, item in attributes:
             if not add_to_key(key, item):
                 return False
         return True

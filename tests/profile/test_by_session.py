@@ -7,6 +7,7 @@ from collections import namedtuple
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import tensorflow as tf
 
@@ -275,6 +276,12 @@ def test_many_places_that_open_sessions_take_bounded_room() -> None:
     assert any(part.name == "other sessions" for part in report.sessions)
 
 
+@attrs.frozen
+class Named:
+    name: Any
+    more: Any
+
+
 @pytest.mark.parametrize(
     ("fetches", "text"),
     [
@@ -282,6 +289,7 @@ def test_many_places_that_open_sessions_take_bounded_room() -> None:
         (["a:0", ("b:0", "c:1")], "[a, (b, c:1)]"),
         ({"x": "a:0", "y": ["b"]}, "{x: a, y: [b]}"),
         ([f"tensor_{i}" for i in range(40)], "[tensor_0, tensor_1, tensor_2, tensor_3, tensor_4, tensor_5, … 34 more]"),
+        (Named("a:0", ["b:0"]), "Named(a, [b])"),
         (None, ""),
         (3, "int"),
     ],

@@ -7,7 +7,6 @@ import dataclasses
 import types
 from typing import Any, NamedTuple
 
-import attrs
 import pytest
 import tensorflow as tf
 from tensorflow.python.trackable.data_structures import ListWrapper, _DictWrapper, _TupleWrapper
@@ -36,17 +35,6 @@ class MyTuple(tuple):
 
 class MyDict(dict):
     pass
-
-
-@attrs.define
-class Both:
-    left: Any
-    _right: Any
-
-
-@attrs.frozen
-class Frozen:
-    left: Any
 
 
 @dataclasses.dataclass
@@ -193,22 +181,17 @@ def a_dictionary_that_a_module_tracks(make: Any):
     return lambda: [_DictWrapper({"a": a})]
 
 
-@pytest.mark.form
-def attrs_classes(make: Any):
-    a, b = make.matrix(), make.scalar()
-    return lambda: [Both(a, right=[b]), Frozen({"b": b})]
-
-
-@pytest.mark.form
-def an_attrs_class_alone(make: Any):
-    a, b = make.matrix(), make.scalar()
-    return lambda: Both(a, b)
-
-
 @pytest.mark.form(raises=TypeError)
 def a_dataclass(make: Any):
     a = make.matrix()
     return lambda: Data(a)
+
+
+def test_a_list_that_contains_itself(impl: Any, graph: Any) -> None:
+    fetches: list[Any] = [tf.constant(1)]
+    fetches.append(fetches)
+    with impl.Session() as session, pytest.raises(RecursionError):
+        session.run(fetches)
 
 
 @pytest.mark.form

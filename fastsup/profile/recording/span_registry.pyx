@@ -12,6 +12,10 @@ from fastsup.profile.recording.statistics cimport Caller
 from fastsup.core.session_origin import NO_ORIGIN, SessionOrigin
 from fastsup.profile.recording.spans cimport fs_histogram_merge
 
+cdef extern from "Python.h":
+    int Py_EnterRecursiveCall(const char* where) except *
+    void Py_LeaveRecursiveCall()
+
 OTHER_FETCHES = "other fetches"
 cdef object OTHER_SESSIONS = SessionOrigin("other sessions")
 
@@ -33,14 +37,19 @@ cdef object fetches_key(object fetches):
         return id(fetches)
     if kind is str:
         return fetches
-    if isinstance(fetches, (list, tuple)):
-        return (kind, *[fetches_key(fetch) for fetch in fetches])
-    if isinstance(fetches, Mapping):
-        return (kind, *[(fetches_key(key), fetches_key(fetch)) for key, fetch in fetches.items()])
-    if is_dataclass(fetches):
-        return (kind, *[fetches_key(getattr(fetches, field.name)) for field in fields(fetches)])
-    if hasattr(kind, "__attrs_attrs__"):
-        return (kind, *[fetches_key(getattr(fetches, field.name)) for field in kind.__attrs_attrs__])
+    # A structure may contain itself.
+    Py_EnterRecursiveCall(" in the fetches of a run")
+    try:
+        if isinstance(fetches, (list, tuple)):
+            return (kind, *[fetches_key(fetch) for fetch in fetches])
+        if isinstance(fetches, Mapping):
+            return (kind, *[(fetches_key(key), fetches_key(fetch)) for key, fetch in fetches.items()])
+        if is_dataclass(fetches):
+            return (kind, *[fetches_key(getattr(fetches, field.name)) for field in fields(fetches)])
+        if hasattr(kind, "__attrs_attrs__"):
+            return (kind, *[fetches_key(getattr(fetches, field.name)) for field in kind.__attrs_attrs__])
+    finally:
+        Py_LeaveRecursiveCall()
     leaf_types.add(kind)
     return id(fetches)
 
@@ -65,6 +74,9 @@ def describe(fetches):
     elif isinstance(fetches, (list, tuple)):
         parts = [describe(fetch) for fetch in fetches]
         begin, end = "[]" if isinstance(fetches, list) else "()"
+    elif hasattr(type(fetches), "__attrs_attrs__"):
+        parts = [describe(getattr(fetches, field.name)) for field in type(fetches).__attrs_attrs__]
+        begin, end = type(fetches).__name__ + "(", ")"
     elif isinstance(getattr(fetches, "name", None), str):
         return fetches.name.removesuffix(":0")
     else:

@@ -163,9 +163,10 @@ cdef class StepEngine:
             # The effect of such a run on the step isn't known.
             return self.run_with_hooks(request, self.scheduler.hooks_in_unknown_run(&request.view))
         request.steps = 1
-        if self.scheduler.any_in_run(&request.view):
+        if plan.structure.calls_program or self.scheduler.any_in_run(&request.view):
             hooks = self.scheduler.hooks_in_run(&request.view)
-            if hooks:
+            # A class of the program may refuse the values: then the run has failed, and no `after_run` is called.
+            if hooks or plan.structure.calls_program:
                 return self.run_with_hooks(request, hooks)
         elif request.stop_event is not None and not request.probe.marks_steps:
             request.steps = min(self.scheduler.idle_steps(&request.view), request.steps_left)

@@ -5,6 +5,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from cython cimport final
 from libc.stdint cimport INT64_MAX, int64_t
 
+from copy import copy
 from threading import Event
 
 from tensorflow.python.client import session as tf_session
@@ -13,6 +14,7 @@ from tensorflow.python.training import coordinator as tf_coordinator
 
 from fastsup.common.stop_signals cimport pending_signal
 from fastsup.common.stop_signals import raise_if_come
+from fastsup.runtime.fetches cimport stored_attributes
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.session.feed_functions import takes_last_result
@@ -22,6 +24,9 @@ from fastsup.train.session.wrapped_base cimport CoordinatedBase, WrappedBase
 from fastsup.train.session.wrapped_sessions import (
     DELIVERED_METHODS, CoordinatedSession, HookedSession, RecoverableSession
 )
+
+cdef extern from "Python.h":
+    int PyObject_GenericSetAttr(object instance, object name, object value) except -1
 
 cdef object Coordinator = tf_coordinator.Coordinator
 
@@ -244,13 +249,23 @@ cdef class Monitored:
 
 
 cdef object own_copy(object fetches):
-    """The same structure, in lists and dictionaries that nobody else changes."""
+    """The same structure, in objects that nobody else changes."""
+    cdef list attributes
     if type(fetches) is list:
         return [own_copy(item) for item in fetches]
     if type(fetches) is dict:
         return {name: own_copy(item) for name, item in fetches.items()}
     if type(fetches) is tuple:
         return tuple([own_copy(item) for item in fetches])
+    if isinstance(fetches, tuple) and hasattr(type(fetches), "_fields"):
+        return tuple.__new__(type(fetches), [own_copy(item) for item in fetches])
+    attributes = stored_attributes(fetches)
+    if attributes is not None:
+        copied = copy(fetches)
+        for name, value in attributes:
+            # Also of a frozen class.
+            PyObject_GenericSetAttr(copied, name, own_copy(value))
+        return copied
     return fetches
 
 
