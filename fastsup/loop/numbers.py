@@ -37,7 +37,7 @@ def _number(name: Any, value: Any) -> float:
     except (TypeError, ValueError) as error:
         raise TypeError(
             "The step must return a number or a mapping of names to numbers, or values= must say what to take of "
-            f"it. {name}: {value!r}"
+            f"it. {name}: {value!r}. In a session, the hook's `fetches` say what it reads."
         ) from error
 
 
