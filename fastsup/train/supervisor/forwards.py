@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from fastsup.common.parts import PartAttribute, part_method
 from fastsup.train.session import session_manager as session_manager_mod
 
 __all__ = ["SupervisorForwards"]
-
-
-def _public(attribute: str) -> property:
-    """Makes a property that reads an attribute."""
-    return property(operator.attrgetter(attribute), doc="See the attributes of `Supervisor`.")
 
 
 class SupervisorForwards:
@@ -23,6 +17,10 @@ class SupervisorForwards:
     _is_chief: bool
     _local_init_run_options: Any
     _recovery_wait_secs: float
+    _save_model_secs: float | None
+    _save_summaries_secs: float | None
+    _coord: Any
+    _session_manager: Any
 
     _graph = PartAttribute("_elements", "graph")
     _ready_op = PartAttribute("_elements", "ready_op")
@@ -40,21 +38,6 @@ class SupervisorForwards:
     _init_fn = PartAttribute("_sessions", "init_fn")
     _stop_grace_secs = PartAttribute("_sessions", "stop_grace_secs")
 
-    is_chief: property = _public("_is_chief")
-    coord: property = _public("_coord")
-    session_manager: property = _public("_session_manager")
-    init_op: property = _public("_init_op")
-    init_feed_dict: property = _public("_init_feed_dict")
-    ready_op: property = _public("_ready_op")
-    ready_for_local_init_op: property = _public("_ready_for_local_init_op")
-    summary_op: property = _public("_summary_op")
-    global_step: property = _public("_global_step")
-    saver: property = _public("_saver")
-    summary_writer: property = _public("_summary_writer")
-    save_summaries_secs: property = _public("_save_summaries_secs")
-    save_model_secs: property = _public("_save_model_secs")
-    save_path: property = _public("_save_path")
-
     _init_ready_op = part_method("_elements", "init_ready_op")
     _init_init_op = part_method("_elements", "init_init_op")
     _init_local_init_op = part_method("_elements", "init_local_init_op")
@@ -66,6 +49,76 @@ class SupervisorForwards:
     _write_graph = part_method("_event_log", "write_graph")
     # TensorFlow doesn't have it. Each checkpoint of a Supervisor is saved by this method.
     _save = part_method("_checkpoints", "save")
+
+    @property
+    def is_chief(self) -> bool:
+        """True if this is the chief."""
+        return self._is_chief
+
+    @property
+    def coord(self) -> Any:
+        """The Coordinator of the services' threads. A program's own threads may use it too."""
+        return self._coord
+
+    @property
+    def session_manager(self) -> Any:
+        """The SessionManager that makes the sessions."""
+        return self._session_manager
+
+    @property
+    def init_op(self) -> Any:
+        """The operation that initialises the model, or None."""
+        return self._init_op
+
+    @property
+    def init_feed_dict(self) -> Any:
+        """The feeds of `init_op`, or None."""
+        return self._init_feed_dict
+
+    @property
+    def ready_op(self) -> Any:
+        """The tensor that is empty if the model is ready, or None."""
+        return self._ready_op
+
+    @property
+    def ready_for_local_init_op(self) -> Any:
+        """The tensor that is empty if the model is ready for `local_init_op`, or None."""
+        return self._ready_for_local_init_op
+
+    @property
+    def summary_op(self) -> Any:
+        """The operation that computes the summary, or None."""
+        return self._summary_op
+
+    @property
+    def global_step(self) -> Any:
+        """The tensor or variable that counts steps, or None."""
+        return self._global_step
+
+    @property
+    def saver(self) -> Any:
+        """The Saver of the checkpoints, or None."""
+        return self._saver
+
+    @property
+    def summary_writer(self) -> Any:
+        """The chief's writer of events, or None."""
+        return self._summary_writer
+
+    @property
+    def save_summaries_secs(self) -> float | None:
+        """Seconds between two summaries. None if this isn't the chief."""
+        return self._save_summaries_secs
+
+    @property
+    def save_model_secs(self) -> float | None:
+        """Seconds between two checkpoints. None if this isn't the chief."""
+        return self._save_model_secs
+
+    @property
+    def save_path(self) -> Any:
+        """The path of the checkpoints, without the step. None without a `logdir`."""
+        return self._save_path
 
     def _init_session_manager(self, session_manager: Any = None) -> None:
         if session_manager is None:

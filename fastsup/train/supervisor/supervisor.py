@@ -94,19 +94,6 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
       ValueError: an argument has no valid value or belongs to another graph, or this replica isn't the chief and a
         variable has no device.
       tf.errors.OpError: `logdir` couldn't be made.
-
-    Attributes:
-      is_chief: True if this is the chief.
-      coord: the Coordinator of the services' threads. A program's own threads may use it too.
-      session_manager: the SessionManager that makes the sessions.
-      init_op, init_feed_dict: the operation that initialises the model, or None; its feeds, or None.
-      ready_op, ready_for_local_init_op: as the arguments, or as they were found.
-      summary_op: the operation that computes the summary, or None.
-      global_step: the tensor or variable that counts steps, or None.
-      saver: the Saver of the checkpoints, or None.
-      summary_writer: the chief's writer of events, or None.
-      save_summaries_secs, save_model_secs: seconds between two summaries, two checkpoints. None if not the chief.
-      save_path: the path of the checkpoints, without the step. None without a `logdir`.
     """
 
     USE_DEFAULT = USE_DEFAULT
