@@ -107,10 +107,17 @@ def test_a_script_that_fails(script: Path, run: Any, processes: Processes) -> No
     assert "50 steps in " in result.stdout
 
 
-def test_a_module_that_is_none(run: Any) -> None:
-    result = run("profile", "-m", "math")
-    assert result.returncode == 1
-    assert "the module math isn't in Python" in result.stderr
+@pytest.mark.parametrize(
+    ("module", "code", "message"),
+    [
+        ("sys", 2, "there is no module sys in Python that could be run"),
+        ("numpy.linalg._umath_linalg", 1, "the module numpy.linalg._umath_linalg isn't in Python"),
+    ],
+)
+def test_a_module_that_is_none(run: Any, module: str, code: int, message: str) -> None:
+    result = run("profile", "-m", module)
+    assert result.returncode == code
+    assert message in result.stderr
 
 
 def test_a_script_that_is_none(tmp_path: Path, run: Any) -> None:

@@ -31,8 +31,6 @@ class FunctionCheckpointHook(CheckpointSaverHook):
       ValueError: both or neither of `save_secs` and `save_steps` were given.
     """
 
-    _ends_last = True
-
     def __init__(
         self,
         manager: Any,
@@ -42,7 +40,9 @@ class FunctionCheckpointHook(CheckpointSaverHook):
         async_save: bool,
     ) -> None:
         name = getattr(manager, "_checkpoint_name", "ckpt")
-        super().__init__(manager.directory, save_secs, save_steps, checkpoint_basename=name, save_graph_def=False)
+        super().__init__(
+            manager.directory, save_secs, save_steps, checkpoint_basename=name, save_graph_def=False, _ends_last=True
+        )
         self._manager = manager
         self._restored_step = restored_step
         self._saves = ManagedSaves(manager, async_save)
