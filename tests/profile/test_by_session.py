@@ -282,6 +282,15 @@ class Named:
     more: Any
 
 
+def test_fetches_that_contain_themselves_are_an_error_and_no_crash() -> None:
+    fetches: list[Any] = []
+    fetches.append(fetches)
+    with tf.Graph().as_default(), HookProfiler():
+        tf.constant(1.0)
+        with fastsup.train.MonitoredSession() as session, pytest.raises(RecursionError):
+            session.run(fetches)
+
+
 @pytest.mark.parametrize(
     ("fetches", "text"),
     [
