@@ -160,7 +160,7 @@ cdef class RecorderProbe(Probe):
         cdef fs_thread_trace* trace = self.trace()
         if trace.muted or trace.depth > 0:
             return empty_context
-        return Span(self.recorder, self, self.recorder.stats_of(self.session, SESSION, phase, ""))
+        return self.recorder.session_span(phase)
 
     def close(self):
         if self.steps_under_way > 0:
