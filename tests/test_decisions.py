@@ -19,7 +19,7 @@ def test_there_are_rows() -> None:
 
 @pytest.mark.parametrize("question", ROWS)
 def test_the_place_exists(question: str) -> None:
-    """A row names files, the second one of a folder without the folder; and what is defined in one of these files."""
+    """A row names what is defined in one of its files. The second file of a folder stands there without the folder."""
     names = re.findall(r"`([^`()]+)(?:\(\))?`", ROWS[question])
     files: list[Path] = []
     defined: list[str] = []
@@ -29,6 +29,7 @@ def test_the_place_exists(question: str) -> None:
         else:
             defined += name.split(".")
     assert files, "the row names no file"
+    assert defined, "the row doesn't say which function or class of the file decides"
     assert [path for path in files if not path.is_file()] == []
     text = "\n".join(path.read_text() for path in files)
     for name in defined:
