@@ -89,6 +89,7 @@ Status (*run_callable)(void *session, int64_t callable, const std::vector<Tensor
 Status (*tensor_of_handle)(const void *handle, const Tensor **tensor);
 void *(*make_local_handle)(Tensor &&tensor, void *device, void *op_device, void *context);
 void (*destroy_tensor)(Tensor *tensor);
+Status (*find_device)(const void *context, const char *name, void **device);
 void *handle_vtable, *device_manager_vtable;
 
 void *(*new_status)();
@@ -100,6 +101,7 @@ void (*delete_handle)(void *handle);
 int (*handle_dtype)(void *handle);
 int (*handle_rank)(void *handle, void *status);
 int64_t (*handle_dimension)(void *handle, int index, void *status);
+const char *(*handle_memory)(void *handle, void *status);
 
 void *(*executor_of_thread)(void *context);
 bool (*is_async)(void *executor);
@@ -145,6 +147,7 @@ const Symbol kSymbols[] = {
     {&make_local_handle,
      "_ZN10tensorflow12TensorHandle17CreateLocalHandleEONS_6TensorEPNS_6DeviceES4_PNS_12EagerContextE"},
     {&destroy_tensor, "_ZN10tensorflow6TensorD1Ev"},
+    {&find_device, "_ZNK10tensorflow12EagerContext18FindDeviceFromNameEPKcPPNS_6DeviceE"},
     {&handle_vtable, "_ZTVN10tensorflow12TensorHandleE"},
     {&device_manager_vtable, FASTSUP_EAGER_DEVICE_MANAGER},
     {&new_status, "TF_NewStatus"},
@@ -156,6 +159,7 @@ const Symbol kSymbols[] = {
     {&handle_dtype, "TFE_TensorHandleDataType"},
     {&handle_rank, "TFE_TensorHandleNumDims"},
     {&handle_dimension, "TFE_TensorHandleDim"},
+    {&handle_memory, "TFE_TensorHandleBackingDeviceName"},
     {&executor_of_thread, "TFE_ContextGetExecutorForThread"},
     {&is_async, "TFE_ExecutorIsAsync"},
     {&delete_executor, "TFE_DeleteExecutor"},
@@ -345,8 +349,22 @@ int fastsup_eager_shape(void *handle, int64_t *dimensions) {
     return rank;
 }
 
+void *fastsup_eager_device(const char *name) {
+    void *device = nullptr;
+    try {
+        if (find_device(eager_context, name, &device).word != ok_word) return nullptr;
+    } catch (...) {
+        return nullptr;
+    }
+    return device;
+}
+
+const char *fastsup_eager_memory(void *handle) {
+    return handle_memory(handle, scratch_status());
+}
+
 void *fastsup_eager_run(void *session, int64_t callable, void *const *inputs, int input_count, void **outputs,
-                        int output_count) {
+                        int output_count, const fastsup_eager_place *places) {
     uintptr_t word = ok_word;
     int made = 0;
     try {
@@ -365,7 +383,9 @@ void *fastsup_eager_run(void *session, int64_t callable, void *const *inputs, in
             word = error_word(kInternal, "the runtime has not returned one tensor for each fetch of a lifted function");
         for (int i = 0; as_many && i < output_count; ++i) {
             if (word == ok_word) {
-                outputs[i] = make_local_handle(std::move(fetched[i]), host_device, host_device, eager_context);
+                void *memory = places ? places[i].memory : host_device;
+                void *device = places ? places[i].device : host_device;
+                outputs[i] = make_local_handle(std::move(fetched[i]), memory, device, eager_context);
                 made = i + 1;
             }
             destroy_tensor(&fetched[i]);

@@ -76,15 +76,28 @@ int fastsup_eager_has_shape(void *handle, const int64_t *dimensions, int rank);
 /* The shape of a handle's tensor. Returns its rank, or -1 if the rank is above FASTSUP_MOST_DIMENSIONS. */
 int fastsup_eager_shape(void *handle, int64_t *dimensions);
 
+/* The device of this name in the eager context, which owns it. Null if there is none. */
+void *fastsup_eager_device(const char *name);
+
+/* The name of the device in whose memory a handle's tensor lies. It is the same pointer for all tensors there, and
+   belongs to TensorFlow. */
+const char *fastsup_eager_memory(void *handle);
+
+/* Where a tensor is: the device that has its memory, and the device whose operation has made it. */
+struct fastsup_eager_place {
+    void *memory, *device;
+};
+
 /* Runs a callable of a session.
 
    session: what fastsup_eager_take_session gave.
    callable: its number, which TF_SessionMakeCallable gave.
    inputs: handles of the feeds. Their tensors must stay alive until the function returns.
    outputs: room for the handles of the fetches, which belong to the caller afterwards.
+   places: where the fetches are, as the callable was told. Null: on the context's first device, all of them.
    Returns null, or a TF_Status with the error, which the caller deletes with fastsup_eager_delete_status. */
 void *fastsup_eager_run(void *session, int64_t callable, void *const *inputs, int input_count, void **outputs,
-                        int output_count);
+                        int output_count, const struct fastsup_eager_place *places);
 
 /* The code of an error, and its text, which belongs to the status. */
 int fastsup_eager_status_code(void *status);

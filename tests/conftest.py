@@ -2,6 +2,8 @@
 
 TensorFlow's behaviour is a switch of the whole process, so the suite runs in one world at a time:
 `FASTSUP_TEST_WORLD=v1` runs it under `disable_v2_behavior()`, anything else under TF 2 behaviour inside a Graph.
+
+So are the devices, which `FASTSUP_TEST_DEVICES` names: `tests/support/devices.py` has what it may be.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 import pytest
 
-pytest_plugins = ["processes"]
+pytest_plugins = ["processes", "devices"]
 
 WORLD = os.environ.get("FASTSUP_TEST_WORLD", "v2")
 
@@ -49,17 +51,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if getattr(item, "callspec", None) and item.callspec.params.get("impl") == "tensorflow":
             item.add_marker(pytest.mark.reference)
-    lifted = [item for item in items if {"eager", "keras"} & set(item.path.parts)]
-    if not lifted:
-        return
-    import tensorflow as tf
-
-    if tf.config.list_physical_devices("GPU"):
-        reason = (
-            "functions aren't lifted on a machine with a GPU; CUDA_VISIBLE_DEVICES=-1 pytest runs these tests there"
-        )
-        for item in lifted:
-            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.hookimpl(trylast=True)

@@ -16,7 +16,7 @@ import fastsup
 LAYERS = (
     ("fastsup.core",),
     ("fastsup.common", "fastsup.runtime.graph"),
-    ("fastsup.runtime",),
+    ("fastsup.runtime", "fastsup.eager.devices"),
     ("fastsup.checkpoint", "fastsup.events", "fastsup.cluster", "fastsup.eager"),
     ("fastsup.loop", "fastsup.train.scheduler", "fastsup.keras", "fastsup.cluster.collective"),
     ("fastsup.train.hooks",),

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint64_t
 
-from fastsup.eager.eager_session cimport MOST_DIMENSIONS
+from fastsup.eager.devices.eager_session cimport MOST_DIMENSIONS
 
 
 cdef enum:
@@ -26,6 +26,8 @@ cdef class TensorPattern(Pattern):
     # -1: any rank, any dimension.
     cdef int rank
     cdef int64_t dimensions[MOST_DIMENSIONS]
+    # The device that has the tensor's memory, as `memory_of` names it. Null: there is one device.
+    cdef const char* memory
 
     cdef inline bint writes(self, void* handle, CallTensors* tensors) noexcept
 
@@ -85,6 +87,8 @@ cdef class TracedPattern(Pattern):
     cdef bint is_open
     cdef int place
     cdef tuple dtypes
+    # The devices of its tensors' memory, as addresses of their names; None where there is one device.
+    cdef tuple memories
     # Whether nest takes the value apart as TensorFlow's type does, at a fraction of the cost.
     cdef bint is_nested
 

@@ -4,7 +4,7 @@ from cpython.object cimport PyObject
 from cpython.weakref cimport PyWeakref_GetObject
 from libc.stdint cimport int64_t, uint64_t
 
-from fastsup.eager.eager_session cimport MOST_DIMENSIONS, dtype_of, handle_of, has_shape, shape_of
+from fastsup.eager.devices.eager_session cimport MOST_DIMENSIONS, dtype_of, handle_of, has_shape, memory_of, shape_of
 
 import numpy as np
 
@@ -115,6 +115,8 @@ cdef class TensorPattern(Pattern):
         if handle is NULL or dtype_of(handle) != self.dtype:
             return False
         if not has_shape(handle, self.dimensions, self.rank):
+            return False
+        if self.memory is not NULL and memory_of(handle) != self.memory:
             return False
         tensors.handles[self.place] = handle
         return True
@@ -324,6 +326,8 @@ cdef class TracedPattern(Pattern):
         for i in range(len(parts)):
             handle = handle_of(parts[i])
             if handle is NULL or dtype_of(handle) != <int>self.dtypes[i]:
+                return None
+            if self.memories is not None and <size_t>memory_of(handle) != <size_t>self.memories[i]:
                 return None
             tensors.handles[self.place + i] = handle
         return parts

@@ -9,7 +9,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import gen_resource_variable_ops
 
-from fastsup.eager.context_life import OfEagerContext
+from fastsup.eager.devices.context_life import OfEagerContext
 from fastsup.eager.lifted_calls import Box
 
 _CONTAINER = "fastsup"
@@ -25,13 +25,14 @@ class BoxVariable:
       tensor: the tensor that it holds first; None if nothing.
       dtype: type of its tensors.
       shape: their shape.
+      device: the device whose memory it is in.
     """
 
-    def __init__(self, tensor: Any, dtype: Any, shape: Any) -> None:
-        self._dtype, self._shape = dtype, shape
+    def __init__(self, tensor: Any, dtype: Any, shape: Any, device: str = "CPU:0") -> None:
+        self._dtype, self._shape, self._device = dtype, shape, device
         self._name = f"fastsup_box_{next(_numbers)}"
-        with context.eager_mode(), ops.device("CPU:0"):
-            self._variable = _Variable(self._open())
+        with context.eager_mode(), ops.device(device):
+            self._variable = _Variable(self._open(), device)
         self.box: Box = Box(None, self._variable.write)
         if tensor is not None:
             self.box.put(tensor)
@@ -47,7 +48,8 @@ class BoxVariable:
         Args:
           name: name of the operation.
         """
-        return gen_resource_variable_ops.read_variable_op(self._open(), self._dtype, name=name)
+        with ops.device(self._device):
+            return gen_resource_variable_ops.read_variable_op(self._open(), self._dtype, name=name)
 
     def empty(self) -> None:
         """Deletes the variable, and with it the reference to its tensor."""
@@ -59,10 +61,12 @@ class _Variable(OfEagerContext):
 
     Args:
       handle: its handle.
+      device: the device that it is on.
     """
 
-    def __init__(self, handle: Any) -> None:
+    def __init__(self, handle: Any, device: str) -> None:
         self._handle = None
+        self._device = device
         self._is_there = False
         self._take_context()
         self._handle = handle
@@ -75,11 +79,11 @@ class _Variable(OfEagerContext):
         """
         if tensor is not None:
             self._is_there = True
-            with context.eager_mode(), ops.device("CPU:0"):
+            with context.eager_mode(), ops.device(self._device):
                 gen_resource_variable_ops.assign_variable_op(self._handle, tensor)
         elif self._is_there and self._usable():
             self._is_there = False
-            with self._uninterrupted, context.eager_mode(), ops.device("CPU:0"):
+            with self._uninterrupted, context.eager_mode(), ops.device(self._device):
                 gen_resource_variable_ops.destroy_resource_op(self._handle, ignore_lookup_error=True)
 
     def __del__(self) -> None:

@@ -8,12 +8,13 @@ dimensions, so has its pattern. What no pattern describes is left to TensorFlow'
 import weakref
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.object cimport PyObject
 
 from fastsup.eager.argument_pattern cimport (
     FEW_TENSORS, ArrayPattern, CallTensors, ConvertedPattern, DictPattern, EqualPattern, FieldsPattern, FlattenedPattern,
     ObjectPattern, Pattern, PlainPattern, SequencePattern, TensorPattern, TracedPattern
 )
-from fastsup.eager.eager_session cimport MOST_DIMENSIONS, dtype_of, handle_of
+from fastsup.eager.devices.eager_session cimport MOST_DIMENSIONS, dtype_of, handle_of, memory_of
 
 import collections
 
@@ -48,6 +49,8 @@ cdef class CallPattern:
       kwargs: its keyword arguments.
       types: the CallTypes of the trace that the call goes to.
       kinds: takes a pattern for each type of value, for `digest_of_call`.
+      scope: the device of the `tf.device` scope that the call is in, an empty string outside of one, where TensorFlow has
+        several devices; None where it has one. With several, the tensors of a call must lie where those of this one do.
 
     Attributes:
       objects: weak references to the objects that it knows by identity. Once one of them is gone, no call fits.
@@ -57,8 +60,9 @@ cdef class CallPattern:
       TypeError: no pattern describes such arguments.
     """
 
-    def __init__(self, tuple args, dict kwargs, types, dict kinds):
-        maker = _PatternMaker(kinds, types.rivals is None)
+    def __init__(self, tuple args, dict kwargs, types, dict kinds, scope=None):
+        self.scope = scope
+        maker = _PatternMaker(kinds, types.rivals is None, scope is not None)
         self.positional = tuple(map(maker.argument, args, types.positional))
         self.names = tuple(kwargs)
         self.keywords = tuple([maker.argument(value, types.keywords[name]) for name, value in kwargs.items()])
@@ -68,6 +72,10 @@ cdef class CallPattern:
         self.objects = tuple(maker.objects)
         self.is_open = maker.is_open
         self.rivals = tuple(_rivals(args, kwargs, types.rivals)) if maker.is_open and types.rivals else ()
+
+    cdef bint is_of(self, PyObject* scope) except -1:
+        """Whether its calls are in this `tf.device` scope: see `scope_of_devices`."""
+        return <PyObject*>self.scope == scope or (scope is not NULL and self.scope == <object>scope)
 
     cdef bint fits(self, tuple args, dict kwargs, CallTensors* tensors, list kept) except -1:
         """Whether the arguments of a call fit. Writes the handles of its tensors.
@@ -161,11 +169,13 @@ class _PatternMaker:
     Args:
       kinds: takes a pattern for each type of value.
       is_exact: whether the patterns have the shapes of the values rather than those of the trace.
+      has_devices: whether the patterns tell on which devices the tensors are.
     """
 
-    def __init__(self, kinds, is_exact):
+    def __init__(self, kinds, is_exact, has_devices):
         self._kinds = kinds
         self._is_exact = is_exact
+        self._has_devices = has_devices
         self._place = 0
         self._is_cast = False
         self.is_open = False
@@ -255,6 +265,8 @@ class _PatternMaker:
             raise TypeError("a tensor of a custom device.")
         tensor.place = self._next()
         tensor.dtype = dtype_of(handle)
+        if self._has_devices:
+            tensor.memory = memory_of(handle)
         shape = kind.shape
         if self._is_exact:
             shape = made.shape
@@ -302,9 +314,19 @@ class _PatternMaker:
         if leaves:
             nested = flatten(value, expand_composites=True)
             tensors = kind.to_tensors(value)
+            if self._has_devices:
+                traced.memories = tuple([_address_of_memory(tensor) for tensor in tensors])
             traced.is_nested = len(nested) == len(tensors) and all([a is b for a, b in zip(nested, tensors)])
         self.is_open = self.is_open or traced.is_open
         return traced
+
+
+def _address_of_memory(tensor):
+    """The name of the device that has a tensor's memory, as an address."""
+    cdef void* handle = handle_of(tensor)
+    if handle is NULL:
+        raise TypeError("a tensor of a custom device.")
+    return <size_t>memory_of(handle)
 
 
 def _is_plain_namedtuple(kind):

@@ -9,7 +9,7 @@ from typing import Any
 
 from tensorflow.python.framework import ops
 
-from fastsup.eager.eager_session import EagerCallable
+from fastsup.eager.devices.eager_session import EagerCallable
 from fastsup.eager.lift import LiftedGraph
 from fastsup.runtime.executor import INLINE, POOL, REMEDY, SINGLE, decide, suits_single_thread
 from fastsup.runtime.graph.can_fail import CanFail
@@ -38,6 +38,8 @@ def choose(lifted: LiftedGraph, executor: str, chosen: Callable[[Any], None]) ->
       tf.errors.OpError: the runtime refuses the graph.
     """
     if executor == SINGLE:
+        if lifted.placement is not None:
+            lifted.placement.check_one_device(REMEDY)
         check_threads(lifted.graph.get_operations(), lifted.session_config(single_threaded=True), REMEDY)
     if runs_in_one_thread(lifted, executor, lifted.fetches):
         executor = SINGLE
@@ -47,6 +49,7 @@ def choose(lifted: LiftedGraph, executor: str, chosen: Callable[[Any], None]) ->
         lifted.graph.get_operations(),
         types_inside=types_in_functions(lifted.graph),
         is_compiled_by_xla=lifted.is_compiled_by_xla,
+        has_one_executor=lambda: not lifted.is_on_several_devices,
     )
     if executor != "auto":
         return lifted.compile(executor), None
@@ -65,13 +68,18 @@ def runs_in_one_thread(lifted: LiftedGraph, executor: str, fetches: Iterable[Any
       executor: the mode that was asked for.
       fetches: the tensors and operations that a step computes.
     """
+    only_device = "" if lifted.placement is None else lifted.placement.only_device
     if executor != "auto":
         is_wanted = executor == SINGLE
-    elif lifted.is_compiled_by_xla or not FUNCTIONAL_CONTROL_FLOW.isdisjoint(types_in_functions(lifted.graph)):
+    elif (
+        lifted.is_on_several_devices
+        or lifted.is_compiled_by_xla
+        or not FUNCTIONAL_CONTROL_FLOW.isdisjoint(types_in_functions(lifted.graph))
+    ):
         is_wanted = False
     else:
         config = lifted.session_config(single_threaded=False)
-        is_wanted = suits_single_thread(lifted.graph, config, may_end=False)
+        is_wanted = suits_single_thread(lifted.graph, config, may_end=False, only_device=only_device)
     return is_wanted and (_put_effects_first(fetches) or executor != "auto")
 
 

@@ -6,7 +6,8 @@ import functools
 import threading
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, overload
 
 import tensorflow as tf
@@ -21,10 +22,12 @@ from fastsup.common.raised_outside import is_raised_outside
 from fastsup.eager import bridge
 from fastsup.eager.call_pattern import CallPattern
 from fastsup.eager.choice import choose
+from fastsup.eager.devices.placement import HasRun, Placement, placement_of
+from fastsup.eager.devices.variable_handle import VariableHandle, variable_handle
 from fastsup.eager.function_notes import FunctionNote, note_function
 from fastsup.eager.lift import LiftedGraph, NotLiftable
 from fastsup.eager.lift_limit import LiftLimit
-from fastsup.eager.lifted_calls import LiftedCalls, why_not_now
+from fastsup.eager.lifted_calls import LiftedCalls, scope_of_devices, why_not_now
 from fastsup.eager.lifted_step import LiftedStep
 from fastsup.eager.routes import Route
 from fastsup.eager.tracing import ConcreteTracer, FunctionTracer
@@ -34,6 +37,7 @@ __all__ = ["FALLBACKS", "Function", "function"]
 
 FALLBACKS = ("warn", "raise", "silent")
 _OPAQUE = (dtypes.resource, dtypes.variant)
+_FIRST_CPU = "/device:CPU:0"
 
 
 class _Entry:
@@ -41,14 +45,25 @@ class _Entry:
 
     Args:
       concrete: the ConcreteFunction.
+      placement: where TensorFlow places it in the calls of this entry; None if TensorFlow has one device.
+      variables: the variables of devices that are its arguments in these calls, by their positions.
+
+    Attributes:
       step: the lifted step.
       may_be_lifted: whether it isn't lifted for want of room alone.
     """
 
-    def __init__(self, concrete: Any, step: LiftedStep | None, may_be_lifted: bool) -> None:
+    def __init__(
+        self,
+        concrete: Any,
+        placement: Placement | None = None,
+        variables: Mapping[int, VariableHandle] = MappingProxyType({}),
+    ) -> None:
         self.concrete = concrete
-        self.step = step
-        self.may_be_lifted = may_be_lifted
+        self.placement = placement
+        self.variables = variables
+        self.step: LiftedStep | None = None
+        self.may_be_lifted = False
 
 
 class Function(LiftedCalls):
@@ -69,7 +84,8 @@ class Function(LiftedCalls):
         is_concrete = isinstance(original, concrete_function.ConcreteFunction)
         self._tracer = ConcreteTracer(original) if is_concrete else FunctionTracer(original)
         self._lock = threading.RLock()
-        self._entries: dict[int, _Entry] = {}
+        # By the identity of the ConcreteFunction; where there are several devices, also by those of the call.
+        self._entries: dict[tuple[Any, ...], _Entry] = {}
         self._why_not = ""
         self._why_elsewhere = ""
         self._limit = LiftLimit()
@@ -185,7 +201,28 @@ class Function(LiftedCalls):
             inputs = self._tracer.inputs(concrete, args, kwargs)
         except (TypeError, ValueError) as error:
             return self._call_tensorflow(args, kwargs, f"its arguments can't be made into tensors: {error}")
-        entry = self._entry(concrete)
+        feeds = [value for value in inputs if value.dtype not in _OPAQUE]
+        scope = scope_of_devices()
+        key: tuple[Any, ...] = (id(concrete),)
+        placement, variables = None, {}
+        if scope is not None:
+            variables = _variables_on_devices(inputs)
+            key += (scope, *[value.backing_device for value in feeds], *variables.items())
+        if scope is not None and key not in self._entries:
+            try:
+                _check_opaque(inputs, variables)
+                with uninterrupted:
+                    placement = placement_of(concrete, inputs, feeds)
+            except HasRun as run:
+                self._entries[key] = _Entry(concrete)
+                self._say(str(run))
+                return concrete.function_type.pack_output(run.flat)
+            except NotLiftable as error:
+                self._entries[key] = _Entry(concrete)
+                return self._call_tensorflow(args, kwargs, str(error))
+            except errors_impl.OpError as error:
+                return self._call_tensorflow(args, kwargs, error.message)  # Which raises the error, as a rule.
+        entry = self._entry(key, concrete, placement, variables)
         step = entry.step
         if step is None:
             self._make_route(entry, [], args, kwargs)
@@ -195,7 +232,7 @@ class Function(LiftedCalls):
             return self._call_tensorflow(args, kwargs, reason)
         boxed = [(box.box, inputs[place]) for place, box in step.graph.opaque_inputs]
         self._make_route(entry, boxed, args, kwargs)
-        return self._run(step, [value for value in inputs if value.dtype not in _OPAQUE], boxed, args, kwargs)
+        return self._run(step, feeds, boxed, args, kwargs)
 
     def _call_tensorflow(self, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
         """A call that can't be lifted. If TensorFlow doesn't refuse it either, the reason is told."""
@@ -208,7 +245,7 @@ class Function(LiftedCalls):
             return
         try:
             types = self._tracer.types(entry.concrete, args, kwargs)
-            pattern = CallPattern(args, kwargs, types, self._routes.kinds)
+            pattern = CallPattern(args, kwargs, types, self._routes.kinds, scope_of_devices())
         except (TypeError, ValueError, AttributeError, NotImplementedError):
             return  # No pattern describes the arguments, or an object among them says nothing of itself.
         route = Route(pattern, entry.step, boxed, entry if entry.may_be_lifted else None)
@@ -228,20 +265,27 @@ class Function(LiftedCalls):
                 raise
             return error  # The error that there is says more than one of the search.
 
-    def _entry(self, concrete: Any) -> _Entry:
-        entry = self._entries.get(id(concrete))
+    def _entry(
+        self,
+        key: tuple[Any, ...],
+        concrete: Any,
+        placement: Placement | None,
+        variables: dict[int, VariableHandle],
+    ) -> _Entry:
+        entry = self._entries.get(key)
         if entry is not None:
             return entry
         with self._lock:
-            entry = self._entries.get(id(concrete))
+            entry = self._entries.get(key)
             if entry is None:
+                entry = _Entry(concrete, placement, variables)
                 why_full = self._limit.why_full(concrete, len(self._steps()))
                 if why_full:
                     self._say(why_full)
-                    entry = _Entry(concrete, None, True)
+                    entry.may_be_lifted = True
                 else:
-                    entry = _Entry(concrete, self._lift(concrete), False)
-                self._entries[id(concrete)] = entry
+                    entry.step = self._lift(entry)
+                self._entries[key] = entry
             return entry
 
     def _lift_late(self, entry: _Entry, since: int) -> None:
@@ -261,7 +305,7 @@ class Function(LiftedCalls):
                     return
                 self._drop_routes(oldest)
                 other.step, other.may_be_lifted = None, True
-            step = self._lift(entry.concrete)
+            step = self._lift(entry)
             entry.may_be_lifted = False
             # The sequences of one that TensorFlow has run already would begin again.
             if step is not None and _may_go(step):
@@ -271,11 +315,12 @@ class Function(LiftedCalls):
     def _steps(self) -> list[LiftedStep]:
         return [entry.step for entry in list(self._entries.values()) if entry.step is not None]
 
-    def _lift(self, concrete: Any) -> LiftedStep | None:
+    def _lift(self, entry: _Entry) -> LiftedStep | None:
         note = FunctionNote(self.__name__)
+        concrete = entry.concrete
         try:
             with uninterrupted:
-                graph = LiftedGraph(concrete)
+                graph = LiftedGraph(concrete, placement=entry.placement, variables=entry.variables)
                 chooser = functools.partial(choose, graph, self._executor, note.take_choice)
                 step = LiftedStep(graph, chooser, concrete.function_type.pack_output)
         except NotLiftable as reason:
@@ -312,6 +357,24 @@ class Function(LiftedCalls):
 
 
 tf.types.experimental.GenericFunction.register(Function)
+
+
+def _variables_on_devices(inputs: list[Any]) -> dict[int, VariableHandle]:
+    """The variables among the inputs that aren't on the first CPU device, by their positions."""
+    found = {}
+    for place, value in enumerate(inputs):
+        if value.dtype == dtypes.resource and _FIRST_CPU not in value.device:
+            handle = variable_handle(value)
+            if handle is not None:
+                found[place] = handle
+    return found
+
+
+def _check_opaque(inputs: list[Any], variables: dict[int, VariableHandle]) -> None:
+    """Raises NotLiftable if a resource or a variant among the inputs can't be put into a box, which is on the host."""
+    for place, value in enumerate(inputs):
+        if value.dtype in _OPAQUE and place not in variables and _FIRST_CPU not in value.device:
+            raise NotLiftable(f"one of its arguments is a {value.dtype.name} on {value.device}")
 
 
 def _why_unfit(concrete: Any, inputs: list[Any]) -> str:
@@ -363,8 +426,9 @@ def function(
 
     It is called as a `tf.function` is: the same arguments, the same results, the same variables, the same rules of
     when it is traced again. Each ConcreteFunction is lifted when it is first called: its graph goes into a session
-    that shares the devices of eager code, variables and all. A call under a gradient tape, in another graph, in a
-    `tf.device` or strategy scope is TensorFlow's own call.
+    that shares the devices of eager code, variables and all. A call under a gradient tape, in another graph or
+    in a strategy's scope is TensorFlow's own call. Where TensorFlow has several devices, operations run where it would
+    run them, and arguments and results stay on theirs.
 
     Args:
       func: a Python function, a `tf.function`, or a ConcreteFunction. None: returns a decorator.

@@ -7,35 +7,35 @@ resources or variants, which a session can't be fed.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from tensorflow.core.framework import attr_value_pb2
 from tensorflow.core.protobuf import config_pb2
-from tensorflow.python.client import session as tf_session
 from tensorflow.python.eager import context
 from tensorflow.python.framework import dtypes, errors_impl, importer, ops
 from tensorflow.python.ops import (
     array_ops,
     control_flow_ops,
     gen_functional_ops,
-    gen_resource_variable_ops,
     resource_variable_ops,
 )
 
 from fastsup.common.interpreter_end import uninterrupted
 from fastsup.eager.boxes import BoxVariable
-from fastsup.eager.context_life import OfEagerContext
-from fastsup.eager.eager_session import SESSION_TARGET, EagerCallable, EagerSession
+from fastsup.eager.devices.eager_session import EagerCallable, EagerSession
+from fastsup.eager.devices.placement import Placement, is_compiled_by_xla
+from fastsup.eager.devices.shared_session import SharedCallable, SharedSession
+from fastsup.eager.devices.variable_handle import VariableHandle, variable_handle
 from fastsup.eager.flattening import flattened
+from fastsup.eager.lifted_calls import scope_of_devices
 from fastsup.runtime.errors import ErrorSources
 from fastsup.runtime.executor import CALLING_THREAD, SINGLE_THREADED, runs_on_first_cpu
 from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, PLAIN_CALLS, function_defs, types_in_functions
 
-__all__ = ["LiftedGraph", "NotLiftable", "OverEagerContext", "SharedSession", "names_of_handle"]
+__all__ = ["LiftedGraph", "NotLiftable", "check_liftable", "draws_from_sequences"]
 
-_HANDLE = re.compile(r'<ResourceHandle\(name="(.*)", device="([^"]*)", container="([^"]*)", type=', re.DOTALL)
 _OPAQUE = (dtypes.resource, dtypes.variant)
 # Placeholders have names that no function has: those of the arguments are kept for what stands in their place.
 _FEED = "fastsup_feed/"
@@ -45,46 +45,6 @@ _SEVERAL_DEVICES = ("Collective", "Nccl", "_Send", "_Recv", "Send", "Recv", "TPU
 
 class NotLiftable(Exception):
     """The reason why a function can't be lifted."""
-
-
-class _Callable(tf_session.BaseSession._Callable):  # type: ignore[misc]
-    _uninterrupted = uninterrupted
-
-    def __del__(self) -> None:
-        if self._session._usable():
-            with self._uninterrupted:
-                super().__del__()
-
-
-class OverEagerContext(OfEagerContext):
-    """Base of sessions over the eager context's devices. One that is left open lives as long as the process."""
-
-    left_open = False
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._session = None
-        self._take_context()
-        super().__init__(*args, **kwargs)
-
-    def _usable(self) -> bool:
-        return not self.left_open and super()._usable()
-
-    def __del__(self) -> None:
-        if self._usable():
-            with self._uninterrupted:
-                super().__del__()  # type: ignore[misc]
-
-
-class SharedSession(OverEagerContext, tf_session.Session):  # type: ignore[misc]
-    """A session over the eager context's devices.
-
-    Args:
-      graph: its graph.
-      config: its ConfigProto.
-    """
-
-    def __init__(self, graph: ops.Graph, config: Any) -> None:
-        super().__init__(SESSION_TARGET, graph, config)
 
 
 class LiftedGraph:
@@ -98,9 +58,13 @@ class LiftedGraph:
       concrete: the ConcreteFunction.
       is_fed_by_name: whether runs may have other feeds than all placeholders in their order. The placeholders then
         stay, each with an operation that tells its shape.
+      placement: where TensorFlow has placed the function in a call; None if the eager context has one device, or if
+        TensorFlow is to place it in a session.
+      variables: the arguments that are always the same variables, by their positions among the flat inputs.
 
     Attributes:
       concrete: the ConcreteFunction.
+      placement: the argument.
       graph: the graph. It may get more operations until it is finalized.
       feeds: list of the placeholders of the arguments that can be fed.
       outputs: list of the tensors of the function's results.
@@ -115,8 +79,21 @@ class LiftedGraph:
       NotLiftable: the function can't be lifted; the message says why.
     """
 
-    def __init__(self, concrete: Any, *, is_fed_by_name: bool = False) -> None:
+    def __init__(
+        self,
+        concrete: Any,
+        *,
+        is_fed_by_name: bool = False,
+        placement: Placement | None = None,
+        variables: Mapping[int, VariableHandle] = MappingProxyType({}),
+    ) -> None:
         self.concrete = concrete
+        self.placement = placement
+        self._variables = variables
+        # None: there is one device, and nothing has to be placed.
+        self._scope = scope_of_devices()
+        if self.placement is not None and is_compiled_by_xla(concrete.function_def):
+            _check_device_of_xla(self.placement)
         self._is_fed_by_name = is_fed_by_name
         self.executor: str = ""
         self._sessions: dict[bool, EagerSession] = {}
@@ -124,10 +101,9 @@ class LiftedGraph:
         self._searchable: LiftedGraph | None = None
         self._config = context.context().config
         inner = concrete.graph
-        _check(concrete)
-        definitions = [concrete.function_def, *function_defs(inner)]
-        self.is_compiled_by_xla: bool = any(_is_compiled(definition) for definition in definitions)
-        self.keeps_random_sequences: bool = any(_keeps_random_sequences(definition) for definition in definitions)
+        check_liftable(concrete)
+        self.is_compiled_by_xla: bool = any(map(is_compiled_by_xla, _definitions(concrete)))
+        self.keeps_random_sequences: bool = draws_from_sequences(concrete)
         self.opaque_inputs: list[tuple[int, BoxVariable]] = []
         self.captured: list[BoxVariable] = []
         self.graph: ops.Graph = ops.Graph()
@@ -146,19 +122,24 @@ class LiftedGraph:
                 self._capture(name, external, variables.get(id(external)))
                 for name, (external, _) in zip(names[argument_count:], inner.captures, strict=True)
             ]
-            if _is_compiled(concrete.function_def):
+            if is_compiled_by_xla(concrete.function_def):
                 outputs, self.targets = self._call(outer)
             else:
                 outputs, self.targets = self._import(inner, outer)
             self.outputs = self._distinct(outputs, outer)
         self._flatten(outer)
+        self._place()
 
     def _argument(self, place: int, name: str, inside: Any) -> Any:
+        if place in self._variables:
+            return self._variables[place].in_graph(name)
         if inside.dtype in _OPAQUE:
             box = BoxVariable(None, inside.dtype, inside.shape)
             self.opaque_inputs.append((place, box))
             return box.read(name)
-        feed = array_ops.placeholder(inside.dtype, inside.shape, name=_FEED + name)
+        device = None if self.placement is None else self.placement.feeds[len(self.feeds)]
+        with ops.device(device):
+            feed = array_ops.placeholder(inside.dtype, inside.shape, name=_FEED + name)
         self.feeds.append(feed)
         attributes = self.concrete.function_def.arg_attr[place].attr
         self._shapes_of_feeds.append({key: attributes[key] for key in ("_output_shapes",) if key in attributes})
@@ -167,20 +148,24 @@ class LiftedGraph:
         return feed
 
     def _capture(self, name: str, external: Any, variable: Any) -> Any:
-        if variable is not None:
-            names = names_of_handle(external)
-            if names is None:
-                raise NotLiftable(f"the handle of the variable {variable.name} is unknown: {external!r}")
-            return gen_resource_variable_ops.var_handle_op(
-                dtype=variable.dtype, shape=variable.shape, shared_name=names[0], container=names[1], name=name
-            )
-        box = BoxVariable(external, external.dtype, external.shape)
+        handle = variable_handle(external)
+        if variable is not None and handle is None:
+            raise NotLiftable(f"the handle of the variable {variable.name} is unknown: {external!r}")
+        device = None if self._scope is None else external.device
+        # TensorFlow doesn't tell of all variables that they are. A box for a handle can be on the host alone.
+        if handle is not None and (variable is not None or device is not None):
+            return handle.in_graph(name, device is not None)
+        is_copied = device is not None and external.dtype not in _OPAQUE
+        if device is not None and not is_copied and "device:CPU:0" not in device:
+            raise NotLiftable(f"it captures a resource on {device}")
+        box = BoxVariable(external, external.dtype, external.shape, external.backing_device if is_copied else "CPU:0")
         self.captured.append(box)
         return box.read(name)
 
     def _import(self, inner: Any, outer: list[Any]) -> tuple[list[Any], list[Any]]:
         names = {tensor.name: outside for tensor, outside in zip(inner.inputs, outer, strict=True)}
-        wanted = [tensor.name for tensor in inner.outputs if tensor.name not in names]
+        results = inner.outputs[: len(self.concrete.function_def.signature.output_arg)]
+        wanted = [tensor.name for tensor in results if tensor.name not in names]
         operations = [operation.name for operation in inner.control_outputs]
         graph_def = inner.as_graph_def()
         _remove_nodes(graph_def, {tensor.op.name for tensor in inner.inputs})
@@ -192,7 +177,7 @@ class LiftedGraph:
             name="",
         )
         found = dict(zip(wanted, imported[: len(wanted)], strict=True))
-        outputs = [names.get(tensor.name, found.get(tensor.name)) for tensor in inner.outputs]
+        outputs = [names.get(tensor.name, found.get(tensor.name)) for tensor in results]
         # The effects alone: a call among the targets would compute the results that nobody takes, too.
         return outputs, [control_flow_ops.group(*imported[len(wanted) :])] if operations else []
 
@@ -222,7 +207,7 @@ class LiftedGraph:
         types = {operation.type for operation in operations} | types_in_functions(self.graph)
         if types.isdisjoint(PLAIN_CALLS) or self.is_compiled_by_xla or not types.isdisjoint(FUNCTIONAL_CONTROL_FLOW):
             return
-        if not runs_on_first_cpu(operations, self._config):
+        if self._scope is None and not runs_on_first_cpu(operations, self._config):
             return
         kept = [element.name for element in (*self.feeds, *self.fetches)]
         names = [tensor.op.name for tensor in arguments if tensor.dtype not in _OPAQUE]
@@ -234,6 +219,18 @@ class LiftedGraph:
             [self.graph.as_graph_element(element.name) for element in elements]
             for elements in (self.feeds, self.outputs, self.targets)
         )
+
+    def _place(self) -> None:
+        """Puts the operations on the devices on which TensorFlow runs those of the function.
+
+        Where it hasn't run the function yet, it places them itself, on the device of the scope if it can.
+        """
+        known = {} if self.placement is None else self.placement.operations
+        others = self._scope if self.placement is None else self.placement.only_device
+        for operation in self.graph.get_operations():
+            device = known.get(operation.name, others)
+            if device and not operation.device:
+                operation._set_device(device)
 
     def finalize(self) -> None:
         """Finalizes the graph, if it isn't final."""
@@ -250,7 +247,13 @@ class LiftedGraph:
             **self._shapes_of_feeds[place],
         }
         name = feed.op.name.removeprefix(_FEED)
-        return self.graph._create_op_internal("_Arg", [], [feed.dtype], name=name, attrs=attributes).outputs[0]
+        with self.graph.as_default(), ops.device(feed.op.device or None):
+            return self.graph._create_op_internal("_Arg", [], [feed.dtype], name=name, attrs=attributes).outputs[0]
+
+    @property
+    def is_on_several_devices(self) -> bool:
+        """Whether the runtime has an executor for each of several devices of the function."""
+        return self.placement is not None and not self.placement.only_device
 
     @property
     def fetches(self) -> list[Any]:
@@ -294,11 +297,24 @@ class LiftedGraph:
             options.feed.extend(tensor.name for tensor in self.feeds)
             options.fetch.extend(tensor.name for tensor in self.outputs)
             options.target.extend(operation.name for operation in self.targets)
+            places = self._set_devices(options)
             if executor == "inline":
                 options.run_options.inter_op_thread_pool = CALLING_THREAD
             session.session._extend_graph()
-            owner = _Callable(session.session, options)
-            return session.callable(owner, owner._handle, len(self.feeds), len(self.outputs))
+            owner = SharedCallable(session.session, options)
+            return session.callable(owner, owner._handle, len(self.feeds), len(self.outputs), places)
+
+    def _set_devices(self, options: Any) -> Sequence[tuple[str, str]]:
+        """Lets feeds and fetches stay on their devices. Returns where the fetches are; nothing for one device."""
+        if self.placement is None:
+            return ()
+        # Whoever reads a tensor waits for its device, as with any tensor of eager code.
+        options.fetch_skip_sync = True
+        for feed, device in zip(self.feeds, self.placement.feeds, strict=True):
+            options.feed_devices[feed.name] = device
+        for fetch, (memory, _) in zip(self.outputs, self.placement.results, strict=True):
+            options.fetch_devices[fetch.name] = memory
+        return self.placement.results
 
     def _session(self, single_threaded: bool) -> EagerSession:
         session = self._sessions.get(single_threaded)
@@ -327,7 +343,9 @@ class LiftedGraph:
     def _searchable_graph(self) -> LiftedGraph:
         """The same graph as it was made: in this one, what could be run again may wait for what has an effect."""
         if self._searchable is None:
-            self._searchable = LiftedGraph(self.concrete, is_fed_by_name=True)
+            self._searchable = LiftedGraph(
+                self.concrete, is_fed_by_name=True, placement=self.placement, variables=self._variables
+            )
             self._searchable.finalize()
         return self._searchable
 
@@ -353,17 +371,10 @@ class LiftedGraph:
             self._searchable.empty_boxes()
 
 
-def names_of_handle(handle: Any) -> tuple[str, str] | None:
-    """The shared name and the container by which any graph finds an eager variable.
-
-    Args:
-      handle: the variable's handle.
-
-    Returns:
-      The two names; None if TensorFlow doesn't tell them.
-    """
-    found = _HANDLE.search(str(handle))
-    return None if found is None else (found[1], found[3])
+def _check_device_of_xla(placement: Placement) -> None:
+    """Raises NotLiftable for a function that XLA compiles as a whole, unless it is on one CPU device."""
+    if "device:CPU:" not in placement.only_device:
+        raise NotLiftable("XLA compiles it, and not all of it is on one CPU device")
 
 
 def _compile_nothing(options: Any) -> Any:
@@ -394,17 +405,27 @@ def _remove_nodes(graph_def: Any, names: set[str]) -> None:
     graph_def.node.extend(nodes)
 
 
-def _keeps_random_sequences(definition: Any) -> bool:
-    """Whether an operation draws from a sequence that has a seed, and keeps its place in it."""
-    return any("seed2" in node.attr and (node.attr["seed"].i or node.attr["seed2"].i) for node in definition.node_def)
+def _definitions(concrete: Any) -> list[Any]:
+    """The FunctionDefs of a ConcreteFunction and of what it calls."""
+    return [concrete.function_def, *function_defs(concrete.graph)]
 
 
-def _is_compiled(definition: Any) -> bool:
-    return bool(definition.attr["_XlaMustCompile"].b) if "_XlaMustCompile" in definition.attr else False
+def draws_from_sequences(concrete: Any) -> bool:
+    """Whether an operation of a function draws from a sequence that has a seed, and keeps its place in it.
+
+    Args:
+      concrete: the ConcreteFunction.
+    """
+    nodes = (node for definition in _definitions(concrete) for node in definition.node_def)
+    return any("seed2" in node.attr and (node.attr["seed"].i or node.attr["seed2"].i) for node in nodes)
 
 
-def _check(concrete: Any) -> None:
-    """Raises NotLiftable where lifting would change what the function does."""
+def check_liftable(concrete: Any) -> None:
+    """Raises NotLiftable where lifting would change what a function does.
+
+    Args:
+      concrete: the ConcreteFunction.
+    """
     inner = concrete.graph
     if getattr(inner, "deferred_external_captures", ()) or any(callable(value) for value in concrete._captured_inputs):
         raise NotLiftable("it captures values that are computed anew in each call")

@@ -6,11 +6,11 @@ from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 
 from fastsup.eager.argument_pattern cimport CallTensors
-from fastsup.eager.eager_session cimport is_plain_thread, records_gradients
+from fastsup.eager.devices.eager_session cimport records_gradients, scope_of_plain_thread
 from fastsup.eager.lifted_step cimport LiftedStep
 from fastsup.eager.routes cimport Route, RouteTable
 
-from fastsup.eager.eager_session import has_callbacks, settings
+from fastsup.eager.devices.eager_session import has_callbacks, settings
 
 from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import eager_function_run
@@ -31,8 +31,8 @@ cdef dict summary_names = vars(summary_ops_v2)
 cdef object graph_stack = ops._default_graph_stack
 # The eager context that the sessions share. None while nothing may be lifted.
 cdef object shared_context = None
-# The name of its one device.
-cdef str shared_device = ""
+# The name of its device, if it has one alone.
+cdef str only_device = ""
 
 
 def share(eager_context):
@@ -41,18 +41,41 @@ def share(eager_context):
     Args:
       eager_context: the context; None if nothing may run any more.
     """
-    global shared_context, shared_device
+    global shared_context, only_device
     shared_context = eager_context
     if eager_context is not None:
-        shared_device = eager_context.devices()[0]
+        devices = eager_context.devices()
+        only_device = devices[0] if len(devices) == 1 else ""
 
 
-cdef bint may_run() except -1:
-    """Whether a lifted graph may run here and now: where it would do the same as TensorFlow's call."""
+def scope_of_devices():
+    """Where the calling thread places what asks for no device.
+
+    Returns:
+      The name of the device of its `tf.device` scope, an empty string without a scope. None if TensorFlow has one device
+      alone.
+    """
+    return None if only_device or shared_context is None else settings(shared_context)[1]
+
+
+cdef bint may_run(PyObject** scope) except -1:
+    """Whether a lifted graph may run here and now: where it would do the same as TensorFlow's call.
+
+    Args:
+      scope: takes what `scope_of_devices` returns, as a borrowed reference.
+    """
+    cdef PyObject* found
     if shared_context is None or <object>PyDict_GetItem(context_names, "_context") is not shared_context:
         return False
-    if not is_plain_thread(shared_context, shared_device):
+    found = scope_of_plain_thread(shared_context)
+    if found is NULL:
         return False
+    if only_device:
+        if <object>found and <object>found != only_device:
+            return False
+        scope[0] = <PyObject*>None
+    else:
+        scope[0] = found
     if <object>PyDict_GetItem(run_eagerly_names, "RUN_FUNCTIONS_EAGERLY") is not False:
         return False
     # The single-threaded executor tells neither of them what it runs.
@@ -72,14 +95,15 @@ def why_not_now():
     Returns:
       The reason; an empty string if one may.
     """
-    if may_run():
+    cdef PyObject* scope = NULL
+    if may_run(&scope):
         return ""
     if shared_context is None or context._context is not shared_context:
         return "the eager context isn't the one that the sessions share"
     is_eager, device, is_async = settings(shared_context)
     if not is_eager:
         return "TensorFlow doesn't execute eagerly here"
-    if device and device != shared_device:
+    if only_device and device and device != only_device:
         return f"a tf.device scope, {device}, is open"
     if is_async:
         return "operations run asynchronously here"
@@ -154,12 +178,13 @@ cdef class LiftedCalls:
         cdef CallTensors tensors
         cdef list kept = []
         cdef Route route = self.latest
-        if not may_run():
+        cdef PyObject* scope = NULL
+        if not may_run(&scope):
             return self._call_elsewhere(args, kwargs)
         tensors.handles = tensors.few
-        if route is not None and route.pattern.fits(args, kwargs, &tensors, kept):
+        if route is not None and route.pattern.is_of(scope) and route.pattern.fits(args, kwargs, &tensors, kept):
             return self.call_on(route, tensors.handles, args, kwargs)
-        route = self._routes.find(args, kwargs, &tensors, kept)
+        route = self._routes.find(scope, args, kwargs, &tensors, kept)
         if route is not None:
             self.latest = route
             return self.call_on(route, tensors.handles, args, kwargs)

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
 
-from fastsup.eager.eager_session cimport EagerCallable
+from fastsup.eager.devices.eager_session cimport EagerCallable
 
 
 cdef class LiftedStep:

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any, final
 
-from fastsup.eager.eager_session import EagerCallable
+from fastsup.eager.devices.eager_session import EagerCallable
 
 @final
 class NamedTemplate: ...

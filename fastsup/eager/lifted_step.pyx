@@ -5,7 +5,7 @@ from time import perf_counter
 from cython cimport final
 from libc.stdlib cimport free, malloc
 
-from fastsup.eager.eager_session cimport EagerCallable, handle_of
+from fastsup.eager.devices.eager_session cimport EagerCallable, handle_of
 
 from tensorflow.python.eager import context
 

@@ -1,3 +1,4 @@
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from fastsup.eager.argument_pattern cimport CallTensors
@@ -33,4 +34,4 @@ cdef class RouteTable:
     # A pattern for each type of value that was seen.
     cdef readonly dict kinds
 
-    cdef Route find(self, tuple args, dict kwargs, CallTensors* tensors, list kept)
+    cdef Route find(self, PyObject* scope, tuple args, dict kwargs, CallTensors* tensors, list kept)

@@ -2,6 +2,8 @@
 
 import weakref
 
+from cpython.object cimport PyObject
+
 from fastsup.eager.argument_pattern cimport CallTensors, digest_of_call
 from fastsup.eager.call_pattern cimport CallPattern
 from fastsup.eager.lifted_step cimport LiftedStep
@@ -59,24 +61,27 @@ cdef class RouteTable:
     def __len__(self):
         return self.count + len(self.open_routes)
 
-    cdef Route find(self, tuple args, dict kwargs, CallTensors* tensors, list kept):
-        """The route of a call, or None. Writes the handles of its tensors: see CallPattern.fits."""
+    cdef Route find(self, PyObject* scope, tuple args, dict kwargs, CallTensors* tensors, list kept):
+        """The route of a call in a scope of devices, or None. Writes the handles of its tensors: see CallPattern.fits."""
+        cdef Route route
         cdef Py_ssize_t i
         cdef tuple routes
         if self.count:
             digest = digest_of_call(args, kwargs, self.kinds)
             routes = self.by_digest.get(digest, ())
             for i in range(len(routes) - 1, -1, -1):
-                if (<Route>routes[i]).pattern.fits(args, kwargs, tensors, kept):
+                route = routes[i]
+                if route.pattern.is_of(scope) and route.pattern.fits(args, kwargs, tensors, kept):
                     # Another thread, or a comparison of two values, may have changed the table.
                     now = self.by_digest.pop(digest, None)
                     if now is not None:
                         self.by_digest[digest] = now
-                    return <Route>routes[i]
+                    return route
         routes = self.open_routes
         for i in range(len(routes) - 1, -1, -1):
-            if (<Route>routes[i]).pattern.fits(args, kwargs, tensors, kept):
-                return <Route>routes[i]
+            route = routes[i]
+            if route.pattern.is_of(scope) and route.pattern.fits(args, kwargs, tensors, kept):
+                return route
         return None
 
     def takes_more(self):

@@ -155,6 +155,8 @@ def _print_functions() -> None:
     if why_closed:
         print(f"fastsup.function and fastsup.keras: TensorFlow runs all functions, because {why_closed}.")
         return
+    names = [device.name.removeprefix("/device:") for device in tf.config.list_logical_devices()]
+    print(f"devices: {', '.join(names)}. fastsup.function and fastsup.keras run operations where TensorFlow would.")
     weights = tf.Variable(tf.zeros([10]))
     original = tf.function(lambda: weights.assign_add([0.1] * 10))
     lifted = function(original, fallback="silent")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.framework import device as device_lib
 from tensorflow.python.framework import ops
 from tensorflow.python.training import training_util
 
@@ -102,13 +103,14 @@ def config_for(executor: str, graph: ops.Graph, target: str, config: Any) -> Any
     return single
 
 
-def suits_single_thread(graph: ops.Graph, config: Any, *, may_end: bool = True) -> bool:
+def suits_single_thread(graph: ops.Graph, config: Any, *, may_end: bool = True, only_device: str = "") -> bool:
     """Whether the single-threaded executor does the same for a graph's steps as the others, and takes less time.
 
     Args:
       graph: the graph.
       config: the session's ConfigProto, or None.
       may_end: whether the end of a dataset may come between what a step changes; False if that is taken care of.
+      only_device: the device that all of the graph is on, if that is known; else what the graph says of it counts.
     """
     from tensorflow.python.eager import context
 
@@ -120,7 +122,7 @@ def suits_single_thread(graph: ops.Graph, config: Any, *, may_end: bool = True) 
     if config.graph_options.build_cost_model:
         return False  # It measures nothing that a cost model could be made of, and fails where one is to be built.
     operations: list[ops.Operation] = graph.get_operations()
-    if not runs_on_first_cpu(operations, config):
+    if not only_device and not runs_on_first_cpu(operations, config):
         return False
     types = {op.type for op in operations}
     types_inside = types_in_functions(graph)
@@ -144,7 +146,9 @@ def suits_single_thread(graph: ops.Graph, config: Any, *, may_end: bool = True) 
     # it reads a dataset.
     reads_input = may_end and not READS_INPUT.isdisjoint(types | types_inside)
     cost = StepCost(graph)
-    light = sum(map(cost.secs, operations)) <= _POOL_SECS
+    # What an operation of an accelerator costs the host is to put it into a stream.
+    in_stream = bool(only_device) and device_lib.DeviceSpec.from_string(only_device).device_type != "CPU"
+    light = in_stream or sum(map(cost.secs, operations)) <= _POOL_SECS
     if light and not reads_input:
         return True
     step = _step_of(graph)

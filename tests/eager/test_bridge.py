@@ -290,22 +290,6 @@ def test_a_cache_is_not_relative_to_the_current_folder(
     assert calls.read_text() == "called\n" * 2
 
 
-def test_where_the_bridge_stays_closed(run: Any) -> None:
-    program = """
-        import tensorflow as tf
-
-        import fastsup
-
-        (cpu,) = tf.config.list_physical_devices("CPU")
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-        v = tf.Variable(1.0)
-        step = fastsup.function(lambda: v.assign_add(1.0), fallback="silent")
-        print([float(step()) for _ in range(3)], step.lifted, step.why_not)
-    """
-    printed = run(program)
-    assert printed.startswith("[2.0, 3.0, 4.0] False the eager context has 2 devices (/device:CPU:0, /device:CPU:1)")
-
-
 def test_a_context_that_is_replaced(run: Any) -> None:
     program = """
         import tensorflow as tf

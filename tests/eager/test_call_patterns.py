@@ -19,7 +19,7 @@ from tensorflow.python.framework import constant_op
 import fastsup
 from fastsup.eager.call_pattern import CallPattern
 from fastsup.eager.lift_limit import LiftLimit
-from fastsup.eager.lifted_calls import LiftedCalls
+from fastsup.eager.lifted_calls import LiftedCalls, scope_of_devices
 from fastsup.eager.routes import Route
 from fastsup.eager.tracing import ArgumentType, CallTypes, FunctionTracer
 
@@ -346,7 +346,8 @@ class Calls(LiftedCalls):
         self.asked += 1
         if self._routes.takes_more():
             types = CallTypes([ArgumentType(trace_type.from_value(args[0]), 0, False)], {}, [], 1)
-            self._add_route(Route(CallPattern(args, kwargs, types, self._routes.kinds), None, []), args, kwargs)
+            pattern = CallPattern(args, kwargs, types, self._routes.kinds, scope_of_devices())
+            self._add_route(Route(pattern, None, []), args, kwargs)
         return args[0]
 
 

@@ -12,7 +12,8 @@ import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.eager import context
 
-from fastsup.eager import bridge, eager_session
+from fastsup.eager import bridge
+from fastsup.eager.devices import eager_session
 
 assert bridge.why_closed() == ""
 graph = tf.Graph()

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 import fastsup
 from fastsup.eager.function import Function
@@ -191,8 +192,6 @@ def test_where_it_is_tensorflows_call() -> None:
 
 
 def test_asynchronous_execution() -> None:
-    from tensorflow.python.eager import context
-
     v = tf.Variable(0.0)
     ours = lift(lambda: v.assign_add(1.0))
     ours()
@@ -568,8 +567,14 @@ def test_a_box_that_is_being_filled_is_filled_for_no_other_call() -> None:
     by_tensorflow: list[Any] = []
     original = ours.original
     ours.original = lambda iterator: by_tensorflow.append(iterator) or original(iterator)
+    scope = context.context().device_name or None
+
+    def call_on_the_same_device() -> None:
+        with tf.device(scope):
+            ours(first)
+
     with variable.box.lock:
-        waiting = threading.Thread(target=ours, args=(first,))
+        waiting = threading.Thread(target=call_on_the_same_device)
         waiting.start()
         while entry.step.running == 0:
             time.sleep(0.001)

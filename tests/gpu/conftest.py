@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from accelerator import CannotBuildError, built
 from processes import Processes
 
 DEVICE = os.environ.get("FASTSUP_TEST_DEVICE", "/gpu:0")
@@ -35,3 +37,36 @@ def run_program(tmp_path: Path, processes: Processes, number_of_gpus: int) -> Ca
         return done
 
     return run
+
+
+HEAD = """
+import os
+from tensorflow.python.framework import load_library
+load_library.load_pluggable_device_library(os.environ["ACCELERATOR_LIBRARY"])
+import json, time
+import numpy as np
+import tensorflow as tf
+"""
+
+
+@pytest.fixture(scope="session")
+def library(processes: Processes, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.getbasetemp()
+    try:
+        return built(folder if os.environ.get("PYTEST_XDIST_WORKER") is None else folder.parent, processes)
+    except CannotBuildError as error:
+        pytest.skip(f"the fake accelerator can't be built here: {error}")
+
+
+@pytest.fixture
+def run(processes: Processes, library: Path) -> Callable[..., Any]:
+    """Runs a program with the fake accelerator. Returns what it prints last, as JSON."""
+
+    def run_program(program: str, code: int = 0, **settings: Any) -> Any:
+        named = {f"ACCELERATOR_{name.upper()}": str(value) for name, value in settings.items()}
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "ACCELERATOR_LIBRARY": str(library), **named}
+        done = processes.python("-c", HEAD + program, env=environment)
+        assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout[-1000:]}\n{done.stderr[-4000:]}"
+        return json.loads(done.stdout.splitlines()[-1]) if code == 0 else None
+
+    return run_program

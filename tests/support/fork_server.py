@@ -89,6 +89,7 @@ def run(arguments: list[str], python_path: list[str]) -> None:
         runpy._run_module_as_main(arguments[1])  # type: ignore[attr-defined]
         return
     sys.argv[:] = ["-c", *arguments[2:]] if kind == "-c" else arguments
+    system = sys  # The names of this module are those of the program, and go.
     main = sys.modules["__main__"].__dict__
     for name in [name for name in main if not name.startswith("__")]:
         del main[name]
@@ -106,9 +107,9 @@ def run(arguments: list[str], python_path: list[str]) -> None:
     except Exception as error:
         # As the interpreter does, but without the frame of this function.
         error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
-        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
-        sys.excepthook(type(error), error, error.__traceback__)
-        sys.exit(1)
+        system.last_type, system.last_value, system.last_traceback = type(error), error, error.__traceback__
+        system.excepthook(type(error), error, error.__traceback__)
+        system.exit(1)
 
 
 if __name__ == "__main__":

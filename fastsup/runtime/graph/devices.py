@@ -34,13 +34,22 @@ def check_one_device(
     found = devices_of_step(operations, feeds, devices)
     if len(found) > 1:
         places = ", ".join(f"{what} on {name}" for name, what in found.items())
-        raise errors.UnimplementedError(
-            None,
-            None,
-            f"The single-threaded executor can't run a step on several devices: {places}. "
-            + remedy
-            + " Or place all operations of the step on one device.",
-        )
+        raise several_devices_error(places, remedy)
+
+
+def several_devices_error(places: str, remedy: str) -> errors.UnimplementedError:
+    """The error for the single-threaded executor of a step on several devices.
+
+    Args:
+      places: what is on each of them, as a list for the message.
+      remedy: the sentence that says what to pass in place of the executor.
+    """
+    return errors.UnimplementedError(
+        None,
+        None,
+        f"The single-threaded executor can't run a step on several devices: {places}. {remedy} "
+        "Or place all operations of the step on one device.",
+    )
 
 
 def devices_of_step(

@@ -17,8 +17,9 @@ from tensorflow.python.util import nest
 
 from fastsup.eager import bridge
 from fastsup.eager.bind import BoundStep
+from fastsup.eager.devices.variable_handle import variable_handle
 from fastsup.eager.function import Function, function
-from fastsup.eager.lift import LiftedGraph, NotLiftable, names_of_handle
+from fastsup.eager.lift import LiftedGraph, NotLiftable
 from fastsup.eager.tracing import ConcreteTracer, FunctionTracer
 
 __all__ = ["StepGraph"]
@@ -232,13 +233,10 @@ def _variable_of(global_step: Any) -> Any:
 
 def _in_graph(variable: Any) -> Any:
     """An eager variable as a variable of the default graph."""
-    names = names_of_handle(variable.handle)
-    if names is None:
+    found = variable_handle(variable.handle)
+    if found is None:
         raise ValueError(f"global_step has a handle that is unknown: {variable.handle!r}.")
-    shared_name, container = names
-    handle = gen.var_handle_op(
-        dtype=variable.dtype, shape=variable.shape, shared_name=shared_name, container=container, name="global_step"
-    )
+    handle = found.in_graph("global_step")
     # Nobody runs the initializer: it is there because the description of a graph names it.
     initial_value = constant_op.constant(0, variable.dtype)
     return resource_variable_ops.BaseResourceVariable(
@@ -247,7 +245,7 @@ def _in_graph(variable: Any) -> Any:
         dtype=variable.dtype,
         handle=handle,
         handle_name="global_step",
-        unique_id=shared_name,
+        unique_id=found.shared_name,
         graph_element=gen.read_variable_op(handle, variable.dtype),
         initial_value=initial_value,
         initializer_op=gen.assign_variable_op(handle, initial_value),

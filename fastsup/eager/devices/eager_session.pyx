@@ -24,8 +24,10 @@ cdef extern from "eager_session.h" nogil:
     int fastsup_eager_dtype(void* handle)
     int fastsup_eager_has_shape(void* handle, const int64_t* dimensions, int rank)
     int fastsup_eager_shape(void* handle, int64_t* dimensions)
+    void* fastsup_eager_device(const char* name)
+    const char* fastsup_eager_memory(void* handle)
     void* fastsup_eager_run(void* session, int64_t callable, void** inputs, int input_count, void** outputs,
-                            int output_count)
+                            int output_count, const fastsup_eager_place* places)
     int fastsup_eager_status_code(void* status)
     const char* fastsup_eager_status_message(void* status)
     void fastsup_eager_delete_status(void* status)
@@ -159,14 +161,15 @@ cdef bint is_async() noexcept:
     return fastsup_eager_is_async()
 
 
-cdef bint is_plain_thread(object context, str device) except -1:
-    """Whether this thread executes eagerly, at once, by default or by a scope on one device, and unwatched by callbacks."""
+cdef PyObject* scope_of_plain_thread(object context) except? NULL:
+    """The name of the device of this thread's `tf.device` scope, a borrowed reference to a str; empty without a scope.
+
+    Null, without an error, if the thread doesn't execute eagerly and at once, or is watched by callbacks.
+    """
     cdef const fastsup_eager_settings* settings = fastsup_eager_object_settings(<void*>context)
-    if settings is NULL or not settings.is_eager or <object>settings.op_callbacks:
-        return False
-    if <object>settings.device_name and <object>settings.device_name != device:
-        return False
-    return not is_async()
+    if settings is NULL or not settings.is_eager or <object>settings.op_callbacks or is_async():
+        return NULL
+    return settings.device_name
 
 
 def has_callbacks(context):
@@ -206,6 +209,11 @@ cdef int shape_of(void* handle, int64_t* dimensions) noexcept:
     return fastsup_eager_shape(handle, dimensions)
 
 
+cdef const char* memory_of(void* handle) noexcept:
+    """The name of the device in whose memory a tensor lies: the same pointer for all tensors there."""
+    return fastsup_eager_memory(handle)
+
+
 @final
 cdef class EagerSession:
     """Opens a session, and makes its callables.
@@ -227,7 +235,7 @@ cdef class EagerSession:
         if self.pointer is NULL:
             raise RuntimeError(f"the session {self.session!r} isn't one over the eager context's devices.")
 
-    def callable(self, owner, int64_t number, int input_count, int output_count):
+    def callable(self, owner, int64_t number, int input_count, int output_count, places=()):
         """Makes a callable that takes and gives EagerTensors.
 
         Args:
@@ -235,11 +243,18 @@ cdef class EagerSession:
           number: the handle of the session's own callable.
           input_count: number of its feeds.
           output_count: number of its fetches.
+          places: for each fetch, a pair of the name of the device that has its memory, and of the device that makes it.
+            Empty: all are on the context's first device.
 
         Returns:
           An EagerCallable.
+
+        Raises:
+          ValueError: the eager context has no such device.
         """
         cdef EagerCallable made = EagerCallable.__new__(EagerCallable)
+        if places:
+            made.take_places(places)
         made.owner = owner
         made.session = self.session
         made.pointer = self.pointer
@@ -249,9 +264,29 @@ cdef class EagerSession:
         return made
 
 
+cdef void* device_named(str name) except NULL:
+    cdef void* device = fastsup_eager_device(name.encode())
+    if device is NULL:
+        raise ValueError(f"the eager context has no device {name!r}.")
+    return device
+
+
 @final
 cdef class EagerCallable:
     """A compiled step of an EagerSession."""
+
+    def __dealloc__(self):
+        free(self.places)
+
+    cdef int take_places(self, places) except -1:
+        cdef Py_ssize_t i
+        self.places = <fastsup_eager_place*>malloc(max(1, len(places)) * sizeof(fastsup_eager_place))
+        if self.places is NULL:
+            raise MemoryError
+        for i, (memory, device) in enumerate(places):
+            self.places[i].memory = device_named(memory)
+            self.places[i].device = device_named(device)
+        return 0
 
     def __call__(self, *tensors):
         """Runs the step.
@@ -295,7 +330,7 @@ cdef class EagerCallable:
         try:
             with nogil:
                 status = fastsup_eager_run(
-                    self.pointer, self.number, inputs, self.input_count, outputs, count
+                    self.pointer, self.number, inputs, self.input_count, outputs, count, self.places
                 )
             if status is not NULL:
                 raise_status(status)

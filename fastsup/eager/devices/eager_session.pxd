@@ -1,3 +1,4 @@
+from cpython.object cimport PyObject
 from cython cimport final
 from libc.stdint cimport int64_t
 
@@ -5,6 +6,10 @@ from libc.stdint cimport int64_t
 cdef extern from "eager_session.h" nogil:
     enum:
         MOST_DIMENSIONS "FASTSUP_MOST_DIMENSIONS"
+
+    cdef struct fastsup_eager_place:
+        void* memory
+        void* device
 
 
 @final
@@ -17,13 +22,17 @@ cdef class EagerCallable:
     cdef readonly int64_t number
     cdef readonly int input_count
     cdef readonly int output_count
+    # Where each fetch is. Null: on the eager context's first device.
+    cdef fastsup_eager_place* places
 
+    cdef int take_places(self, places) except -1
     cdef list run(self, void** inputs)
 
 
 cdef void* handle_of(object value) noexcept
 cdef bint records_gradients() except -1
-cdef bint is_plain_thread(object context, str device) except -1
+cdef PyObject* scope_of_plain_thread(object context) except? NULL
 cdef int dtype_of(void* handle) noexcept
 cdef bint has_shape(void* handle, const int64_t* dimensions, int rank) noexcept
 cdef int shape_of(void* handle, int64_t* dimensions) noexcept
+cdef const char* memory_of(void* handle) noexcept

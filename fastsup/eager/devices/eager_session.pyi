@@ -13,7 +13,14 @@ class EagerSession:
     @property
     def session(self) -> Any: ...
     def __init__(self, open_session: Callable[[], Any]) -> None: ...
-    def callable(self, owner: Any, number: int, input_count: int, output_count: int) -> EagerCallable: ...
+    def callable(
+        self,
+        owner: Any,
+        number: int,
+        input_count: int,
+        output_count: int,
+        places: Sequence[tuple[str, str]] = (),
+    ) -> EagerCallable: ...
 
 @final
 class EagerCallable:
