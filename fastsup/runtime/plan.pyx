@@ -285,7 +285,8 @@ cdef class Plan:
             return run(feeds)
         candidate = self.callable
         trial = self.trial
-        if trial is not None and not trial.on_trial and not self.watches_results:
+        # What large results cost is looked at when the executor is chosen.
+        if trial is not None and not trial.on_trial and (not self.watches_results or trial.is_open):
             trial.look_again()
         if trial is not None and trial.on_trial:
             candidate = trial.next()
@@ -302,7 +303,7 @@ cdef class Plan:
             size = bytes_to_copy(values)
         self.watches_results = size >= LARGE_RESULTS_BYTES
         if trial is None or not trial.on_trial:
-            if self.watches_results:
+            if self.watches_results and (trial is None or not trial.is_open):
                 run = large_results.copied(size, candidate.options)
                 if run is not None:
                     self.session_run = run
