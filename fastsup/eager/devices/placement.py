@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import threading
 from collections.abc import Iterator, Sequence
@@ -124,10 +123,16 @@ def placement_of(concrete: Any, inputs: Sequence[Any], feeds: Sequence[Any]) -> 
     return Placement(memory, results, operations)
 
 
-@functools.cache
+# The devices on which TensorFlow calls functions, by the scope that they are called in.
+_devices_of_calls: dict[str, str] = {}
+
+
 def _called_on(scope: str) -> str:
     """The device on which TensorFlow calls functions in a scope: all results of a function have it as theirs."""
-    device: str = polymorphic_function.function(lambda: constant_op.constant(0.0))().device
+    device = _devices_of_calls.get(scope)
+    if device is None:
+        device = polymorphic_function.function(lambda: constant_op.constant(0.0))().device
+        _devices_of_calls[scope] = device
     return device
 
 
