@@ -34,7 +34,7 @@ from fastsup.runtime.errors import ErrorSources
 from fastsup.runtime.executor import CALLING_THREAD, SINGLE_THREADED, runs_on_first_cpu
 from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, PLAIN_CALLS, function_defs, types_in_functions
 
-__all__ = ["LiftedGraph", "NotLiftable", "check_liftable", "draws_from_sequences"]
+__all__ = ["LiftedGraph", "NotLiftable", "check_liftable"]
 
 _OPAQUE = (dtypes.resource, dtypes.variant)
 # Placeholders have names that no function has: those of the arguments are kept for what stands in their place.
@@ -103,7 +103,7 @@ class LiftedGraph:
         inner = concrete.graph
         check_liftable(concrete)
         self.is_compiled_by_xla: bool = any(map(is_compiled_by_xla, _definitions(concrete)))
-        self.keeps_random_sequences: bool = draws_from_sequences(concrete)
+        self.keeps_random_sequences: bool = _keeps_random_sequences(concrete)
         self.opaque_inputs: list[tuple[int, BoxVariable]] = []
         self.captured: list[BoxVariable] = []
         self.graph: ops.Graph = ops.Graph()
@@ -308,7 +308,7 @@ class LiftedGraph:
         """Lets feeds and fetches stay on their devices. Returns where the fetches are; nothing for one device."""
         if self.placement is None:
             return ()
-        # Whoever reads a tensor waits for its device, as with any tensor of eager code.
+        # A read of a tensor waits for its device, as with any tensor of eager code.
         options.fetch_skip_sync = True
         for feed, device in zip(self.feeds, self.placement.feeds, strict=True):
             options.feed_devices[feed.name] = device
@@ -410,12 +410,8 @@ def _definitions(concrete: Any) -> list[Any]:
     return [concrete.function_def, *function_defs(concrete.graph)]
 
 
-def draws_from_sequences(concrete: Any) -> bool:
-    """Whether an operation of a function draws from a sequence that has a seed, and keeps its place in it.
-
-    Args:
-      concrete: the ConcreteFunction.
-    """
+def _keeps_random_sequences(concrete: Any) -> bool:
+    """Whether an operation of a function draws from a sequence that has a seed, and keeps its place in it."""
     nodes = (node for definition in _definitions(concrete) for node in definition.node_def)
     return any("seed2" in node.attr and (node.attr["seed"].i or node.attr["seed2"].i) for node in nodes)
 

@@ -26,6 +26,12 @@ _ON_HOST = (dtypes.int32, dtypes.string, dtypes.resource)
 
 # Values of ConfigProto.placement_period, which says nothing to a function. Each config has a function prepared anew.
 _own_periods = itertools.count(7741)
+# How often a function is prepared until TensorFlow tells its graph.
+_MOST_TRIES = 5
+# Held while TensorFlow collects the graphs of the functions that it prepares, those of all threads.
+_collecting = threading.Lock()
+# The devices on which TensorFlow calls functions, by the scope that they are called in.
+_devices_of_calls: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -123,10 +129,6 @@ def placement_of(concrete: Any, inputs: Sequence[Any], feeds: Sequence[Any]) -> 
     return Placement(memory, results, operations)
 
 
-# The devices on which TensorFlow calls functions, by the scope that they are called in.
-_devices_of_calls: dict[str, str] = {}
-
-
 def _called_on(scope: str) -> str:
     """The device on which TensorFlow calls functions in a scope: all results of a function have it as theirs."""
     device = _devices_of_calls.get(scope)
@@ -169,12 +171,6 @@ def _attributes_as_new(here: Any) -> tuple[Any, ...]:
 def _memory_of(kind: Any, device: str) -> str:
     """The device that has the memory of a result that is made on a device."""
     return _HOST if kind in _ON_HOST else device
-
-
-# How often a function is prepared until TensorFlow tells its graph.
-_MOST_TRIES = 5
-# Held while TensorFlow collects the graphs of the functions that it prepares, those of all threads.
-_collecting = threading.Lock()
 
 
 @contextmanager
