@@ -4,6 +4,11 @@ from libc.stdint cimport int64_t, uint64_t
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 
+# What the global step is fetched by: TensorFlow's own read of it, and its variable. A run may be fed one without the other.
+cdef enum:
+    OWN_READ = 1
+    VARIABLE = 2
+
 
 @final
 cdef class StepCount:
@@ -13,9 +18,9 @@ cdef class StepCount:
     # The tensor that TensorFlow's hooks read it from, and the variable where a fetch of that reads it as well.
     cdef object step_read
     cdef object variable_read
-    # The tensors that it is fetched by, and the operations that they need.
-    cdef tuple fetched_by
-    cdef object behind
+    # The tensors that it is fetched by, by OWN_READ and VARIABLE, and the operations that each needs, once asked for.
+    cdef dict fetched_by
+    cdef dict behind
     # What to read it from, by a plan that is as good as the session's plans are the ones that it was found among.
     cdef object element_read
     cdef Plan plan
@@ -31,8 +36,8 @@ cdef class StepCount:
     cdef bint know(self) except -1
     cdef object read(self)
     cdef int64_t value(self) noexcept
-    cdef bint is_step(self, object fetch) noexcept
-    cdef bint is_fed(self, Plan plan) except -1
-    cdef bint is_fed_by(self, object feed_dict) except -1
+    cdef bint is_step(self, object fetch, int fed) noexcept
+    cdef int fed_of(self, Plan plan) except -1
+    cdef int fed_by(self, object feeds) except -1
     cdef bint can_be_fetched(self) except -1
     cdef object as_fetched(self, int64_t step)

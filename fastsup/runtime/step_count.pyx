@@ -41,14 +41,14 @@ cdef class StepCount:
         self.element_read = self.variable
         if self.variable is None and not session.sess_str:
             self.element_read = step_read
-        self.fetched_by = () if step_read is None else (step_read,)
+        self.fetched_by = {} if step_read is None else {OWN_READ: step_read}
         if self.variable is not None:
-            self.fetched_by += (session.graph.as_graph_element(self.variable),)
+            self.fetched_by[VARIABLE] = session.graph.as_graph_element(self.variable)
             # A reference variable shows what the run has made of it.
             if is_resource_variable(self.variable):
                 self.variable_read = self.variable
-        if self.fetched_by:
-            self.numpy_type = self.fetched_by[0].dtype.base_dtype.as_numpy_dtype
+        for tensor in self.fetched_by.values():
+            self.numpy_type = tensor.dtype.base_dtype.as_numpy_dtype
 
     cdef int prepare_fetch(self) except -1:
         """To be called before the step is fetched in a run: finds out, once, whether that needs its guard."""
@@ -112,35 +112,44 @@ cdef class StepCount:
     cdef int64_t value(self) noexcept:
         return self.base + self.session.steps_counted
 
-    cdef bint is_step(self, object fetch) noexcept:
-        """Whether what is fetched is the global step before the run: its variable, or TensorFlow's own read of it."""
-        return fetch is not None and (fetch is self.step_read or fetch is self.variable_read)
+    cdef bint is_step(self, object fetch, int fed) noexcept:
+        """Whether what is fetched is the global step before the run: its variable, or TensorFlow's own read of it.
 
-    cdef bint is_fed(self, Plan plan) except -1:
-        """Whether a run of the plan is fed the global step, or something that it is computed from."""
+        Args:
+          fetch: what is fetched.
+          fed: what the run is fed, as `fed_of` says. A fetch of that gives what is fed.
+        """
+        if fetch is None:
+            return False
+        return (fetch is self.step_read and not fed & OWN_READ) or (fetch is self.variable_read and not fed & VARIABLE)
+
+    cdef int fed_of(self, Plan plan) except -1:
+        """Which of OWN_READ and VARIABLE a run of the plan is fed, or is fed something for that they are computed from."""
         if plan.step_fed < 0:
-            plan.step_fed = self.is_fed_by([slot.tensor for slot in plan.feeds])
+            plan.step_fed = self.fed_by([slot.tensor for slot in plan.feeds])
         return plan.step_fed
 
-    cdef bint is_fed_by(self, object feeds) except -1:
+    cdef int fed_by(self, object feeds) except -1:
         """The same of what is fed: graph elements or their names. What is none of the graph is refused by the run."""
+        cdef int fed = 0
         if self.behind is None:
-            self.behind = operations_behind(self.fetched_by)
+            self.behind = {by: operations_behind((tensor,)) for by, tensor in self.fetched_by.items()}
         for feed in feeds:
             if type(feed) not in element_types:
                 try:
                     feed = self.session.graph.as_graph_element(feed)
                 except (TypeError, ValueError, KeyError):
                     continue
-            if getattr(feed, "op", feed) in self.behind:
-                return True
-        return False
+            for by, operations in self.behind.items():
+                if getattr(feed, "op", feed) in operations:
+                    fed |= <int> by
+        return fed
 
     cdef bint can_be_fetched(self) except -1:
         """Whether nobody has forbidden it."""
         cdef object unfetchable = self.session.finder.unfetchable
         if len(unfetchable) > 0:
-            for tensor in self.fetched_by:
+            for tensor in self.fetched_by.values():
                 if tensor.op in unfetchable:
                     return False
         return True

@@ -107,18 +107,15 @@ cdef class HookedRun:
 
     cdef int find_step(self, StepView* view) except -1:
         """Finds the hooks that request the global step, and the step after the calls of `before_run`."""
-        cdef bint is_requested = False
+        self.scheduler.reopen_step(view, self.feed_dict, self.hook_feeds is not None)
         self.step_requests = [
-            None if request is None else request_for_step(self.scheduler.count, request) for request in self.requests
+            None if request is None else request_for_step(self.scheduler.count, request, view.fed)
+            for request in self.requests
         ]
         for request in self.step_requests:
             if request is not None:
-                is_requested = True
+                self.step = self.scheduler.known_step(view)
                 break
-        if is_requested or view.source != UNUSED_STEP:
-            self.scheduler.reopen_step(view, self.feed_dict, self.hook_feeds is not None)
-        if is_requested:
-            self.step = self.scheduler.known_step(view)
         return 0
 
     cdef list fetch(self, StepView* view):

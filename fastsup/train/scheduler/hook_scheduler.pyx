@@ -23,7 +23,7 @@ from fastsup.core.clock cimport reached
 from fastsup.core.schedule cimport FS_DUE_NEVER, ScheduleTable
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
-from fastsup.runtime.step_count cimport StepCount
+from fastsup.runtime.step_count cimport OWN_READ, StepCount
 from fastsup.train.scheduler.hook_list cimport HookList
 from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase
 from fastsup.train.scheduler.step_view cimport (
@@ -67,14 +67,14 @@ cdef class HookScheduler:
         view.previous = self.previous_step
         view.before = NO_STEP
         view.feeds_known = plan is not None
-        view.fed = view.feeds_known and len(plan.feeds) > 0 and self.count.is_fed(plan)
+        view.fed = self.count.fed_of(plan) if view.feeds_known and len(plan.feeds) > 0 else 0
         if not self.hooks.needs_step:
             return 0
         return self.find_step(view)
 
     cdef int find_step(self, StepView* view) except -1:
         cdef StepCount count = self.count
-        if view.fed:
+        if view.fed & OWN_READ:
             view.source = FETCHED_STEP
             view.before = NO_STEP
             self.read_counters(view)
@@ -107,19 +107,18 @@ cdef class HookScheduler:
           fed_by_hooks: whether hooks feed some of it.
         """
         cdef SessionRunner session = self.count.session
-        if feed_dict and (fed_by_hooks or not view.feeds_known) and self.count.is_fed_by(feed_dict):
-            view.fed = True
-        elif view.source == UNUSED_STEP or view.source == FETCHED_STEP:
+        if feed_dict and (fed_by_hooks or not view.feeds_known):
+            view.fed = self.count.fed_by(feed_dict)
+        if view.source == UNUSED_STEP or view.source == FETCHED_STEP:
             return 0
-        elif (
-            self.count.variable is not None
+        if (
+            not view.fed & OWN_READ
+            and self.count.variable is not None
             and session.step_epoch == view.epoch
             and session.steps_counted == view.counted
         ):
             return 0
-        if view.source != UNUSED_STEP:
-            return self.find_step(view)
-        return 0
+        return self.find_step(view)
 
     cdef int close_step(self, StepView* view, object fetched) except -1:
         """Ends a run that went well. The only place that changes the previous step.
@@ -286,7 +285,8 @@ cdef class HookScheduler:
 
         Fetched in the run, it would be the step before the increment or the one after it, in no order.
         """
-        if view.source == FETCHED_STEP or view.fed or not self.count.can_be_fetched():
+        cdef bint is_unknown = view.source == FETCHED_STEP and not view.fed & OWN_READ
+        if is_unknown or not self.count.can_be_fetched():
             return None
         # The count leaves out the runs that are under way in other threads.
         if self.count.session.writers_running == 0:

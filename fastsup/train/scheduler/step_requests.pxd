@@ -16,4 +16,4 @@ cdef class StepRequest:
     cdef object build(self, object step, list values)
 
 
-cdef StepRequest request_for_step(StepCount count, object fetches)
+cdef StepRequest request_for_step(StepCount count, object fetches, int fed)

@@ -29,12 +29,18 @@ cdef class StepRequest:
         return tuple(whole) if self.kind is tuple else whole
 
 
-cdef StepRequest request_for_step(StepCount count, object fetches):
-    """What is left to fetch where the step is known; None where the step isn't asked for in a form that allows for it."""
+cdef StepRequest request_for_step(StepCount count, object fetches, int fed):
+    """What is left to fetch where the step is known; None where the step isn't asked for in a form that allows for it.
+
+    Args:
+      count: the session's count of the step.
+      fetches: what a hook requests.
+      fed: what of the step the run is fed, as `StepCount.fed_of` says: that is fetched in the run.
+    """
     cdef StepRequest request = StepRequest.__new__(StepRequest)
     cdef object kind = type(fetches)
     cdef list rest = []
-    if count.is_step(fetches):
+    if count.is_step(fetches, fed):
         return request
     if kind is not dict and kind is not list and kind is not tuple:
         return None
@@ -47,7 +53,7 @@ cdef StepRequest request_for_step(StepCount count, object fetches):
         if fetch is None:
             return None  # The run says what is wrong with that.
         # Not `in`, which compares tensors.
-        is_step = count.is_step(fetch)
+        is_step = count.is_step(fetch, fed)
         request.is_step.append(is_step)
         if not is_step:
             rest.append(fetch)

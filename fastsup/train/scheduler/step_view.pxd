@@ -35,8 +35,9 @@ cdef struct StepView:
     # The session's counters when `before` was found: the steps counted, and the epoch of the step.
     int64_t counted
     uint64_t epoch
-    # Whether the run is fed the global step. `feeds_known`: the feeds of the program are known from the plan.
-    bint fed
+    # What of the global step the run is fed, as `StepCount.fed_of` says. `feeds_known`: the feeds of the program are known
+    # from the plan.
+    int fed
     bint feeds_known
     # After the run: `before`, and what the runs of other threads can have added to it before this one began. TensorFlow's
     # hooks decide by a fetch in the run, which can have read as much.

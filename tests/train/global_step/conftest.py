@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import tensorflow as tf
+
+from fastsup.runtime.graph.operations import operations_behind
 
 v1 = tf.compat.v1
 RUNS = 12
@@ -141,6 +144,14 @@ class Environment:
     def after_read(self) -> Any:
         """Has what is built wait for the run's own read of the global step, where the program is an ordered one."""
         return tf.control_dependencies([self.step.read, *self.of_variable] if self.ordered else [])
+
+    def read_last(self) -> None:
+        """Has each read of the global step come after the rest of its run, where nothing orders them."""
+        late = v1.py_func(lambda: time.sleep(0.02), [], [], stateful=True)
+        variable = v1.get_default_graph().as_graph_element(self.step.global_step)
+        for op in operations_behind([self.step.read, variable]):
+            if op.type in ("ReadVariableOp", "VarIsInitializedOp", "IsVariableInitialized", "Identity"):
+                op._add_control_input(late)
 
     def failing(self, session: Any, fetches: Any, feeds: Any) -> None:
         try:

@@ -257,3 +257,16 @@ def test_needs_no_order_for_it(both: Any, fire: Any, program: Any, make_hooks: A
     """The step that hooks get is that before the run, in whatever order the runtime has it."""
     supported(program)
     assert fire(both.fastsup, program, make_hooks, ordered=False) == fire(both.tensorflow, program, make_hooks)
+
+
+@pytest.mark.slow
+def test_is_known_though_one_of_its_tensors_is_fed(both: Any, fire: Any, make_hooks: Any) -> None:
+    """A run that is fed the variable's value still has the step before it, and the other way round."""
+
+    def program(env: Any) -> Any:
+        if not env.ordered:
+            env.read_last()
+        return fed_as_another_step(env)
+
+    expected = fire(both.tensorflow, fed_as_another_step, make_hooks)
+    assert fire(both.fastsup, program, make_hooks, ordered=False) == expected
