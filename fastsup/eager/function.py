@@ -22,8 +22,9 @@ from fastsup.common.raised_outside import is_raised_outside
 from fastsup.eager import bridge
 from fastsup.eager.call_pattern import CallPattern
 from fastsup.eager.choice import choose
+from fastsup.eager.devices.arguments import variables_on_devices, why_not_given, why_not_held
 from fastsup.eager.devices.placement import HasRun, Placement, placement_of
-from fastsup.eager.devices.variable_handle import VariableHandle, variable_handle
+from fastsup.eager.devices.variable_handle import VariableHandle
 from fastsup.eager.function_notes import FunctionNote, note_function
 from fastsup.eager.lift import LiftedGraph, NotLiftable
 from fastsup.eager.lift_limit import LiftLimit
@@ -37,7 +38,6 @@ __all__ = ["FALLBACKS", "Function", "function"]
 
 FALLBACKS = ("warn", "raise", "silent")
 _OPAQUE = (dtypes.resource, dtypes.variant)
-_FIRST_CPU = "/device:CPU:0"
 
 
 class _Entry:
@@ -206,20 +206,21 @@ class Function(LiftedCalls):
         key: tuple[Any, ...] = (id(concrete),)
         placement, variables = None, {}
         if scope is not None:
-            variables = _variables_on_devices(inputs)
+            variables = variables_on_devices(inputs)
             key += (scope, *[value.backing_device for value in feeds], *variables.items())
         if scope is not None and key not in self._entries:
+            held = [value for place, value in enumerate(inputs) if value.dtype in _OPAQUE and place not in variables]
+            reason = why_not_held(held) or why_not_given(feeds)
+            if reason:
+                self._entries[key] = _Entry(concrete)
+                return self._call_tensorflow(args, kwargs, reason)
             try:
-                _check_opaque(inputs, variables)
                 with uninterrupted:
                     placement = placement_of(concrete, inputs, feeds)
             except HasRun as run:
                 self._entries[key] = _Entry(concrete)
                 self._say(str(run))
                 return concrete.function_type.pack_output(run.flat)
-            except NotLiftable as error:
-                self._entries[key] = _Entry(concrete)
-                return self._call_tensorflow(args, kwargs, str(error))
             except errors_impl.OpError as error:
                 return self._call_tensorflow(args, kwargs, error.message)  # Which raises the error, as a rule.
         entry = self._entry(key, concrete, placement, variables)
@@ -357,24 +358,6 @@ class Function(LiftedCalls):
 
 
 tf.types.experimental.GenericFunction.register(Function)
-
-
-def _variables_on_devices(inputs: list[Any]) -> dict[int, VariableHandle]:
-    """The variables among the inputs that aren't on the first CPU device, by their positions."""
-    found = {}
-    for place, value in enumerate(inputs):
-        if value.dtype == dtypes.resource and _FIRST_CPU not in value.device:
-            handle = variable_handle(value)
-            if handle is not None:
-                found[place] = handle
-    return found
-
-
-def _check_opaque(inputs: list[Any], variables: dict[int, VariableHandle]) -> None:
-    """Raises NotLiftable if a resource or a variant among the inputs can't be put into a box, which is on the host."""
-    for place, value in enumerate(inputs):
-        if value.dtype in _OPAQUE and place not in variables and _FIRST_CPU not in value.device:
-            raise NotLiftable(f"one of its arguments is a {value.dtype.name} on {value.device}")
 
 
 def _why_unfit(concrete: Any, inputs: list[Any]) -> str:

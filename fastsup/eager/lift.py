@@ -65,6 +65,7 @@ class LiftedGraph:
     Attributes:
       concrete: the ConcreteFunction.
       placement: the argument.
+      variables: the argument.
       graph: the graph. It may get more operations until it is finalized.
       feeds: list of the placeholders of the arguments that can be fed.
       outputs: list of the tensors of the function's results.
@@ -89,11 +90,9 @@ class LiftedGraph:
     ) -> None:
         self.concrete = concrete
         self.placement = placement
-        self._variables = variables
+        self.variables = variables
         # None: there is one device, and nothing has to be placed.
         self._scope = scope_of_devices()
-        if self.placement is not None and is_compiled_by_xla(concrete.function_def):
-            _check_device_of_xla(self.placement)
         self._is_fed_by_name = is_fed_by_name
         self.executor: str = ""
         self._sessions: dict[bool, EagerSession] = {}
@@ -103,6 +102,8 @@ class LiftedGraph:
         inner = concrete.graph
         check_liftable(concrete)
         self.is_compiled_by_xla: bool = any(map(is_compiled_by_xla, _definitions(concrete)))
+        if self.is_compiled_by_xla and self.placement is not None:
+            _check_device_of_xla(self.placement)
         self.keeps_random_sequences: bool = _keeps_random_sequences(concrete)
         self.opaque_inputs: list[tuple[int, BoxVariable]] = []
         self.captured: list[BoxVariable] = []
@@ -131,8 +132,8 @@ class LiftedGraph:
         self._place()
 
     def _argument(self, place: int, name: str, inside: Any) -> Any:
-        if place in self._variables:
-            return self._variables[place].in_graph(name)
+        if place in self.variables:
+            return self.variables[place].in_graph(name)
         if inside.dtype in _OPAQUE:
             box = BoxVariable(None, inside.dtype, inside.shape)
             self.opaque_inputs.append((place, box))
@@ -344,7 +345,7 @@ class LiftedGraph:
         """The same graph as it was made: in this one, what could be run again may wait for what has an effect."""
         if self._searchable is None:
             self._searchable = LiftedGraph(
-                self.concrete, is_fed_by_name=True, placement=self.placement, variables=self._variables
+                self.concrete, is_fed_by_name=True, placement=self.placement, variables=self.variables
             )
             self._searchable.finalize()
         return self._searchable
@@ -372,9 +373,9 @@ class LiftedGraph:
 
 
 def _check_device_of_xla(placement: Placement) -> None:
-    """Raises NotLiftable for a function that XLA compiles as a whole, unless it is on one CPU device."""
+    """Raises NotLiftable for a function that XLA compiles, or a part of it, unless all of it is on one CPU device."""
     if "device:CPU:" not in placement.only_device:
-        raise NotLiftable("XLA compiles it, and not all of it is on one CPU device")
+        raise NotLiftable("XLA compiles it or a part of it (jit_compile=True), and not all of it is on one CPU device")
 
 
 def _compile_nothing(options: Any) -> Any:

@@ -17,9 +17,11 @@ from tensorflow.python.util import nest
 
 from fastsup.eager import bridge
 from fastsup.eager.bind import BoundStep
-from fastsup.eager.devices.variable_handle import variable_handle
+from fastsup.eager.devices.arguments import variables_on_devices, why_not_held
+from fastsup.eager.devices.variable_handle import VariableHandle, variable_handle
 from fastsup.eager.function import Function, function
 from fastsup.eager.lift import LiftedGraph, NotLiftable
+from fastsup.eager.lifted_calls import scope_of_devices
 from fastsup.eager.tracing import ConcreteTracer, FunctionTracer
 
 __all__ = ["StepGraph"]
@@ -97,7 +99,7 @@ class StepGraph:
         if not reason:
             try:
                 # Hooks have runs of their own, with other feeds.
-                lifted = LiftedGraph(self._concrete, is_fed_by_name=True)
+                lifted = LiftedGraph(self._concrete, is_fed_by_name=True, variables=self._variables_of_devices())
                 if all(tensor.dtype not in _OPAQUE for tensor in lifted.outputs):
                     return lifted
                 reason = "it returns a resource or a variant, which a session can't fetch"
@@ -106,6 +108,16 @@ class StepGraph:
         raise RuntimeError(
             f"{self._step.__name__} can't be run by a session: {reason}. fastsup.loop.StepLoop calls any function."
         )
+
+    def _variables_of_devices(self) -> dict[int, VariableHandle]:
+        """The variables of devices that the step is bound to. Any others must be on the first CPU device."""
+        if scope_of_devices() is None or not (self._args or self._kwargs):
+            return {}
+        return variables_on_devices(self._inputs(self._args, self._kwargs))
+
+    def _inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with context.eager_mode():
+            return self._tracer.inputs(self._concrete, args, kwargs)
 
     def _only_reads(self, variable: Any) -> bool:
         graph = self._concrete.graph
@@ -183,8 +195,13 @@ class StepGraph:
             ) from error
 
     def _feeds_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[Any, Any] | None:
-        with context.eager_mode():
-            inputs = self._tracer.inputs(self._concrete, args, kwargs)
+        inputs = self._inputs(args, kwargs)
+        reason = why_not_held(inputs[place] for place, _ in self.lifted.opaque_inputs)
+        if reason:
+            raise RuntimeError(
+                f"{self._step.__name__} can't be run by a session: {reason}. Let it use the variable without an "
+                "argument, or pass fastsup.bind(step, *args)."
+            )
         for place, box in self.lifted.opaque_inputs:
             box.box.put(inputs[place])
         values = [value.numpy() for value in inputs if value.dtype not in _OPAQUE]
