@@ -16,6 +16,8 @@ from fastsup.runtime.executor import check_executor
 
 __all__ = ["Acceleration", "accelerate", "acceleration_of"]
 
+# Those of one process without collective operations of several devices, and the one that there always is.
+_STRATEGIES = (tf.distribute.MirroredStrategy, tf.distribute.OneDeviceStrategy, type(tf.distribute.get_strategy()))
 KINDS = ("train", "test", "predict")
 _ATTRIBUTE = "_fastsup_acceleration"
 
@@ -104,7 +106,7 @@ def _check_model(model: Any) -> None:
     if model.run_eagerly:
         raise NotAccelerated("the model runs eagerly (run_eagerly=True)")
     strategy = model.distribute_strategy
-    if type(strategy) is not type(tf.distribute.get_strategy()) or tf.distribute.has_strategy():
+    if type(strategy) not in _STRATEGIES:
         raise NotAccelerated(f"the model is distributed by a {type(strategy).__name__}")
 
 

@@ -21,7 +21,7 @@ class LiftedStepFunction:
     """Stands in the place of a model's train or test function.
 
     Keras's function asks the iterator, inside TensorFlow, for as many batches as an execution has steps, and gives an
-    optional value, which eager operations then open. This one opens it inside the lifted graph where it can.
+    optional value, which eager operations then open. This one opens it inside the lifted graph.
 
     Args:
       original: Keras's function.
@@ -48,7 +48,8 @@ class LiftedStepFunction:
 
         def steps(iterator: Any) -> Any:
             optional = on_iterator(iterator)
-            return optional.has_value(), optional
+            has_value = optional.has_value()
+            return has_value, tf.cond(has_value, optional.get_value, lambda: _nothing_of(optional.element_spec))
 
         self._is_one_step = steps_per_execution == 1
         self._steps_per_execution = steps_per_execution
@@ -61,7 +62,7 @@ class LiftedStepFunction:
         """Runs an execution.
 
         Args:
-          iterator: a `tf.data` iterator, or an iterator of batches.
+          iterator: an iterator of `tf.data` or of a strategy, or an iterator of batches.
 
         Returns:
           The step's results: as a rule a dict of metrics.
@@ -70,15 +71,13 @@ class LiftedStepFunction:
           StopIteration: there is no batch any more, where Keras's function raises it.
           tf.errors.OutOfRangeError: there is no batch any more.
         """
-        if isinstance(iterator, tf.data.Iterator):
+        if isinstance(iterator, tf.data.Iterator | tf.distribute.DistributedIterator):
             if self._is_one_step:
                 return self.on_iterator(iterator)
-            has_value, optional = self.on_iterator(iterator)
+            has_value, outputs = self.on_iterator(iterator)
             if not has_value:
                 raise StopIteration
-            return optional.get_value()
-        if isinstance(iterator, tf.distribute.DistributedIterator):
-            return self.original(iterator)
+            return outputs
         for _, data in zip(range(self._steps_per_execution), iterator, strict=False):
             outputs = self.on_data(data)
         return outputs
@@ -112,6 +111,19 @@ def _lifted(function: Any, name: str, options: dict[str, Any]) -> Function:
     lifted: Function = lift(function, **options)
     lifted.__name__ = name
     return lifted
+
+
+def _nothing_of(spec: Any) -> Any:
+    """Values of a structure, as small as its shapes allow.
+
+    Args:
+      spec: the structure of type specs.
+    """
+
+    def nothing(part: Any) -> Any:
+        return tf.zeros([size or 0 for size in part.shape or ()], part.dtype)
+
+    return tf.nest.map_structure(nothing, spec, expand_composites=True)
 
 
 def _traced(function: Callable[..., Any]) -> Any:

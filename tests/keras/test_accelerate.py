@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from devices import DEVICES
 
 import fastsup
 from fastsup.eager.tracing import FunctionTracer
@@ -38,6 +39,8 @@ def small_model(*layers: Any, **compiled: Any) -> Any:
         "optimizer": keras.optimizers.Adam(0.01),
         "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         "metrics": ["accuracy"],
+        # The fake accelerator has no XLA, which Keras takes by itself.
+        "jit_compile": False if DEVICES == "accelerator" else "auto",
     }
     model.compile(**{**settings, **compiled})
     return model
@@ -370,7 +373,8 @@ def test_executors(executor: str) -> None:
     start_over()
     model = fastsup.keras.accelerate(small_model(), executor=executor, fallback="raise")
     assert trained(model) == expected
-    assert fastsup.keras.report(model)[0].executor == executor
+    # Where devices share a step, TensorFlow runs it in its thread pool.
+    assert fastsup.keras.report(model)[0].executor == ("thread_pool" if DEVICES == "accelerator" else executor)
 
 
 def test_the_report() -> None:
@@ -394,6 +398,7 @@ def test_the_report_says_where_a_model_was_called(tmp_path: Path) -> None:
     assert fastsup.keras.report(model)[0].lifted
 
 
+@pytest.mark.one_device("the fake accelerator doesn't trace its kernels")
 @pytest.mark.parametrize("is_accelerated", [False, True])
 def test_a_profile_of_some_batches_has_their_kernels(is_accelerated: bool, tmp_path: Path) -> None:
     model = small_model()
@@ -407,6 +412,7 @@ def test_a_profile_of_some_batches_has_their_kernels(is_accelerated: bool, tmp_p
         assert fastsup.keras.report(model)[0].lifted
 
 
+@pytest.mark.one_device("it is about the scope of the only device")
 @pytest.mark.parametrize("is_whole_program", [False, True])
 def test_a_scope_of_the_one_device(is_whole_program: bool) -> None:
     def run(accelerate: Any) -> Any:
@@ -470,7 +476,7 @@ def test_the_functions_are_made_once() -> None:
     model.fit(X, Y, verbose=0)
     fastsup.keras.accelerate(model, executor="inline")
     model.fit(X, Y, verbose=0)
-    assert fastsup.keras.report(model)[0].executor == "inline"
+    assert fastsup.keras.report(model)[0].executor == ("thread_pool" if DEVICES == "accelerator" else "inline")
 
 
 @pytest.mark.parametrize(
@@ -493,12 +499,32 @@ def test_what_stays_keras(compiled: dict[str, Any], reason: str, tf_log: Any) ->
         fastsup.keras.accelerate(small_model(**compiled), fallback="raise").fit(X, Y, verbose=0)
 
 
-def test_a_distributed_model_stays_keras() -> None:
-    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
-    with strategy.scope():
-        model = fastsup.keras.accelerate(small_model(), fallback="silent")
-    model.fit(X, Y, verbose=0, batch_size=16)
-    assert "distributed by a MirroredStrategy" in fastsup.keras.report(model)[0].why_not
+class OtherStrategy(tf.distribute.MirroredStrategy):
+    """One that isn't known."""
+
+
+@pytest.mark.parametrize("steps_per_execution", [1, 3])
+@pytest.mark.parametrize("kind", [tf.distribute.OneDeviceStrategy, tf.distribute.MirroredStrategy, OtherStrategy])
+def test_a_distributed_model(kind: Any, steps_per_execution: int) -> None:
+    device = tf.config.list_logical_devices()[0].name
+
+    def run(accelerate: Any) -> Any:
+        start_over()
+        strategy = kind(device if kind is tf.distribute.OneDeviceStrategy else [device])
+        with strategy.scope():
+            model = accelerate(small_model(steps_per_execution=steps_per_execution))
+        data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(16)
+        expected = [trained(model), trained(model, data, batch_size=None), model.evaluate(X, Y, verbose=0)]
+        return model, [*expected, model.predict(X, verbose=0).tobytes()]
+
+    _, expected = run(lambda model: model)
+    model, found = run(lambda model: fastsup.keras.accelerate(model, fallback="silent"))
+    assert found == expected
+    rows = fastsup.keras.report(model)
+    if kind is OtherStrategy:
+        assert "distributed by a OtherStrategy" in rows[0].why_not
+    else:
+        assert [row.lifted for row in rows] == [True, True, True]
 
 
 def test_a_model_that_is_not_compiled() -> None:
