@@ -1,7 +1,9 @@
-"""The cost of a step, of a large value and of a checkpoint where the work is on another device than the first CPU.
+"""The cost of a call, of a step, of a large value and of a checkpoint where the work is on another device than the CPU.
 
 python -m benchmarks.gpu                     # on the first GPU: ten minutes
 python -m benchmarks.gpu --device /cpu:1     # on a second CPU device, which tries the benchmark itself
+python -m benchmarks.gpu --functions         # calls of functions alone: a minute
+python -m benchmarks.gpu --functions --plugin FILE --device /device:KIND:0  # on a device that a plugin brings
 python -m benchmarks.gpu --largest 64 --save-megabytes 100
 """
 
@@ -28,9 +30,10 @@ import numpy as np
 import tensorflow as tf
 from rich.console import Console
 from rich.table import Table
+from tensorflow.python.framework import load_library
 
 import fastsup
-from benchmarks import cases, contenders, pauses, programs, report
+from benchmarks import cases, contenders, functions, pauses, programs, report
 from benchmarks.measure import QUICK_SLICE_SECS, SLICE_SECS, alternate
 
 v1 = tf.compat.v1
@@ -44,6 +47,10 @@ STEPS: dict[str, tuple[str, programs.Step]] = {
 }
 EXECUTORS = ("auto", "thread_pool", "inline", "single_threaded")
 NO_END_SECS = 120
+# Contenders of benchmarks.functions: their calls return when the work is in the device's stream.
+FUNCTIONS = ("tf.function", "fastsup.function", "the runtime alone")
+# Calls between two waits for the device.
+BURST = 200
 
 
 def config_for(device: str) -> Any:
@@ -65,6 +72,42 @@ def step_lines(device: str, rounds: int, slice_secs: float) -> list[report.Line]
         makers = {contender: partial(cases.CLASSES[contender], program) for contender in names}
         lines += report.lines_of(cases.Case(name, makers, rows), alternate(makers, rounds, slice_secs))
     return lines
+
+
+def function_rows(device: str, rounds: int) -> list[tuple[str, dict[str, float]]]:
+    """The host's time in calls of functions: (what and where, seconds of each contender).
+
+    Args:
+      device: the device; each function is called on the first CPU device, too.
+      rounds: number of bursts of each contender, in turns.
+    """
+    rows = []
+    for place in ("/cpu:0", device):
+        for model, title in (("tiny", "10 numbers"), ("dense", "a training step of two Dense layers")):
+            with tf.device(place):
+                makers = functions.contenders_of(model)
+                made = {name: makers[name]() for name in FUNCTIONS}
+                seconds: dict[str, list[float]] = {name: [] for name in FUNCTIONS}
+                for number in range(rounds + 10):
+                    for name, contender in made.items():
+                        started = perf_counter()
+                        contender.steps(BURST)
+                        if number >= 10:  # After some calls, "auto" has chosen.
+                            seconds[name].append((perf_counter() - started) / BURST)
+                        tf.test.experimental.sync_devices()
+            rows.append((f"{title}, on {place}", {name: median(found) for name, found in seconds.items()}))
+    return rows
+
+
+def functions_table(rows: list[tuple[str, dict[str, float]]]) -> Table:
+    """The table of `function_rows`: microseconds, and ratios."""
+    title = "the host's time in a call of a function, µs"
+    table = Table("what", *FUNCTIONS, "TensorFlow / ours", "ours / runtime", title=title, title_justify="left")
+    for what, seconds in rows:
+        theirs, ours, floor = (seconds[name] for name in FUNCTIONS)
+        micros = [f"{1e6 * value:,.1f}" for value in (theirs, ours, floor)]
+        table.add_row(what, *micros, f"{theirs / ours:.1f} x", f"{ours / floor:.2f} x")
+    return table
 
 
 def executor_row(device: str, executor: str) -> str:
@@ -177,8 +220,15 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=7, help="slices for each contender (7)")
     parser.add_argument("--quick", action="store_true", help="short slices, for rough numbers")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything to this file as well")
+    parser.add_argument("--functions", action="store_true", help="measure calls of functions alone")
+    parser.add_argument("--plugin", type=Path, metavar="FILE", help="library of a pluggable device, to load first")
     parser.add_argument("--one-executor", choices=EXECUTORS, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.plugin:
+        load_library.load_pluggable_device_library(str(options.plugin))
+    elif options.device.startswith("/cpu:"):
+        devices = [tf.config.LogicalDeviceConfiguration()] * (int(options.device.rpartition(":")[2]) + 1)
+        tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], devices)
     if options.device.lower().startswith("/gpu") and not tf.config.list_physical_devices("GPU"):
         parser.error("argument --device: TensorFlow finds no GPU here. --device /cpu:1 tries the benchmark without one")
     return options
@@ -192,6 +242,10 @@ def main() -> None:
         return
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     device = options.device
+    calls = function_rows(device, 10 * options.rounds)
+    console.print(functions_table(calls))
+    if options.functions:
+        return
     lines = step_lines(device, options.rounds, QUICK_SLICE_SECS if options.quick else SLICE_SECS)
     console.print(report.results_table(lines))
 
@@ -220,8 +274,8 @@ def main() -> None:
     console.print(f"{machine['processor']}, {names or 'no GPU'}; TensorFlow {machine['tensorflow']}; {machine['date']}")
     if options.json:
         steps = {line.row.title: {"ours": line.ours, "floor": line.floor, "tensorflow": line.peer} for line in lines}
-        found = {"machine": machine, "gpus": names, "steps": steps, "executors": executors, "transfers": transfers}
-        found |= {"longest_pause": longest, "heavy_step": [recorded, returned, waited]}
+        found = {"machine": machine, "gpus": names, "functions": calls, "steps": steps, "executors": executors}
+        found |= {"transfers": transfers, "longest_pause": longest, "heavy_step": [recorded, returned, waited]}
         options.json.write_text(json.dumps(found, indent=1, default=str) + "\n")
 
 
