@@ -5,7 +5,7 @@ QUICK = tests/core tests/recording tests/csrc tests/loop tests/embed tests/runti
 C_FILES = $(shell git ls-files '*.c' '*.h' '*.cc')
 
 .DEFAULT_GOAL := help
-.PHONY: help compile quick test lint format bench debug testinstalled release-files release docs
+.PHONY: help compile quick test devices lint format bench debug testinstalled release-files release docs
 
 help:  ## show these lines
 	@sed -n 's/^\([a-z-]*\):  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -20,6 +20,12 @@ quick:  ## linters, types, and the tests that start no process: two minutes
 test:  ## all tests; those of sessions, hooks, profiles under TF 2 behaviour and disable_v2_behavior()
 	$(PYTHON) -m pytest -n auto
 	FASTSUP_TEST_WORLD=v1 $(PYTHON) -m pytest -n auto tests/runtime tests/train tests/profile
+
+devices:  ## tests of functions, loops and Keras where TensorFlow has several devices: a quarter of an hour
+	for devices in two_cpus beside_accelerator accelerator; do \
+	  FASTSUP_TEST_DEVICES=$$devices $(PYTHON) -m pytest -q -n auto tests/eager tests/loop tests/keras || exit 1; \
+	done
+	FASTSUP_DEVICES=long $(PYTHON) -m pytest -q -n auto tests/gpu/test_functions.py
 
 lint:  ## linters and types
 	$(PYTHON) -m ruff check .

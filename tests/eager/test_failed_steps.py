@@ -201,6 +201,7 @@ CASES = [
 ]
 
 
+@pytest.mark.one_device("how far other devices are when a step fails on one is up to chance, in TensorFlow too")
 @pytest.mark.parametrize(("name", "executor"), CASES)
 def test_what_a_failed_step_leaves_behind(name: str, executor: str) -> None:
     body = STEPS[name]
@@ -213,6 +214,7 @@ def test_what_a_failed_step_leaves_behind(name: str, executor: str) -> None:
         assert seen == expected
 
 
+@pytest.mark.one_device("where devices share a step, auto takes the thread pool")
 @pytest.mark.parametrize("name", STEPS)
 def test_auto_takes_the_single_threaded_executor_where_it_leaves_the_same_behind(name: str) -> None:
     function = fastsup.function(functools.partial(STEPS[name], State()), fallback="raise")
@@ -220,6 +222,7 @@ def test_auto_takes_the_single_threaded_executor_where_it_leaves_the_same_behind
     assert (function.executor == "single_threaded") == (name not in UNORDERED)
 
 
+@pytest.mark.one_device("where devices share a step, auto takes the thread pool")
 def test_auto_takes_the_single_threaded_executor_for_two_datasets() -> None:
     first, second = (iter(tf.data.Dataset.range(5)) for _ in range(2))
     total = tf.Variable(0, dtype=tf.int64)
@@ -267,6 +270,7 @@ def failing(kind: str) -> tuple[Function, list[Any], str]:
     return after_an_effect, [tf.constant(5)], "row"
 
 
+@pytest.mark.one_device("an accelerator's kernels make zeros of a bad index; auto takes the thread pool")
 @pytest.mark.parametrize("kind", ["index", "end of the data", "in a function", "after an effect"])
 def test_an_error_names_its_operation(kind: str) -> None:
     function, args, name = failing(kind)

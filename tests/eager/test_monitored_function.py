@@ -115,13 +115,18 @@ def test_variables_are_those_of_eager_code(model: Model) -> None:
 def test_results_are_those_of_the_function() -> None:
     random = np.random.default_rng(0).normal(size=[50, 8]).astype(np.float32)
     results = []
-    for monitored in (False, True):
+
+    def new_step() -> Any:
         weights = tf.Variable(tf.ones([8]))
 
-        def step(x: Any, weights: Any = weights) -> Any:
+        def step(x: Any) -> Any:
             weights.assign_sub(0.1 * tf.sin(weights * x))
             return {"sum": tf.reduce_sum(weights), "weights": weights + 0.0}
 
+        return step
+
+    for monitored in (False, True):
+        step = new_step()
         if not monitored:
             results.append([tf.nest.map_structure(lambda t: t.numpy(), tf.function(step)(x)) for x in random])
             continue

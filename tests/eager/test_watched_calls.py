@@ -63,6 +63,7 @@ def has_kernel(folder: Path, name: str) -> bool:
     return name.encode() in profile.read_bytes()
 
 
+@pytest.mark.one_device("the fake accelerator doesn't trace its kernels")
 def test_the_profiler_sees_kernels(decorate: Any, tmp_path: Path) -> None:
     function = called(decorate(product))
     tf.profiler.experimental.start(str(tmp_path))
@@ -72,6 +73,7 @@ def test_the_profiler_sees_kernels(decorate: Any, tmp_path: Path) -> None:
     assert has_kernel(tmp_path, "the_product:MatMul")
 
 
+@pytest.mark.one_device("the fake accelerator doesn't trace its kernels")
 def test_the_profile_of_a_traced_summary(decorate: Any, tmp_path: Path) -> None:
     function = called(decorate(product))
     with tf.summary.create_file_writer(str(tmp_path)).as_default():

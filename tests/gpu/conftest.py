@@ -53,7 +53,7 @@ import tensorflow as tf
 def library(processes: Processes, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.getbasetemp()
     try:
-        return built(folder if os.environ.get("PYTEST_XDIST_WORKER") is None else folder.parent, processes)
+        return built(folder if os.environ.get("PYTEST_XDIST_WORKER") is None else folder.parent, processes.run)
     except CannotBuildError as error:
         pytest.skip(f"the fake accelerator can't be built here: {error}")
 

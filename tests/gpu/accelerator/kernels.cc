@@ -83,7 +83,7 @@ Tensor reachable(const Tensor &tensor) {
     return made;
 }
 
-std::vector<Tensor> run_on_host(OpKernel *kernel, std::vector<Tensor> inputs) {
+absl::Status try_on_host(OpKernel *kernel, std::vector<Tensor> inputs, std::vector<Tensor> *outputs) {
     OpKernelContext::Params params;
     std::vector<TensorValue> values;
     for (Tensor &input : inputs) values.emplace_back(&input);
@@ -98,14 +98,26 @@ std::vector<Tensor> run_on_host(OpKernel *kernel, std::vector<Tensor> inputs) {
     params.forward_from_array = never.data();
     OpKernelContext context(&params);
     kernel->Compute(&context);
-    must(context.status());
-    std::vector<Tensor> outputs;
-    for (int i = 0; i < kernel->num_outputs(); ++i) {
+    for (int i = 0; context.status().ok() && i < kernel->num_outputs(); ++i) {
         const TensorValue output = context.release_output(i);
-        outputs.push_back(*output.tensor);
+        outputs->push_back(*output.tensor);
         delete output.tensor;
     }
-    return outputs;
+    return context.status();
+}
+
+/* The same in a stream, where nothing can fail any more: of a bad index, CUDA's kernels make zeros. */
+void write_in_stream(OpKernel *kernel, std::vector<Tensor> inputs, const std::vector<Tensor> &outputs) {
+    std::vector<Tensor> made;
+    const bool is_good = try_on_host(kernel, std::move(inputs), &made).ok();
+    for (size_t i = 0; i < outputs.size(); ++i) {
+        if (outputs[i].TotalBytes() == 0) continue;
+        if (is_good) {
+            std::memcpy(outputs[i].data(), made[i].data(), outputs[i].TotalBytes());
+        } else {
+            std::memset(outputs[i].data(), 0, outputs[i].TotalBytes());
+        }
+    }
 }
 
 accelerator_stream *stream_of(OpKernelContext *context) {
@@ -129,6 +141,25 @@ void copy_into(const Tensor &to, const Tensor &from) {
     if (from.TotalBytes() > 0) std::memcpy(to.data(), from.data(), from.TotalBytes());
 }
 
+Tensor reachable_input(OpKernelContext *context, int i) {
+    const Tensor &input = context->input(i);
+    return context->input_memory_type(i) == HOST_MEMORY ? input : reachable(input);
+}
+
+/* Gives a kernel's outputs, which lie on the host, to its context. */
+void set_outputs(OpKernelContext *context, accelerator_stream *stream, const std::vector<Tensor> &made) {
+    for (size_t i = 0; i < made.size(); ++i) {
+        if (context->output_memory_type(i) == HOST_MEMORY) {
+            context->set_output(i, made[i]);
+            continue;
+        }
+        Tensor *output = nullptr;
+        OP_REQUIRES_OK(context, context->allocate_output(i, made[i].shape(), &output));
+        const Tensor to = reachable(*output), from = made[i];
+        put(stream, [to, from] { copy_into(to, from); });
+    }
+}
+
 class OnStream : public OpKernel {
   public:
     explicit OnStream(OpKernelConstruction *construction)
@@ -136,10 +167,7 @@ class OnStream : public OpKernel {
 
     void Compute(OpKernelContext *context) override {
         std::vector<Tensor> inputs;
-        for (int i = 0; i < context->num_inputs(); ++i) {
-            const Tensor &input = context->input(i);
-            inputs.push_back(context->input_memory_type(i) == HOST_MEMORY ? input : reachable(input));
-        }
+        for (int i = 0; i < context->num_inputs(); ++i) inputs.push_back(reachable_input(context, i));
         accelerator_stream *stream = stream_of(context);
         std::vector<TensorShape> shapes;
         if (has_known_shapes(context, &shapes)) {
@@ -149,24 +177,13 @@ class OnStream : public OpKernel {
                 OP_REQUIRES_OK(context, context->allocate_output(i, shapes[i], &output));
                 outputs.push_back(reachable(*output));
             }
-            put(stream, [kernel = kernel_, inputs, outputs] {
-                const std::vector<Tensor> made = run_on_host(kernel.get(), inputs);
-                for (size_t i = 0; i < made.size(); ++i) copy_into(outputs[i], made[i]);
-            });
+            put(stream, [kernel = kernel_, inputs, outputs] { write_in_stream(kernel.get(), inputs, outputs); });
             return;
         }
         accelerator_stream_wait(stream);
-        const std::vector<Tensor> made = run_on_host(kernel_.get(), inputs);
-        for (size_t i = 0; i < made.size(); ++i) {
-            if (context->output_memory_type(i) == HOST_MEMORY) {
-                context->set_output(i, made[i]);
-                continue;
-            }
-            Tensor *output = nullptr;
-            OP_REQUIRES_OK(context, context->allocate_output(i, made[i].shape(), &output));
-            const Tensor to = reachable(*output), from = made[i];
-            put(stream, [to, from] { copy_into(to, from); });
-        }
+        std::vector<Tensor> made;
+        OP_REQUIRES_OK(context, try_on_host(kernel_.get(), inputs, &made));
+        set_outputs(context, stream, made);
     }
 
   private:
@@ -233,12 +250,109 @@ class UpdateVariable : public OpKernel {
         OP_REQUIRES_OK(context, LookupResource(context, HandleFromInput(context, 0), &variable));
         mutex_lock lock(*variable->mu());
         const Tensor &value = context->input(1), &before = *variable->tensor();
+        OP_REQUIRES(context, before.shape().IsSameSize(value.shape()),
+                    errors::InvalidArgument("Cannot update variable with shape ", before.shape().DebugString(),
+                                            " using a Tensor with shape ", value.shape().DebugString(),
+                                            ", shapes must be equal."));
         Tensor after;
         OP_REQUIRES_OK(context, context->allocate_temp(before.dtype(), before.shape(), &after));
         const Tensor to = reachable(after), left = reachable(before), right = reachable(value);
         put(stream_of(context),
-            [kernel = kernel_, to, left, right] { copy_into(to, run_on_host(kernel.get(), {left, right})[0]); });
+            [kernel = kernel_, to, left, right] { write_in_stream(kernel.get(), {left, right}, {to}); });
         *variable->tensor() = after;
+    }
+
+  private:
+    std::shared_ptr<OpKernel> kernel_;
+};
+
+/* The handle of a variable that holds a tensor, for a kernel of the host. */
+Tensor handle_of(Var *variable) {
+    Tensor handle(DT_RESOURCE, TensorShape({}));
+    variable->Ref();
+    handle.scalar<ResourceHandle>()() = ResourceHandle::MakeRefCountingHandle(variable, host_device()->name());
+    return handle;
+}
+
+/* Changes variables in some other way, in new memory as well: optimizers, scattered updates. */
+class ChangeVariables : public OpKernel {
+  public:
+    explicit ChangeVariables(OpKernelConstruction *construction)
+        : OpKernel(construction), kernel_(host_kernel(construction->def())) {}
+
+    void Compute(OpKernelContext *context) override {
+        struct Change {
+            int input;
+            Tensor before, after;
+        };
+        std::vector<Tensor> inputs;
+        std::vector<Change> changes;
+        for (int i = 0; i < context->num_inputs(); ++i) {
+            if (context->input_dtype(i) != DT_RESOURCE) {
+                inputs.push_back(reachable_input(context, i));
+                continue;
+            }
+            core::RefCountPtr<Var> variable;
+            OP_REQUIRES_OK(context, LookupResource(context, HandleFromInput(context, i), &variable));
+            mutex_lock lock(*variable->mu());
+            const Tensor before = *variable->tensor();
+            Tensor after;
+            OP_REQUIRES_OK(context, context->allocate_temp(before.dtype(), before.shape(), &after));
+            changes.push_back({i, reachable(before), reachable(after)});
+            inputs.emplace_back();
+            *variable->tensor() = after;
+        }
+        auto change_all = [kernel = kernel_, inputs, changes]() mutable {
+            std::vector<core::RefCountPtr<Var>> variables;
+            for (const Change &change : changes) {
+                copy_into(change.after, change.before);
+                variables.emplace_back(new Var(change.after.dtype()));
+                *variables.back()->tensor() = change.after;
+                variables.back()->is_initialized = true;
+                inputs[change.input] = handle_of(variables.back().get());
+            }
+            std::vector<Tensor> made;
+            const bool is_good = try_on_host(kernel.get(), inputs, &made).ok();
+            for (size_t i = 0; is_good && i < changes.size(); ++i)
+                if (variables[i]->tensor()->data() != changes[i].after.data())
+                    copy_into(changes[i].after, *variables[i]->tensor());
+            return made;
+        };
+        accelerator_stream *stream = stream_of(context);
+        if (context->num_outputs() == 0) {
+            put(stream, change_all);
+        } else {
+            accelerator_stream_wait(stream);
+            set_outputs(context, stream, change_all());
+        }
+    }
+
+  private:
+    std::shared_ptr<OpKernel> kernel_;
+};
+
+/* Looks rows of a variable up. */
+class GatherFromVariable : public OpKernel {
+  public:
+    explicit GatherFromVariable(OpKernelConstruction *construction)
+        : OpKernel(construction), kernel_(host_kernel(construction->def())) {}
+
+    void Compute(OpKernelContext *context) override {
+        core::RefCountPtr<Var> variable;
+        OP_REQUIRES_OK(context, LookupResource(context, HandleFromInput(context, 0), &variable));
+        mutex_lock lock(*variable->mu());
+        TensorShape shape = context->input(1).shape();
+        for (int i = 1; i < variable->tensor()->dims(); ++i) shape.AddDim(variable->tensor()->dim_size(i));
+        Tensor *output = nullptr;
+        OP_REQUIRES_OK(context, context->allocate_output(0, shape, &output));
+        const Tensor to = reachable(*output), rows = reachable(*variable->tensor());
+        const Tensor indices = reachable_input(context, 1);
+        put(stream_of(context), [kernel = kernel_, to, rows, indices] {
+            core::RefCountPtr<Var> held(new Var(rows.dtype()));
+            *held->tensor() = rows;
+            held->is_initialized = true;
+            write_in_stream(kernel.get(), {handle_of(held.get()), indices}, {to});
+        });
     }
 
   private:
@@ -249,6 +363,7 @@ template <class Kernel> OpKernel *make(OpKernelConstruction *construction) {
     return new Kernel(construction);
 }
 
+/* `attribute`: the one that has the types; null if the operation has no other type. */
 struct Registration {
     const char *operation, *attribute;
     std::vector<DataType> types;
@@ -262,6 +377,7 @@ const std::vector<DataType> kAny = {DT_FLOAT, DT_HALF, DT_DOUBLE, DT_INT64, DT_B
 
 void register_all() {
     const std::vector<Registration> registrations = {
+        {"Add", "T", kNumbers},
         {"AddV2", "T", kNumbers},
         {"Sub", "T", kNumbers},
         {"Mul", "T", kNumbers},
@@ -289,6 +405,15 @@ void register_all() {
         {"ReluGrad", "T", kReal},
         {"IsFinite", "T", kReal},
         {"IsNan", "T", kReal},
+        {"Sin", "T", kReal},
+        {"Cos", "T", kReal},
+        {"Erf", "T", kReal},
+        {"Floor", "T", kReal},
+        {"Softplus", "T", kReal},
+        {"Log1p", "T", kReal},
+        {"Cumsum", "T", kReal, {"axis"}},
+        {"BatchMatMulV2", "T", kReal},
+        {"Conv2D", "T", kReal},
         {"Softmax", "T", kReal},
         {"LogSoftmax", "T", kReal},
         {"SoftmaxCrossEntropyWithLogits", "T", kReal},
@@ -304,6 +429,11 @@ void register_all() {
         {"LessEqual", "T", kNumbers},
         {"Greater", "T", kNumbers},
         {"GreaterEqual", "T", kNumbers},
+        {"LogicalAnd", nullptr, {DT_BOOL}},
+        {"LogicalOr", nullptr, {DT_BOOL}},
+        {"LogicalNot", nullptr, {DT_BOOL}},
+        {"All", nullptr, {DT_BOOL}, {"reduction_indices"}},
+        {"Any", nullptr, {DT_BOOL}, {"reduction_indices"}},
         {"SelectV2", "T", kAny},
         {"Cast", "SrcT", kAny},
         {"ZerosLike", "T", kAny},
@@ -326,11 +456,29 @@ void register_all() {
         {"AssignVariableOp", "dtype", kAny, {"resource"}, &make<AssignVariable>},
         {"AssignAddVariableOp", "dtype", kNumbers, {"resource"}, &make<UpdateVariable>},
         {"AssignSubVariableOp", "dtype", kNumbers, {"resource"}, &make<UpdateVariable>},
+        {"ResourceGather", "dtype", kAny, {"resource"}, &make<GatherFromVariable>},
+        {"ResourceScatterAdd", "dtype", kNumbers, {"resource"}, &make<ChangeVariables>},
+        {"ResourceScatterSub", "dtype", kNumbers, {"resource"}, &make<ChangeVariables>},
+        {"ResourceScatterUpdate", "dtype", kAny, {"resource"}, &make<ChangeVariables>},
+        {"ResourceApplyGradientDescent", "T", kReal, {"var"}, &make<ChangeVariables>},
+        {"ResourceApplyMomentum", "T", kReal, {"var", "accum"}, &make<ChangeVariables>},
+        {"ResourceApplyKerasMomentum", "T", kReal, {"var", "accum"}, &make<ChangeVariables>},
+        {"ResourceApplyAdagradV2", "T", kReal, {"var", "accum"}, &make<ChangeVariables>},
+        {"ResourceApplyRMSProp", "T", kReal, {"var", "ms", "mom"}, &make<ChangeVariables>},
+        {"ResourceApplyAdam", "T", kReal, {"var", "m", "v"}, &make<ChangeVariables>},
+        {"RngReadAndSkip", nullptr, {DT_INT64}, {"resource", "alg", "delta"}, &make<ChangeVariables>},
+        {"RandomUniform", "dtype", kReal, {"shape"}},
+        {"RandomStandardNormal", "dtype", kReal, {"shape"}},
+        {"TruncatedNormal", "dtype", kReal, {"shape"}},
+        {"StatelessRandomUniformV2", "dtype", kReal, {"shape", "key", "counter", "alg"}},
+        {"StatelessRandomNormalV2", "dtype", kReal, {"shape", "key", "counter", "alg"}},
+        {"StatelessTruncatedNormalV2", "dtype", kReal, {"shape", "key", "counter", "alg"}},
     };
     for (const Registration &registration : registrations) {
         for (DataType type : registration.types) {
             KernelDefBuilder builder(registration.operation);
-            builder.Device(ACCELERATOR_TYPE).TypeConstraint(registration.attribute, type);
+            builder.Device(ACCELERATOR_TYPE);
+            if (registration.attribute) builder.TypeConstraint(registration.attribute, type);
             for (const char *argument : registration.on_host) builder.HostMemory(argument);
             // The registry keeps what it is given for as long as the process lives.
             new kernel_factory::OpKernelRegistrar(builder.Build(), registration.operation, registration.maker);

@@ -1,7 +1,9 @@
 /* A PluggableDevice for a TensorFlow without a GPU: what TensorFlow calls, in terms of memory.h and
-   stream.h. ACCELERATOR_DEVICES says how many devices there are (1).
+   stream.h. ACCELERATOR_DEVICES says how many devices there are (1). After a call of `accelerator_go_away` the devices
+   are gone: nothing is copied any more, and waiting for them fails.
 
    The interface: https://github.com/tensorflow/community/blob/master/rfcs/20200612-stream-executor-c-api.md */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,9 +13,23 @@
 #include "tensorflow/c/tf_status.h"
 
 static int devices = 1;
+static atomic_int gone;
+
+void accelerator_go_away(void) {
+    atomic_store(&gone, 1);
+}
 
 static void succeed(TF_Status *status) {
     TF_SetStatus(status, TF_OK, "");
+}
+
+/* The status of what needs the device. */
+static void succeed_if_there(TF_Status *status) {
+    if (atomic_load(&gone)) {
+        TF_SetStatus(status, TF_INTERNAL, "the fake accelerator has gone away");
+    } else {
+        succeed(status);
+    }
 }
 
 static void stream_new(const SP_Device *device, SP_Stream *stream, TF_Status *status) {
@@ -34,12 +50,12 @@ static void stream_after(const SP_Device *device, SP_Stream dependent, SP_Stream
 }
 
 static void stream_status(const SP_Device *device, SP_Stream stream, TF_Status *status) {
-    succeed(status);
+    succeed_if_there(status);
 }
 
 static void stream_wait(const SP_Device *device, SP_Stream stream, TF_Status *status) {
     accelerator_stream_wait(stream);
-    succeed(status);
+    succeed_if_there(status);
 }
 
 static void event_new(const SP_Device *device, SP_Event *event, TF_Status *status) {
@@ -94,7 +110,7 @@ static void transfer_in(SP_Stream stream, void *to, const void *from, uint64_t b
     if (transfer == NULL) abort();
     *transfer = (struct transfer){to, from, bytes, pattern};
     accelerator_stream_put(stream, transfer_now, transfer);
-    succeed(status);
+    succeed_if_there(status);
 }
 
 static void to_host(const SP_Device *device, SP_Stream stream, void *to, const SP_DeviceMemoryBase *from,
@@ -104,6 +120,9 @@ static void to_host(const SP_Device *device, SP_Stream stream, void *to, const S
 
 static void to_device(const SP_Device *device, SP_Stream stream, SP_DeviceMemoryBase *to, const void *from,
                       uint64_t bytes, TF_Status *status) {
+    /* For a constant of a function, TensorFlow doesn't wait for the kernels that may still use the memory that the
+       constant gets. For CUDA it does. */
+    accelerator_stream_after_all(stream);
     transfer_in(stream, to->opaque, from, bytes, 0, status);
 }
 
@@ -120,6 +139,7 @@ static void to_host_now(const SP_Device *device, void *to, const SP_DeviceMemory
 
 static void to_device_now(const SP_Device *device, SP_DeviceMemoryBase *to, const void *from, uint64_t bytes,
                           TF_Status *status) {
+    accelerator_streams_wait();
     memcpy(accelerator_memory_at(to->opaque), from, bytes);
     succeed(status);
 }
@@ -204,7 +224,8 @@ static void timer_set(const SP_Device *device, SP_Stream stream, SP_Timer timer,
 }
 
 static void synchronize(const SP_Device *device, TF_Status *status) {
-    succeed(status);
+    accelerator_streams_wait();
+    succeed_if_there(status);
 }
 
 static uint64_t timer_nanoseconds(SP_Timer timer) {

@@ -17,7 +17,12 @@ struct SP_Stream_st {
     pthread_cond_t changed;
     struct entry *first, **last;
     int works, ends;
+    struct SP_Stream_st *next;
 };
+
+/* All streams, for who waits for all of them. */
+static struct SP_Stream_st *streams;
+static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
 
 struct SP_Event_st {
     pthread_mutex_t mutex;
@@ -28,14 +33,17 @@ struct SP_Event_st {
     int references;
 };
 
-static int delay_us(void) {
-    const char *delay = getenv("ACCELERATOR_DELAY_US");
-    return delay == NULL ? 0 : atoi(delay);
+static int setting(const char *name) {
+    const char *value = getenv(name);
+    return value == NULL ? 0 : atoi(value);
 }
 
 static void *serve(void *argument) {
     accelerator_stream *stream = argument;
-    int delay = delay_us();
+    /* With a seed, each entry has a random delay, which is the given one on average. */
+    int delay = setting("ACCELERATOR_DELAY_US");
+    unsigned int random = (unsigned int)setting("ACCELERATOR_SEED");
+    int is_random = random != 0;
     pthread_mutex_lock(&stream->mutex);
     for (;;) {
         while (stream->first == NULL && !stream->ends) pthread_cond_wait(&stream->changed, &stream->mutex);
@@ -45,7 +53,7 @@ static void *serve(void *argument) {
         if (stream->first == NULL) stream->last = &stream->first;
         stream->works = 1;
         pthread_mutex_unlock(&stream->mutex);
-        if (delay > 0) usleep((useconds_t)delay);
+        if (delay > 0) usleep((useconds_t)(is_random ? rand_r(&random) % (2 * delay) : delay));
         entry->work(entry->argument);
         free(entry);
         pthread_mutex_lock(&stream->mutex);
@@ -63,10 +71,19 @@ accelerator_stream *accelerator_stream_new(void) {
     pthread_cond_init(&stream->changed, NULL);
     stream->last = &stream->first;
     if (pthread_create(&stream->thread, NULL, serve, stream) != 0) abort();
+    pthread_mutex_lock(&listing);
+    stream->next = streams;
+    streams = stream;
+    pthread_mutex_unlock(&listing);
     return stream;
 }
 
 void accelerator_stream_delete(accelerator_stream *stream) {
+    pthread_mutex_lock(&listing);
+    struct SP_Stream_st **place = &streams;
+    while (*place != stream) place = &(*place)->next;
+    *place = stream->next;
+    pthread_mutex_unlock(&listing);
     pthread_mutex_lock(&stream->mutex);
     stream->ends = 1;
     pthread_cond_broadcast(&stream->changed);
@@ -90,6 +107,22 @@ void accelerator_stream_wait(accelerator_stream *stream) {
     pthread_mutex_lock(&stream->mutex);
     while (stream->first != NULL || stream->works) pthread_cond_wait(&stream->changed, &stream->mutex);
     pthread_mutex_unlock(&stream->mutex);
+}
+
+void accelerator_stream_after_all(accelerator_stream *stream) {
+    accelerator_event *event = accelerator_event_new();
+    pthread_mutex_lock(&listing);
+    for (accelerator_stream *other = streams; other != NULL; other = other->next)
+        if (other != stream) accelerator_event_record(event, other);
+    pthread_mutex_unlock(&listing);
+    accelerator_event_await(event, stream);
+    accelerator_event_delete(event);
+}
+
+void accelerator_streams_wait(void) {
+    pthread_mutex_lock(&listing);
+    for (accelerator_stream *stream = streams; stream != NULL; stream = stream->next) accelerator_stream_wait(stream);
+    pthread_mutex_unlock(&listing);
 }
 
 accelerator_event *accelerator_event_new(void) {

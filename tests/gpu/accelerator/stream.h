@@ -1,5 +1,6 @@
 /* The streams of the fake accelerator: queues, each with a thread of its own. ACCELERATOR_DELAY_US makes every entry
-   late by that many microseconds, so that code that doesn't wait for a stream sees old values. */
+   late by that many microseconds, so that code that doesn't wait for a stream sees old values. With ACCELERATOR_SEED,
+   by random numbers of microseconds, which that many are on average. */
 #ifndef ACCELERATOR_STREAM_H
 #define ACCELERATOR_STREAM_H
 
@@ -16,6 +17,10 @@ void accelerator_stream_delete(accelerator_stream *stream);
 /* Has work done after all that was put into the stream before. */
 void accelerator_stream_put(accelerator_stream *stream, accelerator_work work, void *argument);
 void accelerator_stream_wait(accelerator_stream *stream);
+/* Has what is put into a stream from now on wait for all that the others have to do now. */
+void accelerator_stream_after_all(accelerator_stream *stream);
+/* Waits for all streams there are. */
+void accelerator_streams_wait(void);
 
 accelerator_event *accelerator_event_new(void);
 /* The streams that still have to reach or to await the event keep it. */
