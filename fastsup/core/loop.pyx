@@ -434,6 +434,10 @@ cdef class Loop:
                 probe.enter(part)
                 goes_on = self.step_once()
                 probe.leave()
+                if probe.wait_for_devices is not None:
+                    # Else the time would be that of the callback which reads the result first.
+                    with probe.within_session("device"):
+                        probe.wait_for_devices()
                 if goes_on:
                     drive.clock = clock_to_use()
                     self.handle(fs_drive_step_done(drive))

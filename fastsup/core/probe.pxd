@@ -18,6 +18,9 @@ cdef class Probe:
     cdef readonly bint records
     # True if each step is marked for another profiler, so that no loop may make several at once.
     cdef readonly bint marks_steps
+    # None; or a function that waits until devices have done what a step has put into their queues: a loop's step function
+    # may return before that.
+    cdef readonly object wait_for_devices
     # The session's own work: hook dispatch, and the conversion of feeds and of fetches.
     cdef Part dispatch
     cdef Part feed_conversion

@@ -27,9 +27,9 @@ _COLOURS = {
     "before_run": "#f58518", "after_run": "#4c78a8", "after_step": "#4c78a8", "fetches": "#e45756", "save": "#72b7b2",
     "listener": "#54a24b", "summary": "#b279a2", "end": "#9d755d", "runtime": "#6a51a3", "feed conversion": "#d6a5c9",
     "fetch conversion": "#d67195", "plan making": "#ff9da6", "global step": "#b79a20", "step read": "#8c8b2b",
-    "between steps": "#79706e", "hook dispatch": "#ffbe7d", "profiler": "#bab0ac", "unaccounted": "#c9c2b2",
-    "import": "#79706e", "build": "#ff9da6", "open": "#b79a20", "train": "#6a51a3", "run": "#6a51a3",
-    "evaluate": "#54a24b", "predict": "#d6a5c9", "listeners": "#54a24b", "program": "#bab0ac",
+    "device": "#3f8f6b", "between steps": "#79706e", "hook dispatch": "#ffbe7d", "profiler": "#bab0ac",
+    "unaccounted": "#c9c2b2", "import": "#79706e", "build": "#ff9da6", "open": "#b79a20", "train": "#6a51a3",
+    "run": "#6a51a3", "evaluate": "#54a24b", "predict": "#d6a5c9", "listeners": "#54a24b", "program": "#bab0ac",
 }  # fmt: skip
 _OTHER = "#888"
 _SLOW_STEPS = 8

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any, TextIO
 
 from fastsup.common.files import write_whole
+from fastsup.profile.device_wait import wait_for_devices
 from fastsup.profile.export import as_chrome_trace, as_csv, as_json
 from fastsup.profile.head import head_of
 from fastsup.profile.page import as_html
@@ -74,6 +75,9 @@ class HookProfiler(Recorder):
         from fastsup.profile.recording.recorded_sessions import session_info_of
 
         return session_info_of(session)
+
+    def _wait_of_loops(self) -> Callable[[], object] | None:
+        return wait_for_devices()
 
     def _watch(self, hooks: Iterable[Any]) -> Callable[[], None]:
         from fastsup.profile.recording.recorded_sessions import watch_saves

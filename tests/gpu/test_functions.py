@@ -345,6 +345,27 @@ def test_loops_and_sessions_of_functions(run: Callable[..., Any]) -> None:
     assert device == "ACCELERATOR:0"
 
 
+PROFILED = (
+    COMMON
+    + """
+weights = tf.Variable(tf.zeros([4]))
+step = lift(lambda: weights.assign_add(tf.ones([4])))
+step().numpy()
+profiler = fastsup.HookProfiler()
+fastsup.loop.StepLoop(step, max_steps=5, profiler=profiler).run()
+with tf.Graph().as_default():
+    fastsup.loop.StepLoop(int, max_steps=5, profiler=profiler).run()
+found = [(row.times.max_ns, row.phase) for row in profiler.report().rows]
+print(json.dumps({phase: longest for longest, phase in sorted(found)}))
+"""
+)
+
+
+def test_the_profile_tells_the_devices_time_from_the_hosts(run: Callable[..., Any]) -> None:
+    max_ns = run(PROFILED, delay_us=50_000)
+    assert max_ns["runtime"] < 50e6 <= max_ns["device"]
+
+
 SAVED = (
     COMMON
     + """

@@ -40,7 +40,7 @@ def small_model(*layers: Any, **compiled: Any) -> Any:
         "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         "metrics": ["accuracy"],
         # The fake accelerator has no XLA, which Keras takes by itself.
-        "jit_compile": False if DEVICES == "accelerator" else "auto",
+        "jit_compile": False if "accelerator" in DEVICES else "auto",
     }
     model.compile(**{**settings, **compiled})
     return model

@@ -226,6 +226,24 @@ def test_a_look_in_the_middle_of_a_step_finds_what_was_so_far(recorder: Recorder
     assert [(look["steps"], look["wall_ns"], look["unaccounted_ns"]) for look in looks] == [(0, 57, 7), (1, 115, 14)]
 
 
+def test_the_wait_for_devices_is_a_part_of_a_loops_step(clock: ManualClock) -> None:
+    class OnDevice(HookProfiler):
+        def _wait_of_loops(self) -> Any:
+            return lambda: clock.advance(40)
+
+    class Reader(Hook):
+        def begin(self, loop: Any) -> None:
+            self.due_every_run()
+
+        def after_step(self, loop: Any, value: Any) -> None:
+            clock.advance(2)
+
+    profiler = OnDevice(clock=clock)
+    StepLoop(lambda: clock.advance(7), [Reader()], max_steps=3, profiler=profiler).run()
+    found = {row.phase: row.times.total_ns for row in profiler.report().rows}
+    assert (found["runtime"], found["device"], found["after_step"]) == (21, 120, 6)
+
+
 def test_the_end_of_what_a_loop_iterates_over_is_no_step() -> None:
     recorder = HookProfiler(skip_steps=5)
     for _ in range(2):

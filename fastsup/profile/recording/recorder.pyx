@@ -144,6 +144,8 @@ cdef class Recorder(SpanRegistry):
         for hook in hooks or ():
             self.register(hook, caller)
         probe = new_recorder_probe(self, caller, hooks, session is None)
+        if session is None:
+            probe.wait_for_devices = self._wait_of_loops()
         if session is not None:
             probe.unwatch = self._watch(hooks or ())
         return probe
@@ -151,6 +153,10 @@ cdef class Recorder(SpanRegistry):
     def _session_info_of(self, session):
         """Returns a function that describes a session, as for `new_caller`. A subclass may know sessions."""
         return dict
+
+    def _wait_of_loops(self):
+        """Returns a function that waits for the devices of loops' steps; None if there are none. A subclass may know some."""
+        return None
 
     def _watch(self, hooks):
         """Has the parts of hooks' callbacks recorded. A subclass may know hooks.

@@ -359,6 +359,13 @@ class GatherFromVariable : public OpKernel {
     std::shared_ptr<OpKernel> kernel_;
 };
 
+class SyncDevice : public OpKernel {
+  public:
+    using OpKernel::OpKernel;
+
+    void Compute(OpKernelContext *context) override { accelerator_stream_wait(stream_of(context)); }
+};
+
 template <class Kernel> OpKernel *make(OpKernelConstruction *construction) {
     return new Kernel(construction);
 }
@@ -378,6 +385,7 @@ const std::vector<DataType> kAny = {DT_FLOAT, DT_HALF, DT_DOUBLE, DT_INT64, DT_B
 void register_all() {
     const std::vector<Registration> registrations = {
         {"Add", "T", kNumbers},
+        {"SyncDevice", nullptr, {DT_FLOAT}, {}, &make<SyncDevice>},
         {"AddV2", "T", kNumbers},
         {"Sub", "T", kNumbers},
         {"Mul", "T", kNumbers},
