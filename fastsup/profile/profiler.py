@@ -11,11 +11,11 @@ from importlib.util import find_spec
 from typing import Any, TextIO
 
 from fastsup.common.files import write_whole
-from fastsup.profile.device_wait import wait_for_devices
 from fastsup.profile.export import as_chrome_trace, as_csv, as_json
 from fastsup.profile.head import head_of
 from fastsup.profile.page import as_html
 from fastsup.profile.program import Program
+from fastsup.profile.recording.device_wait import DeviceWait, wait_for_devices
 from fastsup.profile.recording.recorder import ManualClock, Recorder
 from fastsup.profile.report import Report, report_of
 from fastsup.profile.summaries import ProfileSummaries
@@ -76,7 +76,7 @@ class HookProfiler(Recorder):
 
         return session_info_of(session)
 
-    def _wait_of_loops(self) -> Callable[[], object] | None:
+    def _wait_of_loops(self) -> DeviceWait | None:
         return wait_for_devices()
 
     def _watch(self, hooks: Iterable[Any]) -> Callable[[], None]:

@@ -503,8 +503,10 @@ class OtherStrategy(tf.distribute.MirroredStrategy):
     """One that isn't known."""
 
 
-@pytest.mark.parametrize("steps_per_execution", [1, 3])
-@pytest.mark.parametrize("kind", [tf.distribute.OneDeviceStrategy, tf.distribute.MirroredStrategy, OtherStrategy])
+@pytest.mark.parametrize(
+    ("kind", "steps_per_execution"),
+    [(tf.distribute.OneDeviceStrategy, 1), (tf.distribute.MirroredStrategy, 3), (OtherStrategy, 1)],
+)
 def test_a_distributed_model(kind: Any, steps_per_execution: int) -> None:
     device = tf.config.list_logical_devices()[0].name
 
