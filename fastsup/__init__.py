@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
+    "DeviceSession",
     "HookProfiler",
     "Session",
     "bind",
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from fastsup.compat.install import install as install
     from fastsup.compat.install import uninstall as uninstall
     from fastsup.eager.bind import bind as bind
+    from fastsup.eager.device_session import DeviceSession as DeviceSession
     from fastsup.eager.function import function as function
     from fastsup.profile.profiler import HookProfiler as HookProfiler
     from fastsup.runtime.session import Session as Session
@@ -57,6 +59,7 @@ def get_include() -> str:
 
 _ROOMS = ("contrib", "core", "estimator", "experiment", "keras", "loop", "profile", "train")
 _MODULES = {
+    "DeviceSession": "fastsup.eager.device_session",
     "HookProfiler": "fastsup.profile.profiler",
     "Session": "fastsup.runtime.session",
     "bind": "fastsup.eager.bind",

@@ -9,7 +9,7 @@ from tensorflow.python.framework import dtypes
 
 from fastsup.eager.devices.variable_handle import VariableHandle, variable_handle
 
-__all__ = ["variables_on_devices", "why_not_given", "why_not_held"]
+__all__ = ["is_moved", "variables_on_devices", "why_not_given", "why_not_held"]
 
 _FIRST_CPU = "/device:CPU:0"
 # What TensorFlow's sessions move between a run and the memory of a device.
@@ -19,6 +19,11 @@ _MOVED = frozenset(
         dtypes.float64, dtypes.int8, dtypes.int16, dtypes.int64, dtypes.uint8, dtypes.uint16,
     }
 )  # fmt: skip
+
+
+def is_moved(dtype: Any) -> bool:
+    """Whether TensorFlow's sessions move tensors of a type between a run and the memory of a device."""
+    return dtype in _MOVED
 
 
 def variables_on_devices(inputs: Sequence[Any]) -> dict[int, VariableHandle]:
@@ -61,6 +66,6 @@ def why_not_given(feeds: Iterable[Any]) -> str:
       The reason; an empty string if there is none.
     """
     for value in feeds:
-        if value.dtype not in _MOVED and "/device:CPU:" not in value.backing_device:
+        if not is_moved(value.dtype) and "/device:CPU:" not in value.backing_device:
             return f"one of its arguments is a tensor of {value.dtype.name} in the memory of {value.backing_device}"
     return ""

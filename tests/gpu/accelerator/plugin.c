@@ -13,7 +13,12 @@
 #include "tensorflow/c/tf_status.h"
 
 static int devices = 1;
-static atomic_int gone;
+static atomic_int gone, copies;
+
+/* How often something was copied between the host's memory and a device's. */
+int accelerator_copies(void) {
+    return atomic_load(&copies);
+}
 
 void accelerator_go_away(void) {
     atomic_store(&gone, 1);
@@ -115,6 +120,7 @@ static void transfer_in(SP_Stream stream, void *to, const void *from, uint64_t b
 
 static void to_host(const SP_Device *device, SP_Stream stream, void *to, const SP_DeviceMemoryBase *from,
                     uint64_t bytes, TF_Status *status) {
+    atomic_fetch_add(&copies, 1);
     transfer_in(stream, to, from->opaque, bytes, 0, status);
 }
 
@@ -123,6 +129,7 @@ static void to_device(const SP_Device *device, SP_Stream stream, SP_DeviceMemory
     /* For a constant of a function, TensorFlow doesn't wait for the kernels that may still use the memory that the
        constant gets. For CUDA it does. */
     accelerator_stream_after_all(stream);
+    atomic_fetch_add(&copies, 1);
     transfer_in(stream, to->opaque, from, bytes, 0, status);
 }
 
