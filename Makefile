@@ -21,7 +21,7 @@ test:  ## all tests; those of sessions, hooks, profiles under TF 2 behaviour and
 	$(PYTHON) -m pytest -n auto
 	FASTSUP_TEST_WORLD=v1 $(PYTHON) -m pytest -n auto tests/runtime tests/train tests/profile
 
-devices:  ## tests of functions, loops and Keras where TensorFlow has several devices: a quarter of an hour
+devices:  ## tests of functions, loops and Keras where TensorFlow has several devices: 20 minutes
 	for devices in two_cpus beside_accelerator accelerator; do \
 	  FASTSUP_TEST_DEVICES=$$devices $(PYTHON) -m pytest -q -n auto tests/eager tests/loop tests/keras || exit 1; \
 	done
