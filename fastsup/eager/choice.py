@@ -19,7 +19,7 @@ from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, operations
 from fastsup.runtime.graph.step_failure import READS_INPUT, unordered
 from fastsup.runtime.trial import Trial
 
-__all__ = ["choose", "runs_in_one_thread"]
+__all__ = ["choose", "compile_for", "runs_in_one_thread"]
 
 
 def choose(lifted: LiftedGraph, executor: str, chosen: Callable[[Any], None]) -> tuple[EagerCallable | None, Any]:
@@ -51,12 +51,28 @@ def choose(lifted: LiftedGraph, executor: str, chosen: Callable[[Any], None]) ->
         is_compiled_by_xla=lifted.is_compiled_by_xla,
         has_one_executor=lambda: not lifted.is_on_several_devices,
     )
+    return compile_for(executor, lifted.compile, chosen)
+
+
+def compile_for(
+    executor: str, compile_: Callable[[str], EagerCallable], chosen: Callable[[Any], None]
+) -> tuple[EagerCallable | None, Any]:
+    """Compiles a step for an executor, or for a trial of two.
+
+    Args:
+      executor: a mode; "auto" for a trial.
+      compile_: function that compiles the step for a mode other than "auto".
+      chosen: function that is called with the trial when it has chosen.
+
+    Returns:
+      What `choose` returns.
+    """
     if executor != "auto":
-        return lifted.compile(executor), None
+        return compile_(executor), None
     started = perf_counter()
-    pool: Any = lifted.compile(POOL)
+    pool: Any = compile_(POOL)
     compile_secs = perf_counter() - started
-    make_inline: Callable[[], Any] = functools.partial(lifted.compile, INLINE)
+    make_inline: Callable[[], Any] = functools.partial(compile_, INLINE)
     return None, Trial(pool, make_inline, False, chosen, compile_secs)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any
 
 from tensorflow.core.protobuf import config_pb2
@@ -16,15 +15,15 @@ from tensorflow.python.framework import tensor as tensor_lib
 from tensorflow.python.ops import array_ops
 
 from fastsup.eager import bridge
+from fastsup.eager.choice import compile_for
 from fastsup.eager.devices.arguments import is_moved
 from fastsup.eager.devices.eager_session import SESSION_TARGET, EagerCallable, EagerSession
 from fastsup.eager.devices.shared_session import OverEagerContext, SharedCallable
 from fastsup.eager.lifted_step import LiftedStep
-from fastsup.runtime.executor import CALLING_THREAD, INLINE, POOL, REMEDY, SINGLE, decide
+from fastsup.runtime.executor import CALLING_THREAD, INLINE, REMEDY, SINGLE, decide
 from fastsup.runtime.graph.devices import several_devices_error
 from fastsup.runtime.graph.operations import operations_behind
 from fastsup.runtime.session import Session
-from fastsup.runtime.trial import Trial
 
 __all__ = ["DeviceSession"]
 
@@ -113,7 +112,8 @@ class DeviceSession(OverEagerContext, Session):
         self._executor.check(self, lambda: operations, feeds)
         self._extend_graph()
         graph = _StepGraph(self, self._shared, options, list(results.values()))
-        choose = functools.partial(graph.choose, decide(self.executor, operations))
+        executor = decide(self.executor, operations)
+        choose = functools.partial(compile_for, executor, graph.compile, lambda trial: None)
         run_step = LiftedStep(graph, choose, functools.partial(handler.build_results, None))
 
         def run(*args: Any) -> Any:
@@ -157,15 +157,6 @@ class _StepGraph:
         owner = SharedCallable(self._session, options)
         places = [(place, place) for place in self._results]
         return self._shared.callable(owner, owner._handle, len(options.feed), len(places), places)
-
-    def choose(self, executor: str) -> tuple[EagerCallable | None, Trial | None]:
-        """Returns what runs the step, or None if a trial decides; and that trial, or None."""
-        if executor != "auto":
-            return self.compile(executor), None
-        started = perf_counter()
-        pool: Any = self.compile(POOL)
-        make_inline: Callable[[], Any] = functools.partial(self.compile, INLINE)
-        return None, Trial(pool, make_inline, False, lambda trial: None, perf_counter() - started)
 
 
 # Shapes of arguments that are known to fit.

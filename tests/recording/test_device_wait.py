@@ -21,16 +21,20 @@ class Devices:
     def clock(self) -> float:
         return self.now
 
+    def waits_of_steps_with_work(self, wait: DeviceWait) -> int:
+        """How often a hundred steps are waited for that each leave work."""
+        before = self.waits
+        for _ in range(100):
+            self.work += 5.0
+            wait()
+            assert self.work == 0.0
+        return self.waits - before
+
 
 def test_waits_where_there_is_work_and_seldom_elsewhere() -> None:
     devices = Devices()
     wait = DeviceWait(devices.wait, devices.clock)
-    before = devices.waits
-    for _ in range(100):
-        devices.work += 5.0
-        wait()
-        assert devices.work == 0.0
-    assert devices.waits - before == 100
+    assert devices.waits_of_steps_with_work(wait) == 100
 
     before = devices.waits
     for _ in range(1000):
@@ -40,9 +44,4 @@ def test_waits_where_there_is_work_and_seldom_elsewhere() -> None:
     for _ in range(64):
         devices.work += 5.0
         wait()
-    before = devices.waits
-    for _ in range(100):
-        devices.work += 5.0
-        wait()
-        assert devices.work == 0.0
-    assert devices.waits - before == 100
+    assert devices.waits_of_steps_with_work(wait) == 100
