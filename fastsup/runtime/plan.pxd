@@ -92,7 +92,7 @@ cdef class Plan:
     # What a run adds to the global step: 0 nothing, below 0 unknown. Filled in when somebody asks.
     cdef int64_t step_delta
     cdef bint step_delta_known
-    # What of the global step is fed, as StepCount.fed_of says; below 0 unknown, until somebody asks.
+    # What of the global step is fed, as StepCount.fed_of says; below 0 unknown, until a run needs it.
     cdef int step_fed
     cdef uint64_t last_used
     # What to know the same fetches by, where that is easily done: one element or a list of them.

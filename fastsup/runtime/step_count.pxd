@@ -20,7 +20,7 @@ cdef class StepCount:
     cdef object variable_read
     # The tensors that it is fetched by, by OWN_READ and VARIABLE, and the operations that each needs, once asked for.
     cdef dict fetched_by
-    cdef dict behind
+    cdef dict upstream
     # What to read it from, by a plan that is as good as the session's plans are the ones that it was found among.
     cdef object element_read
     cdef Plan plan

@@ -132,15 +132,15 @@ cdef class StepCount:
     cdef int fed_by(self, object feeds) except -1:
         """The same of what is fed: graph elements or their names. What is none of the graph is refused by the run."""
         cdef int fed = 0
-        if self.behind is None:
-            self.behind = {by: operations_behind((tensor,)) for by, tensor in self.fetched_by.items()}
+        if self.upstream is None:
+            self.upstream = {by: operations_behind((tensor,)) for by, tensor in self.fetched_by.items()}
         for feed in feeds:
             if type(feed) not in element_types:
                 try:
                     feed = self.session.graph.as_graph_element(feed)
                 except (TypeError, ValueError, KeyError):
                     continue
-            for by, operations in self.behind.items():
+            for by, operations in self.upstream.items():
                 if getattr(feed, "op", feed) in operations:
                     fed |= <int> by
         return fed

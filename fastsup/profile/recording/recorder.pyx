@@ -146,7 +146,7 @@ cdef class Recorder(SpanRegistry):
         probe = new_recorder_probe(self, caller, hooks, session is None)
         if session is None:
             probe.wait_for_devices = self._wait_of_loops()
-        if session is not None:
+        else:
             probe.unwatch = self._watch(hooks or ())
         return probe
 
