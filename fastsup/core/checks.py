@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 __all__ = [
+    "check_choice",
     "check_flag",
     "check_interval",
     "check_members",
@@ -39,6 +40,21 @@ def check_flag(**flags: Any) -> None:
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise TypeError(f"{name} must be True or False, got {value!r}.")
+
+
+def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
+    """Refuses an argument that is none of its values.
+
+    Args:
+      name: name of the argument, for the message.
+      value: value of the argument.
+      choices: the values that it may have.
+
+    Raises:
+      ValueError: the value is another one. The message names them all.
+    """
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
 
 
 def check_number(name: str, value: Any, what: str = "a number") -> None:

@@ -19,6 +19,7 @@ from tensorflow.python.util import compat
 
 from fastsup.common.interpreter_end import uninterrupted
 from fastsup.common.raised_outside import is_raised_outside
+from fastsup.core.checks import check_choice
 from fastsup.eager import bridge
 from fastsup.eager.call_pattern import CallPattern
 from fastsup.eager.choice import choose
@@ -430,9 +431,7 @@ def function(
         function that is one already.
     """
     check_executor(executor)
-    if fallback not in FALLBACKS:
-        names = ", ".join(repr(name) for name in FALLBACKS)
-        raise ValueError(f"fallback must be one of {names}; got {fallback!r}.")
+    check_choice("fallback", fallback, FALLBACKS)
     if func is None:
         return functools.partial(function, executor=executor, fallback=fallback, **arguments)
     if isinstance(func, Function):
