@@ -97,6 +97,10 @@ int (*status_code)(const void *status);
 const char *(*status_message)(const void *status);
 void (*set_status)(void *status, int code, const char *message);
 void (*delete_status)(void *status);
+void *(*allocate_tensor)(int dtype, const int64_t *dimensions, int rank, size_t bytes);
+void *(*tensor_data)(const void *tensor);
+void (*delete_tensor)(void *tensor);
+void *(*new_handle)(void *tensor, void *status);
 void (*delete_handle)(void *handle);
 int (*handle_dtype)(void *handle);
 int (*handle_rank)(void *handle, void *status);
@@ -155,6 +159,10 @@ const Symbol kSymbols[] = {
     {&status_message, "TF_Message"},
     {&set_status, "TF_SetStatus"},
     {&delete_status, "TF_DeleteStatus"},
+    {&allocate_tensor, "TF_AllocateTensor"},
+    {&tensor_data, "TF_TensorData"},
+    {&delete_tensor, "TF_DeleteTensor"},
+    {&new_handle, "TFE_NewTensorHandle"},
     {&delete_handle, "TFE_DeleteTensorHandle"},
     {&handle_dtype, "TFE_TensorHandleDataType"},
     {&handle_rank, "TFE_TensorHandleNumDims"},
@@ -302,6 +310,15 @@ void *fastsup_eager_object_handle(void *object) {
     void *handle = handle_of_object(object);
     // The first word of an object with virtual functions points behind the first two words of its class's table.
     if (!handle || *static_cast<void **>(handle) != static_cast<void **>(handle_vtable) + kWordsInFront) return nullptr;
+    return handle;
+}
+
+void *fastsup_eager_new_handle(int dtype, const int64_t *dimensions, int rank, const void *data, size_t bytes) {
+    void *tensor = allocate_tensor(dtype, dimensions, rank, bytes);
+    if (!tensor) return nullptr;
+    std::memcpy(tensor_data(tensor), data, bytes);
+    void *handle = new_handle(tensor, scratch_status());
+    delete_tensor(tensor);
     return handle;
 }
 

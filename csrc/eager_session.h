@@ -44,6 +44,13 @@ void *fastsup_eager_take_session(void);
    custom device. */
 void *fastsup_eager_object_handle(void *object);
 
+/* A handle of a new tensor in the host's memory, with a copy of the data.
+
+   dtype: a number of TensorFlow's DataType, of numbers or booleans.
+   bytes: size of the data.
+   Null if memory is short. */
+void *fastsup_eager_new_handle(int dtype, const int64_t *dimensions, int rank, const void *data, size_t bytes);
+
 /* A new EagerTensor that takes over a handle. Null, with a Python error set, if that failed. */
 void *fastsup_eager_object_from_handle(void *handle);
 

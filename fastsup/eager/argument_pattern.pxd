@@ -41,6 +41,8 @@ cdef class ArrayPattern(ConvertedPattern):
     cdef object array_dtype
     # Texts of any length have one type in TensorFlow.
     cdef bint holds_texts
+    # Whether the tensor is a copy of the array as it is, in the host's memory.
+    cdef bint is_copied
 
 
 cdef class PlainPattern(Pattern):

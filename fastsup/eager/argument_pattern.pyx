@@ -4,7 +4,9 @@ from cpython.object cimport PyObject
 from cpython.weakref cimport PyWeakref_GetObject
 from libc.stdint cimport int64_t, uint64_t
 
-from fastsup.eager.devices.eager_session cimport MOST_DIMENSIONS, dtype_of, handle_of, has_shape, memory_of, shape_of
+from fastsup.eager.devices.eager_session cimport (
+    MOST_DIMENSIONS, dtype_of, handle_of, has_shape, memory_of, shape_of, tensor_of
+)
 
 import numpy as np
 
@@ -180,6 +182,14 @@ cdef class ArrayPattern(ConvertedPattern):
         kept.append(self)
         kept.append(value)
         return True
+
+    cdef object fill(self, object value, CallTensors* tensors):
+        # An array that another thread has changed since `fits` has another shape than the pattern: `writes` looks.
+        if self.is_copied and value.dtype is self.array_dtype:
+            tensor = tensor_of(value, self.dtype)
+            if tensor is not None:
+                return tensor if self.writes(handle_of(tensor), tensors) else None
+        return ConvertedPattern.fill(self, value, tensors)
 
     cdef uint64_t digest(self, object value, dict kinds) except? 0:
         dtype = value.dtype

@@ -251,6 +251,10 @@ class _PatternMaker:
             tensor = array = ArrayPattern()
             array.array_dtype = value.dtype
             array.holds_texts = value.dtype.kind in "US"
+            array.is_copied = (
+                not self._has_devices and value.dtype.kind in "biufc" and value.dtype.isnative
+                and kind.dtype.as_numpy_dtype is value.dtype.type
+            )
             array.tensor_dtype = kind.dtype
             made = convert(value, kind.dtype)
         else:

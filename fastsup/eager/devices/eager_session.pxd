@@ -30,6 +30,7 @@ cdef class EagerCallable:
 
 
 cdef void* handle_of(object value) noexcept
+cdef object tensor_of(object array, int dtype)
 cdef bint records_gradients() except -1
 cdef PyObject* scope_of_plain_thread(object context) except? NULL
 cdef int dtype_of(void* handle) noexcept

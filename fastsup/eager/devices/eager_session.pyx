@@ -1,5 +1,6 @@
 """A session over the eager context's devices, called with EagerTensors. See csrc/eager_session.h."""
 
+from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBuffer_Release, PyObject_GetBuffer
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetName, PyCapsule_GetPointer
 from cython cimport final
@@ -19,6 +20,7 @@ cdef extern from "eager_session.h" nogil:
     int fastsup_eager_open(void** addresses, size_t device_manager_size)
     int fastsup_eager_set_context(void* context)
     void* fastsup_eager_take_session()
+    void* fastsup_eager_new_handle(int dtype, const int64_t* dimensions, int rank, const void* data, size_t bytes)
     void fastsup_eager_delete_handle(void* handle)
     int fastsup_eager_is_async()
     int fastsup_eager_dtype(void* handle)
@@ -52,6 +54,38 @@ cdef enum:
 
 
 SESSION_TARGET = TARGET.decode()
+
+
+cdef object tensor_of(object array, int dtype):
+    """A new EagerTensor of an array, in the host's memory.
+
+    Args:
+      array: a NumPy array of numbers or booleans.
+      dtype: its type, as a number of TensorFlow's DataType.
+
+    Returns:
+      The tensor, with a copy of the data. None for an array that isn't contiguous, or is of a type or rank that buffers don't
+      know or `MOST_DIMENSIONS` doesn't allow.
+    """
+    cdef Py_buffer buffer
+    cdef int64_t dimensions[MOST_DIMENSIONS]
+    cdef void* handle
+    cdef int i
+    try:
+        PyObject_GetBuffer(array, &buffer, PyBUF_C_CONTIGUOUS)
+    except (BufferError, ValueError):
+        return None
+    try:
+        if buffer.ndim > MOST_DIMENSIONS:
+            return None
+        for i in range(buffer.ndim):
+            dimensions[i] = buffer.shape[i]
+        handle = fastsup_eager_new_handle(dtype, dimensions, buffer.ndim, buffer.buf, buffer.len)
+    finally:
+        PyBuffer_Release(&buffer)
+    if handle is NULL:
+        raise MemoryError
+    return fastsup_eager_object_from_handle(handle)
 
 
 def open_bridge(libraries):
