@@ -48,7 +48,6 @@ def choose(lifted: LiftedGraph, executor: str, chosen: Callable[[Any], None]) ->
         executor,
         lifted.graph.get_operations(),
         types_inside=types_in_functions(lifted.graph),
-        is_compiled_by_xla=lifted.is_compiled_by_xla,
         has_one_executor=lambda: not lifted.is_on_several_devices,
     )
     return compile_for(executor, lifted.compile, chosen)
@@ -87,16 +86,20 @@ def runs_in_one_thread(lifted: LiftedGraph, executor: str, fetches: Iterable[Any
     only_device = "" if lifted.placement is None else lifted.placement.only_device
     if executor != "auto":
         is_wanted = executor == SINGLE
-    elif (
-        lifted.is_on_several_devices
-        or lifted.is_compiled_by_xla
-        or not FUNCTIONAL_CONTROL_FLOW.isdisjoint(types_in_functions(lifted.graph))
-    ):
+    elif lifted.is_on_several_devices or (not lifted.is_one_xla_call and _calls_much(lifted)):
         is_wanted = False
     else:
         config = lifted.session_config(single_threaded=False)
         is_wanted = suits_single_thread(lifted.graph, config, may_end=False, only_device=only_device)
-    return is_wanted and (_put_effects_first(fetches) or executor != "auto")
+    # Of one call, nothing is left undone where it fails, and nothing else is done.
+    return is_wanted and (lifted.is_one_xla_call or _put_effects_first(fetches) or executor != "auto")
+
+
+def _calls_much(lifted: LiftedGraph) -> bool:
+    """Whether a graph calls functions of which the single-threaded executor would run too much in a call."""
+    if lifted.is_compiled_by_xla:
+        return True
+    return not FUNCTIONAL_CONTROL_FLOW.isdisjoint(types_in_functions(lifted.graph))
 
 
 def _put_effects_first(fetches: Iterable[Any]) -> bool:

@@ -74,6 +74,7 @@ class LiftedGraph:
       opaque_inputs: list of pairs of the position of an argument among the function's flat inputs and the BoxVariable
         that the graph reads it from.
       is_compiled_by_xla: whether XLA compiles the function, or a part of it.
+      is_one_xla_call: whether XLA compiles all of it, so that the graph is one call.
       keeps_random_sequences: whether operations in it draw from sequences that `tf.random.set_seed` begins anew.
 
     Raises:
@@ -102,6 +103,7 @@ class LiftedGraph:
         inner = concrete.graph
         check_liftable(concrete)
         self.is_compiled_by_xla: bool = any(map(is_compiled_by_xla, _definitions(concrete)))
+        self.is_one_xla_call: bool = is_compiled_by_xla(concrete.function_def)
         if self.is_compiled_by_xla and self.placement is not None:
             _check_device_of_xla(self.placement)
         self.keeps_random_sequences: bool = _keeps_random_sequences(concrete)
@@ -123,7 +125,7 @@ class LiftedGraph:
                 self._capture(name, external, variables.get(id(external)))
                 for name, (external, _) in zip(names[argument_count:], inner.captures, strict=True)
             ]
-            if is_compiled_by_xla(concrete.function_def):
+            if self.is_one_xla_call:
                 outputs, self.targets = self._call(outer)
             else:
                 outputs, self.targets = self._import(inner, outer)

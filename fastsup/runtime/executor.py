@@ -18,6 +18,7 @@ from tensorflow.python.framework import device as device_lib
 from tensorflow.python.framework import ops
 from tensorflow.python.training import training_util
 
+from fastsup.core.checks import check_choice
 from fastsup.runtime.graph.devices import is_on_first_cpu
 from fastsup.runtime.graph.nested_conditionals import threads_held
 from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, operations_behind, sources_of, types_in_functions
@@ -72,9 +73,7 @@ def check_executor(executor: Any) -> str:
     """Refuses what isn't the name of an executor mode."""
     if not isinstance(executor, str):
         raise TypeError(f"executor must be a string, got {executor!r} of type {type(executor).__name__}.")
-    if executor not in EXECUTORS:
-        names = ", ".join(repr(name) for name in EXECUTORS)
-        raise ValueError(f"executor must be one of {names}; got {executor!r}.")
+    check_choice("executor", executor, EXECUTORS)
     return executor
 
 
@@ -217,7 +216,6 @@ def decide(
     *,
     types_inside: Iterable[str] = (),
     writes_checkpoint: bool = False,
-    is_compiled_by_xla: bool = False,
     has_one_executor: Callable[[], bool] = lambda: True,
 ) -> str:
     """The executor of a step in a session that has the others than the single-threaded one, or that one alone.
@@ -227,7 +225,6 @@ def decide(
       operations: what the step runs.
       types_inside: the types of operations in functions that the step calls.
       writes_checkpoint: whether the step does that: it takes long enough to make the executor irrelevant.
-      is_compiled_by_xla: whether XLA has compiled the step.
       has_one_executor: function that tells whether the runtime has one executor for the whole step.
 
     Returns:
@@ -236,6 +233,6 @@ def decide(
     if asked == "auto":
         types = {op.type for op in operations}.union(types_inside)
         blocks = any(kind in _BLOCKING or kind.startswith(_BLOCKING_PREFIXES) for kind in types)
-        stays = writes_checkpoint or is_compiled_by_xla or blocks or not has_one_executor()
+        stays = writes_checkpoint or blocks or not has_one_executor()
         return POOL if stays else "auto"
     return POOL if asked == INLINE and not has_one_executor() else asked

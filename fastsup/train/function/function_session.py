@@ -22,7 +22,7 @@ class FunctionSession(OverEagerContext, Session):
     """
 
     def __init__(self, lifted: LiftedGraph, executor: str) -> None:
-        mode = decide(executor, (), is_compiled_by_xla=lifted.is_compiled_by_xla)
+        mode = decide(executor, ())
         config = config_for(mode, lifted.graph, "", lifted.session_config(single_threaded=False))
         super().__init__(SESSION_TARGET, lifted.graph, config, mode)
         # Its devices are in this process: from here on it is as one that was given no target.
