@@ -41,9 +41,11 @@ void fs_drive_reload(fs_drive *drive) {
     drive->next_slot = 0;
     for (size_t i = 0; i < drive->n_slots; ++i) {
         fs_slot *slot = &drive->slots[i];
-        int always = slot->function != NULL && slot->due->run <= drive->loop.steps;
+        int every_step = slot->due->run <= drive->loop.steps;
+        int always = every_step && slot->function != NULL;
         if (always) drive->always[drive->n_always++] = slot;
-        drive->table.dues[i] = always ? &fs_due_never : slot->due;
+        int left_out = always || (every_step && drive->makes_several && slot->takes_several);
+        drive->table.dues[i] = left_out ? &fs_due_never : slot->due;
     }
     fs_due_table_reload(&drive->table);
 }
@@ -117,6 +119,20 @@ fs_event fs_drive_step_done(fs_drive *drive) {
         if (event != FS_NOTHING_DUE) return event;
     }
     return FS_NOTHING_DUE;
+}
+
+int64_t fs_drive_steps_until_due(const fs_drive *drive) {
+    if (drive->n_always > 0) return 1;
+    int64_t steps = drive->max_steps - drive->loop.steps;
+    int64_t until_due = fs_due_runs_until(&drive->table.earliest, drive->loop.steps, drive->loop.global_step);
+    if (until_due < steps) steps = until_due;
+    return steps < 1 ? 1 : steps;
+}
+
+fs_event fs_drive_steps_done(fs_drive *drive, int64_t steps) {
+    drive->loop.steps += steps - 1;
+    drive->loop.global_step += steps - 1;
+    return fs_drive_step_done(drive);
 }
 
 fs_event fs_drive_run(fs_drive *drive) {

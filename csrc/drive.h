@@ -17,7 +17,8 @@ typedef struct {
     fs_hook_fn function; /* NULL: a hook that needs Python */
     void *context;
     fs_schedule schedule;
-    fs_due *due; /* when it is due; part of the hook */
+    fs_due *due;       /* when it is due; part of the hook */
+    int takes_several; /* a hook that needs Python, and takes the results of several steps at once */
 } fs_slot;
 
 /* The clock of due times. */
@@ -52,6 +53,8 @@ typedef struct {
     fs_slot **always; /* the hooks in C that are due after every step */
     const fs_drive_clock *clock;
     int calls_no_hook; /* hooks in C are left to the caller too */
+    int makes_several; /* the caller makes several steps at once: of hooks that are due after every step, those that
+                        * take several results don't count for the earliest due position */
     size_t next_slot;  /* the first one that isn't looked at yet after this step */
     fs_slot *due_slot;
     int code; /* the code that a failed function has returned */
@@ -79,6 +82,12 @@ fs_event fs_drive_call(fs_drive *drive, const fs_slot *slot);
 
 /* Counts a step, and calls the hooks that are due after it. */
 fs_event fs_drive_step_done(fs_drive *drive);
+
+/* How many steps may be made before a hook has to be called or the loop ends, as far as counts tell. At least 1. */
+int64_t fs_drive_steps_until_due(const fs_drive *drive);
+
+/* Counts steps that were made at once, and calls the hooks that are due after the last one. */
+fs_event fs_drive_steps_done(fs_drive *drive, int64_t steps);
 
 /* Calls the hooks that are due after the last step and weren't looked at yet, in order. Returns FS_NOTHING_DUE,
  * FS_HOOK_DUE or FS_HOOK_FAILED. */

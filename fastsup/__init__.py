@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
+    "ArrayBatches",
     "DeviceSession",
     "HookProfiler",
     "Session",
     "bind",
+    "bind_batches",
     "contrib",
     "core",
     "estimator",
@@ -45,11 +47,13 @@ if TYPE_CHECKING:
     from fastsup import train as train
     from fastsup.compat.install import install as install
     from fastsup.compat.install import uninstall as uninstall
-    from fastsup.eager.bind import bind as bind
     from fastsup.eager.device_session import DeviceSession as DeviceSession
     from fastsup.eager.function import function as function
     from fastsup.profile.profiler import HookProfiler as HookProfiler
     from fastsup.runtime.session import Session as Session
+    from fastsup.steps.array_batches import ArrayBatches as ArrayBatches
+    from fastsup.steps.bind import bind as bind
+    from fastsup.steps.bind import bind_batches as bind_batches
 
 
 def get_include() -> str:
@@ -59,10 +63,12 @@ def get_include() -> str:
 
 _ROOMS = ("contrib", "core", "estimator", "experiment", "keras", "loop", "profile", "train")
 _MODULES = {
+    "ArrayBatches": "fastsup.steps.array_batches",
     "DeviceSession": "fastsup.eager.device_session",
     "HookProfiler": "fastsup.profile.profiler",
     "Session": "fastsup.runtime.session",
-    "bind": "fastsup.eager.bind",
+    "bind": "fastsup.steps.bind",
+    "bind_batches": "fastsup.steps.bind",
     "function": "fastsup.eager.function",
     "install": "fastsup.compat.install",
     "uninstall": "fastsup.compat.install",

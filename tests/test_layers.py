@@ -18,6 +18,7 @@ LAYERS = (
     ("fastsup.common", "fastsup.runtime.graph"),
     ("fastsup.runtime", "fastsup.eager.devices"),
     ("fastsup.checkpoint", "fastsup.events", "fastsup.cluster", "fastsup.eager"),
+    ("fastsup.steps",),
     ("fastsup.loop", "fastsup.train.scheduler", "fastsup.keras", "fastsup.cluster.collective"),
     ("fastsup.train.hooks",),
     ("fastsup.train.engine",),

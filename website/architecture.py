@@ -20,6 +20,7 @@ PURPOSES = {
     "events": "event files",
     "cluster": "servers, roles",
     "eager": "fastsup.function",
+    "steps": "steps with batches, fused steps",
     "keras": "accelerate()",
     "runtime": "Session, plans, executors, step count",
     "loop": "StepLoop, its hooks",
@@ -27,15 +28,16 @@ PURPOSES = {
     "core": "timer, hooks, step loop",
     "profile": "table, trace, page",
 }
-# From the top down. What stands in one row doesn't know each other, but keras, which stands on eager.
+# From the top down. What stands in one row doesn't know each other.
 ROWS = (
     ("contrib",),
     ("compat",),
     ("experiment",),
     ("estimator",),
     ("train",),
-    ("loop",),
-    ("checkpoint", "events", "cluster", "eager", "keras"),
+    ("loop", "keras"),
+    ("steps",),
+    ("checkpoint", "events", "cluster", "eager"),
     ("runtime",),
     ("common",),
     ("core",),

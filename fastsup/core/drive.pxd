@@ -17,6 +17,7 @@ cdef extern from "drive.h":
         void* context
         fs_schedule schedule
         fs_due* due
+        bint takes_several
     ctypedef struct fs_drive_clock:
         fs_time_reached_fn reached
         double (*now)() noexcept
@@ -30,6 +31,7 @@ cdef extern from "drive.h":
         fs_due_table table
         const fs_drive_clock* clock
         bint calls_no_hook
+        bint makes_several
         fs_slot* due_slot
         int code
         char* message
@@ -42,5 +44,7 @@ cdef extern from "drive.h":
     void fs_slot_advance(fs_slot* slot, int64_t global_step, double now) nogil
     fs_event fs_drive_call(fs_drive* drive, const fs_slot* slot)
     fs_event fs_drive_step_done(fs_drive* drive)
+    int64_t fs_drive_steps_until_due(const fs_drive* drive)
+    fs_event fs_drive_steps_done(fs_drive* drive, int64_t steps)
     fs_event fs_drive_call_due(fs_drive* drive)
     fs_event fs_drive_run(fs_drive* drive) nogil

@@ -36,3 +36,4 @@ cdef class FunctionHook(LoopHook):
 
 
 cdef str callback_after_steps(LoopHook hook)
+cdef bint takes_several(LoopHook hook) except -1

@@ -60,6 +60,10 @@ cdef class LoopHook(Scheduled):
           value: the value that the step function returned, as in `loop.result`. In a session, that of `fetches`.
         """
 
+    # A method `after_steps(loop, values)` that a subclass may have: see docs/hooks.md. Without it, the loop makes one step at
+    # a time while the hook is due after each.
+    after_steps = None
+
     def end(self, loop):
         """Called once after the last step, unless the step function or a hook raised an error.
 
@@ -135,6 +139,21 @@ cdef str callback_after_steps(LoopHook hook):
     if <void*> hook.on_due != <void*> plain.on_due:
         return "on_due"
     return "after_step" if type(hook).after_step is not LoopHook.after_step else None
+
+
+cdef bint takes_several(LoopHook hook) except -1:
+    """Whether a hook takes the results of several steps at once: it has a method `after_steps`.
+
+    False if a subclass of the class that has it defines `after_step` again, or the methods in C: that is to be called.
+    """
+    if hook.after_steps is None or hook.function is not NULL:
+        return False
+    for kind in type(hook).__mro__:
+        if "after_steps" in vars(kind):
+            return True
+        if "after_step" in vars(kind):
+            return False
+    return True
 
 
 cdef LoopHook plain = LoopHook()

@@ -11,6 +11,11 @@ cdef class Loop:
     cdef object step_function
     cdef object last_result
     cdef object owner
+    # A method of the step that makes several steps at once; None if it has none.
+    cdef object run_steps
+    # The results of the steps that were made at once last, None if no hook takes them; and the number of steps before.
+    cdef object results
+    cdef int64_t steps_before
     cdef bint running
     # The ProbeFinder of the steps. It and the probe aren't typed, so that embedders don't need the headers of probes.
     cdef object probes
@@ -22,6 +27,10 @@ cdef class Loop:
     cdef int move_to(self, int64_t steps, int64_t global_step) except -1
     cdef int call_hooks_after(self, object result) except -1
     cdef int run_python(self) except -1
+    cdef int run_several(self) except -1
+    cdef int64_t steps_at_once(self) except? -1
+    cdef bint takes_results(self) except -1
+    cdef int several_done(self, int64_t steps) except -1
     cdef int run_c(self) except -1
     cdef int handle(self, int event) except -1
     cdef object probe_of_run(self)

@@ -17,10 +17,11 @@ from fastsup.core.clock cimport is_replaced, steady_seconds
 from fastsup.core.drive cimport (
     FS_ENDED, FS_HOOK_DUE, FS_HOOK_FAILED, FS_NOTHING_DUE, FS_SCHEDULES_CHANGED, FS_STEP_FAILED, fs_drive,
     fs_drive_call, fs_drive_call_due, fs_drive_clock, fs_drive_free, fs_drive_is_done, fs_drive_new, fs_drive_reload,
-    fs_drive_request_stop, fs_drive_run, fs_drive_step_done, fs_event, fs_steady_clock
+    fs_drive_request_stop, fs_drive_run, fs_drive_step_done, fs_drive_steps_done, fs_drive_steps_until_due, fs_event,
+    fs_steady_clock
 )
 from fastsup.core.hook cimport (
-    FS_GO_ON, FS_STOP, FunctionHook, LoopHook, callback_after_steps, fs_loop, fs_step_fn
+    FS_GO_ON, FS_STOP, FunctionHook, LoopHook, callback_after_steps, fs_loop, fs_step_fn, takes_several
 )
 from fastsup.core.hook import STEP_SIGNATURE
 from fastsup.core import timeline
@@ -32,6 +33,9 @@ from fastsup.core.schedule cimport changes
 
 # After this many steps, other threads get a turn to run.
 cdef int64_t YIELD_STEPS = 64
+
+# The longest time, in seconds, that several steps at once are to take: signals are served after it.
+cdef double SECONDS_AT_ONCE = 0.05
 
 # So that initial_step plus the steps of a loop never overflows.
 cdef int64_t LAST_INITIAL_STEP = 1 << 62
@@ -126,7 +130,8 @@ cdef class Loop:
 
     Args:
       step: a callable without arguments; or a capsule with a function in C, named by the function's signature
-        (`int (fs_loop *, void *)`), which is called without the GIL.
+        (`int (fs_loop *, void *)`), which is called without the GIL. A callable that has a method `run_steps` can make
+        several steps at once: see docs/loop.md.
       hooks: iterable of `Hook`; or capsules with functions in C (`int (fs_loop const *, void *)`), which are called
         after every step.
       max_steps: number of steps after which the loop ends, or None for no limit.
@@ -184,6 +189,7 @@ cdef class Loop:
             drive.slots[i].context = hook.context
             drive.slots[i].schedule = hook.schedule
             drive.slots[i].due = &hook.due
+            drive.slots[i].takes_several = takes_several(hook)
         fs_drive_free(drive_of(self))
         self.state = &drive.loop
         self.hooks = hooks
@@ -279,10 +285,14 @@ cdef class Loop:
             for hook in self.hooks:
                 begun.append(hook)
                 self.begin_hook(hook)
+            self.run_steps = getattr(self.step_function, "run_steps", None)
+            drive_of(self).makes_several = self.run_steps is not None
             fs_drive_reload(drive_of(self))
             drive_of(self).calls_no_hook = probe.records
             if probe.records:
                 self.run_recorded(probe)
+            elif self.run_steps is not None:
+                self.run_several()
             elif drive_of(self).step is NULL:
                 self.run_python()
             else:
@@ -375,6 +385,67 @@ cdef class Loop:
                     pass
         return 0
 
+    cdef int run_several(self) except -1:
+        """Runs a step that makes as many steps at once as come before the next hook is due."""
+        cdef fs_drive* drive = drive_of(self)
+        cdef int64_t steps
+        while not fs_drive_is_done(drive):
+            steps = self.steps_at_once()
+            if steps == 0:
+                break
+            if steps > 0:
+                self.several_done(steps)
+            PyErr_CheckSignals()
+            with nogil:
+                pass
+        return 0
+
+    cdef int64_t steps_at_once(self) except? -1:
+        """Makes at least one step. Returns how many; 0 if there was no step to do, -2 if the loop has recovered from an error."""
+        cdef fs_drive* drive = drive_of(self)
+        cdef int64_t limit = fs_drive_steps_until_due(drive)
+        cdef double seconds = SECONDS_AT_ONCE
+        cdef int64_t steps
+        drive.clock = clock_to_use()
+        if drive.table.earliest.time != HUGE_VAL:
+            seconds = min(seconds, drive.table.earliest.time - drive.clock.now())
+            if PyErr_Occurred() is not NULL:
+                return -1
+        try:
+            made, self.last_result, self.results = self.run_steps(limit, max(seconds, 0.0), self.takes_results())
+        except StopIteration:
+            return 0
+        except Exception as error:
+            self._recover(error)
+            return -2
+        steps = made
+        if not 1 <= steps <= limit:
+            raise RuntimeError(f"run_steps of {self.step_function!r} must make 1 to {limit} steps, and has made {steps}.")
+        return steps
+
+    cdef bint takes_results(self) except -1:
+        """Whether a hook takes the results of all steps that come now."""
+        cdef fs_drive* drive = drive_of(self)
+        cdef Py_ssize_t i
+        for i in range(len(self.hooks)):
+            if drive.slots[i].takes_several and drive.slots[i].due.run <= drive.loop.steps:
+                return True
+        return False
+
+    cdef int several_done(self, int64_t steps) except -1:
+        """Counts steps that were made at once, and calls the hooks that are due after the last one, or take all results."""
+        cdef fs_drive* drive = drive_of(self)
+        cdef bint takes_results = self.takes_results()
+        self.steps_before = drive.loop.steps
+        drive.loop.result = as_double(self.last_result)
+        event = fs_drive_steps_done(drive, steps)
+        if takes_results and event == FS_NOTHING_DUE:
+            event = fs_drive_call_due(drive)
+        try:
+            return self.handle(event)
+        finally:
+            self.results = None
+
     cdef int run_c(self) except -1:
         """Runs a step in C, without the GIL until something needs Python."""
         cdef fs_drive* drive = drive_of(self)
@@ -413,7 +484,9 @@ cdef class Loop:
         cdef Probe probe = self.probe
         if probe is not None:
             probe.enter(probe.callback_part(self.hooks[i], False))
-        if drive.slots[i].function is NULL:
+        if self.results is not None and drive.slots[i].takes_several and drive.slots[i].due.run <= self.steps_before:
+            self.hooks[i].after_steps(self, self.results)
+        elif drive.slots[i].function is NULL:
             (<LoopHook> self.hooks[i]).on_due(self, self.state)
         else:
             self.handle(fs_drive_call(drive, &drive.slots[i]))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
 from typing import Any
 
+from fastsup.common.results import each_result
 from fastsup.core.checks import check_flag, check_interval
 from fastsup.loop.numbers import Values, check_values, named_numbers
 from fastsup.loop.periodic import PeriodicHook
@@ -38,19 +40,52 @@ class NanGuardHook(PeriodicHook):
         check_interval("every_steps", every_steps, optional=False)
         super().__init__(every_steps)
         self._fail_on_nan = fail_on_nan
-        self._values = check_values(values)
+        self._reads = check_values(values)
+        self._takes_result = values is None
+        if type(self).act is not NanGuardHook.act:
+            self.after_steps = None  # type: ignore[method-assign, assignment]
 
     def act(self, loop: Any) -> None:
         result = loop.result
         # The most frequent case, at the least cost.
         if type(result) is float and result == result:
             return
-        numbers = named_numbers(self._values(result))
+        numbers = named_numbers(self._reads(result))
         bad = [name for name, number in numbers.items() if math.isnan(number)]
         if not bad:
             return
-        message = f"NaN in the result of step {loop.global_step}: {', '.join(bad)}"
+        self._end(loop, loop.global_step, bad)
+
+    def after_steps(self, loop: Any, values: Any) -> None:
+        """Checks the results of several steps that were made in one call.
+
+        Args:
+          loop: the `StepLoop`, whose global step is that of the last one.
+          values: the results, with the steps as the first dimension.
+        """
+        if self._takes_result and not _any_nan(values):
+            return
+        results = each_result(values)
+        for before_last, result in zip(reversed(range(len(results))), results, strict=True):
+            numbers = named_numbers(self._reads(result))
+            bad = [name for name, number in numbers.items() if math.isnan(number)]
+            if bad:
+                self._end(loop, loop.global_step - before_last, bad)
+                return
+
+    def _end(self, loop: Any, step: int, bad: list[str]) -> None:
+        message = f"NaN in the result of step {step}: {', '.join(bad)}"
         if self._fail_on_nan:
             raise NanResultError(message)
         _logger.warning(message)
         loop.request_stop()
+
+
+def _any_nan(values: Any) -> bool:
+    """Whether there is NaN among numbers of several steps, or in what may be none."""
+    import numpy as np  # Who gives several results at once has loaded it.
+
+    arrays = values.values() if isinstance(values, Mapping) else [values]
+    return not all(
+        isinstance(array, np.ndarray) and array.dtype.kind in "iufb" and not np.isnan(array).any() for array in arrays
+    )

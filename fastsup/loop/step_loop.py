@@ -10,7 +10,7 @@ from typing import Any
 import fastsup.core
 from fastsup.common.back_off import check_max_recoveries, delay_before_next_try
 from fastsup.common.tensorflow_errors import is_preemption
-from fastsup.core.checks import check_flag
+from fastsup.core.checks import check_choice, check_flag
 from fastsup.loop.checkpoint import CheckpointHook
 from fastsup.loop.restore import restore_newest
 
@@ -35,6 +35,10 @@ class StepLoop(fastsup.core.StepLoop):
         is a `CheckpointHook`.
       resume_from: a `tf.train.CheckpointManager`, or a `CheckpointHook` that has one. When `run` begins, the newest
         checkpoint that can be read is restored, and the number at the end of its name becomes the global step.
+      fuse: "auto" lets a step that XLA compiles (`fastsup.bind` or `fastsup.bind_batches` of a function with
+        `jit_compile=True`) make many steps in one compiled call, up to the next one after which a hook is due, if a
+        trial by time says that this is faster. "always": without a trial; RuntimeError says why if it can't be done.
+        "never": one step after the other.
       max_recoveries: number of failures in a row after which the loop gives up. A failure is a
         `tf.errors.UnavailableError` or `tf.errors.AbortedError` of the step. The step is called again: at once, then
         after 0.1 seconds, 0.2 and so on up to 30. With `resume_from`, the newest checkpoint is restored before. None:
@@ -42,7 +46,8 @@ class StepLoop(fastsup.core.StepLoop):
 
     Raises:
       TypeError: an argument is of the wrong type.
-      ValueError: `max_steps` or `max_recoveries` is negative, or `initial_step` doesn't lie between 0 and 2**62.
+      ValueError: `max_steps` or `max_recoveries` is negative, `fuse` is none of its values, or `initial_step` doesn't
+        lie between 0 and 2**62.
     """
 
     def __init__(
@@ -56,7 +61,18 @@ class StepLoop(fastsup.core.StepLoop):
         handle_signals: bool | None = None,
         resume_from: Any = None,
         max_recoveries: int | None = 0,
+        fuse: str = "auto",
     ) -> None:
+        check_choice("fuse", fuse, ("auto", "always", "never"))
+        # Known to the steps of `fastsup.steps`, which this module need not import, nor TensorFlow.
+        fusable = getattr(step, "fuse_steps", None) if fuse != "never" else None
+        if callable(fusable):
+            step = fusable(fuse)
+        elif fuse == "always":
+            raise RuntimeError(
+                f"{step!r} can't make several steps in one call: it isn't fastsup.bind or fastsup.bind_batches of a "
+                'function with jit_compile=True. fuse="auto" makes one step after the other.'
+            )
         super().__init__(step, hooks, max_steps, initial_step, profiler)
         check_max_recoveries(max_recoveries)
         if handle_signals is None:
@@ -65,10 +81,21 @@ class StepLoop(fastsup.core.StepLoop):
         self._manager = _manager_of(resume_from)
         self._handle_signals = handle_signals
         self._max_recoveries = max_recoveries
+        self._step = step
         self._failures = 0
         self._steps_at_failure = -1
         #: Global step of the checkpoint that this loop has restored last, or None.
         self.restored_step: int | None = None
+
+    @property
+    def fused(self) -> bool:
+        """True if many steps are made in one compiled call now, where no hook is due between them."""
+        return getattr(self._step, "fused", False) is True
+
+    @property
+    def why_not_fused(self) -> str:
+        """Why many steps aren't made in one compiled call. An empty string if they are, or may be later."""
+        return str(getattr(self._step, "why_not_fused", ""))
 
     def run(self) -> Any:
         """Runs the loop until its end.

@@ -50,7 +50,7 @@ static fs_drive *with_hooks(size_t n, fs_hook_fn function, void *context, fs_sch
     drive->step = go_on;
     for (size_t i = 0; i < n; ++i) {
         fs_due_clear(&(*dues)[i]);
-        drive->slots[i] = (fs_slot){function, context, schedule, &(*dues)[i]};
+        drive->slots[i] = (fs_slot){function, context, schedule, &(*dues)[i], 0};
         fs_slot_advance(&drive->slots[i], 0, fs_clock_seconds());
     }
     fs_drive_reload(drive);
@@ -214,6 +214,49 @@ static void check_calls_by_the_caller(void) {
     close_drive(drive, dues);
 }
 
+/* For a caller that makes several steps at once. */
+static void check_several_steps(void) {
+    int64_t calls = 0;
+    fs_due *dues;
+    fs_drive *drive = with_hooks(2, count, &calls, (fs_schedule){10, 0.0}, &dues);
+    drive->max_steps = 25;
+    CHECK(fs_drive_steps_until_due(drive) == 10);
+    CHECK(fs_drive_steps_done(drive, 4) == FS_NOTHING_DUE && drive->loop.steps == 4 && calls == 0);
+    CHECK(fs_drive_steps_until_due(drive) == 6);
+    CHECK(fs_drive_steps_done(drive, 6) == FS_NOTHING_DUE && calls == 2 && drive->loop.global_step == 10);
+    CHECK(fs_drive_steps_done(drive, 10) == FS_NOTHING_DUE && calls == 4);
+    CHECK(fs_drive_steps_until_due(drive) == 5);
+    CHECK(fs_drive_steps_done(drive, 5) == FS_NOTHING_DUE && fs_drive_is_done(drive));
+    CHECK(fs_drive_steps_until_due(drive) == 1);
+    close_drive(drive, dues);
+
+    /* A hook in C that is due after every step is called after every step. */
+    drive = with_hooks(1, count, &calls, (fs_schedule){1, 0.0}, &dues);
+    CHECK(fs_drive_step_done(drive) == FS_NOTHING_DUE && fs_drive_steps_until_due(drive) == 1);
+    close_drive(drive, dues);
+
+    /* One that needs Python, and takes several results, ends no stretch, but only where there are stretches. */
+    drive = with_hooks(1, NULL, NULL, (fs_schedule){1, 0.0}, &dues);
+    drive->slots[0].takes_several = 1;
+    fs_drive_reload(drive);
+    CHECK(fs_drive_steps_until_due(drive) == 1);
+    drive->makes_several = 1;
+    fs_drive_reload(drive);
+    CHECK(fs_drive_steps_until_due(drive) == INT64_MAX);
+    CHECK(fs_drive_steps_done(drive, 7) == FS_NOTHING_DUE && fs_drive_call_due(drive) == FS_HOOK_DUE);
+    close_drive(drive, dues);
+
+    /* Due by the number of a run, or long ago. */
+    drive = with_hooks(1, NULL, NULL, (fs_schedule){0, 0.0}, &dues);
+    dues[0].run = 3;
+    fs_drive_reload(drive);
+    CHECK(fs_drive_steps_until_due(drive) == 4);
+    dues[0].run = -5;
+    fs_drive_reload(drive);
+    CHECK(fs_drive_steps_until_due(drive) == 1);
+    close_drive(drive, dues);
+}
+
 static void check_stop_from_outside(void) {
     fs_due *dues;
     int64_t steps = 0;
@@ -232,6 +275,7 @@ int main(void) {
     check_hooks_that_need_python();
     check_another_clock();
     check_calls_by_the_caller();
+    check_several_steps();
     check_stop_from_outside();
     return failures;
 }

@@ -28,6 +28,15 @@ static inline int fs_due_reached(const fs_due *due, int64_t run, int64_t global_
     return due->time == HUGE_VAL ? 0 : time_reached(due->time);
 }
 
+/* How many runs, each of which adds 1 to the global step, lead to the one in which something is due by a count; that
+ * one is counted too. `run` is the number of the first of them, `global_step` the step before it. Below 1: it is due
+ * already. */
+static inline int64_t fs_due_runs_until(const fs_due *due, int64_t run, int64_t global_step) {
+    int64_t by_run = due->run == FS_DUE_NEVER ? FS_DUE_NEVER : due->run - run + 1;
+    int64_t by_step = due->global_step == FS_DUE_NEVER ? FS_DUE_NEVER : due->global_step - global_step;
+    return by_run < by_step ? by_run : by_step;
+}
+
 extern const fs_due fs_due_never;
 
 void fs_due_clear(fs_due *due);

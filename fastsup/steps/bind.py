@@ -1,0 +1,113 @@
+"""`fastsup.bind` and `fastsup.bind_batches`: a step function with its arguments, as a step of a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from fastsup.steps.bound_step import Bound
+
+__all__ = ["BatchStep", "BoundStep", "bind", "bind_batches"]
+
+
+class BoundStep(Bound):
+    """A step without arguments. `fastsup.bind` makes it."""
+
+    def fuse_steps(self, fuse: str) -> Any:
+        """The step, so that it can make several steps at once, if XLA compiles it.
+
+        Args:
+          fuse: "auto" or "always", as for `fastsup.loop.StepLoop`.
+        """
+        from fastsup.steps.fused_step import fused_step
+
+        return fused_step(self, None, fuse)
+
+
+class BatchStep:
+    """A step that takes the next batch. `fastsup.bind_batches` makes it.
+
+    Args:
+      step: the step function.
+      batches: the iterator of batches.
+      args: tuple of the positional arguments that come before those of the batch.
+      kwargs: dict of the keyword arguments.
+    """
+
+    def __init__(self, step: Any, batches: Iterator[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.step = step
+        self.batches = batches
+        self.args = args
+        self.kwargs = kwargs
+
+    def __call__(self) -> Any:
+        batch = next(self.batches)
+        if type(batch) is tuple:
+            return self.step(*self.args, *batch, **self.kwargs)
+        return self.step(*self.args, batch, **self.kwargs)
+
+    def __repr__(self) -> str:
+        return f"<fastsup.bind_batches of {self.step!r} and {self.batches!r}>"
+
+    def fuse_steps(self, fuse: str) -> Any:
+        """The step, so that it can make several steps at once, if XLA compiles it.
+
+        Args:
+          fuse: "auto" or "always", as for `fastsup.loop.StepLoop`.
+        """
+        from fastsup.steps.fused_step import fused_step
+
+        return fused_step(self, self.batches, fuse)
+
+
+def bind(step: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundStep:
+    """Makes a step for `StepLoop` of a step function that takes arguments.
+
+    A loop calls the step with the same arguments again and again: an iterator of tf.data from which the step function
+    takes elements, a model. Between two steps of a `fastsup.function` no Python code runs.
+
+    Args:
+      step: the step function: a `fastsup.function`, a `tf.function`, or any callable.
+      *args: its positional arguments.
+      **kwargs: its keyword arguments.
+
+    Returns:
+      A callable without arguments. If an iterator of tf.data is among the arguments, a `tf.errors.OutOfRangeError` of
+      the step function means that there are no more elements: the callable raises StopIteration, which ends a loop.
+
+    Raises:
+      TypeError: `step` can't be called.
+    """
+    return BoundStep(step, args, kwargs)
+
+
+def bind_batches(step: Callable[..., Any], batches: Iterable[Any], /, *args: Any, **kwargs: Any) -> BatchStep:
+    """Makes a step for `StepLoop` of a step function that takes a batch.
+
+        StepLoop(fastsup.bind_batches(train_step, fastsup.ArrayBatches((x, y), 32, shuffle=True)), max_steps=1000).run()
+
+    Each step takes the next batch, outside the step function: so XLA can compile it (`jit_compile=True`), and the loop
+      can run
+    many steps in one compiled call. The loop ends with the batches.
+
+    Args:
+      step: the step function: a `fastsup.function`, a `tf.function`, or any callable.
+      batches: a `fastsup.ArrayBatches`, a `tf.data.Dataset`, or any iterable of batches.
+      *args: positional arguments that come before those of the batch.
+      **kwargs: keyword arguments.
+
+    Returns:
+      A callable without arguments, which calls `step(*args, *batch, **kwargs)` for a batch that is a tuple, and
+      `step(*args, batch, **kwargs)` for any other.
+
+    Raises:
+      TypeError: `step` can't be called, or `batches` can't be iterated over.
+    """
+    if not callable(step):
+        raise TypeError(f"step must be callable, got {step!r}.")
+    if not isinstance(batches, Iterable):
+        raise TypeError(
+            "batches must be a fastsup.ArrayBatches, a tf.data.Dataset or another iterable of batches, got "
+            f"{batches!r}."
+        )
+    return BatchStep(step, iter(batches), args, kwargs)
