@@ -10,8 +10,12 @@ import keras
 import tensorflow as tf
 from tensorflow.python.platform import tf_logging as logging
 
+from fastsup.core.checks import check_choice
 from fastsup.eager.function import FALLBACKS
-from fastsup.keras.step_functions import NotAccelerated, lift_step_function
+from fastsup.eager.lifted_calls import scope_of_devices
+from fastsup.keras.ahead import Pass, StepsAhead
+from fastsup.keras.passes import with_pass
+from fastsup.keras.step_functions import LiftedStepFunction, NotAccelerated, lift_step_function
 from fastsup.runtime.executor import check_executor
 
 __all__ = ["Acceleration", "accelerate", "acceleration_of"]
@@ -63,10 +67,12 @@ class Acceleration:
       fallback: what is done where a function can't be lifted.
     """
 
-    def __init__(self, model: Any, executor: str, fallback: str) -> None:
+    def __init__(self, model: Any, executor: str, fallback: str, fuse: str) -> None:
         self._model = weakref.ref(model)
         self.executor = executor
         self.fallback = fallback
+        self.fuse = fuse
+        self._passes = {"train": Pass(), "test": Pass()}
         #: Why a kind of function stays Keras's.
         self.reasons: dict[str, str] = {}
 
@@ -80,6 +86,24 @@ class Acceleration:
                 make = make.original
             object.__setattr__(model, name, _MakeLifted(self, kind, model, make))
             setattr(model, f"{kind}_function", None)
+        for name in ("fit", "evaluate"):
+            method = getattr(model, name)
+            method = getattr(method, "_fastsup_original", method)
+            replaced = with_pass(method, name == "fit", self._passes, self._takes_arrays)
+            replaced._fastsup_original = method
+            object.__setattr__(model, name, replaced)
+
+    def _takes_arrays(self, kind: str) -> bool:
+        """Whether `fit` may be given an `ArrayInput` in the place of arrays: where a function of ours takes it.
+
+        Args:
+          kind: "train" or "test".
+        """
+        model: Any = self._model()
+        if not model.compiled or model.run_eagerly or model.steps_per_execution > 1 or _is_distributed(model):
+            return False
+        getattr(model, f"make_{kind}_function")()  # As `fit` and `evaluate` do.
+        return isinstance(getattr(model, f"{kind}_function"), StepsAhead)
 
     def _lift(self, kind: str, model: Any, original: Any) -> Any:
         try:
@@ -89,6 +113,7 @@ class Acceleration:
                 model.steps_per_execution,
                 f"{model.name}.{kind}_function",
                 {"executor": self.executor, "fallback": self.fallback},
+                True if model.jit_compile is True and not _is_distributed(model) else None,
             )
         except NotAccelerated as reason:
             self.reasons[kind] = str(reason)
@@ -99,7 +124,25 @@ class Acceleration:
                 logging.warning("%s Keras runs it.", text)
             return original
         self.reasons.pop(kind, None)
-        return lifted
+        if not isinstance(lifted, LiftedStepFunction) or kind not in self._passes:
+            return lifted
+        name = f"{model.name}.{kind}_function of many steps"
+        return StepsAhead(lifted, self._passes, kind, self.fuse, self._why_not_fused(model), name)
+
+    def _why_not_fused(self, model: Any) -> str:
+        if self.fuse == "never":
+            return 'fuse="never"'
+        if model.jit_compile is not True:
+            return "XLA doesn't compile the model: jit_compile isn't True"
+        if model.steps_per_execution > 1:
+            return f"Keras makes {model.steps_per_execution} steps in a call itself (steps_per_execution)"
+        if scope_of_devices() is not None:
+            return "TensorFlow has several devices"
+        return ""
+
+
+def _is_distributed(model: Any) -> bool:
+    return type(model.distribute_strategy) is not type(tf.distribute.get_strategy())
 
 
 def _check_model(model: Any) -> None:
@@ -110,7 +153,7 @@ def _check_model(model: Any) -> None:
         raise NotAccelerated(f"the model is distributed by a {type(strategy).__name__}")
 
 
-def accelerate(model: Any, *, executor: str = "auto", fallback: str = "warn") -> Any:
+def accelerate(model: Any, *, executor: str = "auto", fallback: str = "warn", fuse: str = "auto") -> Any:
     """Lets a Keras model run its steps in a session, as `fastsup.function` runs functions.
 
     `model.fit`, `evaluate` and `predict`, their callbacks and logs stay Keras's; so do `compile`, `steps_per_execution`
@@ -122,6 +165,9 @@ def accelerate(model: Any, *, executor: str = "auto", fallback: str = "warn") ->
       executor: as in `fastsup.function`.
       fallback: what is done where a function can't be lifted, and Keras has to run it: "warn" says so once, with the
         reason; "raise" raises a RuntimeError; "silent" says nothing. `fastsup.keras.report` has the reason.
+      fuse: "auto" lets `fit` and `evaluate` of a model that XLA compiles (`jit_compile=True`) make many steps in one
+        compiled call where no callback looks at each batch, if a trial by time says that this is faster. "always":
+        without a trial. "never": one step after the other.
 
     Returns:
       The model.
@@ -131,9 +177,8 @@ def accelerate(model: Any, *, executor: str = "auto", fallback: str = "warn") ->
       ValueError: Keras has another backend, or an argument is none of the names above.
     """
     check_executor(executor)
-    if fallback not in FALLBACKS:
-        names = ", ".join(repr(name) for name in FALLBACKS)
-        raise ValueError(f"fallback must be one of {names}; got {fallback!r}.")
+    check_choice("fallback", fallback, FALLBACKS)
+    check_choice("fuse", fuse, ("auto", "always", "never"))
     if not isinstance(model, keras.Model):
         raise TypeError(f"model must be a keras.Model, got {model!r} of type {type(model).__name__}.")
     if keras.backend.backend() != "tensorflow":
@@ -141,7 +186,7 @@ def accelerate(model: Any, *, executor: str = "auto", fallback: str = "warn") ->
             f"model must be one on the backend 'tensorflow'; Keras's backend is {keras.backend.backend()!r}. Set "
             "KERAS_BACKEND=tensorflow before Keras is imported."
         )
-    acceleration = Acceleration(model, executor, fallback)
+    acceleration = Acceleration(model, executor, fallback, fuse)
     object.__setattr__(model, _ATTRIBUTE, acceleration)
     acceleration.install()
     return model

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from fastsup.eager.function import Function
 from fastsup.keras.accelerate import KINDS, acceleration_of
+from fastsup.keras.ahead import StepsAhead
 from fastsup.keras.step_functions import LiftedStepFunction
 
 __all__ = ["FunctionReport", "Report", "report"]
@@ -68,6 +69,7 @@ def report(model: Any) -> Report:
 
 
 def _of(kind: str, function: Any, reason: str, executor: str) -> FunctionReport:
+    function = function.lifted if isinstance(function, StepsAhead) else function
     parts = [function.on_iterator, function.on_data] if isinstance(function, LiftedStepFunction) else [function]
     called = [part for part in parts if isinstance(part, Function) and (part.lifted or part.why_not)]
     if not called:

@@ -30,6 +30,7 @@ class LiftedStepFunction:
       steps_per_execution: how many steps an execution has.
       name: what messages call it.
       options: arguments of `fastsup.function`.
+      jit_compile: True if XLA compiles Keras's function of one batch, which is all that `on_data` calls.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class LiftedStepFunction:
         steps_per_execution: int,
         name: str,
         options: dict[str, Any],
+        jit_compile: bool | None,
     ) -> None:
         self.original = original
 
@@ -56,7 +58,7 @@ class LiftedStepFunction:
         on_iterators = one_step if self._is_one_step else steps
         #: The lifted functions: of an iterator, and of one batch.
         self.on_iterator: Function = _lifted(_traced(on_iterators), name, options)
-        self.on_data: Function = _lifted(_traced(on_data), name, options)
+        self.on_data: Function = _lifted(_traced(on_data, jit_compile), name, options)
 
     def __call__(self, iterator: Any) -> Any:
         """Runs an execution.
@@ -83,7 +85,9 @@ class LiftedStepFunction:
         return outputs
 
 
-def lift_step_function(original: Any, steps_per_execution: int, name: str, options: dict[str, Any]) -> Any:
+def lift_step_function(
+    original: Any, steps_per_execution: int, name: str, options: dict[str, Any], jit_compile: bool | None
+) -> Any:
     """Lifts the function that Keras has made for training, evaluation or prediction.
 
     Args:
@@ -91,6 +95,7 @@ def lift_step_function(original: Any, steps_per_execution: int, name: str, optio
       steps_per_execution: how many steps an execution has.
       name: what messages call it.
       options: arguments of `fastsup.function`.
+      jit_compile: True if Keras has XLA compile it.
 
     Returns:
       A callable that does the same: a `Function` or a `LiftedStepFunction`.
@@ -104,7 +109,7 @@ def lift_step_function(original: Any, steps_per_execution: int, name: str, optio
     on_iterator, on_data = parts.get("multi_step_on_iterator"), parts.get("one_step_on_data")
     if not isinstance(on_iterator, tf.types.experimental.GenericFunction) or not callable(on_data):
         raise NotAccelerated(f"{original!r} isn't a function as Keras makes it")
-    return LiftedStepFunction(original, on_iterator, on_data, steps_per_execution, name, options)
+    return LiftedStepFunction(original, on_iterator, on_data, steps_per_execution, name, options, jit_compile)
 
 
 def _lifted(function: Any, name: str, options: dict[str, Any]) -> Function:
@@ -126,9 +131,10 @@ def _nothing_of(spec: Any) -> Any:
     return tf.nest.map_structure(nothing, spec, expand_composites=True)
 
 
-def _traced(function: Callable[..., Any]) -> Any:
+def _traced(function: Callable[..., Any], jit_compile: bool | None = None) -> Any:
     """The function as a `tf.function`, made as Keras makes its own."""
-    return tf.function(tf.autograph.experimental.do_not_convert(function), reduce_retracing=True)
+    unconverted = tf.autograph.experimental.do_not_convert(function)
+    return tf.function(unconverted, reduce_retracing=True, jit_compile=jit_compile)
 
 
 def _closure(function: Callable[..., Any]) -> dict[str, Any]:
