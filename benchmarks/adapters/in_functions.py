@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 from in_graphs import inputs
-from workloads import BATCH, BUCKETS, CATEGORIES, EMBEDDING, MATMULS, SIZE, glorot
+from workloads import BATCH, BUCKETS, CATEGORIES, EMBEDDING, MATMULS, SIZE, digits, glorot, wide_and_deep
 
 __all__ = ["PEERS"]
 
@@ -131,6 +131,86 @@ class InStepLoop(Calls):
         StepLoop(self._step, max_steps=steps).run()
 
 
+class Compiled(Model):
+    """The same step without operations that XLA has no code for: Adagrad's for touched rows."""
+
+    def step(self, *batch):
+        """One step. Returns the loss."""
+        if self.workload != "wide_and_deep":
+            return super().step(batch)
+        variables = self.trainable()
+        with tf.GradientTape() as tape:
+            loss = self.loss(batch)
+        gradients = tape.gradient(loss, variables)
+        for variable, total, gradient in zip(variables, self.sums, gradients):  # noqa: B905
+            if not isinstance(gradient, tf.IndexedSlices):
+                total.assign_add(gradient * gradient)
+                variable.assign_sub(0.05 * gradient / tf.sqrt(total + 1e-7))
+                continue
+            # The sum of the gradients of each touched row, once for each time that it is touched.
+            rows = gradient.indices
+            sums = tf.gather(tf.convert_to_tensor(gradient), rows)
+            squares = tf.gather(total, rows) + sums * sums
+            total.scatter_update(tf.IndexedSlices(squares, rows))
+            changed = tf.gather(variable, rows) - 0.05 * sums / tf.sqrt(squares + 1e-7)
+            variable.scatter_update(tf.IndexedSlices(changed, rows))
+        return loss
+
+
+def _batches_of(workload):
+    """The shuffled batches of a workload, from its arrays. None if it has none."""
+    import fastsup
+
+    if workload not in BATCH:
+        return None
+    arrays = digits() if workload == "digits" else wide_and_deep()
+    return fastsup.ArrayBatches(arrays, BATCH[workload], shuffle=True, seed=0, epochs=None)
+
+
+class CompiledCalls:
+    """A step that XLA compiles, with batches from arrays, called once for each step."""
+
+    def __init__(self, workload, wrap):
+        self._function, self._batches = wrap(Compiled(workload).step), _batches_of(workload)
+
+    def run(self, steps):
+        """Trains so many steps."""
+        function, batches = self._function, self._batches
+        for _ in range(steps):
+            function(*next(batches)) if batches is not None else function()
+
+    def close(self):
+        """Nothing to write."""
+
+
+class CompiledStepLoop:
+    """fastsup's StepLoop, which makes many steps in one compiled call where that is faster."""
+
+    def __init__(self, workload, fuse="auto"):
+        import fastsup
+
+        function = fastsup.function(Compiled(workload).step, jit_compile=True)
+        batches = _batches_of(workload)
+        self._step = fastsup.bind(function) if batches is None else fastsup.bind_batches(function, batches)
+        self._step = self._step.fuse_steps(fuse) if fuse != "never" else self._step
+
+    def run(self, steps):
+        """Trains so many steps."""
+        from fastsup.core import Hook, StepLoop
+
+        class Due(Hook):
+            def begin(self, loop):
+                self.due_at_step(loop.global_step + 1000)
+
+            def after_step(self, loop, value):
+                self.begin(loop)
+
+        StepLoop(self._step, [Due()], max_steps=steps).run()
+
+    def close(self):
+        """Nothing to write."""
+
+
 class InOrbit:
     """Orbit's Controller and StandardTrainer, as its documents have them: the loop is in the function."""
 
@@ -172,5 +252,7 @@ PEERS = {
     "tf_function": lambda workload: Calls(workload, tf.function),
     "fastsup_function": _fastsup_function,
     "fastsup_step_loop": InStepLoop,
+    "tf_function_compiled": lambda workload: CompiledCalls(workload, lambda f: tf.function(f, jit_compile=True)),
+    "fastsup_compiled": CompiledStepLoop,
     "orbit": InOrbit,
 }
