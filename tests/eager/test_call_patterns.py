@@ -316,7 +316,8 @@ def test_a_list_that_contains_itself_is_an_error(decorate: Any) -> None:
 
 def test_an_array_is_converted_in_the_call_of_its_own_shape_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = lift(lambda x, y: x + y)
-    calls = [(np.ones([size], np.float32), np.ones([1], np.float32)) for size in range(1, 9)]
+    # Every second number of an array: TensorFlow converts what isn't contiguous.
+    calls = [(np.ones([2 * size], np.float32)[::2], np.ones([4], np.float32)[::4]) for size in range(2, 10)]
     for call in calls:
         ours(*call)
     converted: list[Any] = []
@@ -329,7 +330,47 @@ def test_an_array_is_converted_in_the_call_of_its_own_shape_alone(monkeypatch: p
     monkeypatch.setattr(constant_op, "convert_to_eager_tensor", note)
     for call in calls:
         ours(*call)
-    assert len(converted) == 2 * len(calls)
+    # An array of one number is contiguous.
+    assert len(converted) == len(calls)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "float16", "int8", "int32", "int64", "uint8", "bool", "complex64"]
+)
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0), (2, 3, 4)])
+def test_an_array_becomes_the_tensor_that_tensorflow_makes_of_it(dtype: str, shape: tuple[int, ...]) -> None:
+    ours = lift(lambda x: tf.identity(x))
+    array = np.asarray(np.arange(np.prod(shape, dtype=int)).reshape(shape) % 5, dtype)
+    wide = np.repeat(array, 2, axis=0)[::2] if shape else array
+    for value in (array, array.copy(), wide, np.asfortranarray(array), array[::-1] if shape else array):
+        found = ours(value)
+        assert found.dtype == tf.convert_to_tensor(value).dtype
+        np.testing.assert_array_equal(found.numpy(), value)
+    read_only = array.copy()
+    read_only.flags.writeable = False
+    np.testing.assert_array_equal(ours(read_only).numpy(), array)
+
+
+def test_a_tensor_of_an_array_is_a_copy() -> None:
+    kept = tf.Variable(tf.zeros([3]))
+
+    def keep(x: Any) -> Any:
+        kept.assign(x)
+        return tf.identity(x)
+
+    ours = lift(keep)
+    array = np.array([1.0, 2.0, 3.0], np.float32)
+    for _ in range(3):
+        result = ours(array)
+        array[:] = -1.0
+        assert result.numpy().tolist() == kept.numpy().tolist() == [1.0, 2.0, 3.0]
+        array[:] = [1.0, 2.0, 3.0]
+
+
+def test_arrays_in_another_byte_order() -> None:
+    ours = lift(lambda x: x + 1)
+    for value in (np.array([1, 2], ">i4"), np.array([1, 2], "<i4")) * 2:
+        assert ours(value).numpy().tolist() == [2, 3]
 
 
 # Routes.
