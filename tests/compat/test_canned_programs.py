@@ -10,6 +10,7 @@ the checkpoints in canned_2_15.tar.gz are from there too:
 from __future__ import annotations
 
 import json
+import os
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,10 @@ CHECKPOINTS = Path(__file__).with_name("canned_2_15.tar.gz")
 # Releases of TensorFlow add up in other orders.
 TOLERANCE = 2e-5
 MODELS = sorted(REFERENCE)
+GROUPS = [MODELS[index::6] for index in range(6)]
+takes_long = pytest.mark.skipif(
+    os.environ.get("FASTSUP_CANNED") != "long", reason="takes long: FASTSUP_CANNED=long runs it"
+)
 
 
 def assert_close(found: Any, wanted: Any, path: str) -> None:
@@ -43,7 +48,11 @@ def assert_close(found: Any, wanted: Any, path: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("models", [MODELS[index::6] for index in range(6)], ids=lambda models: models[0])
+@pytest.mark.parametrize(
+    "models",
+    [*GROUPS[:2], *(pytest.param(group, marks=takes_long) for group in GROUPS[2:])],
+    ids=[group[0] for group in GROUPS],
+)
 def test_every_model_continues_from_a_checkpoint_of_2_15(children: Any, tmp_path: Path, models: list[str]) -> None:
     place = tmp_path / "place"
     with tarfile.open(CHECKPOINTS) as archive:

@@ -129,7 +129,7 @@ def run(fuse: str, kind: str, size: int, epochs: int, intervals: list[int], most
     most=st.integers(1, 100),
     watches=st.booleans(),
 )
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 def test_random_programs(kind: str, size: int, epochs: int, intervals: list[int], most: int, watches: bool) -> None:
     one_by_one, _ = run("never", kind, size, epochs, intervals, most, watches)
     at_once, _ = run("always", kind, size, epochs, intervals, most, watches)

@@ -1,0 +1,243 @@
+"""`fit` and `evaluate` that make steps ahead of Keras's loop: the same histories, logs and weights."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import fastsup
+from fastsup.keras.ahead import StepsAhead
+
+pytestmark = [
+    pytest.mark.timeout(180),
+    pytest.mark.one_device("XLA compiles steps for one CPU alone"),
+    pytest.mark.filterwarnings("ignore::UserWarning:keras.*"),
+]
+
+# Six batches of 16, or six of 17 of which the last one has fewer rows.
+ROWS = 96
+_random = np.random.default_rng(0)
+X = _random.standard_normal((ROWS, 6)).astype(np.float32)
+Y = _random.integers(0, 3, ROWS)
+VALIDATION = X[:30] + 1, Y[:30]
+
+
+def new_model(**compiled: Any) -> Any:
+    keras.backend.clear_session()
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential([keras.Input([6]), keras.layers.Dropout(0.3), keras.layers.Dense(3)])
+    model.compile(
+        **{
+            "optimizer": keras.optimizers.SGD(0.1, momentum=0.9),
+            "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            "metrics": ["accuracy"],
+            "jit_compile": True,
+            **compiled,
+        }
+    )
+    return model
+
+
+class Epochs(keras.callbacks.Callback):
+    """Notes the weights at the ends of epochs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Any] = []
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.seen.append((epoch, dict(logs or {}), [w.tobytes() for w in self.model.get_weights()]))
+
+
+def batches() -> Any:
+    return tf.data.Dataset.from_tensor_slices((X, Y)).batch(17)
+
+
+PASSES: dict[str, Callable[[Any], Any]] = {
+    "arrays, validation": lambda model: model.fit(X, Y, batch_size=16, epochs=4, verbose=2, validation_data=VALIDATION),
+    "arrays in order, a progress bar": lambda model: model.fit(X, Y, batch_size=17, epochs=3, verbose=1, shuffle=False),
+    "a part for validation, weights of classes": lambda model: model.fit(
+        X, Y, epochs=3, verbose=0, validation_split=0.3, class_weight={0: 1.0, 1: 2.0, 2: 0.5}
+    ),
+    "weights of rows, steps per epoch": lambda model: model.fit(
+        X, Y, batch_size=16, epochs=2, verbose=0, sample_weight=np.linspace(0, 1, ROWS), steps_per_epoch=5
+    ),
+    "a dataset": lambda model: model.fit(batches(), epochs=3, verbose=0),
+    "a repeated dataset": lambda model: model.fit(
+        batches().repeat(),
+        epochs=3,
+        verbose=0,
+        steps_per_epoch=4,
+        validation_data=batches().repeat(),
+        validation_steps=2,
+    ),
+}
+
+
+def trained(run: Callable[[Any], Any], accelerate: Callable[[Any], Any]) -> Any:
+    model = accelerate(new_model())
+    callback = Epochs()
+    fit = model.fit
+    model.fit = lambda *args, **kwargs: fit(*args, callbacks=[callback], **kwargs)
+    history = run(model)
+    evaluated = model.evaluate(X, Y, batch_size=16, verbose=0)
+    optimizer = [np.asarray(variable).tobytes() for variable in model.optimizer.variables]
+    return history.history, callback.seen, evaluated, optimizer, model
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_the_same(name: str) -> None:
+    *expected, _ = trained(PASSES[name], lambda model: model)
+    *found, model = trained(PASSES[name], lambda model: fastsup.keras.accelerate(model, fuse="always"))
+    assert found == expected
+    assert isinstance(model.train_function, StepsAhead)
+    assert model.train_function.fused
+    assert model.train_function.why_not_fused == ""
+    assert model.test_function.fused
+
+
+def test_the_bar_has_the_logs_of_each_step() -> None:
+    class Bar(keras.callbacks.ProgbarLogger):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            seen.append((batch, dict(logs or {})))
+
+    def logs_of(accelerate: Any) -> Any:
+        seen.clear()
+        model = accelerate(new_model())
+        # As one of Keras's own class.
+        bar = Bar()
+        bar.__class__ = type("ProgbarLogger", (Bar,), {})
+        model.fit(X, Y, batch_size=16, epochs=2, verbose=0, callbacks=[bar])
+        return list(seen)
+
+    seen: list[Any] = []
+    expected = logs_of(lambda model: model)
+    assert logs_of(fastsup.keras.accelerate) == expected
+    assert [batch for batch, _ in expected] == [0, 1, 2, 3, 4, 5] * 2
+
+
+def test_nan_ends_training_at_its_batch() -> None:
+    x = X.copy()
+    x[40] = np.nan
+
+    def run(accelerate: Any) -> Any:
+        model = accelerate(new_model())
+        model.fit(x, Y, batch_size=16, epochs=3, verbose=0, shuffle=False, callbacks=[keras.callbacks.TerminateOnNaN()])
+        return model.stop_training, len(model.history.epoch)
+
+    assert run(lambda model: model) == run(lambda model: fastsup.keras.accelerate(model, fuse="always")) == (True, 1)
+
+
+def test_a_callback_that_looks_at_each_batch_gets_each_batch() -> None:
+    class Look(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            seen.append((batch, float(logs["loss"]), self.model.get_weights()[0].tobytes()))
+
+    def run(accelerate: Any) -> Any:
+        seen.clear()
+        model = accelerate(new_model())
+        model.fit(X, Y, batch_size=16, epochs=2, verbose=0, callbacks=[Look()])
+        return list(seen), model
+
+    seen: list[Any] = []
+    expected, _ = run(lambda model: model)
+    found, model = run(lambda model: fastsup.keras.accelerate(model, fuse="always"))
+    assert found == expected
+    assert model.train_function.why_not_fused == "the callback Look looks at each batch"
+
+
+@pytest.mark.parametrize("save_freq", ["epoch", 4])
+def test_checkpoints(save_freq: Any, tmp_path: Path) -> None:
+    def run(folder: str, accelerate: Any) -> Any:
+        model = accelerate(new_model())
+        path = str(tmp_path / folder / "{epoch}.weights.h5")
+        saver = keras.callbacks.ModelCheckpoint(path, save_weights_only=True, save_freq=save_freq)
+        model.fit(X, Y, batch_size=16, epochs=3, verbose=0, callbacks=[saver])
+        saved = {}
+        for file in sorted((tmp_path / folder).iterdir()):
+            model.load_weights(str(file))
+            saved[file.name] = [w.tobytes() for w in model.get_weights()]
+        return saved, model
+
+    expected, _ = run("keras", lambda model: model)
+    found, model = run("ours", lambda model: fastsup.keras.accelerate(model, fuse="always"))
+    assert expected == found
+    looks = "" if save_freq == "epoch" else "the callback ModelCheckpoint looks at each batch"
+    assert model.train_function.why_not_fused == looks
+
+
+def test_a_pass_that_fails_leaves_nothing_for_the_next() -> None:
+    class Fail(keras.callbacks.ProgbarLogger):
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            if epoch == 1:
+                raise RuntimeError("on purpose")
+
+    model = fastsup.keras.accelerate(new_model(), fuse="always")
+    with pytest.raises(RuntimeError, match="on purpose"):
+        model.fit(X, Y, batch_size=16, epochs=3, verbose=0, callbacks=[Fail()])
+    before = int(model.optimizer.iterations.numpy())
+    assert before == 6
+    model.fit(X, Y, batch_size=16, epochs=1, verbose=0)
+    model.train_on_batch(X[:16], Y[:16])
+    assert int(model.optimizer.iterations.numpy()) == before + 7
+
+
+def test_orders_without_a_seed() -> None:
+    """Each epoch has all rows, in another order."""
+    orders: list[Any] = []
+
+    class Model(keras.Model):
+        def train_step(self, data: Any) -> Any:
+            orders.append(data)
+            self.rows.assign(tf.concat([self.rows[16:], tf.cast(data[0][:, 0], tf.int32)], 0))
+            return {"loss": tf.constant(0.0)}
+
+    tf.random.set_seed(None)  # type: ignore[arg-type]
+    tf.keras.backend.clear_session()
+    model = Model()
+    model.rows = tf.Variable(tf.zeros([64], tf.int32), trainable=False)
+    model.compile(optimizer="sgd", loss="mse", jit_compile=True)
+    fastsup.keras.accelerate(model, fuse="always")
+    seen = []
+    for _ in range(4):
+        model.fit(np.arange(64.0).reshape(64, 1), np.zeros(64), batch_size=16, epochs=1, verbose=0)
+        seen.append(model.rows.numpy().tolist())
+    assert all(sorted(order) == list(range(64)) for order in seen)
+    assert len({tuple(order) for order in seen}) == 4
+
+
+def test_what_is_not_compiled_says_so() -> None:
+    model = fastsup.keras.accelerate(new_model(jit_compile=False))
+    model.fit(X, Y, epochs=1, verbose=0)
+    assert model.train_function.why_not_fused == "XLA doesn't compile the model: jit_compile isn't True"
+    model = fastsup.keras.accelerate(new_model(), fuse="never")
+    model.fit(X, Y, epochs=1, verbose=0)
+    assert model.train_function.why_not_fused == 'fuse="never"'
+    model = fastsup.keras.accelerate(new_model(steps_per_execution=2, jit_compile=True))
+    model.fit(X, Y, epochs=1, verbose=0)
+    assert "Keras makes 2 steps in a call itself" in model.train_function.why_not_fused
+
+
+def test_the_input_that_ends_early_warns_as_keras_does() -> None:
+    def run(accelerate: Any) -> Any:
+        model = accelerate(new_model())
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            history = model.fit(batches().take(3), epochs=2, verbose=0, steps_per_epoch=4)
+        return history.history, [str(warning.message)[:40] for warning in caught if "ran out" in str(warning.message)]
+
+    expected = run(lambda model: model)
+    assert run(lambda model: fastsup.keras.accelerate(model, fuse="always")) == expected
+    assert expected[1]
+
+
+def test_wrong_fuse() -> None:
+    with pytest.raises(ValueError, match="fuse must be one of 'auto', 'always', 'never'; got True"):
+        fastsup.keras.accelerate(new_model(), fuse=True)
