@@ -285,8 +285,10 @@ cdef class Loop:
             for hook in self.hooks:
                 begun.append(hook)
                 self.begin_hook(hook)
-            self.run_steps = getattr(self.step_function, "run_steps", None)
-            drive_of(self).makes_several = self.run_steps is not None
+            # Of the class: an object may have attributes of any name. Steps that are recorded are made one by one.
+            several = not probe.records and hasattr(type(self.step_function), "run_steps")
+            self.run_steps = self.step_function.run_steps if several else None
+            drive_of(self).makes_several = several
             fs_drive_reload(drive_of(self))
             drive_of(self).calls_no_hook = probe.records
             if probe.records:

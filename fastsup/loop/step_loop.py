@@ -65,9 +65,9 @@ class StepLoop(fastsup.core.StepLoop):
     ) -> None:
         check_choice("fuse", fuse, ("auto", "always", "never"))
         # Known to the steps of `fastsup.steps`, which this module need not import, nor TensorFlow.
-        fusable = getattr(step, "fuse_steps", None) if fuse != "never" else None
-        if callable(fusable):
-            step = fusable(fuse)
+        if fuse != "never" and hasattr(type(step), "fuse_steps"):
+            fusable: Any = step
+            step = fusable.fuse_steps(fuse)
         elif fuse == "always":
             raise RuntimeError(
                 f"{step!r} can't make several steps in one call: it isn't fastsup.bind or fastsup.bind_batches of a "

@@ -8,7 +8,8 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -439,6 +440,71 @@ def test_wrong_arguments() -> None:
         fastsup.bind_batches(1, [])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"batches must be a fastsup.ArrayBatches, .* got 5"):
         fastsup.bind_batches(print, 5)  # type: ignore[arg-type]
+
+
+def test_a_profile_has_each_step() -> None:
+    model = Model()
+    profiler = fastsup.HookProfiler()
+    watcher = Watcher()
+    step = fastsup.bind(model.train_constant)
+    StepLoop(step, [watcher], max_steps=20, profiler=profiler, fuse="always").run()
+    assert len(watcher.losses) == 20
+    assert watcher.most == 0
+    assert int(model.count) == 20
+
+
+def test_any_object_may_be_a_step_that_makes_several() -> None:
+    class Scan:
+        asked: ClassVar[list[int]] = []
+
+        def __init__(self) -> None:
+            self.made = 0
+
+        def __call__(self) -> float:
+            self.made += 1
+            return float(self.made)
+
+        def run_steps(self, limit: int, seconds: float, with_results: bool) -> Any:
+            assert 0 <= seconds <= 0.05
+            self.asked.append(limit)
+            count = min(limit, 7)
+            results = np.arange(self.made + 1, self.made + count + 1, dtype=float)
+            self.made += count
+            return count, float(self.made), results if with_results else None
+
+    log: list[Any] = []
+
+    class Note(Hook):
+        def begin(self, loop: Any) -> None:
+            self.due_at_step(loop.global_step + 10)
+
+        def after_step(self, loop: Any, value: Any) -> None:
+            log.append((loop.global_step, value))
+            self.begin(loop)
+
+    scan = Scan()
+    loop = StepLoop(scan, [Note(), NanGuardHook()], max_steps=25)
+    assert loop.run() == 25.0
+    assert log == [(10, 10.0), (20, 20.0)]
+    assert Scan.asked == [10, 3, 10, 3, 5]
+
+
+@pytest.mark.parametrize("made", [0, 11])
+def test_a_wrong_number_of_steps(made: int) -> None:
+    class Wrong:
+        def __call__(self) -> None: ...
+
+        def run_steps(self, limit: int, seconds: float, with_results: bool) -> Any:
+            return made, None, None
+
+    with pytest.raises(RuntimeError, match=f"must make 1 to 10 steps, and has made {made}"):
+        StepLoop(Wrong(), max_steps=10).run()
+
+
+def test_a_mock_is_a_step() -> None:
+    step = Mock(return_value=1.0)
+    StepLoop(step, max_steps=5).run()
+    assert step.call_count == 5
 
 
 def test_a_hook_that_stops_the_loop() -> None:
