@@ -89,7 +89,7 @@ class Acceleration:
         for name in ("fit", "evaluate"):
             method = getattr(model, name)
             method = getattr(method, "_fastsup_original", method)
-            replaced = with_pass(method, name == "fit", self._passes, self._takes_arrays)
+            replaced = with_pass(method, name == "fit", self._passes, self._takes_arrays, self._release)
             replaced._fastsup_original = method
             object.__setattr__(model, name, replaced)
 
@@ -104,6 +104,16 @@ class Acceleration:
             return False
         getattr(model, f"make_{kind}_function")()  # As `fit` and `evaluate` do.
         return isinstance(getattr(model, f"{kind}_function"), StepsAhead)
+
+    def _release(self, kind: str) -> None:
+        """Has a function release what it has of a pass that has ended.
+
+        Args:
+          kind: "train" or "test".
+        """
+        function = getattr(self._model(), f"{kind}_function", None)
+        if isinstance(function, StepsAhead):
+            function.release()
 
     def _lift(self, kind: str, model: Any, original: Any) -> Any:
         try:

@@ -76,12 +76,20 @@ class StepsAhead:
     @property
     def fused(self) -> bool:
         """True if steps are made in one compiled call now, where nothing looks between them."""
-        return self._step is not None and self._step.fused
+        return any(step.fused for step in self._steps.values())
 
     @property
     def why_not_fused(self) -> str:
         """Why steps aren't made in one compiled call; an empty string if they can be, or before the first call."""
-        return self._why_not or self._why_not_last or ("" if self._step is None else self._step.why_not_fused)
+        reasons = [step.why_not_fused for step in self._steps.values() if step.why_not_fused]
+        return self._why_not or self._why_not_last or (reasons[-1] if reasons else "")
+
+    def release(self) -> None:
+        """Releases the batches of a pass that has ended."""
+        self._iterator = self._step = None
+        self._forget()
+        for step in self._steps.values():
+            step.begin_input(None)
 
     def _forget(self) -> None:
         self._logs.clear()

@@ -17,7 +17,11 @@ __all__ = ["with_pass"]
 
 
 def with_pass(
-    method: Callable[..., Any], is_fit: bool, passes: dict[str, Pass], takes_arrays: Callable[[str], bool]
+    method: Callable[..., Any],
+    is_fit: bool,
+    passes: dict[str, Pass],
+    takes_arrays: Callable[[str], bool],
+    release: Callable[[str], None],
 ) -> Any:
     """Makes what stands in the place of a model's `fit` or `evaluate`.
 
@@ -25,8 +29,8 @@ def with_pass(
       method: the model's method.
       is_fit: whether it is `fit`.
       passes: where the passes under way are, by kind of function.
-      takes_arrays: function that tells whether batches of arrays may be copied in the place of Keras's input pipeline,
-        for a kind of function.
+      takes_arrays: function that tells whether a kind of function takes an `ArrayInput` in the place of arrays.
+      release: function that has a kind of function release what it has of a pass that has ended.
 
     Returns:
       A callable with the same arguments.
@@ -41,19 +45,30 @@ def with_pass(
             return method(*args, **kwargs)  # Which says what is wrong.
         bound.apply_defaults()
         given = bound.arguments
+        if given.get("kwargs", {}).get("_use_cached_eval_dataset"):
+            return method(*args, **kwargs)  # The validation of a `fit`, which has begun its pass.
         before = dict(passes)
         if is_fit:
-            passes["train"] = _pass("train", given, given.get("steps_per_epoch"))
-            passes["test"] = _pass("test", given, given.get("validation_steps"))
-        elif not given.get("kwargs", {}).get("_use_cached_eval_dataset"):
-            passes["test"] = _pass("test", given, given.get("steps"))
+            begun = {
+                "train": _pass("train", given, given.get("steps_per_epoch")),
+                "test": _pass("test", given, given.get("validation_steps")),
+            }
+        else:
+            begun = {"test": _pass("test", given, given.get("steps"))}
+        passes.update(begun)
         _call_in_turn(given)
-        if takes_arrays("train" if is_fit else "test"):
-            _take_arrays(is_fit, given)
         try:
+            if is_fit and takes_arrays("train"):
+                _take_arrays(given, given.get("steps_per_epoch"))
+            if is_fit and given.get("validation_data") is not None and takes_arrays("test"):
+                _take_validation_arrays(given)
+            if not is_fit and takes_arrays("test"):
+                _take_arrays(given, given.get("steps"))
             return method(*bound.args, **bound.kwargs)
         finally:
             passes.update(before)
+            for kind in begun:
+                release(kind)
 
     return run
 
@@ -79,16 +94,21 @@ def _call_in_turn(given: dict[str, Any]) -> None:
         given["callbacks"] = [*flat, CallInTurn()]
 
 
-def _take_arrays(is_fit: bool, given: dict[str, Any]) -> None:
-    """Puts an `ArrayInput` in the place of arrays among the arguments."""
-    if is_fit and given.get("validation_split") and given.get("validation_data") is None:
-        return
+def _take_arrays(given: dict[str, Any], steps: int | None) -> None:
+    """Puts an `ArrayInput` in the place of the arrays among the arguments.
+
+    Args:
+      given: the arguments.
+      steps: steps of an epoch, or None.
+    """
+    if given.get("validation_split") and given.get("validation_data") is None:
+        return  # Keras takes the arrays apart.
     found = array_input(
         given.get("x"),
         given.get("y"),
         given.get("sample_weight"),
         batch_size=given.get("batch_size"),
-        steps=given.get("steps_per_epoch") if is_fit else given.get("steps"),
+        steps=steps,
         shuffle=given.get("shuffle", False),
         class_weight=given.get("class_weight"),
     )
@@ -96,3 +116,22 @@ def _take_arrays(is_fit: bool, given: dict[str, Any]) -> None:
         given.update(x=found, y=None, sample_weight=None)
         if "class_weight" in given:
             given["class_weight"] = None
+
+
+def _take_validation_arrays(given: dict[str, Any]) -> None:
+    """The same for `validation_data`."""
+    try:
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(given["validation_data"])
+    except ValueError:
+        return  # Keras says it.
+    found = array_input(
+        x,
+        y,
+        sample_weight,
+        batch_size=given.get("validation_batch_size") or given.get("batch_size"),
+        steps=given.get("validation_steps"),
+        shuffle=False,
+        class_weight=None,
+    )
+    if found is not None:
+        given["validation_data"] = found

@@ -26,6 +26,8 @@ _SINGLE_SECS = 1e-3
 # How many times as many steps as in the call before a call may make, while the time of a step isn't well known.
 _GROWTH = 4
 _MOST_STEPS = 1 << 30
+# What a loop allows for a call unless something is due before, in seconds. Two steps may take longer.
+_MOST_SECS = 0.05
 
 
 class FusedStep:
@@ -166,6 +168,10 @@ class FusedStep:
     ) -> tuple[int, Any, Any] | None:
         secs = self._secs[FUSED]
         by_time = int(seconds / secs) if secs else _GROWTH
+        if by_time < 2:
+            if seconds < _MOST_SECS:
+                return None  # Something is due by time before a second step would end.
+            by_time = 2
         limit = min(limit, by_time, self._most, MOST_RESULTS if with_results else _MOST_STEPS)
         tensors, place, steps = ([], 0, limit) if self.blocks is None else self.blocks.take(limit)
         if steps < 2:
@@ -179,7 +185,8 @@ class FusedStep:
         if is_first:
             self._is_compiled[with_results] = True
         else:
-            self._secs[FUSED] = taken / steps
+            # One call that the machine has held up must not make the next ones short.
+            self._secs[FUSED] = min(taken / steps, 2 * secs) if secs else taken / steps
             self._most = min(max(self._most, _GROWTH * steps), _MOST_STEPS)
             self.trial.record(FUSED, steps, taken)
         return steps, result, results

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -187,6 +189,17 @@ def test_a_pass_that_fails_leaves_nothing_for_the_next() -> None:
     model.fit(X, Y, batch_size=16, epochs=1, verbose=0)
     model.train_on_batch(X[:16], Y[:16])
     assert int(model.optimizer.iterations.numpy()) == before + 7
+
+
+def test_arrays_are_released_after_a_pass() -> None:
+    model = fastsup.keras.accelerate(new_model(), fuse="always")
+    x, y, other = X.copy(), Y.copy(), X[:32].copy()
+    references = [weakref.ref(array) for array in (x, y, other)]
+    model.fit(x, y, batch_size=16, epochs=2, verbose=0, validation_data=(other, Y[:32]))
+    model.evaluate(x, y, batch_size=16, verbose=0)
+    del x, y, other
+    gc.collect()
+    assert [reference() for reference in references] == [None, None, None]
 
 
 def test_orders_without_a_seed() -> None:
