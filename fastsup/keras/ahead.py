@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from fastsup.common.results import each_result
-from fastsup.keras.array_input import Epoch
+from fastsup.keras.epoch import Epoch
 from fastsup.steps.blocks import ArrayBlocks, IteratorBlocks
 from fastsup.steps.fused_function import FusedFunction
 from fastsup.steps.fused_step import FusedStep

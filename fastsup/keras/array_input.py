@@ -7,33 +7,12 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src.trainers.data_adapters import array_data_adapter, array_slicing, data_adapter
+from keras.src.trainers.data_adapters import array_data_adapter, array_slicing, data_adapter, get_data_adapter
 from numpy.typing import NDArray
 
-from fastsup.steps.array_batches import ArrayBatches
+from fastsup.keras.epoch import Epoch, OrderedBatches
 
-__all__ = ["ArrayInput", "Epoch", "array_input"]
-
-
-class _OrderedBatches(ArrayBatches):
-    """Batches of one epoch, in an order that is given."""
-
-    def __init__(self, arrays: Any, batch_size: int) -> None:
-        super().__init__(arrays, batch_size, shuffle=True, seed=0)
-        self._given = np.arange(self.rows)
-
-    def begin(self, order: NDArray[np.int64]) -> None:
-        """Begins an epoch.
-
-        Args:
-          order: the numbers of the rows.
-        """
-        self._given = np.ascontiguousarray(order, np.int64)
-        self.seed = (self.seed or 0) + 1  # Another order has another seed.
-        self.position = 0
-
-    def _order(self, seed: int, epoch: int) -> NDArray[np.int64]:
-        return self._given
+__all__ = ["ArrayInput", "array_input"]
 
 
 class _ShuffledOrders:
@@ -70,33 +49,6 @@ class _ShuffledOrders:
         return order
 
 
-class Epoch:
-    """What Keras takes for the iterator of an epoch: the batches of an `ArrayInput` from their beginning.
-
-    Args:
-      source: the `ArrayInput`.
-    """
-
-    def __init__(self, source: ArrayInput) -> None:
-        self._source = source
-        self._has_begun = False
-
-    def __iter__(self) -> Epoch:
-        return self
-
-    def __next__(self) -> Any:
-        """The next batch."""
-        if not self._has_begun:
-            self.begin()
-        return next(self._source.batches)
-
-    def begin(self) -> _OrderedBatches:
-        """Draws the order of the rows. Returns the batches."""
-        self._has_begun = True
-        self._source.batches.begin(self._source.next_order())
-        return self._source.batches
-
-
 if TYPE_CHECKING:
     _Adapter = object  # Keras's classes have no known type.
 else:
@@ -118,11 +70,11 @@ class ArrayInput(_Adapter):
 
     def __init__(self, adapter: Any, arrays: Any) -> None:
         self._adapter = adapter
-        self.batches: _OrderedBatches = _OrderedBatches(arrays, adapter.batch_size)
+        self.batches: OrderedBatches = OrderedBatches(arrays, adapter.batch_size)
         self._orders = _ShuffledOrders(self.batches.rows, adapter._shuffle) if adapter._shuffle else None
 
     def __iter__(self) -> Epoch:
-        return Epoch(self)
+        return Epoch(self.batches, self.next_order)
 
     def get_tf_dataset(self) -> ArrayInput:
         """This input, from which Keras makes an iterator for each epoch."""
@@ -182,4 +134,5 @@ def array_input(
         return None  # It says so itself.
     if not all(isinstance(leaf, tf.Tensor | np.ndarray) and leaf.dtype not in (tf.string, object) for leaf in leaves):
         return None  # Sparse or ragged tensors, texts, or None for what isn't given.
-    return ArrayInput(adapter, keras.tree.map_structure(np.asarray, inputs))
+    found = ArrayInput(adapter, keras.tree.map_structure(np.asarray, inputs))
+    return found if get_data_adapter(found) is found else None

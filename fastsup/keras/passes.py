@@ -10,8 +10,15 @@ from typing import Any
 import keras
 
 from fastsup.keras.ahead import Pass
-from fastsup.keras.array_input import array_input
 from fastsup.keras.callbacks import CallInTurn, flat_callbacks, looks_between_batches, reads_logs
+
+try:
+    from fastsup.keras.array_input import array_input
+except ImportError:  # A release of Keras whose adapters of arrays are others: it makes the batches itself.
+
+    def array_input(*arrays: Any, **options: Any) -> None:  # type: ignore[misc]
+        """Takes no arrays."""
+
 
 __all__ = ["with_pass"]
 
