@@ -692,3 +692,38 @@ def test_sigterm_saves_and_ends_the_program(processes: Processes, tmp_path: Path
 )
 def test_programs_that_never_close_it_end_well(run: Any, program: str) -> None:
     assert run(program) == (0, "")
+
+
+@pytest.mark.parametrize("kind", ["arrays", "dataset"])
+@pytest.mark.parametrize("loops", [True, False])
+def test_batches(kind: str, loops: bool, tmp_path: Path) -> None:
+    """Each step takes the next batch; a checkpoint has the place; a batch of another shape is one too."""
+    data = np.arange(10.0, dtype=np.float32)
+
+    def new() -> Any:
+        total = tf.Variable(0.0)
+        function = fastsup.function(lambda scale, x: total.assign_add(scale * tf.reduce_sum(x)))
+        batches = fastsup.ArrayBatches(data, 4, epochs=3)
+        source = batches if kind == "arrays" else iter(tf.data.Dataset.from_tensor_slices(data).batch(4).repeat(3))
+        checkpoint = tf.train.Checkpoint(total=total, source=source)
+        return total, fastsup.bind_batches(function, source, 2.0), checkpoint
+
+    total, step, checkpoint = new()
+    hooks = [fastsup.train.StopAtStepHook(last_step=5)]
+    with monitored_function(step, checkpoint, str(tmp_path), hooks, save_checkpoint_steps=2) as training:
+        while not training.should_stop():
+            training.run_loop() if loops else training()
+    assert float(total) == 2.0 * (45 + 22 + 6)
+    total, step, checkpoint = new()
+    with monitored_function(step, checkpoint, str(tmp_path), save_checkpoint_steps=100) as training:
+        while not training.should_stop():
+            training.run_loop() if loops else training()
+    assert float(total) == 2.0 * 3 * 45
+    assert training.global_step == 9
+
+
+def test_batches_that_say_nothing_of_themselves() -> None:
+    with pytest.raises(
+        TypeError, match=r"batches must be a fastsup.ArrayBatches or a tf.data.Dataset, whose element_spec"
+    ):
+        monitored_function(fastsup.bind_batches(fastsup.function(lambda x: x), [np.zeros(3)]))

@@ -104,8 +104,10 @@ class MonitoredFunction:
           Exception: as for `MonitoredSession.run_loop`.
         """
         self._check_open()
-        feeds = self._step_graph.bound_feeds()
-        feed_fn = None if feeds is None else lambda: feeds
+        feed_fn: Callable[[], Any] | None = lambda: self._step_graph.feeds()  # noqa: E731
+        if not self._step_graph.takes_batches:
+            feeds = self._step_graph.bound_feeds()
+            feed_fn = None if feeds is None else lambda: feeds
         before = self.session.last_result
         try:
             last = self.session.run_loop(self._step_graph.fetches, steps, feed_fn)
@@ -180,8 +182,9 @@ def monitored_function(
 
     Args:
       step: a `fastsup.function`, a `tf.function`, a ConcreteFunction or a Python function; or `fastsup.bind` of one
-        with its arguments, of which arrays are read once. One that isn't bound takes the arguments of each call, and
-        needs an `input_signature`. One that isn't bound and takes an iterator must be called by one thread.
+        with its arguments, of which arrays are read once; or `fastsup.bind_batches` of one, of which each call takes
+        the next batch of an `ArrayBatches` or a `tf.data.Dataset`. One that isn't bound takes the arguments of each
+        call, and needs an `input_signature`. One that isn't bound and takes an iterator must be called by one thread.
       checkpoint: `tf.train.Checkpoint` of what is saved and restored; or a `tf.train.CheckpointManager`.
       checkpoint_dir: directory of the checkpoints. Not with a CheckpointManager, which has its own.
       hooks: `SessionRunHook`s; or a function that is called with the tensors that the step returns, and returns hooks.

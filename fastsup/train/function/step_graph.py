@@ -22,7 +22,7 @@ from fastsup.eager.function import Function, function
 from fastsup.eager.lift import LiftedGraph, NotLiftable
 from fastsup.eager.lifted_calls import scope_of_devices
 from fastsup.eager.tracing import ConcreteTracer, FunctionTracer
-from fastsup.steps.bind import BoundStep
+from fastsup.steps.bind import BatchStep, BoundStep
 
 __all__ = ["StepGraph"]
 
@@ -37,8 +37,8 @@ class StepGraph:
     """A step function as a graph that a session can run.
 
     Args:
-      step: a step function, or `fastsup.bind` of one. One that isn't bound is fed its arguments in each step; its
-        `input_signature` says which.
+      step: a step function, or `fastsup.bind` or `fastsup.bind_batches` of one. One that isn't bound is fed its
+        arguments in each step; its `input_signature` says which.
       global_step: the variable that the step counts up; None for one of its own, which the graph counts up.
 
     Attributes:
@@ -55,10 +55,12 @@ class StepGraph:
 
     def __init__(self, step: Any, global_step: Any) -> None:
         self._step, self._args, self._kwargs = _parts_of(step)
+        self._batches: Any = step.batches if isinstance(step, BatchStep) else None
+        traced_args = (*self._args, *_specs_of(self._batches))
         original = self._step.original
         is_concrete = isinstance(original, concrete_function.ConcreteFunction)
         try:
-            self._concrete = original if is_concrete else original.get_concrete_function(*self._args, **self._kwargs)
+            self._concrete = original if is_concrete else original.get_concrete_function(*traced_args, **self._kwargs)
         except TypeError as error:
             if not str(error).startswith(_WRONG_ARGUMENTS):
                 raise
@@ -86,8 +88,10 @@ class StepGraph:
             self._leaves: list[Any] = [leaf for leaf in nest.flatten(self.outputs) if leaf is not None]
             self.fetches: tuple[list[Any], Any] = (self._leaves, self._count_steps(counts_itself))
             self._name_results()
-        self._is_bound = bool(self._args or self._kwargs)
-        self._bound_feeds = self._feeds_of(self._args, self._kwargs) if self._is_bound else None
+        self._is_bound = bool(self._args or self._kwargs) or self._batches is not None
+        self._bound_feeds: dict[Any, Any] | None = None
+        if self._is_bound and self._batches is None:
+            self._bound_feeds = self._feeds_of(self._args, self._kwargs)
 
     def __repr__(self) -> str:
         return repr(self._step)
@@ -111,7 +115,7 @@ class StepGraph:
 
     def _variables_of_devices(self) -> dict[int, VariableHandle]:
         """The variables of devices that the step is bound to. Any others must be on the first CPU device."""
-        if scope_of_devices() is None or not (self._args or self._kwargs):
+        if scope_of_devices() is None or self._batches is not None or not (self._args or self._kwargs):
             return {}
         return variables_on_devices(self._inputs(self._args, self._kwargs))
 
@@ -170,10 +174,20 @@ class StepGraph:
         if self._is_bound:
             if args or kwargs:
                 raise TypeError(f"{self._step.__name__} is bound to its arguments, so a step takes none.")
-            return self._bound_feeds
+            return self._bound_feeds if self._batches is None else self._feeds_of_next_batch()
         if not self.lifted.feeds and not self.lifted.opaque_inputs and not args and not kwargs:
             return None
         return self._feeds_of(args, kwargs)
+
+    def _feeds_of_next_batch(self) -> dict[Any, Any] | None:
+        with context.eager_mode():
+            batch = next(self._batches)
+        return self._feeds_of((*self._args, *(batch if type(batch) is tuple else (batch,))), self._kwargs)
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether each step is fed another batch."""
+        return self._batches is not None
 
     @property
     def arguments(self) -> dict[Any, Any]:
@@ -222,10 +236,27 @@ class StepGraph:
         return nest.pack_sequence_as(self.outputs, flat)
 
 
+def _specs_of(batches: Any) -> tuple[Any, ...]:
+    """The `tf.TensorSpec`s of the arguments that a batch becomes.
+
+    Raises:
+      TypeError: the batches don't say what they are.
+    """
+    if batches is None:
+        return ()
+    spec = getattr(batches, "element_spec", None)
+    if spec is None:
+        raise TypeError(
+            "batches must be a fastsup.ArrayBatches or a tf.data.Dataset, whose element_spec says what a batch is; got "
+            f"{batches!r}."
+        )
+    return spec if type(spec) is tuple else (spec,)
+
+
 def _parts_of(step: Any) -> tuple[Function, tuple[Any, ...], dict[str, Any]]:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = {}
-    if isinstance(step, BoundStep):
+    if isinstance(step, BoundStep | BatchStep):
         step, args, kwargs = step.step, step.args, step.kwargs
     if isinstance(step, types.MethodType) and isinstance(step.__func__, Function):
         step, args = step.__func__, (step.__self__, *args)
