@@ -89,6 +89,8 @@ class Acceleration:
         for name in ("fit", "evaluate"):
             method = getattr(model, name)
             method = getattr(method, "_fastsup_original", method)
+            if getattr(method, "__func__", None) is not getattr(keras.Model, name):
+                continue  # The program's own, which may add callbacks and change arguments.
             replaced = with_pass(method, name == "fit", self._passes, self._takes_arrays, self._release)
             replaced._fastsup_original = method
             object.__setattr__(model, name, replaced)

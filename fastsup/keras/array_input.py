@@ -130,8 +130,8 @@ def array_input(
         inputs = array_slicing.convert_to_sliceable(adapter._inputs, target_backend="tensorflow")
         inputs = keras.tree.lists_to_tuples(inputs)
         leaves = keras.tree.flatten(inputs)
-    except (ValueError, TypeError):
-        return None  # It says so itself.
+    except Exception:
+        return None  # Keras does the same, and says what is wrong.
     if not all(isinstance(leaf, tf.Tensor | np.ndarray) and leaf.dtype not in (tf.string, object) for leaf in leaves):
         return None  # Sparse or ragged tensors, texts, or None for what isn't given.
     found = ArrayInput(adapter, keras.tree.map_structure(np.asarray, inputs))

@@ -70,7 +70,8 @@ def looks_between_batches(callbacks: Iterable[Any], kind: str) -> str:
       kind: "train" or "test".
     """
     for callback in callbacks:
-        if type(callback) in _READ_LOGS:
+        # TensorBoard can measure the time of each batch.
+        if type(callback) in _READ_LOGS and not getattr(callback, "write_steps_per_second", False):
             continue
         if type(callback) in _SAVE and callback.save_freq == "epoch":
             continue

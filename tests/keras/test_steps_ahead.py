@@ -155,6 +155,40 @@ def test_a_callback_that_looks_at_each_batch_gets_each_batch() -> None:
     assert model.train_function.why_not_fused == "the callback Look looks at each batch"
 
 
+def test_a_fit_of_the_program_stays() -> None:
+    class Model(keras.Sequential):
+        def fit(self, *args: Any, **kwargs: Any) -> Any:
+            return super().fit(*args, callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=note)], **kwargs)
+
+    def note(batch: int, logs: Any) -> None:
+        seen.append((batch, model.get_weights()[0].tobytes()))
+
+    seen: list[Any] = []
+    model = Model([keras.Input([6]), keras.layers.Dense(3)])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=True)
+    fastsup.keras.accelerate(model, fuse="always")
+    model.fit(X, Y, batch_size=16, verbose=0)
+    assert [batch for batch, _ in seen] == [0, 1, 2, 3, 4, 5]
+    assert len({weights for _, weights in seen}) == 6
+    assert model.train_function.why_not_fused == "it isn't called by fit or evaluate"
+
+
+def test_what_keras_refuses_is_refused() -> None:
+    def error_of(accelerate: Any, *args: Any, **kwargs: Any) -> Any:
+        with pytest.raises(Exception) as caught:
+            accelerate(new_model()).fit(*args, verbose=0, **kwargs)
+        return type(caught.value), str(caught.value)
+
+    for args, kwargs in (
+        ((X, Y[:5]), {}),
+        ((), {}),
+        ((X, Y), {"nonsense": 1}),
+        ((X, Y), {"sample_weight": np.ones([3, 3])}),
+        ((X, Y), {"validation_data": (X, Y, Y, Y)}),
+    ):
+        assert error_of(fastsup.keras.accelerate, *args, **kwargs) == error_of(lambda model: model, *args, **kwargs)
+
+
 @pytest.mark.parametrize("save_freq", ["epoch", 4])
 def test_checkpoints(save_freq: Any, tmp_path: Path) -> None:
     def run(folder: str, accelerate: Any) -> Any:
