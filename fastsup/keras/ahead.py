@@ -13,6 +13,7 @@ from fastsup.keras.epoch import Epoch
 from fastsup.steps.blocks import ArrayBlocks, IteratorBlocks
 from fastsup.steps.fused_function import FusedFunction
 from fastsup.steps.fused_step import FusedStep
+from fastsup.steps.fusion import Fusion
 
 __all__ = ["Pass", "StepsAhead"]
 
@@ -169,5 +170,5 @@ class StepsAhead:
             return on_data(batch)
 
         is_traced: list[Any] = []
-        step = FusedStep(single, make, None, self._fuse == "always")
+        step = FusedStep(single, make, Fusion(), None, self._fuse == "always")
         return step

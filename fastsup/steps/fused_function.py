@@ -26,7 +26,8 @@ class FusedFunction:
 
     Args:
       step: the `tf.function` of one step.
-      args, kwargs: the arguments that come before a batch, and the keyword arguments; the same in all steps.
+      args, kwargs: arguments of a step that come before a batch, and keyword arguments. Calls may have others of the
+        same types.
       batch: the structure of `tf.TensorSpec`s of a batch; None for a step that takes no batch. Of a tuple, each
         element is an argument.
       name: what messages call it.
@@ -41,22 +42,30 @@ class FusedFunction:
         self, step: Any, args: tuple[Any, ...], kwargs: dict[str, Any], batch: Any, name: str, traced_as: Any = None
     ) -> None:
         self._step = step
-        self._args, self._kwargs = args, kwargs
         self._batch = batch
         self._traced_as = batch if traced_as is None else traced_as
-        self._specs = self._specs_of_results()
+        self._specs = self._specs_of_results(args, kwargs)
         self.name = name
         self._numbers: dict[int, Any] = {}
         self._last = self._compiled(self._many, name)
         self._all = self._compiled(self._many_with_results, name)
 
-    def __call__(self, first: int, steps: int, stacked: Sequence[Any], with_results: bool) -> tuple[Any, Any]:
+    def __call__(
+        self,
+        first: int,
+        steps: int,
+        stacked: Sequence[Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        with_results: bool,
+    ) -> tuple[Any, Any]:
         """Makes steps.
 
         Args:
           first: the place of the first step's batch in `stacked`.
           steps: the number of steps; with `with_results` at most `MOST_RESULTS`.
           stacked: for each array of a batch, a tensor with the batches of many steps.
+          args, kwargs: the arguments that come before a batch, and the keyword arguments; the same in all steps.
           with_results: whether the results of all steps are returned.
 
         Returns:
@@ -67,7 +76,7 @@ class FusedFunction:
           tf.errors.OpError: XLA can't compile the loop, or it has failed. No variable has changed.
         """
         call = self._all if with_results else self._last
-        outputs = call(self._number(first), self._number(steps), list(stacked), self._args, self._kwargs)
+        outputs = call(self._number(first), self._number(steps), list(stacked), args, kwargs)
         if not with_results:
             return outputs, None
         last, results = outputs
@@ -87,10 +96,10 @@ class FusedFunction:
         function.__name__ = name
         return function
 
-    def _specs_of_results(self) -> Any:
+    def _specs_of_results(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         traced_as = self._traced_as
         batch = () if traced_as is None else traced_as if type(traced_as) is tuple else (traced_as,)
-        concrete = self._step.get_concrete_function(*self._args, *batch, **self._kwargs)
+        concrete = self._step.get_concrete_function(*args, *batch, **kwargs)
         outputs = concrete.structured_outputs
         for leaf in nest.flatten(outputs, expand_composites=True):
             if leaf is not None and not (isinstance(leaf, tf.TensorSpec | tf.Tensor) and leaf.shape.is_fully_defined()):

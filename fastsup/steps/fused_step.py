@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any
 
 import tensorflow as tf
@@ -17,6 +18,7 @@ from fastsup.eager.lifted_calls import scope_of_devices
 from fastsup.steps.array_batches import ArrayBatches
 from fastsup.steps.blocks import ArrayBlocks, IteratorBlocks
 from fastsup.steps.fused_function import MOST_RESULTS, FusedFunction, NotFusable, reason_of
+from fastsup.steps.fusion import Fusion, fusion_of
 from fastsup.steps.fusion_trial import FUSED, SINGLE, FusionTrial
 
 __all__ = ["FusedStep", "fused_step"]
@@ -28,42 +30,44 @@ _GROWTH = 4
 _MOST_STEPS = 1 << 30
 # What a loop allows for a call unless something is due before, in seconds. Two steps may take longer.
 _MOST_SECS = 0.05
+# Compiling takes about as long as this at the least, in seconds: steps that take less in all aren't worth it.
+_FEWEST_SECS = 1.0
 
 
 class FusedStep:
     """A step that a loop calls for one step, or asks for several by `run_steps`.
 
-    Steps are made one after the other until they have taken as long as the first one, which XLA has compiled. Only then
-    the loop of steps is compiled, and both ways are tried.
+    Steps are made one after the other until they have taken as long as the first one, which XLA has compiled, and a
+    second at least. Only then the loop of steps is compiled, and both ways are tried.
 
     Args:
       single: makes one step.
       make: makes the `FusedFunction`.
+      fusion: what is known of the function.
       blocks: where batches come from, an `ArrayBlocks` or an `IteratorBlocks`; None for a step that takes no batch.
+      args, kwargs: the arguments that come before a batch, and the keyword arguments.
       is_forced: whether there is no trial: steps are made at once wherever they can be.
 
     Attributes:
       blocks: the argument.
-      why_not_fused: why several steps can't be made at once; an empty string if they can.
-      trial: the `FusionTrial`.
     """
 
     def __init__(
-        self, single: Callable[[], Any], make: Callable[[], FusedFunction], blocks: Any, is_forced: bool
+        self,
+        single: Callable[[], Any],
+        make: Callable[[], FusedFunction],
+        fusion: Fusion,
+        blocks: Any,
+        is_forced: bool,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self._single = single
         self._make = make
+        self._fusion = fusion
         self.blocks: Any = blocks
         self._is_forced = is_forced
-        self.why_not_fused: str = ""
-        self.trial: FusionTrial = FusionTrial()
-        self._fused: FusedFunction | None = None
-        self._is_compiled = {False: False, True: False}
-        # Seconds of the first step, and of all others that were made before the loop was compiled.
-        self._first_secs: float | None = None
-        self._spent = 0.0
-        self._secs = {SINGLE: 0.0, FUSED: 0.0}
-        self._most = _GROWTH
+        self._args, self._kwargs = args, dict(kwargs)
         self._error: BaseException | None = None
 
     def __repr__(self) -> str:
@@ -73,6 +77,16 @@ class FusedStep:
         """Makes one step."""
         self._raise_kept()
         return self._single()
+
+    @property
+    def trial(self) -> FusionTrial:
+        """The trial of the two ways."""
+        return self._fusion.trial
+
+    @property
+    def why_not_fused(self) -> str:
+        """Why several steps can't be made at once; an empty string if they can."""
+        return self._fusion.why_not
 
     @property
     def fused(self) -> bool:
@@ -121,12 +135,14 @@ class FusedStep:
             return False
         if self._is_forced:
             return True
-        if self._fused is None:
-            return self._first_secs is not None and self._spent >= self._first_secs
-        return self.trial.way == FUSED
+        fusion = self._fusion
+        if fusion.function is None:
+            return fusion.first_secs is not None and fusion.spent >= max(fusion.first_secs, _FEWEST_SECS)
+        return fusion.trial.way == FUSED
 
     def _run_singly(self, limit: int, seconds: float) -> tuple[int, Any, None]:
-        secs = self._secs[SINGLE]
+        fusion = self._fusion
+        secs = fusion.seconds[SINGLE]
         limit = 1 if not secs else max(1, min(limit, int(min(seconds, _SINGLE_SECS) / secs)))
         made, result, single = 0, None, self._single
         started = perf_counter()
@@ -139,24 +155,24 @@ class FusedStep:
                 raise
             self._error = error  # The loop counts the steps before it, and then asks for the next one.
         taken = perf_counter() - started
-        if self._first_secs is None:
-            self._first_secs = taken
+        if fusion.first_secs is None:
+            fusion.first_secs = taken
         else:
-            self._spent += taken
-            self._secs[SINGLE] = taken / made
-            if self._fused is not None:
-                self.trial.record(SINGLE, made, taken)
+            fusion.spent += taken
+            fusion.seconds[SINGLE] = taken / made
+            if fusion.function is not None:
+                fusion.trial.record(SINGLE, made, taken)
         return made, result, None
 
     def _run_fused(self, limit: int, seconds: float, with_results: bool) -> tuple[int, Any, Any] | None:
         """Makes several steps in one call. None if the next one has to be made alone."""
         try:
-            if self._fused is None:
-                self._fused = self._make()
-            return self._try_fused(self._fused, limit, seconds, with_results)
+            if self._fusion.function is None:
+                self._fusion.function = self._make()
+            return self._try_fused(self._fusion.function, limit, seconds, with_results)
         except (NotFusable, TypeError, ValueError, NotImplementedError, errors_impl.OpError) as error:
             # No step was made. If it is the step that fails, it fails alone too, where it is known which one it was.
-            self.why_not_fused = reason_of(error)
+            self._fusion.why_not = reason_of(error)
             text = f"{self._single!r} can't make several steps in one call: {self.why_not_fused}"
             if self._is_forced:
                 raise RuntimeError(f'{text}. fuse="auto" makes one step after the other.') from error
@@ -166,29 +182,28 @@ class FusedStep:
     def _try_fused(
         self, fused: FusedFunction, limit: int, seconds: float, with_results: bool
     ) -> tuple[int, Any, Any] | None:
-        secs = self._secs[FUSED]
+        fusion = self._fusion
+        secs = fusion.seconds[FUSED]
         by_time = int(seconds / secs) if secs else _GROWTH
         if by_time < 2:
             if seconds < _MOST_SECS:
                 return None  # Something is due by time before a second step would end.
             by_time = 2
-        limit = min(limit, by_time, self._most, MOST_RESULTS if with_results else _MOST_STEPS)
+        limit = min(limit, by_time, max(fusion.most, _GROWTH), MOST_RESULTS if with_results else _MOST_STEPS)
         tensors, place, steps = ([], 0, limit) if self.blocks is None else self.blocks.take(limit)
         if steps < 2:
             return None
-        is_first = not self._is_compiled[with_results]
         started = perf_counter()
-        result, results = fused(place, steps, tensors, with_results)
+        result, results = fused(place, steps, tensors, self._args, self._kwargs, with_results)
         taken = perf_counter() - started
         if self.blocks is not None:
             self.blocks.taken(steps)
-        if is_first:
-            self._is_compiled[with_results] = True
-        else:
+        if fusion.is_compiled[with_results]:
             # One call that the machine has held up must not make the next ones short.
-            self._secs[FUSED] = min(taken / steps, 2 * secs) if secs else taken / steps
-            self._most = min(max(self._most, _GROWTH * steps), _MOST_STEPS)
-            self.trial.record(FUSED, steps, taken)
+            fusion.seconds[FUSED] = min(taken / steps, 2 * secs) if secs else taken / steps
+            fusion.most = min(max(fusion.most, _GROWTH * steps), _MOST_STEPS)
+            fusion.trial.record(FUSED, steps, taken)
+        fusion.is_compiled[with_results] = True
         return steps, result, results
 
 
@@ -224,10 +239,14 @@ def fused_step(step: Any, batches: Any, fuse: str) -> Any:
         single = type(step)(step.step, blocks, step.args, step.kwargs)
     name = f"{getattr(step.step, '__name__', 'step')}_fused"
 
-    def make() -> FusedFunction:
-        return FusedFunction(function, (*args, *step.args), step.kwargs, None if blocks is None else blocks.spec, name)
+    arguments = (*args, *step.args)
+    spec = None if blocks is None else getattr(batches, "full_batch_spec", None) or batches.element_spec
+    fusion = fusion_of(function, arguments, step.kwargs, spec)
 
-    return FusedStep(single, make, blocks, fuse == "always")
+    def make() -> FusedFunction:
+        return FusedFunction(function, arguments, step.kwargs, None if blocks is None else blocks.spec, name)
+
+    return FusedStep(single, make, fusion, blocks, fuse == "always", arguments, step.kwargs)
 
 
 def _function_of(step: Any) -> tuple[Any, tuple[Any, ...]]:

@@ -489,6 +489,35 @@ def test_any_object_may_be_a_step_that_makes_several() -> None:
     assert Scan.asked == [10, 3, 10, 3, 5]
 
 
+def test_loops_over_one_function_share_what_is_compiled() -> None:
+    model = Model()
+    for start in (0, 40, 80):
+        batches = fastsup.ArrayBatches(data(), 4, shuffle=True, seed=start, epochs=None)
+        loop = StepLoop(fastsup.bind_batches(model.train, batches), max_steps=40, fuse="always")
+        loop.run()
+    (fusion,) = vars(model.train.original)["_fastsup_fusions"].values()
+    assert fusion.function._last.original.experimental_get_tracing_count() == 1
+    assert int(model.count) == 120
+
+    # Other arguments: their own. Only the last kinds are kept.
+    add = fastsup.function(lambda by, name: model.rate.assign_add(by * 0.0), jit_compile=True)
+    for number in range(10):
+        StepLoop(fastsup.bind(add, tf.constant(1.0), f"name {number}"), max_steps=4, fuse="always").run()
+        StepLoop(fastsup.bind(add, tf.constant(2.0), f"name {number}"), max_steps=4, fuse="always").run()
+    fusions = vars(add.original)["_fastsup_fusions"]
+    assert len(fusions) == 8
+    assert {fusion.function._last.original.experimental_get_tracing_count() for fusion in fusions.values()} == {1}
+
+
+def test_a_short_loop_compiles_nothing_more() -> None:
+    model = Model()
+    for _ in range(5):
+        StepLoop(fastsup.bind(model.train_constant), max_steps=20).run()
+    (fusion,) = vars(model.train_constant.original)["_fastsup_fusions"].values()
+    assert fusion.function is None
+    assert int(model.count) == 100
+
+
 @pytest.mark.parametrize("made", [0, 11])
 def test_a_wrong_number_of_steps(made: int) -> None:
     class Wrong:
