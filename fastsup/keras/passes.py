@@ -12,13 +12,13 @@ import keras
 from fastsup.keras.ahead import Pass
 from fastsup.keras.callbacks import CallInTurn, flat_callbacks, looks_between_batches, reads_logs
 
+_arrays: Any
 try:
-    from fastsup.keras.array_input import array_input
+    from fastsup.keras import array_input
+
+    _arrays = array_input
 except ImportError:  # A release of Keras whose adapters of arrays are others: it makes the batches itself.
-
-    def array_input(*arrays: Any, **options: Any) -> None:  # type: ignore[misc]
-        """Takes no arrays."""
-
+    _arrays = None
 
 __all__ = ["with_pass"]
 
@@ -65,6 +65,8 @@ def with_pass(
         passes.update(begun)
         _call_in_turn(given)
         try:
+            if _arrays is None:
+                return method(*bound.args, **bound.kwargs)
             if is_fit and takes_arrays("train"):
                 _take_arrays(given, given.get("steps_per_epoch"))
             if is_fit and given.get("validation_data") is not None and takes_arrays("test"):
@@ -110,7 +112,7 @@ def _take_arrays(given: dict[str, Any], steps: int | None) -> None:
     """
     if given.get("validation_split") and given.get("validation_data") is None:
         return  # Keras takes the arrays apart.
-    found = array_input(
+    found = _arrays.array_input(
         given.get("x"),
         given.get("y"),
         given.get("sample_weight"),
@@ -131,7 +133,7 @@ def _take_validation_arrays(given: dict[str, Any]) -> None:
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(given["validation_data"])
     except ValueError:
         return  # Keras says it.
-    found = array_input(
+    found = _arrays.array_input(
         x,
         y,
         sample_weight,

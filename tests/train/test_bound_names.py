@@ -32,7 +32,8 @@ PROGRAM = """
     class Lines(logging.Handler):
         def emit(self, record):
             # A rate may be a whole number.
-            said.append(re.sub(r"(?<=global_step/sec: )[0-9.e+-]+|[0-9.e+-]{4,}", "N", record.getMessage().replace(folder, "FOLDER")))
+            line = record.getMessage().replace(folder, "FOLDER")
+            said.append(re.sub(r"(?<=global_step/sec: )[0-9.e+-]+|[0-9.e+-]{4,}", "N", line))
 
     v1.logging.set_verbosity(v1.logging.INFO)
     logging.getLogger("tensorflow").addHandler(Lines())
