@@ -7,7 +7,7 @@ from typing import Any
 from fastsup.eager.devices.eager_session import SESSION_TARGET
 from fastsup.eager.devices.shared_session import OverEagerContext
 from fastsup.eager.lift import LiftedGraph
-from fastsup.runtime.executor import config_for, decide
+from fastsup.runtime.executor import config_for
 from fastsup.runtime.session import Session
 
 __all__ = ["FunctionSession"]
@@ -22,8 +22,7 @@ class FunctionSession(OverEagerContext, Session):
     """
 
     def __init__(self, lifted: LiftedGraph, executor: str) -> None:
-        mode = decide(executor, ())
-        config = config_for(mode, lifted.graph, "", lifted.session_config(single_threaded=False))
-        super().__init__(SESSION_TARGET, lifted.graph, config, mode)
+        config = config_for(executor, lifted.graph, "", lifted.session_config(single_threaded=False))
+        super().__init__(SESSION_TARGET, lifted.graph, config, executor)
         # Its devices are in this process: from here on it is as one that was given no target.
         self._target: Any = ""
