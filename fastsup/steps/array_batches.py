@@ -33,10 +33,8 @@ class ArrayBatches(_State):
         for x, y in batches: ...
 
     It is an iterator, as `iter(tf.data.Dataset.from_tensor_slices(arrays).shuffle(rows).batch(32))` is one, for data
-    that
-    fits into memory: a batch costs what copying its rows costs. A `tf.train.Checkpoint` saves and restores its
-      position,
-    as that of an iterator of tf.data.
+    that fits into memory: a batch costs what copying its rows costs. A `tf.train.Checkpoint` saves and restores its
+    position, as that of an iterator of tf.data.
 
     Args:
       arrays: an array, or a tuple, list or dict of arrays, nested as you like, whose first dimensions are equal: that
@@ -55,7 +53,7 @@ class ArrayBatches(_State):
 
     Raises:
       TypeError: a number isn't an integer, or a flag isn't a bool.
-      ValueError: there is no array or no row, the arrays have different numbers of rows, `batch_size` or `epochs`
+      ValueError: `arrays` holds no array or no row, the arrays have different numbers of rows, `batch_size` or `epochs`
         isn't positive, `seed` is negative, or with `drop_remainder` a batch would have more rows than there are.
     """
 
@@ -74,6 +72,10 @@ class ArrayBatches(_State):
         self._epochs = None if epochs is None else _positive("epochs", epochs)
         self._arrays: list[NDArray[Any]] = [_contiguous(leaf) for leaf in tf.nest.flatten(arrays)]
         self._packed = _packer(arrays)
+        # None for an array of objects, or of rows without a number.
+        self._as_bytes = [
+            None if array.dtype.hasobject or not array.nbytes else _bytes_of(array) for array in self._arrays
+        ]
         self.rows: int = _rows_of(self._arrays)
         if drop_remainder and self.batch_size > self.rows:
             raise ValueError(
@@ -130,11 +132,13 @@ class ArrayBatches(_State):
         return self
 
     def __next__(self) -> Any:
-        """The next batch: NumPy arrays of shape [batch_size, ...] in the structure of `arrays`, which belong to the
-        caller.
+        """The next batch, as NumPy arrays of shape [batch_size, ...] in the structure of `arrays`.
+
+        Returns:
+          Arrays that belong to the caller.
 
         Raises:
-          StopIteration: there is no batch any more.
+          StopIteration: all batches were taken.
         """
         with self._lock:
             if self._position >= self._last:
@@ -184,11 +188,11 @@ class ArrayBatches(_State):
                 part[...] = array[first : first + size]
             return
         rows = self._order(seed, epoch)[first : first + size]
-        for part, array in zip(to, self._arrays, strict=True):
-            if array.dtype.hasobject or not array[0].nbytes:
+        for part, array, as_bytes in zip(to, self._arrays, self._as_bytes, strict=True):
+            if as_bytes is None:
                 array.take(rows, axis=0, out=part)
             else:
-                take_rows(_bytes_of(part), _bytes_of(array), rows)
+                take_rows(_bytes_of(part), as_bytes, rows)
 
     def _order(self, seed: int, epoch: int) -> NDArray[np.int64]:
         """The order of the rows in an epoch."""
@@ -225,10 +229,14 @@ class ArrayBatches(_State):
         self.position = state["position"]
 
 
-def _positive(name: str, value: Any) -> int:
+def _integer(name: str, value: Any, what: str = "an integer") -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}.")
-    if value < 1:
+        raise TypeError(f"{name} must be {what}, got {value!r} of type {type(value).__name__}.")
+    return int(value)
+
+
+def _positive(name: str, value: Any) -> int:
+    if _integer(name, value) < 1:
         raise ValueError(f"{name} must be positive, got {value!r}.")
     return int(value)
 
@@ -236,9 +244,7 @@ def _positive(name: str, value: Any) -> int:
 def _seed(seed: Any) -> int:
     if seed is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-    if isinstance(seed, bool) or not hasattr(seed, "__index__"):
-        raise TypeError(f"seed must be an integer or None, got {seed!r} of type {type(seed).__name__}.")
-    if seed < 0:
+    if _integer("seed", seed, "an integer or None") < 0:
         raise ValueError(f"seed must not be negative, got {seed!r}.")
     return int(seed)
 

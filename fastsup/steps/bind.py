@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from fastsup.eager.function import Function
 from fastsup.steps.bound_step import Bound
 
-__all__ = ["BatchStep", "BoundStep", "bind", "bind_batches"]
+__all__ = ["BatchStep", "BoundStep", "as_arguments", "bind", "bind_batches", "without_instance"]
+
+
+def as_arguments(batch: Any) -> tuple[Any, ...]:
+    """The arguments of a step function that a batch, or its structure of specs, becomes: a tuple becomes several."""
+    return batch if type(batch) is tuple else (batch,)
+
+
+def without_instance(step: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The function of a method, and the object that it is a method of as the first argument.
+
+    Args:
+      step: a step function; anything but a method of a `fastsup.function` is returned as it is, with no argument.
+    """
+    if isinstance(step, types.MethodType) and isinstance(step.__func__, Function):
+        return step.__func__, (step.__self__,)
+    return step, ()
 
 
 class BoundStep(Bound):
@@ -41,10 +59,7 @@ class BatchStep:
         self.kwargs = kwargs
 
     def __call__(self) -> Any:
-        batch = next(self.batches)
-        if type(batch) is tuple:
-            return self.step(*self.args, *batch, **self.kwargs)
-        return self.step(*self.args, batch, **self.kwargs)
+        return self.step(*self.args, *as_arguments(next(self.batches)), **self.kwargs)
 
     def __repr__(self) -> str:
         return f"<fastsup.bind_batches of {self.step!r} and {self.batches!r}>"
@@ -87,8 +102,7 @@ def bind_batches(step: Callable[..., Any], batches: Iterable[Any], /, *args: Any
         StepLoop(fastsup.bind_batches(train_step, fastsup.ArrayBatches((x, y), 32, shuffle=True)), max_steps=1000).run()
 
     Each step takes the next batch, outside the step function: so XLA can compile it (`jit_compile=True`), and the loop
-      can run
-    many steps in one compiled call. The loop ends with the batches.
+    can run many steps in one compiled call. The loop ends with the batches.
 
     Args:
       step: the step function: a `fastsup.function`, a `tf.function`, or any callable.

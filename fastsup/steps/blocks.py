@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -62,7 +62,7 @@ class Buffers:
 
 def _aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-    memory = np.zeros(size + ALIGNMENT, np.uint8)
+    memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size].view(dtype).reshape(shape)
 
@@ -95,9 +95,6 @@ class ArrayBlocks:
 
     def __next__(self) -> Any:
         return next(self.batches)
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
 
     def take(self, limit: int) -> tuple[list[Any], int, int]:
         """The batches that come next.
@@ -144,8 +141,10 @@ class ArrayBlocks:
         return count
 
 
-def _next_element(iterator: Any) -> Any:
-    return iterator.get_next()
+@functools.cache
+def _getter() -> Function:
+    """The function that takes the next element. One for all iterators: each would otherwise trace its own."""
+    return Function(tf.function(lambda iterator: iterator.get_next(), autograph=False), "auto", "silent")
 
 
 class IteratorBlocks:
@@ -159,7 +158,6 @@ class IteratorBlocks:
 
     def __init__(self, iterator: Any) -> None:
         self._iterator = iterator
-        self._get = Function(tf.function(_next_element, autograph=False), "auto", "silent")
         self._spec: Any = None
         self._specs: list[Any] = []
         self._buffers: Buffers | None = None
@@ -175,15 +173,12 @@ class IteratorBlocks:
         if self._spec is None:
             self._peek()
             if self._left is None:
-                raise NotImplementedError("there is no batch")
+                raise NotImplementedError("the input has no batch")
             self._specs = [tf.TensorSpec(value.shape, value.dtype) for value in self._left]
             self._spec = tf.nest.pack_sequence_as(self._iterator.element_spec, self._specs)
             self._size = batches_in_block(self._specs)
             self._buffers = Buffers(self._specs, self._size)
         return self._spec
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
 
     def __next__(self) -> Any:
         if self._count and self._buffers is not None:
@@ -221,7 +216,7 @@ class IteratorBlocks:
         if self._left is not None or self._error is not None:
             return
         try:
-            self._left = tf.nest.flatten(self._get(self._iterator))
+            self._left = tf.nest.flatten(_getter()(self._iterator))
         except errors_impl.OutOfRangeError as error:
             self._error = error
             if is_end_of_input(error):
@@ -233,5 +228,6 @@ class IteratorBlocks:
     def _peek_fits(self) -> bool:
         """Whether there is a next element, of the shape of those in blocks."""
         self._peek()
-        pairs = zip(self._left or (), self._specs, strict=True) if self._left is not None else ()
-        return self._left is not None and all(value.shape == spec.shape for value, spec in pairs)
+        if self._left is None:
+            return False
+        return all(value.shape == spec.shape for value, spec in zip(self._left, self._specs, strict=True))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -10,6 +11,7 @@ from tensorflow.python.framework import errors_impl
 from tensorflow.python.util import nest
 
 from fastsup.eager.function import Function
+from fastsup.steps.bind import as_arguments
 
 __all__ = ["FusedFunction", "NotFusable"]
 
@@ -47,8 +49,8 @@ class FusedFunction:
         self._specs = self._specs_of_results(args, kwargs)
         self.name = name
         self._numbers: dict[int, Any] = {}
-        self._last = self._compiled(self._many, name)
-        self._all = self._compiled(self._many_with_results, name)
+        # By whether they return the results of all steps.
+        self._loops = {with_results: self._compiled(with_results) for with_results in (False, True)}
 
     def __call__(
         self,
@@ -75,11 +77,10 @@ class FusedFunction:
         Raises:
           tf.errors.OpError: XLA can't compile the loop, or it has failed. No variable has changed.
         """
-        call = self._all if with_results else self._last
-        outputs = call(self._number(first), self._number(steps), list(stacked), args, kwargs)
+        loop = self._loops[with_results]
+        last, results = loop(self._number(first), self._number(steps), list(stacked), args, kwargs)
         if not with_results:
-            return outputs, None
-        last, results = outputs
+            return last, None
         return last, nest.map_structure(lambda value: value.numpy()[:steps], results, expand_composites=True)
 
     def _number(self, value: int) -> Any:
@@ -91,14 +92,15 @@ class FusedFunction:
                 tensor = self._numbers[value] = tf.constant(value, tf.int32)
         return tensor
 
-    def _compiled(self, loop: Callable[..., Any], name: str) -> Function:
+    def _compiled(self, with_results: bool) -> Function:
+        loop = functools.partial(self._many, with_results)
         function = Function(tf.function(loop, autograph=False, jit_compile=True), "inline", "silent")
-        function.__name__ = name
+        function.__name__ = self.name
         return function
 
     def _specs_of_results(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         traced_as = self._traced_as
-        batch = () if traced_as is None else traced_as if type(traced_as) is tuple else (traced_as,)
+        batch = () if traced_as is None else as_arguments(traced_as)
         concrete = self._step.get_concrete_function(*args, *batch, **kwargs)
         outputs = concrete.structured_outputs
         for leaf in nest.flatten(outputs, expand_composites=True):
@@ -119,29 +121,22 @@ class FusedFunction:
             return self._leaves(self._step(*args, **kwargs))
         taken = zip(stacked, nest.flatten(self._traced_as), strict=True)
         batch = nest.pack_sequence_as(self._batch, [_traced(tensor[place], spec) for tensor, spec in taken])
-        batch = batch if type(self._batch) is tuple else (batch,)
-        return self._leaves(self._step(*args, *batch, **kwargs))
+        return self._leaves(self._step(*args, *as_arguments(batch), **kwargs))
 
-    def _many(self, first: Any, steps: Any, stacked: Any, args: Any, kwargs: Any) -> Any:
-        def one(place: Any, *_: Any) -> Any:
-            return place + 1, *self._run_one(place, stacked, args, kwargs)
-
-        nothing = [tf.zeros(leaf.shape, leaf.dtype) for leaf in self._leaves(self._specs)]
-        _, *last = tf.while_loop(lambda place, *_: place < first + steps, one, (first, *nothing))
-        return self._packed(last)
-
-    def _many_with_results(self, first: Any, steps: Any, stacked: Any, args: Any, kwargs: Any) -> Any:
+    def _many(self, with_results: bool, first: Any, steps: Any, stacked: Any, args: Any, kwargs: Any) -> Any:
+        """The loop. Returns the result of the last step, and those of all steps or None."""
         specs = self._leaves(self._specs)
-        arrays = [tf.TensorArray(leaf.dtype, MOST_RESULTS, element_shape=leaf.shape) for leaf in specs]
         nothing = [tf.zeros(leaf.shape, leaf.dtype) for leaf in specs]
+        taken = specs if with_results else []
+        arrays = [tf.TensorArray(leaf.dtype, MOST_RESULTS, element_shape=leaf.shape) for leaf in taken]
 
-        def one(place: Any, last: Any, results: Any) -> Any:
+        def one(place: Any, last: Any, arrays: Any) -> Any:
             last = self._run_one(place, stacked, args, kwargs)
-            results = [array.write(place - first, leaf) for array, leaf in zip(results, last, strict=True)]
-            return place + 1, last, results
+            arrays = [array.write(place - first, leaf) for array, leaf in zip(arrays, last, strict=False)]
+            return place + 1, last, arrays
 
         _, last, arrays = tf.while_loop(lambda place, *_: place < first + steps, one, (first, nothing, arrays))
-        return self._packed(last), self._packed([array.stack() for array in arrays])
+        return self._packed(last), self._packed([array.stack() for array in arrays]) if with_results else None
 
 
 def _traced(tensor: Any, spec: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Mapping
 from time import perf_counter
 from types import MappingProxyType
@@ -13,9 +12,11 @@ from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.framework import errors_impl
 from tensorflow.python.platform import tf_logging as logging
 
+from fastsup.eager.devices.placement import is_compiled_by_xla
 from fastsup.eager.function import Function
 from fastsup.eager.lifted_calls import scope_of_devices
 from fastsup.steps.array_batches import ArrayBatches
+from fastsup.steps.bind import without_instance
 from fastsup.steps.blocks import ArrayBlocks, IteratorBlocks
 from fastsup.steps.fused_function import MOST_RESULTS, FusedFunction, NotFusable, reason_of
 from fastsup.steps.fusion import Fusion, fusion_of
@@ -221,7 +222,8 @@ def fused_step(step: Any, batches: Any, fuse: str) -> Any:
     Raises:
       RuntimeError: with "always", it can't.
     """
-    function, args = _function_of(step.step)
+    function, args = without_instance(step.step)
+    function = function.original if isinstance(function, Function) else function
     reason = _why_not(function, (args, step.args, step.kwargs), batches)
     if reason:
         if fuse == "always":
@@ -249,17 +251,10 @@ def fused_step(step: Any, batches: Any, fuse: str) -> Any:
     return FusedStep(single, make, fusion, blocks, fuse == "always", arguments, step.kwargs)
 
 
-def _function_of(step: Any) -> tuple[Any, tuple[Any, ...]]:
-    """TensorFlow's function in a step function, and the object that it is a method of."""
-    if isinstance(step, types.MethodType) and isinstance(step.__func__, Function):
-        return step.__func__.original, (step.__self__,)
-    return (step.original if isinstance(step, Function) else step), ()
-
-
 def _why_not(function: Any, arguments: Any, batches: Any) -> str:
     """Why several steps of a function can't be made in one call, as far as that is known before it is called."""
     if isinstance(function, concrete_function.ConcreteFunction):
-        is_compiled = function.function_def.attr["_XlaMustCompile"].b
+        is_compiled = is_compiled_by_xla(function.function_def)
     else:
         is_compiled = getattr(function, "_jit_compile", None) is True
     if not is_compiled:

@@ -496,7 +496,7 @@ def test_loops_over_one_function_share_what_is_compiled() -> None:
         loop = StepLoop(fastsup.bind_batches(model.train, batches), max_steps=40, fuse="always")
         loop.run()
     (fusion,) = vars(model.train.original)["_fastsup_fusions"].values()
-    assert fusion.function._last.original.experimental_get_tracing_count() == 1
+    assert fusion.function._loops[False].original.experimental_get_tracing_count() == 1
     assert int(model.count) == 120
 
     # Other arguments: their own. Only the last kinds are kept.
@@ -506,7 +506,9 @@ def test_loops_over_one_function_share_what_is_compiled() -> None:
         StepLoop(fastsup.bind(add, tf.constant(2.0), f"name {number}"), max_steps=4, fuse="always").run()
     fusions = vars(add.original)["_fastsup_fusions"]
     assert len(fusions) == 8
-    assert {fusion.function._last.original.experimental_get_tracing_count() for fusion in fusions.values()} == {1}
+    assert {fusion.function._loops[False].original.experimental_get_tracing_count() for fusion in fusions.values()} == {
+        1
+    }
 
 
 def test_a_short_loop_compiles_nothing_more() -> None:

@@ -104,10 +104,7 @@ class MonitoredFunction:
           Exception: as for `MonitoredSession.run_loop`.
         """
         self._check_open()
-        feed_fn: Callable[[], Any] | None = lambda: self._step_graph.feeds()  # noqa: E731
-        if not self._step_graph.takes_batches:
-            feeds = self._step_graph.bound_feeds()
-            feed_fn = None if feeds is None else lambda: feeds
+        feed_fn = self._step_graph.feed_fn()
         before = self.session.last_result
         try:
             last = self.session.run_loop(self._step_graph.fetches, steps, feed_fn)

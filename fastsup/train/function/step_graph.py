@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import types
+from collections.abc import Callable
 from typing import Any
 
 from tensorflow.python.eager import context
@@ -22,7 +22,7 @@ from fastsup.eager.function import Function, function
 from fastsup.eager.lift import LiftedGraph, NotLiftable
 from fastsup.eager.lifted_calls import scope_of_devices
 from fastsup.eager.tracing import ConcreteTracer, FunctionTracer
-from fastsup.steps.bind import BatchStep, BoundStep
+from fastsup.steps.bind import BatchStep, BoundStep, as_arguments, without_instance
 
 __all__ = ["StepGraph"]
 
@@ -182,12 +182,18 @@ class StepGraph:
     def _feeds_of_next_batch(self) -> dict[Any, Any] | None:
         with context.eager_mode():
             batch = next(self._batches)
-        return self._feeds_of((*self._args, *(batch if type(batch) is tuple else (batch,))), self._kwargs)
+        return self._feeds_of((*self._args, *as_arguments(batch)), self._kwargs)
 
-    @property
-    def takes_batches(self) -> bool:
-        """Whether each step is fed another batch."""
-        return self._batches is not None
+    def feed_fn(self) -> Callable[[], Any] | None:
+        """The function that returns the feeds of each step of a loop. None if nothing is fed.
+
+        Raises:
+          TypeError: the step takes arguments, and isn't bound.
+        """
+        if self._batches is not None:
+            return self._feeds_of_next_batch
+        feeds = self.bound_feeds()
+        return None if feeds is None else lambda: feeds
 
     @property
     def arguments(self) -> dict[Any, Any]:
@@ -250,7 +256,7 @@ def _specs_of(batches: Any) -> tuple[Any, ...]:
             "batches must be a fastsup.ArrayBatches or a tf.data.Dataset, whose element_spec says what a batch is; got "
             f"{batches!r}."
         )
-    return spec if type(spec) is tuple else (spec,)
+    return as_arguments(spec)
 
 
 def _parts_of(step: Any) -> tuple[Function, tuple[Any, ...], dict[str, Any]]:
@@ -258,11 +264,10 @@ def _parts_of(step: Any) -> tuple[Function, tuple[Any, ...], dict[str, Any]]:
     kwargs: dict[str, Any] = {}
     if isinstance(step, BoundStep | BatchStep):
         step, args, kwargs = step.step, step.args, step.kwargs
-    if isinstance(step, types.MethodType) and isinstance(step.__func__, Function):
-        step, args = step.__func__, (step.__self__, *args)
+    step, instance = without_instance(step)
     if not callable(step):
         raise TypeError(f"step must be a function, got {step!r} of type {type(step).__name__}.")
-    return function(step), args, kwargs
+    return function(step), (*instance, *args), kwargs
 
 
 def _variable_of(global_step: Any) -> Any:
