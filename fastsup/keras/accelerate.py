@@ -65,6 +65,7 @@ class Acceleration:
       model: the model.
       executor: the executor mode.
       fallback: what is done where a function can't be lifted.
+      fuse: whether steps are made ahead, as for `accelerate`.
     """
 
     def __init__(self, model: Any, executor: str, fallback: str, fuse: str) -> None:

@@ -9,19 +9,14 @@ from typing import Any
 import tensorflow as tf
 
 from fastsup.common.results import each_result
+from fastsup.core.loop import SECONDS_AT_ONCE
 from fastsup.keras.epoch import Epoch
 from fastsup.steps.blocks import ArrayBlocks, IteratorBlocks
 from fastsup.steps.fused_function import FusedFunction
-from fastsup.steps.fused_step import FusedStep
-from fastsup.steps.fusion import Fusion
+from fastsup.steps.fused_step import MOST_STEPS, FusedStep
+from fastsup.steps.fusion import Fusion, fusion_of
 
 __all__ = ["Pass", "StepsAhead"]
-
-# Longest time, in seconds, that steps in one call are to take: Ctrl-C is served after it.
-_SECONDS = 0.05
-_MOST_STEPS = 1 << 30
-# Kinds of batches whose compiled loops are kept.
-_MOST_SPECS = 8
 
 
 @dataclass
@@ -66,10 +61,8 @@ class StepsAhead:
         self._why_not_last = ""
         self._iterator: Any = None
         self._step: FusedStep | None = None
-        # By what the batches are.
-        self._steps: dict[str, FusedStep] = {}
         self._begun = 0
-        # Logs of steps that were made ahead; and of the last one, for so many more calls, where no logs are read.
+        # Logs of steps made ahead; where none are read, those of the last one, and how many calls return them.
         self._logs: deque[Any] = deque()
         self._last: Any = None
         self._repeats = 0
@@ -77,20 +70,19 @@ class StepsAhead:
     @property
     def fused(self) -> bool:
         """True if steps are made in one compiled call now, where nothing looks between them."""
-        return any(step.fused for step in self._steps.values())
+        return self._step is not None and self._step.fused
 
     @property
     def why_not_fused(self) -> str:
         """Why steps aren't made in one compiled call; an empty string if they can be, or before the first call."""
-        reasons = [step.why_not_fused for step in self._steps.values() if step.why_not_fused]
-        return self._why_not or self._why_not_last or (reasons[-1] if reasons else "")
+        return self._why_not or self._why_not_last or ("" if self._step is None else self._step.why_not_fused)
 
     def release(self) -> None:
         """Releases the batches of a pass that has ended."""
-        self._iterator = self._step = None
+        self._iterator = None
         self._forget()
-        for step in self._steps.values():
-            step.begin_input(None)
+        if self._step is not None:
+            self._step.begin_input(None)
 
     def _forget(self) -> None:
         self._logs.clear()
@@ -113,10 +105,10 @@ class StepsAhead:
             self._open(iterator)
         if self._step is None:
             return self.lifted(iterator)
-        limit = 1 if self._pass.why_not or self._why_not else _MOST_STEPS
+        limit = 1 if self._pass.why_not or self._why_not else MOST_STEPS
         if self._pass.steps is not None:
             limit = min(limit, self._pass.steps - self._begun % self._pass.steps)
-        made, last, results = self._step.run_steps(limit, _SECONDS, self._pass.reads_logs)
+        made, last, results = self._step.run_steps(limit, SECONDS_AT_ONCE, self._pass.reads_logs)
         self._begun += made
         if results is not None:
             self._logs.extend(each_result(results))
@@ -127,7 +119,7 @@ class StepsAhead:
     def _open(self, iterator: Any) -> None:
         """Begins to take batches from an iterator."""
         self._forget()
-        self._iterator, self._step = iterator, None
+        self._iterator = iterator
         self._why_not_last = self._pass.why_not
         arrays = iterator.begin() if isinstance(iterator, Epoch) else None
         if arrays is not None:
@@ -135,28 +127,26 @@ class StepsAhead:
         elif not self._why_not and not self._pass.why_not:
             spec = iterator.element_spec
         else:
+            self._step = None
             return
         # The compiled loop and its trial stay from epoch to epoch, and from one call of `fit` to the next one.
-        key = f"{arrays is not None} {spec}"
-        step = self._steps.pop(key, None)
-        if step is None:
-            step = self._new_step(spec)
-        blocks = step.blocks
+        fusion = fusion_of(self.lifted.on_data.original, (), {}, spec)
+        if self._step is None or self._step.fusion is not fusion:
+            self._step = self._new_step(spec, fusion)
+        blocks = self._step.blocks
         if arrays is None:
             blocks = IteratorBlocks(iterator)
-        elif blocks is None or blocks.batches is not arrays:
+        elif not isinstance(blocks, ArrayBlocks) or blocks.batches is not arrays:
             blocks = ArrayBlocks(arrays)
-        step.begin_input(blocks)
-        self._steps[key] = self._step = step
-        while len(self._steps) > _MOST_SPECS:
-            del self._steps[next(iter(self._steps))]
+        self._step.begin_input(blocks)
 
-    def _new_step(self, spec: Any) -> FusedStep:
+    def _new_step(self, spec: Any, fusion: Fusion) -> FusedStep:
         """Makes the step for batches of one structure.
 
         Args:
           spec: what Keras traces its function with. Its numbers depend on that: where the size of a batch isn't known,
             it gives batches of all sizes the same weight in the means of some losses.
+          fusion: what is known of the function with such batches.
         """
         on_data = self.lifted.on_data
 
@@ -170,5 +160,5 @@ class StepsAhead:
             return on_data(batch)
 
         is_traced: list[Any] = []
-        step = FusedStep(single, make, Fusion(), None, self._fuse == "always")
+        step = FusedStep(single, make, fusion, None, self._fuse == "always")
         return step

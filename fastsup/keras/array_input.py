@@ -50,28 +50,43 @@ class _ShuffledOrders:
 
 
 if TYPE_CHECKING:
-    _Adapter = object  # Keras's classes have no known type.
+
+    class _Adapter:  # Keras's classes have no known type.
+        _inputs: Any
+        _batch_size: Any
+        _shuffle: Any
+
+        def __init__(self, *arrays: Any, **options: Any) -> None: ...
+
 else:
-    _Adapter = data_adapter.DataAdapter
+    _Adapter = array_data_adapter.ArrayDataAdapter
 
 
 class ArrayInput(_Adapter):
-    """What Keras takes in the place of arrays.
+    """Keras's adapter of arrays, which gives no dataset of batches but an iterator of each epoch's.
 
-    Keras's own adapter draws the orders of the rows, so that they are what they would be.
+    Keras's own code draws the orders of the rows, so that they are what they would be.
 
     Args:
-      adapter: Keras's adapter of the arrays.
-      arrays: the arrays that its batches are made of, in their structure.
+      *arrays, **options: those of Keras's adapter.
 
     Attributes:
       batches: the batches of the epoch under way.
+
+    Raises:
+      TypeError: something isn't an array of numbers: a sparse or ragged tensor, texts, None for what is left out.
+      Exception: as for Keras's adapter.
     """
 
-    def __init__(self, adapter: Any, arrays: Any) -> None:
-        self._adapter = adapter
-        self.batches: OrderedBatches = OrderedBatches(arrays, adapter.batch_size)
-        self._orders = _ShuffledOrders(self.batches.rows, adapter._shuffle) if adapter._shuffle else None
+    def __init__(self, *arrays: Any, **options: Any) -> None:
+        super().__init__(*arrays, **options)
+        inputs = array_slicing.convert_to_sliceable(self._inputs, target_backend="tensorflow")
+        inputs = keras.tree.lists_to_tuples(inputs)
+        for leaf in keras.tree.flatten(inputs):
+            if not isinstance(leaf, tf.Tensor | np.ndarray) or leaf.dtype in (tf.string, object):
+                raise TypeError(f"not an array of numbers: {leaf!r}")
+        self.batches: OrderedBatches = OrderedBatches(keras.tree.map_structure(np.asarray, inputs), self._batch_size)
+        self._orders = _ShuffledOrders(self.batches.rows, self._shuffle) if self._shuffle else None
 
     def __iter__(self) -> Epoch:
         return Epoch(self.batches, self.next_order)
@@ -83,26 +98,6 @@ class ArrayInput(_Adapter):
     def next_order(self) -> NDArray[np.int64]:
         """The order of the rows in an epoch that begins."""
         return np.arange(self.batches.rows) if self._orders is None else self._orders.draw()
-
-    @property
-    def num_batches(self) -> Any:
-        """Number of batches of an epoch."""
-        return self._adapter.num_batches
-
-    @property
-    def batch_size(self) -> Any:
-        """Number of rows of a batch."""
-        return self._adapter.batch_size
-
-    @property
-    def has_partial_batch(self) -> Any:
-        """Whether the last batch has fewer rows."""
-        return self._adapter.has_partial_batch
-
-    @property
-    def partial_batch_size(self) -> Any:
-        """Number of its rows."""
-        return self._adapter.partial_batch_size
 
 
 def array_input(
@@ -118,7 +113,7 @@ def array_input(
     if not array_data_adapter.can_convert_arrays((x, y, sample_weight)):
         return None
     try:
-        adapter = array_data_adapter.ArrayDataAdapter(
+        found = ArrayInput(
             x,
             y,
             sample_weight=sample_weight,
@@ -127,12 +122,6 @@ def array_input(
             shuffle=shuffle,
             class_weight=class_weight,
         )
-        inputs = array_slicing.convert_to_sliceable(adapter._inputs, target_backend="tensorflow")
-        inputs = keras.tree.lists_to_tuples(inputs)
-        leaves = keras.tree.flatten(inputs)
     except Exception:
-        return None  # Keras does the same, and says what is wrong.
-    if not all(isinstance(leaf, tf.Tensor | np.ndarray) and leaf.dtype not in (tf.string, object) for leaf in leaves):
-        return None  # Sparse or ragged tensors, texts, or None for what isn't given.
-    found = ArrayInput(adapter, keras.tree.map_structure(np.asarray, inputs))
+        return None  # Keras makes the batches itself, or says what is wrong.
     return found if get_data_adapter(found) is found else None

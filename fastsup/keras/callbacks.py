@@ -11,7 +11,6 @@ __all__ = ["CallInTurn", "batch_methods", "flat_callbacks", "looks_between_batch
 
 # Of these, batch methods read the logs of the batch alone.
 _READ_LOGS = (
-    keras.callbacks.History,
     keras.callbacks.ProgbarLogger,
     keras.callbacks.TerminateOnNaN,
     keras.callbacks.TensorBoard,
@@ -87,4 +86,4 @@ def reads_logs(callbacks: Iterable[Any], kind: str) -> bool:
       callbacks: the callbacks.
       kind: "train" or "test".
     """
-    return any(type(callback) in _READ_LOGS[1:] and batch_methods(callback, kind) for callback in callbacks)
+    return any(type(callback) in _READ_LOGS and batch_methods(callback, kind) for callback in callbacks)

@@ -65,14 +65,11 @@ def with_pass(
         passes.update(begun)
         _call_in_turn(given)
         try:
-            if _arrays is None:
-                return method(*bound.args, **bound.kwargs)
-            if is_fit and takes_arrays("train"):
-                _take_arrays(given, given.get("steps_per_epoch"))
-            if is_fit and given.get("validation_data") is not None and takes_arrays("test"):
-                _take_validation_arrays(given)
-            if not is_fit and takes_arrays("test"):
-                _take_arrays(given, given.get("steps"))
+            if _arrays is not None:
+                if takes_arrays("train" if is_fit else "test"):
+                    _take_arrays(given, given.get("steps_per_epoch") if is_fit else given.get("steps"))
+                if given.get("validation_data") is not None and takes_arrays("test"):
+                    _take_validation_arrays(given)
             return method(*bound.args, **bound.kwargs)
         finally:
             passes.update(before)
