@@ -15,7 +15,7 @@ from tensorflow.python.training import coordinator, training_util
 from tensorflow.python.training import supervisor as tf_supervisor
 
 from fastsup.checkpoint.directory import directory_argument
-from fastsup.core.checks import check_flag
+from fastsup.core.checks import check_choice, check_flag
 from fastsup.core.probe import check_profiler
 from fastsup.runtime.executor import check_executor
 from fastsup.runtime.graph.variable_sharing import add_reads_without_copy
@@ -132,8 +132,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
         check_seconds("save_summaries_secs", save_summaries_secs, "pass 0 for no summaries")
         check_seconds("save_model_secs", save_model_secs, "pass 0 for no checkpoints")
         check_seconds("stop_grace_secs", stop_grace_secs, "pass 0 not to wait for threads", endless=True)
-        if stray_threads not in ("warn", "raise"):
-            raise ValueError(f"stray_threads must be one of 'warn', 'raise'; got {stray_threads!r}.")
+        check_choice("stray_threads", stray_threads, ("warn", "raise"))
         check_types(graph, saver, init_fn)
         logdir = directory_argument("logdir", logdir)
         profiler = check_profiler(profiler)
