@@ -186,26 +186,22 @@ class CompiledCalls:
 class CompiledStepLoop:
     """fastsup's StepLoop, which makes many steps in one compiled call where that is faster."""
 
-    def __init__(self, workload, fuse="auto"):
+    def __init__(self, workload):
         import fastsup
 
         function = fastsup.function(Compiled(workload).step, jit_compile=True)
         batches = _batches_of(workload)
         self._step = fastsup.bind(function) if batches is None else fastsup.bind_batches(function, batches)
-        self._step = self._step.fuse_steps(fuse) if fuse != "never" else self._step
 
     def run(self, steps):
-        """Trains so many steps."""
-        from fastsup.core import Hook, StepLoop
+        """Trains so many steps, with a hook that is due every thousand of them."""
+        from fastsup.loop import PeriodicHook, StepLoop
 
-        class Due(Hook):
-            def begin(self, loop):
-                self.due_at_step(loop.global_step + 1000)
+        class DoNothing(PeriodicHook):
+            def act(self, loop):
+                pass
 
-            def after_step(self, loop, value):
-                self.begin(loop)
-
-        StepLoop(self._step, [Due()], max_steps=steps).run()
+        StepLoop(self._step, [DoNothing(every_steps=1000)], max_steps=steps).run()
 
     def close(self):
         """Nothing to write."""
