@@ -43,7 +43,7 @@ def check_flag(**flags: Any) -> None:
 
 
 def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
-    """Refuses an argument that is none of its values.
+    """Raises ValueError for an argument with another value than those that it may have.
 
     Args:
       name: name of the argument, for the message.

@@ -35,7 +35,7 @@ from fastsup.core.schedule cimport changes
 cdef int64_t YIELD_STEPS = 64
 
 # The longest time, in seconds, that several steps at once are to take: signals are served after it.
-cdef double SECONDS_AT_ONCE = 0.05
+SECONDS_AT_ONCE = 0.05
 
 # So that initial_step plus the steps of a loop never overflows.
 cdef int64_t LAST_INITIAL_STEP = 1 << 62
@@ -403,7 +403,7 @@ cdef class Loop:
         return 0
 
     cdef int64_t steps_at_once(self) except? -1:
-        """Makes at least one step. Returns how many; 0 if there was no step to do, -2 if the loop has recovered from an error."""
+        """Makes at least one step. Returns how many; 0 at the end of the steps, -2 if the loop has recovered from an error."""
         cdef fs_drive* drive = drive_of(self)
         cdef int64_t limit = fs_drive_steps_until_due(drive)
         cdef double seconds = SECONDS_AT_ONCE

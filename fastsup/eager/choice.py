@@ -86,7 +86,7 @@ def runs_in_one_thread(lifted: LiftedGraph, executor: str, fetches: Iterable[Any
     only_device = "" if lifted.placement is None else lifted.placement.only_device
     if executor != "auto":
         is_wanted = executor == SINGLE
-    elif lifted.is_on_several_devices or (not lifted.is_one_xla_call and _calls_much(lifted)):
+    elif lifted.is_on_several_devices or _has_calls_of_much(lifted):
         is_wanted = False
     else:
         config = lifted.session_config(single_threaded=False)
@@ -95,10 +95,10 @@ def runs_in_one_thread(lifted: LiftedGraph, executor: str, fetches: Iterable[Any
     return is_wanted and (lifted.is_one_xla_call or _put_effects_first(fetches) or executor != "auto")
 
 
-def _calls_much(lifted: LiftedGraph) -> bool:
-    """Whether a graph calls functions of which the single-threaded executor would run too much in a call."""
+def _has_calls_of_much(lifted: LiftedGraph) -> bool:
+    """Whether a graph has calls in which the single-threaded executor would run too much. One call of XLA is fine."""
     if lifted.is_compiled_by_xla:
-        return True
+        return not lifted.is_one_xla_call
     return not FUNCTIONAL_CONTROL_FLOW.isdisjoint(types_in_functions(lifted.graph))
 
 

@@ -46,7 +46,7 @@ class StepLoop(fastsup.core.StepLoop):
 
     Raises:
       TypeError: an argument is of the wrong type.
-      ValueError: `max_steps` or `max_recoveries` is negative, `fuse` is none of its values, or `initial_step` doesn't
+      ValueError: `max_steps` or `max_recoveries` is negative, `fuse` isn't one of its values, or `initial_step` doesn't
         lie between 0 and 2**62.
     """
 

@@ -12,6 +12,7 @@ from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.framework import errors_impl
 from tensorflow.python.platform import tf_logging as logging
 
+from fastsup.core.loop import SECONDS_AT_ONCE
 from fastsup.eager.devices.placement import is_compiled_by_xla
 from fastsup.eager.function import Function
 from fastsup.eager.lifted_calls import scope_of_devices
@@ -22,15 +23,13 @@ from fastsup.steps.fused_function import MOST_RESULTS, FusedFunction, NotFusable
 from fastsup.steps.fusion import Fusion, fusion_of
 from fastsup.steps.fusion_trial import FUSED, SINGLE, FusionTrial
 
-__all__ = ["FusedStep", "fused_step"]
+__all__ = ["MOST_STEPS", "FusedStep", "fused_step"]
 
 # While steps are made one after the other, a call makes as many as take about this long.
 _SINGLE_SECS = 1e-3
 # How many times as many steps as in the call before a call may make, while the time of a step isn't well known.
 _GROWTH = 4
-_MOST_STEPS = 1 << 30
-# What a loop allows for a call unless something is due before, in seconds. Two steps may take longer.
-_MOST_SECS = 0.05
+MOST_STEPS = 1 << 30
 # Compiling takes about as long as this at the least, in seconds: steps that take less in all aren't worth it.
 _FEWEST_SECS = 1.0
 
@@ -47,10 +46,11 @@ class FusedStep:
       fusion: what is known of the function.
       blocks: where batches come from, an `ArrayBlocks` or an `IteratorBlocks`; None for a step that takes no batch.
       args, kwargs: the arguments that come before a batch, and the keyword arguments.
-      is_forced: whether there is no trial: steps are made at once wherever they can be.
+      is_forced: whether steps are made at once wherever they can be, without a trial.
 
     Attributes:
       blocks: the argument.
+      fusion: the argument.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class FusedStep:
     ) -> None:
         self._single = single
         self._make = make
-        self._fusion = fusion
+        self.fusion: Fusion = fusion
         self.blocks: Any = blocks
         self._is_forced = is_forced
         self._args, self._kwargs = args, dict(kwargs)
@@ -82,12 +82,12 @@ class FusedStep:
     @property
     def trial(self) -> FusionTrial:
         """The trial of the two ways."""
-        return self._fusion.trial
+        return self.fusion.trial
 
     @property
     def why_not_fused(self) -> str:
         """Why several steps can't be made at once; an empty string if they can."""
-        return self._fusion.why_not
+        return self.fusion.why_not
 
     @property
     def fused(self) -> bool:
@@ -107,7 +107,7 @@ class FusedStep:
           result's structure: None for one step, or without `with_results`.
 
         Raises:
-          StopIteration: there is no batch any more, or the step function has raised it.
+          StopIteration: all batches were taken, or the step function has raised it.
           Exception: the error of the first of the steps.
         """
         self._raise_kept()
@@ -136,13 +136,13 @@ class FusedStep:
             return False
         if self._is_forced:
             return True
-        fusion = self._fusion
+        fusion = self.fusion
         if fusion.function is None:
             return fusion.first_secs is not None and fusion.spent >= max(fusion.first_secs, _FEWEST_SECS)
         return fusion.trial.way == FUSED
 
     def _run_singly(self, limit: int, seconds: float) -> tuple[int, Any, None]:
-        fusion = self._fusion
+        fusion = self.fusion
         secs = fusion.seconds[SINGLE]
         limit = 1 if not secs else max(1, min(limit, int(min(seconds, _SINGLE_SECS) / secs)))
         made, result, single = 0, None, self._single
@@ -168,12 +168,12 @@ class FusedStep:
     def _run_fused(self, limit: int, seconds: float, with_results: bool) -> tuple[int, Any, Any] | None:
         """Makes several steps in one call. None if the next one has to be made alone."""
         try:
-            if self._fusion.function is None:
-                self._fusion.function = self._make()
-            return self._try_fused(self._fusion.function, limit, seconds, with_results)
+            if self.fusion.function is None:
+                self.fusion.function = self._make()
+            return self._try_fused(self.fusion.function, limit, seconds, with_results)
         except (NotFusable, TypeError, ValueError, NotImplementedError, errors_impl.OpError) as error:
             # No step was made. If it is the step that fails, it fails alone too, where it is known which one it was.
-            self._fusion.why_not = reason_of(error)
+            self.fusion.why_not = reason_of(error)
             text = f"{self._single!r} can't make several steps in one call: {self.why_not_fused}"
             if self._is_forced:
                 raise RuntimeError(f'{text}. fuse="auto" makes one step after the other.') from error
@@ -183,14 +183,14 @@ class FusedStep:
     def _try_fused(
         self, fused: FusedFunction, limit: int, seconds: float, with_results: bool
     ) -> tuple[int, Any, Any] | None:
-        fusion = self._fusion
+        fusion = self.fusion
         secs = fusion.seconds[FUSED]
         by_time = int(seconds / secs) if secs else _GROWTH
         if by_time < 2:
-            if seconds < _MOST_SECS:
-                return None  # Something is due by time before a second step would end.
+            if seconds < SECONDS_AT_ONCE:
+                return None  # Something is due by time before a second step would end. Else two may take longer.
             by_time = 2
-        limit = min(limit, by_time, max(fusion.most, _GROWTH), MOST_RESULTS if with_results else _MOST_STEPS)
+        limit = min(limit, by_time, max(fusion.most, _GROWTH), MOST_RESULTS if with_results else MOST_STEPS)
         tensors, place, steps = ([], 0, limit) if self.blocks is None else self.blocks.take(limit)
         if steps < 2:
             return None
@@ -202,7 +202,7 @@ class FusedStep:
         if fusion.is_compiled[with_results]:
             # One call that the machine has held up must not make the next ones short.
             fusion.seconds[FUSED] = min(taken / steps, 2 * secs) if secs else taken / steps
-            fusion.most = min(max(fusion.most, _GROWTH * steps), _MOST_STEPS)
+            fusion.most = min(max(fusion.most, _GROWTH * steps), MOST_STEPS)
             fusion.trial.record(FUSED, steps, taken)
         fusion.is_compiled[with_results] = True
         return steps, result, results

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from statistics import median
 
-# Both ways take turns, in blocks of so many seconds, and at least one call.
+# Both ways take turns, in blocks of this many seconds, and at least one call.
 _BLOCK_SECS = 0.01
-# So many pairs of blocks decide.
+# Pairs of blocks that decide.
 _PAIRS = 5
 # Where the two are equal, one step after the other stays: signals and hooks are served after each.
 _FASTER = 0.95
