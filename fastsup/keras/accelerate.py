@@ -15,7 +15,12 @@ from fastsup.eager.function import FALLBACKS
 from fastsup.eager.lifted_calls import scope_of_devices
 from fastsup.keras.ahead import Pass, StepsAhead
 from fastsup.keras.passes import with_pass
-from fastsup.keras.step_functions import LiftedStepFunction, NotAccelerated, lift_step_function
+from fastsup.keras.step_functions import (
+    LiftedPredictFunction,
+    LiftedStepFunction,
+    NotAccelerated,
+    lift_step_function,
+)
 from fastsup.runtime.executor import check_executor
 
 __all__ = ["Acceleration", "accelerate", "acceleration_of"]
@@ -73,7 +78,7 @@ class Acceleration:
         self.executor = executor
         self.fallback = fallback
         self.fuse = fuse
-        self._passes = {"train": Pass(), "test": Pass()}
+        self._passes = {kind: Pass() for kind in KINDS}
         #: Why a kind of function stays Keras's.
         self.reasons: dict[str, str] = {}
 
@@ -87,20 +92,20 @@ class Acceleration:
                 make = make.original
             object.__setattr__(model, name, _MakeLifted(self, kind, model, make))
             setattr(model, f"{kind}_function", None)
-        for name in ("fit", "evaluate"):
+        for name in ("fit", "evaluate", "predict"):
             method = getattr(model, name)
             method = getattr(method, "_fastsup_original", method)
             if getattr(method, "__func__", None) is not getattr(keras.Model, name):
                 continue  # The program's own, which may add callbacks and change arguments.
-            replaced = with_pass(method, name == "fit", self._passes, self._takes_arrays, self._release)
+            replaced = with_pass(method, name, self._passes, self._takes_arrays, self._release)
             replaced._fastsup_original = method
             object.__setattr__(model, name, replaced)
 
     def _takes_arrays(self, kind: str) -> bool:
-        """Whether `fit` may be given an `ArrayInput` in the place of arrays: where a function of ours takes it.
+        """Whether arrays may be replaced by an `ArrayInput`: where a function of ours takes it.
 
         Args:
-          kind: "train" or "test".
+          kind: "train", "test" or "predict".
         """
         model: Any = self._model()
         if not model.compiled or model.run_eagerly or model.steps_per_execution > 1 or _is_distributed(model):
@@ -112,7 +117,7 @@ class Acceleration:
         """Has a function release what it has of a pass that has ended.
 
         Args:
-          kind: "train" or "test".
+          kind: "train", "test" or "predict".
         """
         function = getattr(self._model(), f"{kind}_function", None)
         if isinstance(function, StepsAhead):
@@ -137,7 +142,7 @@ class Acceleration:
                 logging.warning("%s Keras runs it.", text)
             return original
         self.reasons.pop(kind, None)
-        if not isinstance(lifted, LiftedStepFunction) or kind not in self._passes:
+        if not isinstance(lifted, LiftedStepFunction | LiftedPredictFunction):
             return lifted
         name = f"{model.name}.{kind}_function of many steps"
         return StepsAhead(lifted, self._passes, kind, self.fuse, self._why_not_fused(model), name)
@@ -178,9 +183,10 @@ def accelerate(model: Any, *, executor: str = "auto", fallback: str = "warn", fu
       executor: as in `fastsup.function`.
       fallback: what is done where a function can't be lifted, and Keras has to run it: "warn" says so once, with the
         reason; "raise" raises a RuntimeError; "silent" says nothing. `fastsup.keras.report` has the reason.
-      fuse: "auto" lets `fit` and `evaluate` of a model that XLA compiles (`jit_compile=True`) make many steps in one
-        compiled call where no callback looks at each batch, if a trial by time says that this is faster. "always":
-        without a trial. "never": one step after the other.
+      fuse: "auto" lets `fit`, `evaluate` and `predict` of a model that XLA compiles (`jit_compile=True`) make many
+        steps in one compiled call where no callback looks at each batch, if a trial by time says that this is faster.
+        "always": without a trial. "never": one step after the other. A callback that needs the model after every Nth
+        batch of an epoch alone says so by an attribute `batch_freq`.
 
     Returns:
       The model.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +11,11 @@ import tensorflow as tf
 
 from fastsup.common.results import each_result
 from fastsup.core.loop import SECONDS_AT_ONCE
-from fastsup.keras.epoch import Epoch
+from fastsup.keras.epoch import Epoch, NextBatch
 from fastsup.steps.blocks import ArrayBlocks, IteratorBlocks
+from fastsup.steps.fused_calls import MOST_STEPS, FusedCalls
 from fastsup.steps.fused_function import FusedFunction
-from fastsup.steps.fused_step import MOST_STEPS, FusedStep
+from fastsup.steps.fused_step import FusedStep
 from fastsup.steps.fusion import Fusion, fusion_of
 
 __all__ = ["Pass", "StepsAhead"]
@@ -21,28 +23,31 @@ __all__ = ["Pass", "StepsAhead"]
 
 @dataclass
 class Pass:
-    """What is known of a call of `fit` or `evaluate`.
+    """What is known of a call of `fit`, `evaluate` or `predict`.
 
     Args:
       why_not: why no step may be made ahead; an empty string if it may.
       reads_logs: whether the logs of each step are read.
       steps: steps of an epoch, or None for as many as there are batches.
+      until_look: function that tells how many batches there are until a callback looks at the model, or None, by the
+        number of the coming batch in its epoch.
     """
 
-    why_not: str = "it isn't called by fit or evaluate"
+    why_not: str = "it isn't called by fit, evaluate or predict"
     reads_logs: bool = True
     steps: int | None = None
+    until_look: Callable[[int], int | None] = lambda batch: None
 
 
 class StepsAhead:
-    """Stands in the place of a model's train or test function.
+    """Stands in the place of a model's train, test or predict function.
 
     Keras's loop calls it for each step. A call may make several steps: those that follow return what was made before.
 
     Args:
       lifted: the `LiftedStepFunction`.
       passes: the `Pass` under way, by kind of function.
-      kind: "train" or "test".
+      kind: "train", "test" or "predict".
       fuse: "auto" or "always".
       why_not: why steps can't be made ahead in any pass; an empty string if they can.
       name: what messages call it.
@@ -99,6 +104,10 @@ class StepsAhead:
             return self._last
         if self._logs:
             return self._logs.popleft()
+        if self._kind == "predict":
+            given, iterator = iterator, _epoch_of(iterator)
+            if iterator is None:
+                return self.lifted(given)
         if not isinstance(iterator, tf.data.Iterator | Epoch):
             return self.lifted(iterator)
         if iterator is not self._iterator:
@@ -106,8 +115,12 @@ class StepsAhead:
         if self._step is None:
             return self.lifted(iterator)
         limit = 1 if self._pass.why_not or self._why_not else MOST_STEPS
+        batch = self._begun if self._pass.steps is None else self._begun % self._pass.steps
         if self._pass.steps is not None:
-            limit = min(limit, self._pass.steps - self._begun % self._pass.steps)
+            limit = min(limit, self._pass.steps - batch)
+        until_look = self._pass.until_look(batch) if limit > 1 else None
+        if until_look is not None:
+            limit = min(limit, until_look)
         made, last, results = self._step.run_steps(limit, SECONDS_AT_ONCE, self._pass.reads_logs)
         self._begun += made
         if results is not None:
@@ -131,9 +144,9 @@ class StepsAhead:
             return
         # The compiled loop and its trial stay from epoch to epoch, and from one call of `fit` to the next one.
         fusion = fusion_of(self.lifted.on_data.original, (), {}, spec)
-        if self._step is None or self._step.fusion is not fusion:
+        if self._step is None or self._step.calls.fusion is not fusion:
             self._step = self._new_step(spec, fusion)
-        blocks = self._step.blocks
+        blocks = self._step.calls.blocks
         if arrays is None:
             blocks = IteratorBlocks(iterator)
         elif not isinstance(blocks, ArrayBlocks) or blocks.batches is not arrays:
@@ -151,14 +164,22 @@ class StepsAhead:
         on_data = self.lifted.on_data
 
         def make() -> FusedFunction:
-            return FusedFunction(on_data.original, (), {}, (step.blocks.spec,), self._name, (spec,))
+            # The outputs of a prediction have as many rows as the batch.
+            traced_as = calls.blocks.spec if self._kind == "predict" else spec
+            return FusedFunction(on_data.original, (), {}, (calls.blocks.spec,), self._name, (traced_as,))
 
         def single() -> Any:
-            batch = next(step.blocks)
+            batch = next(calls.blocks)
             if not is_traced:
                 is_traced.append(on_data.original.get_concrete_function(spec))
             return on_data(batch)
 
         is_traced: list[Any] = []
-        step = FusedStep(single, make, fusion, None, self._fuse == "always")
-        return step
+        calls = FusedCalls(self._name, make, fusion, self._fuse == "always")
+        return FusedStep(single, calls)
+
+
+def _epoch_of(data: Any) -> Epoch | None:
+    """The epoch of what `predict` gives its function: a list of batches, or of what stands for one."""
+    is_one = isinstance(data, list) and len(data) == 1 and isinstance(data[0], NextBatch)
+    return data[0].epoch if is_one else None

@@ -1,4 +1,4 @@
-"""Batches of the arrays that `fit` and `evaluate` are given, copied row by row in Keras's order."""
+"""Batches of the arrays that `fit`, `evaluate` and `predict` are given, copied row by row in Keras's order."""
 
 from __future__ import annotations
 
@@ -69,6 +69,7 @@ class ArrayInput(_Adapter):
 
     Args:
       *arrays, **options: those of Keras's adapter.
+      gives_batches: as for `Epoch`.
 
     Attributes:
       batches: the batches of the epoch under way.
@@ -78,8 +79,9 @@ class ArrayInput(_Adapter):
       Exception: as for Keras's adapter.
     """
 
-    def __init__(self, *arrays: Any, **options: Any) -> None:
+    def __init__(self, *arrays: Any, gives_batches: bool = True, **options: Any) -> None:
         super().__init__(*arrays, **options)
+        self._gives_batches = gives_batches
         inputs = array_slicing.convert_to_sliceable(self._inputs, target_backend="tensorflow")
         inputs = keras.tree.lists_to_tuples(inputs)
         for leaf in keras.tree.flatten(inputs):
@@ -89,7 +91,7 @@ class ArrayInput(_Adapter):
         self._orders = _ShuffledOrders(self.batches.rows, self._shuffle) if self._shuffle else None
 
     def __iter__(self) -> Epoch:
-        return Epoch(self.batches, self.next_order)
+        return Epoch(self.batches, self.next_order, self._gives_batches)
 
     def get_tf_dataset(self) -> ArrayInput:
         """This input, from which Keras makes an iterator for each epoch."""
@@ -101,12 +103,21 @@ class ArrayInput(_Adapter):
 
 
 def array_input(
-    x: Any, y: Any, sample_weight: Any, *, batch_size: Any, steps: Any, shuffle: Any, class_weight: Any
+    x: Any,
+    y: Any,
+    sample_weight: Any,
+    *,
+    batch_size: Any,
+    steps: Any,
+    shuffle: Any,
+    class_weight: Any,
+    gives_batches: bool = True,
 ) -> ArrayInput | None:
     """The input of arrays of numbers. None if there is something else among them, or Keras refuses them.
 
     Args:
       x, y, sample_weight, batch_size, steps, shuffle, class_weight: as for Keras's adapter of arrays.
+      gives_batches: as for `Epoch`.
     """
     if shuffle == "batch" or isinstance(x, data_adapter.DataAdapter) or keras.distribution.distribution() is not None:
         return None
@@ -121,6 +132,7 @@ def array_input(
             steps=steps,
             shuffle=shuffle,
             class_weight=class_weight,
+            gives_batches=gives_batches,
         )
     except Exception:
         return None  # Keras makes the batches itself, or says what is wrong.

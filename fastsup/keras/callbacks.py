@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-__all__ = ["CallInTurn", "batch_methods", "flat_callbacks", "looks_between_batches", "reads_logs"]
+__all__ = ["CallInTurn", "batch_methods", "batches_until_look", "flat_callbacks", "looks_between_batches", "reads_logs"]
 
 # Of these, batch methods read the logs of the batch alone.
 _READ_LOGS = (
@@ -15,8 +15,10 @@ _READ_LOGS = (
     keras.callbacks.TerminateOnNaN,
     keras.callbacks.TensorBoard,
 )
-# Batch methods of these save the model, unless that is done at the end of epochs.
+# Batch methods of these save the model after each `save_freq` batches, unless that is done at the end of epochs.
 _SAVE = (keras.callbacks.ModelCheckpoint, keras.callbacks.BackupAndRestore)
+# Keras's count of the batches since such a save.
+_COUNT = "_batches_seen_since_last_saving"
 
 
 if TYPE_CHECKING:
@@ -37,6 +39,9 @@ class CallInTurn(_Callback):
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
         """Does nothing."""
 
+    def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Does nothing."""
+
 
 def flat_callbacks(callbacks: Any) -> list[Any]:
     """The callbacks of `fit` as a list.
@@ -54,7 +59,7 @@ def batch_methods(callback: Any, kind: str) -> list[str]:
 
     Args:
       callback: the callback.
-      kind: "train" or "test".
+      kind: "train", "test" or "predict".
     """
     names = [f"on_{kind}_batch_begin", f"on_{kind}_batch_end"]
     names += ["on_batch_begin", "on_batch_end"] if kind == "train" else []
@@ -62,21 +67,50 @@ def batch_methods(callback: Any, kind: str) -> list[str]:
 
 
 def looks_between_batches(callbacks: Iterable[Any], kind: str) -> str:
-    """The name of a callback that may look at the model between two batches, or change it; "" if there is none.
+    """The name of a callback that may look at the model after each batch, or change it; "" if there is none.
 
     Args:
       callbacks: the callbacks.
-      kind: "train" or "test".
+      kind: "train", "test" or "predict".
     """
     for callback in callbacks:
         # TensorBoard can measure the time of each batch.
         if type(callback) in _READ_LOGS and not getattr(callback, "write_steps_per_second", False):
             continue
-        if type(callback) in _SAVE and callback.save_freq == "epoch":
+        if type(callback) in _SAVE and (callback.save_freq == "epoch" or hasattr(callback, _COUNT)):
             continue
-        if batch_methods(callback, kind):
+        if batch_methods(callback, kind) and _batch_freq(callback) == 1:
             return type(callback).__name__
     return ""
+
+
+def batches_until_look(callbacks: Iterable[Any], kind: str, batch: int) -> int | None:
+    """How many batches there are until a callback looks at the model; None if none will.
+
+    Args:
+      callbacks: the callbacks, none of which looks after each batch.
+      kind: "train", "test" or "predict".
+      batch: the number of the coming batch in its epoch, from 0 on.
+    """
+    left = []
+    for callback in callbacks:
+        if type(callback) in _SAVE:
+            if kind == "train" and callback.save_freq != "epoch":
+                left.append(max(callback.save_freq - getattr(callback, _COUNT), 1))
+        elif type(callback) not in _READ_LOGS and batch_methods(callback, kind):
+            frequency = _batch_freq(callback)
+            left.append(frequency - batch % frequency)
+    return min(left, default=None)
+
+
+def _batch_freq(callback: Any) -> int:
+    """After how many batches each a callback looks at the model: its attribute `batch_freq`, else each."""
+    frequency = getattr(callback, "batch_freq", 1)
+    if isinstance(frequency, bool) or not isinstance(frequency, int) or frequency < 1:
+        raise ValueError(
+            f"batch_freq of the callback {type(callback).__name__} must be a positive integer, got {frequency!r}."
+        )
+    return frequency
 
 
 def reads_logs(callbacks: Iterable[Any], kind: str) -> bool:
@@ -84,6 +118,6 @@ def reads_logs(callbacks: Iterable[Any], kind: str) -> bool:
 
     Args:
       callbacks: the callbacks.
-      kind: "train" or "test".
+      kind: "train", "test" or "predict".
     """
     return any(type(callback) in _READ_LOGS and batch_methods(callback, kind) for callback in callbacks)

@@ -1,4 +1,4 @@
-"""`fit` and `evaluate` of an accelerated model: what they are called with decides whether steps may be made ahead."""
+"""`fit`, `evaluate` and `predict` of an accelerated model: their arguments decide whether steps may be made ahead."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from typing import Any
 import keras
 
 from fastsup.keras.ahead import Pass
-from fastsup.keras.callbacks import CallInTurn, flat_callbacks, looks_between_batches, reads_logs
+from fastsup.keras.callbacks import (
+    CallInTurn,
+    batches_until_look,
+    flat_callbacks,
+    looks_between_batches,
+    reads_logs,
+)
 
 _arrays: Any
 try:
@@ -22,19 +28,26 @@ except ImportError:  # A release of Keras whose adapters of arrays are others: i
 
 __all__ = ["with_pass"]
 
+# For each method, the kinds of functions that it calls, and the argument that says how many steps an epoch has.
+_KINDS = {
+    "fit": {"train": "steps_per_epoch", "test": "validation_steps"},
+    "evaluate": {"test": "steps"},
+    "predict": {"predict": "steps"},
+}
+
 
 def with_pass(
     method: Callable[..., Any],
-    is_fit: bool,
+    name: str,
     passes: dict[str, Pass],
     takes_arrays: Callable[[str], bool],
     release: Callable[[str], None],
 ) -> Any:
-    """Makes what stands in the place of a model's `fit` or `evaluate`.
+    """Makes what stands in the place of a model's `fit`, `evaluate` or `predict`.
 
     Args:
       method: the model's method.
-      is_fit: whether it is `fit`.
+      name: its name.
       passes: where the passes under way are, by kind of function.
       takes_arrays: function that tells whether a kind of function takes an `ArrayInput` in the place of arrays.
       release: function that has a kind of function release what it has of a pass that has ended.
@@ -55,19 +68,14 @@ def with_pass(
         if given.get("kwargs", {}).get("_use_cached_eval_dataset"):
             return method(*args, **kwargs)  # The validation of a `fit`, which has begun its pass.
         before = dict(passes)
-        if is_fit:
-            begun = {
-                "train": _pass("train", given, given.get("steps_per_epoch")),
-                "test": _pass("test", given, given.get("validation_steps")),
-            }
-        else:
-            begun = {"test": _pass("test", given, given.get("steps"))}
+        begun = {kind: _pass(kind, given, given.get(steps)) for kind, steps in _KINDS[name].items()}
         passes.update(begun)
         _call_in_turn(given)
         try:
             if _arrays is not None:
-                if takes_arrays("train" if is_fit else "test"):
-                    _take_arrays(given, given.get("steps_per_epoch") if is_fit else given.get("steps"))
+                kind, steps = next(iter(_KINDS[name].items()))
+                if takes_arrays(kind):
+                    _take_arrays(given, given.get(steps), gives_batches=kind != "predict")
                 if given.get("validation_data") is not None and takes_arrays("test"):
                     _take_validation_arrays(given)
             return method(*bound.args, **bound.kwargs)
@@ -87,7 +95,13 @@ def _pass(kind: str, given: dict[str, Any], steps: int | None) -> Pass:
         steps = most if not steps else min(steps, most)
     # A progress bar shows the logs of each batch.
     shows_logs = given.get("verbose") not in (0, 2) or reads_logs(callbacks, kind)
-    return Pass(f"the callback {looks} looks at each batch" if looks else "", shows_logs, steps or None)
+    return Pass(
+        f"the callback {looks} looks at each batch" if looks else "",
+        # The outputs of each batch are what `predict` returns.
+        shows_logs or kind == "predict",
+        steps or None,
+        functools.partial(batches_until_look, callbacks, kind),
+    )
 
 
 def _call_in_turn(given: dict[str, Any]) -> None:
@@ -100,12 +114,13 @@ def _call_in_turn(given: dict[str, Any]) -> None:
         given["callbacks"] = [*flat, CallInTurn()]
 
 
-def _take_arrays(given: dict[str, Any], steps: int | None) -> None:
+def _take_arrays(given: dict[str, Any], steps: int | None, gives_batches: bool) -> None:
     """Puts an `ArrayInput` in the place of the arrays among the arguments.
 
     Args:
       given: the arguments.
       steps: steps of an epoch, or None.
+      gives_batches: as for `ArrayInput`.
     """
     if given.get("validation_split") and given.get("validation_data") is None:
         return  # Keras takes the arrays apart.
@@ -117,11 +132,11 @@ def _take_arrays(given: dict[str, Any], steps: int | None) -> None:
         steps=steps,
         shuffle=given.get("shuffle", False),
         class_weight=given.get("class_weight"),
+        gives_batches=gives_batches,
     )
     if found is not None:
-        given.update(x=found, y=None, sample_weight=None)
-        if "class_weight" in given:
-            given["class_weight"] = None
+        given["x"] = found
+        given.update({name: None for name in ("y", "sample_weight", "class_weight") if name in given})
 
 
 def _take_validation_arrays(given: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from fastsup.eager.function import Function
 from fastsup.keras.accelerate import KINDS, acceleration_of
 from fastsup.keras.ahead import StepsAhead
-from fastsup.keras.step_functions import LiftedStepFunction
+from fastsup.keras.step_functions import LiftedPredictFunction, LiftedStepFunction
 
 __all__ = ["FunctionReport", "Report", "report"]
 
@@ -22,6 +22,8 @@ class FunctionReport(NamedTuple):
       why_not: why not; an empty string if they are, or if it wasn't called.
       executor: what runs it.
       seconds: seconds that an execution takes, where "auto" has measured it; else None.
+      fused: whether many steps are made in one compiled call now, where nothing looks between them.
+      why_not_fused: why they aren't; an empty string if they are, or may be later.
     """
 
     name: str
@@ -30,6 +32,8 @@ class FunctionReport(NamedTuple):
     why_not: str
     executor: str
     seconds: float | None
+    fused: bool = False
+    why_not_fused: str = ""
 
     def __str__(self) -> str:
         if not self.called:
@@ -37,7 +41,8 @@ class FunctionReport(NamedTuple):
         if not self.lifted:
             return f"{self.name}: not lifted: {self.why_not}"
         cost = "" if self.seconds is None else f", {1e6 * self.seconds:,.0f} µs an execution"
-        return f"{self.name}: lifted, {self.executor}{cost}"
+        many = ", many steps in one compiled call" if self.fused else ""
+        return f"{self.name}: lifted, {self.executor}{cost}{many}"
 
 
 class Report(tuple[FunctionReport, ...]):
@@ -69,10 +74,17 @@ def report(model: Any) -> Report:
 
 
 def _of(kind: str, function: Any, reason: str, executor: str) -> FunctionReport:
-    function = function.lifted if isinstance(function, StepsAhead) else function
-    parts = [function.on_iterator, function.on_data] if isinstance(function, LiftedStepFunction) else [function]
+    ahead = function if isinstance(function, StepsAhead) else None
+    function = function if ahead is None else ahead.lifted
+    parts = [function]
+    if isinstance(function, LiftedStepFunction):
+        parts = [function.on_iterator, function.on_data]
+    elif isinstance(function, LiftedPredictFunction):
+        parts = [function.on_list, function.on_data]
     called = [part for part in parts if isinstance(part, Function) and (part.lifted or part.why_not)]
     if not called:
         return FunctionReport(kind, bool(reason) and function is not None, False, reason, executor, None)
     part = next((part for part in called if not part.lifted), called[0])
-    return FunctionReport(kind, True, part.lifted, part.why_not, part.executor, part.seconds)
+    fused = False if ahead is None else ahead.fused
+    why_not_fused = "" if ahead is None else ahead.why_not_fused
+    return FunctionReport(kind, True, part.lifted, part.why_not, part.executor, part.seconds, fused, why_not_fused)

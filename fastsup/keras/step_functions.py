@@ -10,7 +10,7 @@ import tensorflow as tf
 from fastsup.eager.function import Function
 from fastsup.eager.function import function as lift
 
-__all__ = ["LiftedStepFunction", "NotAccelerated", "lift_step_function"]
+__all__ = ["LiftedPredictFunction", "LiftedStepFunction", "NotAccelerated", "lift_step_function"]
 
 
 class NotAccelerated(Exception):
@@ -85,6 +85,31 @@ class LiftedStepFunction:
         return outputs
 
 
+class LiftedPredictFunction:
+    """Stands in the place of a model's predict function, where an execution is one step.
+
+    Args:
+      original: Keras's `tf.function` of a list of one batch.
+      name: what messages call it.
+      options: arguments of `fastsup.function`.
+      jit_compile: True if Keras has XLA compile the step.
+    """
+
+    def __init__(self, original: Any, name: str, options: dict[str, Any], jit_compile: bool | None) -> None:
+        self.original = original
+
+        def on_data(batch: Any) -> Any:
+            return original.python_function([batch])
+
+        #: The lifted functions: of a list of one batch, and of one batch.
+        self.on_list: Function = _lifted(original, name, options)
+        self.on_data: Function = _lifted(_traced(on_data, jit_compile), name, options)
+
+    def __call__(self, data: Any) -> Any:
+        """Runs an execution, as Keras's function."""
+        return self.on_list(data)
+
+
 def lift_step_function(
     original: Any, steps_per_execution: int, name: str, options: dict[str, Any], jit_compile: bool | None
 ) -> Any:
@@ -98,12 +123,14 @@ def lift_step_function(
       jit_compile: True if Keras has XLA compile it.
 
     Returns:
-      A callable that does the same: a `Function` or a `LiftedStepFunction`.
+      A callable that does the same: a `Function`, a `LiftedStepFunction` or a `LiftedPredictFunction`.
 
     Raises:
       NotAccelerated: the function isn't one that Keras makes.
     """
     if isinstance(original, tf.types.experimental.GenericFunction):
+        if steps_per_execution == 1 and hasattr(original, "python_function"):
+            return LiftedPredictFunction(original, name, options, jit_compile)
         return _lifted(original, name, options)
     parts = _closure(original)
     on_iterator, on_data = parts.get("multi_step_on_iterator"), parts.get("one_step_on_data")

@@ -10,6 +10,7 @@ operations. `single_threaded` is TensorFlow's SINGLE_THREADED_EXECUTOR, which is
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -60,6 +61,10 @@ _SAVING = frozenset({"SaveV2", "RestoreV2", "Save", "SaveSlices", "Restore", "Re
 _POOL_SECS = 20e-6
 _POOL_SECS_PER_OPERATION = 0.5e-6
 
+
+# The flags in TF_XLA_FLAGS that let XLA compile on the CPU, and that do what a session's level does.
+_CPU_FLAGS = ("tf_xla_cpu_global_jit", "tf_xla_cpu_global_jit=true", "tf_xla_cpu_global_jit=1")
+_LEVEL_FLAGS = ("tf_xla_auto_jit=1", "tf_xla_auto_jit=2")
 
 # Graphs that somebody wants to trace: the single-threaded executor records no step statistics.
 _traced_graphs: weakref.WeakSet[ops.Graph] = weakref.WeakSet()
@@ -119,6 +124,9 @@ def suits_single_thread(graph: ops.Graph, config: Any, *, may_end: bool = True, 
     config = config or context.context().config
     if config.experimental.executor_type or config.log_device_placement:
         return False
+    on_cpu = not only_device or device_lib.DeviceSpec.from_string(only_device).device_type == "CPU"
+    if is_jit_on(config, on_cpu):
+        return False  # What TensorFlow puts around an operation that XLA compiles has low-level control flow.
     if config.graph_options.build_cost_model:
         return False  # It measures nothing that a cost model could be made of, and fails where one is to be built.
     operations: list[ops.Operation] = graph.get_operations()
@@ -147,8 +155,7 @@ def suits_single_thread(graph: ops.Graph, config: Any, *, may_end: bool = True, 
     reads_input = may_end and not READS_INPUT.isdisjoint(types | types_inside)
     cost = StepCost(graph)
     # What an operation of an accelerator costs the host is to put it into a stream.
-    in_stream = bool(only_device) and device_lib.DeviceSpec.from_string(only_device).device_type != "CPU"
-    light = in_stream or sum(map(cost.secs, operations)) <= _POOL_SECS
+    light = not on_cpu or sum(map(cost.secs, operations)) <= _POOL_SECS
     if light and not reads_input:
         return True
     step = _step_of(graph)
@@ -158,6 +165,25 @@ def suits_single_thread(graph: ops.Graph, config: Any, *, may_end: bool = True, 
         return True
     busy = sum(cost.secs(op) > 0 for op in step)
     return cost.worth_of_parallelism(step) <= _POOL_SECS + busy * _POOL_SECS_PER_OPERATION
+
+
+def is_jit_on(config: Any, on_cpu: bool = True) -> bool:
+    """Whether TensorFlow may have XLA compile a session's operations, where they don't ask for it themselves.
+
+    That is the level of the session's config, else the one of the environment. On the CPU, TensorFlow wants a flag in
+    the environment too.
+
+    Args:
+      config: the session's ConfigProto.
+      on_cpu: whether the operations are on the CPU.
+    """
+    flags = [flag.lstrip("-") for flag in os.environ.get("TF_XLA_FLAGS", "").split()]
+    if on_cpu and not any(flag in flags for flag in _CPU_FLAGS):
+        return False
+    level = config.graph_options.optimizer_options.global_jit_level
+    if level == config_pb2.OptimizerOptions.DEFAULT:
+        return any(flag in flags for flag in _LEVEL_FLAGS)
+    return bool(level in (config_pb2.OptimizerOptions.ON_1, config_pb2.OptimizerOptions.ON_2))
 
 
 def runs_on_first_cpu(operations: Iterable[ops.Operation], config: Any) -> bool:

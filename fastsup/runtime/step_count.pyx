@@ -38,8 +38,10 @@ cdef class StepCount:
         self.session = session
         self.variable = track_global_step(session)
         self.step_read = step_read
-        self.element_read = self.variable
-        if self.variable is None and not session.sess_str:
+        if self.variable is not None:
+            # Of a variable that has one: not every class of variables is known to plans.
+            self.element_read = session.graph.as_graph_element(self.variable)
+        elif not session.sess_str:
             self.element_read = step_read
         self.fetched_by = {} if step_read is None else {OWN_READ: step_read}
         if self.variable is not None:

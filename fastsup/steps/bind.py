@@ -39,7 +39,7 @@ class BoundStep(Bound):
         """
         from fastsup.steps.fused_step import fused_step
 
-        return fused_step(self, None, fuse)
+        return fused_step(self, fuse)
 
 
 class BatchStep:
@@ -72,7 +72,7 @@ class BatchStep:
         """
         from fastsup.steps.fused_step import fused_step
 
-        return fused_step(self, self.batches, fuse)
+        return fused_step(self, fuse)
 
 
 def bind(step: Callable[..., Any], /, *args: Any, **kwargs: Any) -> BoundStep:

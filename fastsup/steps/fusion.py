@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import tensorflow as tf
 
-from fastsup.steps.fused_function import FusedFunction
 from fastsup.steps.fusion_trial import FUSED, SINGLE, FusionTrial
 
-__all__ = ["Fusion", "fusion_of"]
+__all__ = ["Fusion", "MakesSteps", "fusion_of"]
 
 _ATTRIBUTE = "_fastsup_fusions"
 # Kinds of arguments and batches of one function whose compiled loops are kept.
 _MOST_KINDS = 8
 
 
+class MakesSteps(Protocol):
+    """Makes several steps in one call: a `FusedFunction`, or the same in a session."""
+
+    @property
+    def most_results(self) -> int:
+        """As of `FusedFunction`."""
+
+    def __call__(
+        self, first: int, steps: int, stacked: Sequence[Any], args: Any, kwargs: Any, with_results: bool, /
+    ) -> tuple[Any, Any]:
+        """As of `FusedFunction`."""
+
+
 class Fusion:
     """What is known of the steps of one function with one kind of arguments and batches.
 
     Attributes:
-      function: the `FusedFunction`; None before steps are made at once for the first time.
+      function: makes the steps; None before steps are made at once for the first time.
       trial: the `FusionTrial`.
       why_not: why steps can't be made at once; an empty string if they can.
       first_secs: seconds of the first step; None before it.
@@ -31,7 +44,7 @@ class Fusion:
     """
 
     def __init__(self) -> None:
-        self.function: FusedFunction | None = None
+        self.function: MakesSteps | None = None
         self.trial: FusionTrial = FusionTrial()
         self.why_not: str = ""
         self.first_secs: float | None = None
@@ -41,16 +54,17 @@ class Fusion:
         self.is_compiled: dict[bool, bool] = {False: False, True: False}
 
 
-def fusion_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], batch: Any) -> Fusion:
+def fusion_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], batch: Any, counter: Any = None) -> Fusion:
     """What is known of a function's steps; nothing, if this is the first loop over it.
 
     Args:
       function: TensorFlow's function, which keeps it.
       args, kwargs: its arguments, without those of the batch.
       batch: the structure of specs of a batch; None for a step without.
+      counter: the variable that counts the steps, or None.
     """
     fusions: dict[Any, Fusion] = vars(function).setdefault(_ATTRIBUTE, {})
-    leaves = tf.nest.flatten((args, kwargs))
+    leaves = [*tf.nest.flatten((args, kwargs)), counter]
     key = (str(batch), str(tf.nest.map_structure(lambda leaf: 0, (args, kwargs))), *map(_kind_of, leaves))
     fusion = fusions.pop(key, None) or Fusion()
     fusions[key] = fusion

@@ -155,6 +155,109 @@ def test_a_callback_that_looks_at_each_batch_gets_each_batch() -> None:
     assert model.train_function.why_not_fused == "the callback Look looks at each batch"
 
 
+@pytest.mark.parametrize(("batch_freq", "steps"), [(1, None), (2, None), (4, 5)])
+def test_a_callback_that_looks_at_every_nth_batch(batch_freq: int, steps: int | None) -> None:
+    """It sees the weights and the logs of these batches; in between, those of some later batch."""
+
+    class Look(keras.callbacks.Callback):
+        def __init__(self) -> None:
+            super().__init__()
+            self.batch_freq = batch_freq
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            if (batch + 1) % batch_freq == 0:
+                seen.append((batch, float(logs["loss"]), self.model.get_weights()[0].tobytes()))
+
+    def run(accelerate: Any) -> Any:
+        seen.clear()
+        model = accelerate(new_model())
+        data = batches().repeat() if steps else batches()
+        model.fit(data, epochs=3, verbose=0, callbacks=[Look()], steps_per_epoch=steps)
+        return list(seen), model
+
+    seen: list[Any] = []
+    expected, _ = run(lambda model: model)
+    found, model = run(lambda model: fastsup.keras.accelerate(model, fuse="always"))
+    assert found == expected
+    assert model.train_function.fused == (batch_freq > 1)
+
+
+@pytest.mark.parametrize("batch_freq", [0, True, "2"])
+def test_a_wrong_batch_freq(batch_freq: Any) -> None:
+    class Look(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            pass
+
+    look = Look()
+    look.batch_freq = batch_freq
+    model = fastsup.keras.accelerate(new_model())
+    with pytest.raises(ValueError, match=r"batch_freq of the callback Look must be a positive integer, got"):
+        model.fit(X, Y, verbose=0, callbacks=[look])
+
+
+PREDICTED: dict[str, Callable[[Any], Any]] = {
+    "arrays": lambda model: model.predict(X, batch_size=16, verbose=0),
+    "a smaller last batch": lambda model: model.predict(X, batch_size=17, verbose=0),
+    "some steps": lambda model: model.predict(X, batch_size=16, steps=3, verbose=0),
+    "a progress bar": lambda model: model.predict(X, batch_size=16, verbose=1),
+    "a dataset": lambda model: model.predict(batches().map(lambda x, y: x), verbose=0),
+    "one batch": lambda model: model.predict(X, batch_size=96, verbose=0),
+}
+
+
+@pytest.mark.parametrize(("name", "fuse"), [*((name, "always") for name in PREDICTED), ("arrays", "never")])
+def test_predict(name: str, fuse: str) -> None:
+    run = PREDICTED[name]
+    expected = run(new_model())
+    model = fastsup.keras.accelerate(new_model(), fuse=fuse)
+    for _ in range(2):
+        found = run(model)
+        assert type(found) is np.ndarray
+        assert found.dtype == expected.dtype
+        assert found.tobytes() == expected.tobytes()
+    made_ahead = fuse == "always" and name != "a dataset"
+    assert model.predict_function.fused == made_ahead
+
+
+def test_predict_of_several_outputs() -> None:
+    def new() -> Any:
+        keras.backend.clear_session()
+        keras.utils.set_random_seed(3)
+        x = keras.Input([6])
+        outputs = {"a": keras.layers.Dense(2)(x), "b": [keras.layers.Dense(3)(x), keras.layers.Dense(1)(x)]}
+        model = keras.Model(x, outputs)
+        model.compile("sgd", "mse", jit_compile=True)
+        return model
+
+    expected = new().predict(X, batch_size=7, verbose=0)
+    found = fastsup.keras.accelerate(new(), fuse="always").predict(X, batch_size=7, verbose=0)
+    keras.tree.assert_same_structure(found, expected)
+    for left, right in zip(keras.tree.flatten(found), keras.tree.flatten(expected), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_predict_with_a_callback_that_takes_the_outputs() -> None:
+    class Outputs(keras.callbacks.Callback):
+        def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
+            seen.append((batch, np.asarray(logs["outputs"]).tobytes()))
+            self.model.stop_predicting = batch == 3
+
+    def run(accelerate: Any) -> Any:
+        seen.clear()
+        found = accelerate(new_model()).predict(X, batch_size=16, verbose=0, callbacks=[Outputs()])
+        return list(seen), found.tobytes()
+
+    seen: list[Any] = []
+    assert run(lambda model: fastsup.keras.accelerate(model, fuse="always")) == run(lambda model: model)
+
+
+def test_predict_of_a_model_that_is_not_compiled() -> None:
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential([keras.Input([6]), keras.layers.Dense(3)])
+    expected = model.predict(X, verbose=0)
+    np.testing.assert_array_equal(fastsup.keras.accelerate(model).predict(X, verbose=0), expected)
+
+
 def test_a_fit_of_the_program_stays() -> None:
     class Model(keras.Sequential):
         def fit(self, *args: Any, **kwargs: Any) -> Any:
@@ -170,7 +273,7 @@ def test_a_fit_of_the_program_stays() -> None:
     model.fit(X, Y, batch_size=16, verbose=0)
     assert [batch for batch, _ in seen] == [0, 1, 2, 3, 4, 5]
     assert len({weights for _, weights in seen}) == 6
-    assert model.train_function.why_not_fused == "it isn't called by fit or evaluate"
+    assert model.train_function.why_not_fused == "it isn't called by fit, evaluate or predict"
 
 
 def test_what_keras_refuses_is_refused() -> None:
@@ -205,8 +308,7 @@ def test_checkpoints(save_freq: Any, tmp_path: Path) -> None:
     expected, _ = run("keras", lambda model: model)
     found, model = run("ours", lambda model: fastsup.keras.accelerate(model, fuse="always"))
     assert expected == found
-    looks = "" if save_freq == "epoch" else "the callback ModelCheckpoint looks at each batch"
-    assert model.train_function.why_not_fused == looks
+    assert model.train_function.fused
 
 
 def test_a_pass_that_fails_leaves_nothing_for_the_next() -> None:

@@ -371,7 +371,7 @@ def test_auto_tries_both_ways_and_says_which() -> None:
 
         def after_step(self, loop: Any, value: Any) -> None:
             self.begin(loop)
-            if inner.trial.choice is not None:
+            if inner.calls.trial.choice is not None:
                 loop.request_stop()
 
     loop = StepLoop(step, [EndAfterTrial()], fuse="auto")
@@ -379,8 +379,8 @@ def test_auto_tries_both_ways_and_says_which() -> None:
     assert isinstance(inner, FusedStep)
     assert not loop.fused
     loop.run()
-    assert set(inner.trial.seconds) == {"single", "fused"}
-    assert loop.fused == (inner.trial.choice == "fused")
+    assert set(inner.calls.trial.seconds) == {"single", "fused"}
+    assert loop.fused == (inner.calls.trial.choice == "fused")
     assert int(model.count) == loop.steps
 
 
@@ -496,7 +496,7 @@ def test_loops_over_one_function_share_what_is_compiled() -> None:
         loop = StepLoop(fastsup.bind_batches(model.train, batches), max_steps=40, fuse="always")
         loop.run()
     (fusion,) = vars(model.train.original)["_fastsup_fusions"].values()
-    assert fusion.function._loops[False].original.experimental_get_tracing_count() == 1
+    assert fusion.function._functions[False].original.experimental_get_tracing_count() == 1
     assert int(model.count) == 120
 
     # Other arguments: their own. Only the last kinds are kept.
@@ -506,9 +506,9 @@ def test_loops_over_one_function_share_what_is_compiled() -> None:
         StepLoop(fastsup.bind(add, tf.constant(2.0), f"name {number}"), max_steps=4, fuse="always").run()
     fusions = vars(add.original)["_fastsup_fusions"]
     assert len(fusions) == 8
-    assert {fusion.function._loops[False].original.experimental_get_tracing_count() for fusion in fusions.values()} == {
-        1
-    }
+    assert {
+        fusion.function._functions[False].original.experimental_get_tracing_count() for fusion in fusions.values()
+    } == {1}
 
 
 def test_a_short_loop_compiles_nothing_more() -> None:
@@ -543,3 +543,29 @@ def test_a_hook_that_stops_the_loop() -> None:
     loop = StepLoop(fastsup.bind(model.train_constant), [StopAtStepHook(last_step=33)], fuse="always")
     loop.run()
     assert loop.steps == 33 == int(model.count)
+
+
+class Counts(Hook):
+    """Takes the results of each step, and keeps how many came at once."""
+
+    def begin(self, loop: Any) -> None:
+        self.counts: list[int] = []
+        self.due_every_run()
+
+    def after_step(self, loop: Any, value: Any) -> None:
+        self.counts.append(1)
+
+    def after_steps(self, loop: Any, values: Any) -> None:
+        self.counts.append(len(values))
+
+
+@pytest.mark.parametrize(("numbers", "most"), [(1 << 20, 4), (16, 256), (3 << 20, 1)])
+def test_results_of_all_steps_take_little_memory(numbers: int, most: int) -> None:
+    """At most 16 MB: where the results of two steps don't fit, each is made by itself."""
+    weights = tf.Variable(tf.zeros([numbers]))
+    hook = Counts()
+    step = fastsup.bind(fastsup.function(lambda: weights.assign_add(tf.ones_like(weights)) + 0.0, jit_compile=True))
+    StepLoop(step, [hook], max_steps=300, fuse="always").run()
+    assert sum(hook.counts) == 300
+    assert max(hook.counts) == most or 4 < max(hook.counts) <= most
+    assert float(weights[-1]) == 300.0

@@ -7,34 +7,28 @@ unconditional AssignAdd of a constant adds that constant. Whatever else a run re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-from tensorflow.python.framework import dtypes, op_def_registry, ops, tensor_util
+from tensorflow.python.framework import dtypes, ops, tensor_util
 from tensorflow.python.training import training_util
 
+from fastsup.runtime.graph.function_effects import (
+    CONTROL_FLOW,
+    PASSES_ON,
+    READS,
+    UNKNOWN,
+    added_by_call,
+    function_writes,
+)
 from fastsup.runtime.graph.operations import FUNCTION_CALLS, function_defs, named_functions
 
-UNKNOWN = -1
-
-# Operations that take a resource variable's handle and only read through it.
-READS = frozenset(
-    {"ReadVariableOp", "_ReadVariablesOp", "VarIsInitializedOp", "VariableShape", "ResourceGather", "ResourceGatherNd",
-     "IsVariableInitialized", "IsResourceInitialized", "DisableCopyOnRead"}
-)  # fmt: skip
-# Operations that hand a handle or reference on under another name.
-PASSES_ON = frozenset(
-    {"Identity", "IdentityN", "RefIdentity", "Switch", "RefSwitch", "Merge", "RefMerge", "Enter", "RefEnter", "Exit",
-     "RefExit", "NextIteration", "RefNextIteration"}
-)  # fmt: skip
 _ADDS = frozenset({"AssignAdd", "AssignAddVariableOp"})
-# Operations that keep the handle and use it later, beside the runs: what they do belongs to no run.
+# Operations that write the variable whose handle or reference they take.
 _DIRECT_WRITERS = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter", "Apply", "SparseApply",
                    "Scatter", "CountUpTo", "ResourceCountUpTo", "DestroyResourceOp", "StridedSliceAssign",
                    "ResourceStridedSliceAssign", "DestroyTemporaryVariable")  # fmt: skip
 _PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
-_CONTROL_FLOW = frozenset({"Switch", "RefSwitch", "Merge", "RefMerge", "Enter", "RefEnter", "Exit", "RefExit",
-                           "NextIteration", "RefNextIteration", "LoopCond"})  # fmt: skip
 
 
 class GlobalStepWrites:
@@ -50,10 +44,11 @@ class GlobalStepWrites:
         self._functions = {function.signature.name: function for function in function_defs(graph)}
         self._provable = True
         self._shared_name: bytes | None = None
+        self._references: set[Any] = set()
         self._descendants: dict[ops.Operation, set[ops.Operation]] = {}
         for writer in self._find_writers(variable):
             self._descendants[writer] = _reached_from(writer)
-        self._added = {writer: _constant_added(writer) for writer in self._descendants}
+        self._added = {writer: self._constant_added(writer) for writer in self._descendants}
 
     def delta_of(self, elements: Iterable[Any], fed_tensors: Iterable[Any]) -> int:
         """What one run adds to the global step: 0 if the run doesn't write it, UNKNOWN if that isn't known.
@@ -79,7 +74,7 @@ class GlobalStepWrites:
             self._provable = False
             return []
         writers = []
-        seen = set()
+        seen = self._references
         waiting = list(sources)
         while waiting:
             tensor = waiting.pop()
@@ -123,35 +118,33 @@ class GlobalStepWrites:
             for node in self._functions[name].node_def
         )
 
-
-def function_writes(name: str, find: Callable[[str], Any], seen: set[str]) -> bool:
-    """Whether a function, or one that it calls, may write something.
-
-    Args:
-      name: the function's name.
-      find: gives the definition of a function, or None if there is none of that name.
-      seen: names of functions that needn't be looked at; those that are looked at are added.
-    """
-    if name in seen:
-        return False
-    seen.add(name)
-    function = find(name)
-    if function is None:
-        return True
-    for node in function.node_def:
-        if node.op in READS or node.op in PASSES_ON:
-            continue
-        if node.op in FUNCTION_CALLS:
-            if any(function_writes(called, find, seen) for called in named_functions(node)):
-                return True
-            continue
-        definition = op_def_registry.get(node.op)
-        if definition is None and find(node.op) is not None:
-            if function_writes(node.op, find, seen):
-                return True
-        elif definition is None or definition.is_stateful:
-            return True
-    return False
+    def _constant_added(self, op: ops.Operation) -> int:
+        """The non-negative constant that an operation adds whenever it is part of a run, or UNKNOWN."""
+        context = op._get_control_flow_context()
+        while context is not None and context.IsXLAContext():
+            context = context.outer_context  # A call that XLA compiles has one, and is made in any case.
+        if context is not None:
+            return UNKNOWN
+        if op.type in FUNCTION_CALLS:
+            places = [place for place, tensor in enumerate(op.inputs) if tensor.ref() in self._references]
+            added = added_by_call(op.node_def, places, self._functions.get)
+        else:
+            value = _constant(op.inputs[1].op) if op.type in _ADDS else None
+            added = UNKNOWN if value is None or value.shape != () or value < 0 else int(value)
+        if added == UNKNOWN:
+            return UNKNOWN
+        seen = set()
+        waiting = [op]
+        while waiting:
+            current = waiting.pop()
+            if current in seen:
+                continue
+            if current.type in CONTROL_FLOW:
+                return UNKNOWN
+            seen.add(current)
+            waiting.extend(source.op for source in current.inputs)
+            waiting.extend(current.control_inputs)
+        return added
 
 
 def track_global_step(session: Any) -> Any:
@@ -219,25 +212,3 @@ def _constant(op: ops.Operation) -> Any:
         return None
     value = _constant(op.inputs[0].op)
     return None if value is None else value.astype(op.outputs[0].dtype.as_numpy_dtype)
-
-
-def _constant_added(op: ops.Operation) -> int:
-    """The non-negative constant that an operation adds whenever it is part of a run, or UNKNOWN."""
-    if op.type not in _ADDS or op._get_control_flow_context() is not None:
-        return UNKNOWN
-    value = _constant(op.inputs[1].op)
-    if value is None or value.shape != () or value < 0:
-        return UNKNOWN
-    # Under low-level control flow an operation can be skipped because something that it waits for was.
-    seen = set()
-    waiting = [op]
-    while waiting:
-        current = waiting.pop()
-        if current in seen:
-            continue
-        if current.type in _CONTROL_FLOW:
-            return UNKNOWN
-        seen.add(current)
-        waiting.extend(source.op for source in current.inputs)
-        waiting.extend(current.control_inputs)
-    return int(value)

@@ -9,7 +9,8 @@ from typing import Any
 
 from tensorflow.python.framework import dtypes, ops
 
-from fastsup.runtime.graph.global_step import PASSES_ON, READS, function_writes, takes_reference
+from fastsup.runtime.graph.function_effects import PASSES_ON, READS, function_writes
+from fastsup.runtime.graph.global_step import takes_reference
 from fastsup.runtime.graph.operations import FUNCTION_CALLS, named_functions
 
 _SAVES = frozenset({"SaveV2", "Save", "SaveSlices"})

@@ -21,6 +21,13 @@ cdef class RunRequest:
     cdef object stop_event
     cdef tuple last_result
 
+    # Who can make several runs in one call, or None; the most runs to make without asking it; how often in a row that had to
+    # be left, and the steps until it is asked again.
+    cdef object several
+    cdef int64_t most_steps
+    cdef int times_refused
+    cdef int64_t steps_until_asked
+
     # The run that is made now: its view, how many runs like it follow at once (1 outside a loop), and who is told of the step.
     cdef StepView view
     cdef int64_t steps

@@ -1,6 +1,7 @@
 """What one call of `run` or `run_loop` asks for, and how far it is."""
 
 from cython cimport freelist, no_gc
+from libc.stdint cimport INT64_MAX
 
 
 @no_gc  # One is made for each step, and nothing that it holds refers to it.
@@ -15,4 +16,5 @@ cdef RunRequest new_request(object fetches, object feed_dict, object options, ob
     request.feed_dict = feed_dict
     request.options = options
     request.run_metadata = run_metadata
+    request.most_steps = INT64_MAX
     return request

@@ -1,3 +1,5 @@
+from libc.stdint cimport int64_t
+
 from fastsup.core.probe cimport ProbeFinder
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
@@ -18,6 +20,8 @@ cdef class StepEngine:
     cpdef object step_without_hooks(self, object session, object fetches, object feed_dict)
     cdef object run(self, object session, RunRequest request)
     cdef bint attach(self, object session) except -1
+    cdef int64_t run_at_once(self, object session, RunRequest request) except -1
+    cdef int64_t make_at_once(self, RunRequest request) except -1
     cdef object run_steps(self, object session, RunRequest request)
     cdef object run_with_hooks(self, RunRequest request, list hooks)
     cdef object call_hooks(self, RunRequest request, list hooks, list results)

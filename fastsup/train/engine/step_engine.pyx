@@ -5,7 +5,7 @@ A step goes one of two ways:
     run_with_hooks              calls some hooks before and after the run (hooked_run.pyx)
     run_without_hooks_called    calls none in the run; in a loop, it makes as many runs as come before the next hook is due
 
-After both, the after-run hooks that are due are called.
+After both, the after-run hooks that are due are called. A loop whose steps can be made in one call asks `run_at_once` first.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -19,6 +19,7 @@ from fastsup.common.stop_signals cimport hold_signals, release_signals
 from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
 from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase
 from fastsup.train.scheduler.step_view cimport FETCHED_STEP, StepView
+from fastsup.core.loop import SECONDS_AT_ONCE
 from fastsup.train.engine.hook_errors import report_error
 from fastsup.train.engine.hooked_run cimport HookedRun, new_hooked_run
 from fastsup.train.engine.run_request cimport RunRequest, new_request
@@ -50,6 +51,23 @@ cdef list rejected_by(list watching, list values, FetchList structure):
         if not (<ScheduledHookBase> watching[i]).accepts(value):
             rejected = rejected or []
             rejected.append((watching[i], value))
+    return rejected
+
+
+cdef list rejected_among(list watching, object results):
+    """As `rejected_by`, of several runs that were made in one call: the first value of each hook that it doesn't accept.
+
+    Args:
+      watching: the hooks.
+      results: for each of them, the values of what it watches, one for each run.
+    """
+    cdef list rejected = None
+    for hook, values in zip(watching, results):
+        for value in values:
+            if not (<ScheduledHookBase> hook).accepts(value):
+                rejected = rejected or []
+                rejected.append((hook, value))
+                break
     return rejected
 
 
@@ -169,8 +187,60 @@ cdef class StepEngine:
             if hooks or plan.structure.calls_program:
                 return self.run_with_hooks(request, hooks)
         elif request.stop_event is not None and not request.probe.marks_steps:
-            request.steps = min(self.scheduler.idle_steps(&request.view), request.steps_left)
+            request.steps = min(self.scheduler.idle_steps(&request.view), request.steps_left, request.most_steps)
         return self.run_without_hooks_called(request, plan)
+
+    cdef int64_t run_at_once(self, object session, RunRequest request) except -1:
+        """Makes several steps of a loop in one call, up to the next in which a hook has to be called, or after which one is due.
+
+        Args:
+          session: the session that steps run in.
+          request: the request of a loop, with `several`. `last_result` is set if steps were made.
+
+        Returns:
+          The number of steps; 0 if the next one has to be made by itself.
+        """
+        if self.should_stop or session is None:
+            return 0
+        request.probe = probe_of(self.probes, session)
+        if request.probe.records or not self.attach(session):
+            return 0
+        try:
+            return self.make_at_once(request)
+        except Exception as error:
+            report_error(self.hooks, None, error)
+            raise
+
+    cdef int64_t make_at_once(self, RunRequest request) except -1:
+        cdef HookScheduler scheduler = self.scheduler
+        cdef StepView* view = &request.view
+        cdef Plan plan = self.runner.find_plan(request.fetches, request.feed_dict, False)
+        cdef list watching, rejected
+        cdef tuple made
+        cdef int64_t steps
+        scheduler.open_step(view, plan)
+        if plan is None or plan.structure.calls_program or scheduler.any_in_run(view):
+            return 0
+        steps = min(scheduler.steps_at_once(view), request.steps_left)
+        if steps < 2:
+            return 0
+        # Together, before another thread can change the hooks.
+        watching = scheduler.hooks.watching
+        made = self.runner.run_at_once(
+            request.several, steps, max(min(scheduler.seconds_until_due(), <double> SECONDS_AT_ONCE), 0.0),
+            scheduler.hooks.watched_fetches, view.delta
+        )
+        if made is None:
+            return 0
+        steps, result, results = made
+        rejected = rejected_among(watching, results)
+        scheduler.close_steps(view, steps)
+        if rejected is not None or scheduler.any_after_run(view):
+            self.call_hooks(request, [hook for hook, _ in rejected or ()], [value for _, value in rejected or ()])
+        self.runner.runs_ended += steps
+        request.steps_left -= steps
+        request.last_result = (result,)
+        return steps
 
     cdef object run_with_hooks(self, RunRequest request, list hooks):
         """A run between the callbacks of hooks.

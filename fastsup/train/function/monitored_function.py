@@ -12,7 +12,7 @@ from tensorflow.python.framework.ops import inside_function
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 
 from fastsup.checkpoint.directory import directory_argument
-from fastsup.core.checks import check_flag, check_no_pattern, check_number
+from fastsup.core.checks import check_choice, check_flag, check_no_pattern, check_number
 from fastsup.core.session_origin import session_role
 from fastsup.eager import bridge
 from fastsup.loop.managers import manager_in
@@ -69,6 +69,18 @@ class MonitoredFunction:
         with context.eager_mode():
             return int(self._step_graph.global_step.numpy())
 
+    @property
+    def fused(self) -> bool:
+        """True if `run_loop` makes many steps in one compiled call now, where no hook is due between them."""
+        at_once = self._step_graph.steps_at_once
+        return not isinstance(at_once, str) and at_once.fused
+
+    @property
+    def why_not_fused(self) -> str:
+        """Why `run_loop` doesn't make many steps in one compiled call. An empty string if it does, or may later."""
+        at_once = self._step_graph.steps_at_once
+        return at_once if isinstance(at_once, str) else at_once.why_not_fused
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs one step, with the hooks that are due.
 
@@ -105,9 +117,12 @@ class MonitoredFunction:
         """
         self._check_open()
         feed_fn = self._step_graph.feed_fn()
+        at_once = self._step_graph.steps_at_once
         before = self.session.last_result
         try:
-            last = self.session.run_loop(self._step_graph.fetches, steps, feed_fn)
+            last = self.session._run_loop(
+                self._step_graph.fetches, steps, feed_fn, None if isinstance(at_once, str) else at_once
+            )
         except BaseException:
             if self.session.last_result is not before and self.session.last_result is not None:
                 self._last_results.values = self.session.last_result[0]
@@ -164,6 +179,7 @@ def monitored_function(
     handle_signals: bool = True,
     profiler: Any = None,
     progress: bool = False,
+    fuse: str = "auto",
 ) -> MonitoredFunction:
     """Runs a step function of TF 2 under a `MonitoredSession`, with session-run hooks, recovery and checkpoints.
 
@@ -202,6 +218,9 @@ def monitored_function(
         `MonitoredSession`. Only with a `checkpoint`.
       profiler: `fastsup.HookProfiler`, as for `MonitoredSession`.
       progress: whether to show the progress on stderr.
+      fuse: whether `run_loop` makes the steps between two hooks in one compiled call, if XLA compiles the step
+        (`jit_compile=True`), as for `fastsup.loop.StepLoop`: "auto" if a trial says that it is faster, "always" or
+        "never".
 
     Returns:
       A `MonitoredFunction`.
@@ -210,10 +229,12 @@ def monitored_function(
       TypeError: `step` is no function, its arguments aren't known, another argument is of the wrong type, or `hooks`
         has a CheckpointSaverHook, whose work `checkpoint` does.
       ValueError: `global_step` is no integer variable that the step changes, or a `checkpoint` comes without directory.
-      RuntimeError: the step can't be lifted, or none of the checkpoints can be read.
+      RuntimeError: the step can't be lifted, none of the checkpoints can be read, or steps can't be made at once though
+        `fuse` is "always".
       Exception: as for `MonitoredSession`.
     """
     check_executor(executor)
+    check_choice("fuse", fuse, ("auto", "always", "never"))
     check_flag(async_save=async_save, handle_signals=handle_signals)
     check_number("stop_grace_period_secs", stop_grace_period_secs, "a number of seconds")
     if max_to_keep is not None:
@@ -222,7 +243,7 @@ def monitored_function(
         raise RuntimeError("monitored_function can't be called while a tf.function is traced: call it outside.")
     manager = _manager(checkpoint, checkpoint_dir, max_to_keep)
     with context.eager_mode():
-        step_graph = StepGraph(step, global_step)
+        step_graph = StepGraph(step, global_step, fuse)
 
     creator = FunctionSessionCreator(step_graph, manager, executor)
     steps, secs = interval_of(save_checkpoint_steps, save_checkpoint_secs, None, 600)

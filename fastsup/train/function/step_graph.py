@@ -23,6 +23,8 @@ from fastsup.eager.lift import LiftedGraph, NotLiftable
 from fastsup.eager.lifted_calls import scope_of_devices
 from fastsup.eager.tracing import ConcreteTracer, FunctionTracer
 from fastsup.steps.bind import BatchStep, BoundStep, as_arguments, without_instance
+from fastsup.steps.fused_calls import fused_calls
+from fastsup.train.engine.steps_at_once import StepsAtOnce
 
 __all__ = ["StepGraph"]
 
@@ -40,20 +42,23 @@ class StepGraph:
       step: a step function, or `fastsup.bind` or `fastsup.bind_batches` of one. One that isn't bound is fed its
         arguments in each step; its `input_signature` says which.
       global_step: the variable that the step counts up; None for one of its own, which the graph counts up.
+      fuse: whether several steps may be made in one compiled call, as for `monitored_function`.
 
     Attributes:
       lifted: the LiftedGraph.
       global_step: the eager variable.
       outputs: what the function returns, as tensors of the graph.
       fetches: what a session is to run: the tensors of `outputs`, and an operation.
+      steps_at_once: makes several steps in one call; or why that can't be done.
 
     Raises:
       TypeError: `step` is no function, or has arguments that aren't known.
       ValueError: `global_step` isn't an integer variable that the step changes.
-      RuntimeError: the step can't be lifted; the message says why.
+      RuntimeError: the step can't be lifted, or `fuse` is "always" and several steps can't be made at once; the message
+        says why.
     """
 
-    def __init__(self, step: Any, global_step: Any) -> None:
+    def __init__(self, step: Any, global_step: Any, fuse: str) -> None:
         self._step, self._args, self._kwargs = _parts_of(step)
         self._batches: Any = step.batches if isinstance(step, BatchStep) else None
         traced_args = (*self._args, *_specs_of(self._batches))
@@ -88,6 +93,15 @@ class StepGraph:
             self._leaves: list[Any] = [leaf for leaf in nest.flatten(self.outputs) if leaf is not None]
             self.fetches: tuple[list[Any], Any] = (self._leaves, self._count_steps(counts_itself))
             self._name_results()
+        calls = fused_calls(step, fuse, None if counts_itself else self.global_step)
+        self.steps_at_once: StepsAtOnce | str
+        if isinstance(calls, str):
+            self.steps_at_once = calls
+        else:
+            self._batches = self._batches and calls.blocks
+            self.steps_at_once = StepsAtOnce(
+                calls, self.lifted.graph, self._leaves, False, lambda values: (values, None)
+            )
         self._is_bound = bool(self._args or self._kwargs) or self._batches is not None
         self._bound_feeds: dict[Any, Any] | None = None
         if self._is_bound and self._batches is None:

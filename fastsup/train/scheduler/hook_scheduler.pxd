@@ -15,7 +15,7 @@ cdef class HookScheduler:
     cdef StepCount count
     # The tensor that the graph's global step is read from, or None.
     cdef object step_read
-    # Runs that have ended, and the global step before the last one. Only `close_step` changes them, with the lock held.
+    # Runs that have ended, and the global step before the last one. Only `close_step` and `close_steps` change them, with the lock held.
     cdef int64_t runs
     cdef int64_t previous_step
 
@@ -26,6 +26,7 @@ cdef class HookScheduler:
     cdef int reopen_step(self, StepView* view, object feed_dict, bint fed_by_hooks) except -1
     cdef int next_step(self, StepView* view) except -1
     cdef int close_step(self, StepView* view, object fetched) except -1
+    cdef int close_steps(self, StepView* view, int64_t steps) except -1
     cdef int64_t delta_of(self, Plan plan) except? -2
     cdef int find_step_after(self, StepView* view) noexcept
     cdef int find_latest(self, StepView* view) noexcept
@@ -36,6 +37,8 @@ cdef class HookScheduler:
     cdef bint any_after_run(self, StepView* view) except -1
     cdef bint is_due_after_run(self, StepView* view, object candidate) except -1
     cdef int64_t idle_steps(self, StepView* view) except -1
+    cdef int64_t steps_at_once(self, StepView* view) except -1
+    cdef double seconds_until_due(self) except? -1.0
     cdef bint due_by_time(self) except -1
 
     cdef int sync_before_run(self, object hook) except -1

@@ -19,7 +19,7 @@ from libc.stdint cimport int64_t
 
 from tensorflow.python.training import training_util
 
-from fastsup.core.clock cimport reached
+from fastsup.core.clock cimport reached, seconds
 from fastsup.core.schedule cimport FS_DUE_NEVER, ScheduleTable
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
@@ -27,7 +27,8 @@ from fastsup.runtime.step_count cimport OWN_READ, StepCount
 from fastsup.train.scheduler.hook_list cimport HookList
 from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase
 from fastsup.train.scheduler.step_view cimport (
-    COUNTED_STEP, FETCHED_STEP, NO_STEP, READ_STEP, UNUSED_STEP, StepView, due_after_run, due_in_run, idle_runs
+    COUNTED_STEP, FETCHED_STEP, NO_STEP, READ_STEP, UNUSED_STEP, StepView, due_after_run, due_in_run, idle_runs,
+    runs_until_due
 )
 
 
@@ -219,6 +220,39 @@ cdef class HookScheduler:
         if view.source == READ_STEP or view.source == FETCHED_STEP:
             return 1  # A step that isn't counted has to be found before each run.
         return idle_runs(view, &self.hooks.in_run.table.earliest)
+
+    cdef int64_t steps_at_once(self, StepView* view) except -1:
+        """How many runs like the coming one can be made before anything is asked of a hook. At least 1.
+
+        After the last of them, after-run hooks may be due.
+
+        Args:
+          view: the view of the coming run, opened; no hook is called in that run.
+        """
+        return min(self.idle_steps(view), runs_until_due(view, &self.hooks.after_run.table.earliest, self.hooks.watches_stall))
+
+    cdef double seconds_until_due(self) except? -1.0:
+        """The seconds until a hook is due by time; infinite if none is, negative if one has come due."""
+        cdef double due = min(self.hooks.in_run.table.earliest.time, self.hooks.after_run.table.earliest.time)
+        return due if due == HUGE_VAL else due - seconds()
+
+    cdef int close_steps(self, StepView* view, int64_t steps) except -1:
+        """Ends several runs that went well, and have been counted. As `close_step` after each of them.
+
+        Args:
+          view: the view of the first of them, whose step is counted or unused.
+          steps: their number.
+        """
+        cdef int64_t before_last = steps - 1
+        if before_last > 0:
+            self.runs += before_last
+            view.run += before_last
+            if view.source == COUNTED_STEP:
+                self.previous_step = view.before + (before_last - 1) * view.delta
+                view.before += before_last * view.delta
+                view.counted += before_last * view.delta
+            view.previous = self.previous_step
+        return self.close_step(view, None)
 
     cdef bint due_by_time(self) except -1:
         """Whether an in-run hook has come due by time."""

@@ -1,4 +1,4 @@
-"""The global step around one run, and the two rules by which it makes hooks due. Pure: no lock, no clock but for times."""
+"""The global step around one run, and the rules by which it makes hooks due. Pure: no lock, no clock but for times."""
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint64_t
 
@@ -79,6 +79,25 @@ cdef inline int64_t idle_runs(const StepView* view, const fs_due* earliest) noex
         if view.delta > 0:
             idle = min(idle, (earliest.global_step - view.before - 1) // view.delta)
     return max(idle, 1)
+
+
+cdef inline int64_t runs_until_due(const StepView* view, const fs_due* earliest, bint watches_stall) noexcept:
+    """How many runs like the coming one it takes until an after-run hook is due by its number or step. At least 1.
+
+    The step is counted or unused: else the answer is 1.
+    """
+    cdef int64_t runs = INT64_MAX
+    if view.source == COUNTED_STEP:
+        if view.delta == 0:
+            return 1  # The hook that waits for the step decides.
+        if earliest.global_step != FS_DUE_NEVER:
+            # The step after n runs is `before + n * delta`. The hook is due at the first that reaches its own, rounded up.
+            runs = max(earliest.global_step - view.before + view.delta - 1, 0) // view.delta
+    elif view.source != UNUSED_STEP or watches_stall:
+        return 1
+    if earliest.run < INT64_MAX - 1:
+        runs = min(runs, earliest.run - view.run + 1)
+    return max(runs, 1)
 
 
 cdef inline bint due_after_run(

@@ -7,6 +7,7 @@ from libc.stdint cimport INT64_MAX, int64_t
 
 from copy import copy
 from threading import Event
+from time import perf_counter
 
 from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework.ops import Graph
@@ -29,6 +30,10 @@ cdef extern from "Python.h":
     int PyObject_GenericSetAttr(object instance, object name, object value) except -1
 
 cdef object Coordinator = tf_coordinator.Coordinator
+
+# After so many refusals in a row, the steps in between don't become more any longer: 64.
+cdef enum:
+    MOST_REFUSALS = 8
 
 
 cdef bint is_delivered(object session, object kind) except -1:
@@ -171,9 +176,21 @@ cdef class Monitored:
           Whatever `run` raises; OutOfRangeError too, which ends a `with` block normally. `last_result` then is what the
             last step that ended well returned.
         """
+        return self._run_loop(fetches, steps, feed_fn, self._steps_at_once(fetches) if feed_fn is None else None)
+
+    def _steps_at_once(self, fetches):
+        """Who can make several steps of a loop in one call, or None."""
+        return None
+
+    def _run_loop(self, fetches, steps, feed_fn, several):
+        """As `run_loop`.
+
+        Args:
+          fetches, steps, feed_fn: as for `run_loop`.
+          several: who can make several steps in one call, as `fastsup.train.engine.steps_at_once.StepsAtOnce`; or
+            None.
+        """
         cdef RunRequest request = new_request(fetches, None, None, None)
-        cdef Nest nest
-        cdef object result = None
         request.steps_left = INT64_MAX
         if steps is not None:
             if not hasattr(steps, "__index__"):
@@ -182,32 +199,94 @@ cdef class Monitored:
             if request.steps_left < 0:
                 raise ValueError(f"steps must not be negative, got {steps!r}. Pass None to run until should_stop().")
         cdef bint takes_result = feed_fn is not None and takes_last_result(feed_fn)
-        cdef bint runs_itself = self.runs_itself()
+        request.in_loop = self.runs_itself()
+        request.several = several if request.in_loop else None
         self.check_open()
         self.last_result = None
-        if feed_fn is not None:
-            while request.steps_left > 0 and not self.should_stop():
-                feed_dict = feed_fn(self.last_result) if takes_result else feed_fn()
-                self.last_result = self.run_step(fetches, feed_dict) if runs_itself else self.run(fetches, feed_dict)
-                request.steps_left -= 1
-                PyErr_CheckSignals()
-            return self.last_result
-        request.in_loop = runs_itself
+        if feed_fn is None:
+            return self.loop(request)
+        return self.loop_with_feeds(request, feed_fn, takes_result)
+
+    cdef object loop(self, RunRequest request):
+        """The loop of steps that are fed nothing."""
+        cdef Nest nest
+        cdef object result = None
         try:
             while request.steps_left > 0 and not self.should_stop():
-                if runs_itself:
+                if request.several is not None and self.make_at_once(request):
+                    result = request.last_result[0]
+                elif request.in_loop:
                     nest = self.current_nest()
                     request.stop_event = None if nest.engine is None else nest.stop_event()
-                    result = self.step(request)
-                    request.last_result = None  # Of a session that was lost.
+                    result = self.step(request) if request.several is None else self.step_in_time(request)
                 else:
-                    result = self.run(fetches)
+                    result = self.run(request.fetches)
                     request.steps_left -= 1
+                request.last_result = None  # Of a session that was lost.
                 PyErr_CheckSignals()
         except BaseException:
             self.last_result = result if request.last_result is None else request.last_result[0]
             raise
         self.last_result = result
+        return result
+
+    cdef object loop_with_feeds(self, RunRequest request, object feed_fn, bint takes_result):
+        """The loop of steps that are fed what a function returns."""
+        cdef bint is_fed = False
+        while request.steps_left > 0 and not self.should_stop():
+            # What a step does is known from its feeds.
+            if is_fed and request.several is not None and self.make_at_once(request):
+                self.last_result = request.last_result[0]
+            else:
+                feed_dict = feed_fn(self.last_result) if takes_result else feed_fn()
+                if request.several is not None:
+                    request.feed_dict, is_fed = feed_dict, True
+                started = perf_counter() if request.several is not None else None
+                if request.in_loop:
+                    self.last_result = self.run_step(request.fetches, feed_dict)
+                else:
+                    self.last_result = self.run(request.fetches, feed_dict)
+                request.steps_left -= 1
+                if started is not None:
+                    request.several.record_alone(1, perf_counter() - started)
+            PyErr_CheckSignals()
+        return self.last_result
+
+    cdef bint make_at_once(self, RunRequest request) except -1:
+        """Makes the next steps of a loop in one call, if they are to be. False if the next one has to be made by itself."""
+        cdef Nest nest
+        if request.steps_until_asked > 0:
+            request.steps_until_asked -= 1
+            return False
+        if not request.several.is_next():
+            if request.several.why_not_fused:
+                request.several = None
+                request.most_steps = INT64_MAX
+            return False
+        nest = self.current_nest()
+        if nest.engine is None:
+            return False
+        try:
+            if nest.engine.run_at_once(nest.hooked._sess, request) > 0:
+                request.times_refused = 0
+                return True
+        except Exception as error:
+            # The next step makes a new session.
+            if not nest.outermost._recovers_from(error):
+                raise
+            return False
+        # Perhaps a hook acts in every run. It is asked less and less often.
+        request.times_refused = min(request.times_refused + 1, MOST_REFUSALS)
+        request.steps_until_asked = (1 << request.times_refused) // 4
+        return False
+
+    cdef object step_in_time(self, RunRequest request):
+        """As `step`, of a loop, a few steps at a time, and says how long they have taken."""
+        cdef int64_t before = request.steps_left
+        request.most_steps = request.several.most_alone(before)
+        started = perf_counter()
+        result = self.step(request)
+        request.several.record_alone(before - request.steps_left, perf_counter() - started)
         return result
 
     def make_callable(self, fetches, feed_list=None, accept_options=False):

@@ -29,6 +29,7 @@ from fastsup.runtime.session import Session
 from fastsup.train.engine.hook_errors import report_error
 from fastsup.train.hooks.adapted_hook import AdaptedHook
 from fastsup.train.hooks.progress import hooks_with_progress
+from fastsup.train.session.graph_steps import GraphSteps
 from fastsup.train.session.hook_arguments import check_hook, hooks_argument, sorted_for_end
 from fastsup.train.session.monitored import Monitored
 from fastsup.train.session.session_creators import ChiefSessionCreator
@@ -70,6 +71,7 @@ class _MonitoredSession(Monitored):
         self._profiler = check_profiler(profiler)
         self._opened = current_origin()
         self._in_timeline: Any = None
+        self._graph_steps: GraphSteps | None = None
         self._made_in = os.getpid()
         check_flag(handle_signals=handle_signals)
         self._watches_signals = handle_signals and stop_signals.watch()
@@ -117,6 +119,26 @@ class _MonitoredSession(Monitored):
         """The session's graph; None after the session was closed."""
         session = self._tf_sess()
         return None if session is None else session.graph
+
+    @property
+    def fused(self) -> bool:
+        """True if the last `run_loop` makes many steps in one compiled run now, where no hook is due between them."""
+        last = None if self._graph_steps is None else self._graph_steps.last
+        return last is not None and not isinstance(last, str) and last.fused
+
+    @property
+    def why_not_fused(self) -> str:
+        """Why the last `run_loop` doesn't make many steps in one compiled run.
+
+        An empty string if it does, may do so later, or there was no loop.
+        """
+        last = "" if self._graph_steps is None else self._graph_steps.last
+        return last if isinstance(last, str) else last.why_not_fused
+
+    def _steps_at_once(self, fetches: Any) -> Any:
+        if self._graph_steps is None:
+            self._graph_steps = GraphSteps(self._tf_sess)
+        return self._graph_steps.of(fetches)
 
     def run_step_fn(self, step_fn: Callable[..., Any]) -> Any:
         """Calls a step function, which runs steps with or without hooks.

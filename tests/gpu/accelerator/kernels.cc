@@ -287,6 +287,8 @@ class ChangeVariables : public OpKernel {
         };
         std::vector<Tensor> inputs;
         std::vector<Change> changes;
+        /* Where the change isn't put into the stream: nobody else may get the memory before it has been read. */
+        std::vector<Tensor> held;
         for (int i = 0; i < context->num_inputs(); ++i) {
             if (context->input_dtype(i) != DT_RESOURCE) {
                 inputs.push_back(reachable_input(context, i));
@@ -298,6 +300,7 @@ class ChangeVariables : public OpKernel {
             const Tensor before = *variable->tensor();
             Tensor after;
             OP_REQUIRES_OK(context, context->allocate_temp(before.dtype(), before.shape(), &after));
+            held.push_back(before);
             changes.push_back({i, reachable(before), reachable(after)});
             inputs.emplace_back();
             *variable->tensor() = after;

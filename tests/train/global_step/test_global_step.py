@@ -224,6 +224,34 @@ def within_a_function(env: Any) -> Any:
     return lambda session, n: session.run(op)
 
 
+def twice_within_functions(env: Any) -> Any:
+    @tf.function
+    def advance_by_two() -> None:
+        env.step.global_step.assign_add(2)
+
+    @tf.function
+    def advance() -> Any:
+        advance_by_two()
+        return env.step.global_step.assign_add(1)
+
+    with env.after_read():
+        op = advance().op
+    return lambda session, n: session.run(op)
+
+
+def conditional_within_a_function(env: Any) -> Any:
+    @tf.function
+    def advance(n: Any) -> Any:
+        if n % 2 == 0:
+            env.step.global_step.assign_add(2)
+        return n
+
+    number = v1.placeholder(tf.int64, [])
+    with env.after_read():
+        op = advance(number).op
+    return lambda session, n: session.run(op, {number: n})
+
+
 def backwards(env: Any) -> Any:
     op, back = env.add(2), env.add(-3)
     return lambda session, n: session.run(back if n % 4 == 3 else op)
@@ -234,13 +262,14 @@ PROGRAMS = [
     a_variable_amount, two_ops_in_a_run, two_ops_in_turn, one_of_two_counts, none_counts, a_run_of_nothing,
     a_traced_run, only_the_read, assigned_by_the_raw_session, assigned_by_a_hooked_run, set_by_a_restored_checkpoint,
     moved_by_the_raw_session, moved_by_a_callable, moved_by_a_thread, fails_after_the_increment,
-    fails_before_the_increment, within_a_loop, within_a_function, backwards,
+    fails_before_the_increment, within_a_loop, within_a_function, twice_within_functions,
+    conditional_within_a_function, backwards,
 ]  # fmt: skip
 NAMES = ["by 1", "by 3", *(program.__name__.replace("_", " ") for program in PROGRAMS[2:])]
 
 
 def supported(program: Any) -> None:
-    if program is within_a_function and not v1.resource_variables_enabled():
+    if program.__name__.endswith(("within_a_function", "within_functions")) and not v1.resource_variables_enabled():
         pytest.skip("a tf.function takes no reference variable")
 
 
