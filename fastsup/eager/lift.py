@@ -30,6 +30,7 @@ from fastsup.eager.devices.shared_session import SharedCallable, SharedSession
 from fastsup.eager.devices.variable_handle import VariableHandle, variable_handle
 from fastsup.eager.flattening import flattened
 from fastsup.eager.lifted_calls import scope_of_devices
+from fastsup.eager.xla_functions import add_functions
 from fastsup.runtime.errors import ErrorSources
 from fastsup.runtime.executor import CALLING_THREAD, SINGLE_THREADED, runs_on_first_cpu
 from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, PLAIN_CALLS, function_defs, types_in_functions
@@ -186,8 +187,7 @@ class LiftedGraph:
 
     def _call(self, outer: list[Any]) -> tuple[list[Any], list[Any]]:
         """One operation that calls the function, for XLA to compile it as a whole."""
-        self.concrete.add_to_graph(self.graph)
-        name = attr_value_pb2.NameAttrList(name=self.concrete.name)
+        name = attr_value_pb2.NameAttrList(name=add_functions(self.concrete, _definitions(self.concrete), self.graph))
         types = [tensor.dtype for tensor in self.concrete.graph.outputs]
         outputs = gen_functional_ops.stateful_partitioned_call(args=outer, Tout=types, f=name)
         operation = outputs[0].op if types else outputs

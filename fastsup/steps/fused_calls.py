@@ -117,10 +117,10 @@ class FusedCalls:
         if limit < 2:
             return None
         try:
-            with context.eager_mode():  # A loop of a session may have a graph as the default one.
-                if self.fusion.function is None:
-                    self.fusion.function = self._make()
-                return self._try(self.fusion.function, limit, seconds, with_results)
+            if not context.executing_eagerly():
+                with context.eager_mode():  # A loop of a session may have a graph as the default one.
+                    return self._try(limit, seconds, with_results)
+            return self._try(limit, seconds, with_results)
         except (NotFusable, TypeError, ValueError, NotImplementedError, errors_impl.OpError) as error:
             # No step was made. If it is the step that fails, it fails alone too, where it is known which one it was.
             self.fusion.why_not = reason_of(error)
@@ -155,8 +155,11 @@ class FusedCalls:
         if fusion.function is not None:
             fusion.trial.record(SINGLE, steps, seconds)
 
-    def _try(self, fused: MakesSteps, limit: int, seconds: float, with_results: bool) -> tuple[int, Any, Any] | None:
+    def _try(self, limit: int, seconds: float, with_results: bool) -> tuple[int, Any, Any] | None:
         fusion = self.fusion
+        fused = fusion.function
+        if fused is None:
+            fused = fusion.function = self._make()
         secs = fusion.seconds[FUSED]
         by_time = int(seconds / secs) if secs else _GROWTH
         if by_time < 2:

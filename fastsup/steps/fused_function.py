@@ -92,11 +92,7 @@ class FusedFunction:
         last, results = function(self._number(first), self._number(steps), list(stacked), args, kwargs)
         if not with_results:
             return last, None
-
-        def taken(value: Any) -> Any:
-            return None if value is None else value.numpy()[:steps]
-
-        return last, nest.map_structure(taken, results, expand_composites=True)
+        return last, _taken(results, steps)
 
     def _number(self, value: int) -> Any:
         tensor = self._numbers.get(value)
@@ -119,6 +115,22 @@ class FusedFunction:
         taken = zip(stacked, nest.flatten(self._traced_as), strict=True)
         batch = nest.pack_sequence_as(self._batch, [_traced(tensor[place], spec) for tensor, spec in taken])
         return self._step(*args, *as_arguments(batch), **kwargs)
+
+
+def _taken(results: Any, steps: int) -> Any:
+    """The results of the first steps, as arrays."""
+    if isinstance(results, tf.Tensor):
+        return results.numpy()[:steps]
+    if results is None:
+        return None
+    # What most steps return; TensorFlow's function for any structure costs more than a small step.
+    if type(results) is dict:
+        return {name: _taken(value, steps) for name, value in results.items()}
+    if type(results) in (tuple, list):
+        return type(results)([_taken(value, steps) for value in results])
+    return nest.map_structure(
+        lambda value: None if value is None else value.numpy()[:steps], results, expand_composites=True
+    )
 
 
 def _traced(tensor: Any, spec: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import is_
 from typing import Any
 
 from tensorflow.python.framework import ops
@@ -41,7 +42,7 @@ class StepsAtOnce:
         self._may_grow = may_grow
         self._build = build
         # The fetches that hooks watch, and where each of them is among the results.
-        self._watched: list[Any] | None = None
+        self._watched: list[Any] = []
         self._places: list[int] = []
         self._why_not = ""
         if not all(isinstance(leaf, tensor_lib.Tensor) for leaf in leaves):
@@ -81,7 +82,7 @@ class StepsAtOnce:
           The number of steps; what a session returns for the last one; and for each of `watched` its values, an array
           with one for each step. None if no step was made.
         """
-        if watched is not self._watched:
+        if len(watched) != len(self._watched) or not all(map(is_, watched, self._watched)):
             self._places, self._watched = self._places_of(watched), watched
         if self._why_not:
             return None
