@@ -1,0 +1,119 @@
+"""`python -m benchmarks.compiled`: Keras's `fit` with jit_compile=True, as it is and accelerated, by kind of model.
+
+The four ways take turns in one process. A row has microseconds a step, the median over the turns.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import numpy as np
+
+import fastsup
+
+BATCH = 32
+ROUNDS = 3
+# By how models of a kind are called: the arguments of `accelerate`, or None for Keras alone.
+WAYS: dict[str, dict[str, str] | None] = {
+    "Keras": None,
+    "one step a call": {"fuse": "never"},
+    "many steps a call": {"fuse": "always"},
+    "by trial": {"fuse": "auto"},
+}
+
+
+def floats(*shape: int) -> Any:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def numbers(rows: int, length: int) -> Any:
+    return np.random.default_rng(0).integers(0, 1000, (rows, length))
+
+
+layers = keras.layers
+# By name: the layers before the last one, a batch's shape, what makes rows, and the number of rows.
+MODELS: dict[str, tuple[Callable[[], list[Any]], list[int], Callable[..., Any], int]] = {
+    "Dense": (lambda: [layers.Dense(32, "relu")], [64], floats, 4096),
+    "Dense, BatchNormalization": (
+        lambda: [layers.Dense(32), layers.BatchNormalization(), layers.Activation("relu")],
+        [64],
+        floats,
+        4096,
+    ),
+    "Dense, Dropout": (lambda: [layers.Dense(32, "relu"), layers.Dropout(0.3)], [64], floats, 4096),
+    "Embedding, mean": (
+        lambda: [layers.Embedding(1000, 32), layers.GlobalAveragePooling1D()],
+        [20],
+        numbers,
+        4096,
+    ),
+    "LSTM of 20 steps": (lambda: [layers.LSTM(32)], [20, 8], floats, 4096),
+    "two convolutions": (
+        lambda: [
+            layers.Conv2D(16, 3, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Conv2D(32, 3, activation="relu"),
+            layers.GlobalAveragePooling2D(),
+        ],
+        [28, 28, 1],
+        floats,
+        640,
+    ),
+}
+
+
+def new_model(name: str, options: dict[str, str] | None) -> Any:
+    make, shape, rows_of, _ = MODELS[name]
+    keras.utils.set_random_seed(1)
+    dtype = "int64" if rows_of is numbers else "float32"
+    model = keras.Sequential([keras.Input(shape, dtype=dtype), *make(), layers.Dense(10)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("adam", loss, metrics=["accuracy"], jit_compile=True)
+    return model if options is None else fastsup.keras.accelerate(model, **options)
+
+
+def measure(name: str) -> None:
+    _, shape, rows_of, rows = MODELS[name]
+    x = rows_of(rows, *shape)
+    y = np.arange(rows) % 10
+    models = {way: new_model(name, options) for way, options in WAYS.items()}
+    firsts, times = {}, {way: [] for way in WAYS}
+    for way, model in models.items():
+        started = time.perf_counter()
+        model.fit(x, y, batch_size=BATCH, epochs=1, verbose=0)
+        firsts[way] = time.perf_counter() - started
+        # Until the trial has ended.
+        until = time.perf_counter() + 5
+        while time.perf_counter() < until and way != "Keras":
+            model.fit(x, y, batch_size=BATCH, epochs=1, verbose=0)
+    for _ in range(ROUNDS):
+        for way, model in models.items():
+            epochs, started = 0, time.perf_counter()
+            while time.perf_counter() < started + 1.5:
+                model.fit(x, y, batch_size=BATCH, epochs=5, verbose=0)
+                epochs += 5
+            times[way].append((time.perf_counter() - started) / (epochs * rows / BATCH))
+    row = [1e6 * statistics.median(values) for values in times.values()]
+    fused = models["by trial"].train_function.fused
+    cells = [f"{value:,.0f}" if value >= 10 else f"{value:.2f}" for value in row]
+    print(
+        f"| {name} | " + " | ".join(cells) + f" | {'many' if fused else 'one'} | {row[0] / row[3]:.1f} x |", flush=True
+    )
+
+
+def main() -> None:
+    print("| model | " + " | ".join(WAYS) + " | chosen | |\n|---|--:|--:|--:|--:|---|--:|")
+    for name in sys.argv[1:] or MODELS:
+        measure(name)
+
+
+if __name__ == "__main__":
+    main()
