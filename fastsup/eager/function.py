@@ -323,6 +323,7 @@ class Function(LiftedCalls):
         try:
             with uninterrupted:
                 graph = LiftedGraph(concrete, placement=entry.placement, variables=entry.variables)
+                note.is_compiled = graph.is_one_xla_call
                 chooser = functools.partial(choose, graph, self._executor, note.take_choice)
                 step = LiftedStep(graph, chooser, concrete.function_type.pack_output)
         except NotLiftable as reason:

@@ -21,12 +21,14 @@ class FunctionNote:
       executor: the mode that runs it; "auto" while its trial goes on.
       seconds: seconds that a call takes, as "auto" has measured them; None if it has measured none.
       why_not: why it isn't lifted; "" for one that is.
+      is_compiled: whether XLA compiles it as a whole.
     """
 
     name: str
     executor: str = "auto"
     seconds: float | None = None
     why_not: str = ""
+    is_compiled: bool = False
 
     def take_choice(self, trial: Any) -> None:
         """Takes the executor that a trial has chosen."""

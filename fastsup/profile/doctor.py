@@ -150,6 +150,8 @@ def _print_functions() -> None:
 
     from fastsup.eager import bridge
     from fastsup.eager.function import function
+    from fastsup.loop import StepLoop
+    from fastsup.steps.bind import bind
 
     why_closed = bridge.why_closed()
     if why_closed:
@@ -169,6 +171,13 @@ def _print_functions() -> None:
             times.append(time.perf_counter_ns() - started)
         medians.append(duration(median(times[_STEPS // 4 :])))
     print(f"a function of that step: tf.function {medians[0]}, fastsup.function {medians[1]} ({lifted.executor})")
+    compiled = function(lambda: weights.assign_add([0.1] * 10), jit_compile=True, fallback="silent")
+    try:
+        many = _per_step(lambda steps: StepLoop(bind(compiled), max_steps=steps, fuse="always").run(), 20 * _STEPS)
+    except RuntimeError as error:
+        print(f"many steps in one compiled call: not here: {error}")
+    else:
+        print(f"many steps in one compiled call (jit_compile=True, docs/compiled.md): {duration(many)} a step")
 
 
 def _median_step(graph: Any, executor: str, init: Any, step: Any) -> tuple[float | None, str]:
