@@ -30,7 +30,7 @@ _WORTH_A_LOOK = 0.05
 # many steps, the program makes new combinations all the time.
 _FEW_PLANS = 8
 _STEPS_A_PLAN = 20
-# In the thread pool, a run lighter than this mostly waits for threads.
+# In the thread pool, a run lighter than this mostly waits for threads; and many of them gain most in one call.
 _LIGHT_NS = 200_000
 # Names that a sentence lists.
 _MOST_NAMES = 4
@@ -62,6 +62,7 @@ def advice_on(report: ProfileRows) -> str:
     sentences = [_on_steps(report)]
     if report.steps:
         sentences += [*_plans_made_once(report), *_outside_of_steps(report)]
+    sentences += _may_be_compiled(report)
     if report.other_profilers_used:
         sentences.append("Sessions and loops with a profiler of their own aren't in this one.")
     return " ".join(sentences)
@@ -87,6 +88,22 @@ def _on_steps(report: ProfileRows) -> str:
             f"{percent(report.share(total))}."
         )
     return _nothing_to_gain(report, of_hooks)
+
+
+def _may_be_compiled(report: ProfileRows) -> list[str]:
+    """What to try with functions that take little time, and that XLA doesn't compile."""
+    light = [
+        note.name
+        for note in report.functions
+        if note.seconds is not None and 1e9 * note.seconds < _LIGHT_NS and not note.is_compiled
+    ]
+    if not light:
+        return []
+    return [
+        f"Try jit_compile=True: of steps as light as {_listed(list(dict.fromkeys(light)))}, XLA compiles a loop, which "
+        "StepLoop, run_loop and fit call for many steps at once where a trial says that this is faster "
+        "(docs/compiled.md)."
+    ]
 
 
 def _one_line_for_functions(report: ProfileRows) -> list[str]:
@@ -117,7 +134,9 @@ def _nothing_to_gain(report: ProfileRows, of_hooks: float) -> str:
             f"and a run without {pronoun} tells how much it is"
         )
         return f"{begun}. {pool}".rstrip()
-    return f"{begun}. {pool}" if pool else f"{begun}; nothing to gain here."
+    if pool:
+        return f"{begun}. {pool}"
+    return f"{begun}." if _may_be_compiled(report) else f"{begun}; nothing to gain here."
 
 
 def _in_the_pool(report: ProfileRows) -> str:

@@ -21,9 +21,6 @@ from fastsup.profile.tensorflow_own import counterpart
 __all__ = ["examine", "findings"]
 
 _MOST_PLANS = 12
-# Steps that take less gain from many of them in one compiled call.
-_LIGHT_SECS = 200e-6
-_MOST_NAMES = 3
 
 
 def examine(arguments: argparse.Namespace) -> int:
@@ -81,7 +78,7 @@ def findings(report: Report) -> list[Line]:
                     f"The hook {kind} of {part.name} is TensorFlow's own, and called in every step: "
                     f"{counterpart(kind)} is left out of those in which it has nothing to do."
                 )
-    return lines + _warning(report.advice(), "") + _may_be_compiled(report)
+    return lines + _warning(report.advice(), "")
 
 
 def _session(report: Report, part: SessionPart) -> list[Line]:
@@ -117,23 +114,6 @@ def _function(note: FunctionNote) -> str:
     seconds = "" if note.seconds is None else f", {duration(1e9 * note.seconds)} a call"
     compiled = ", compiled by XLA" if note.is_compiled else ""
     return f"{note.name}: lifted{compiled}, {'executor still on trial' if on_trial else note.executor}{seconds}"
-
-
-def _may_be_compiled(report: Report) -> list[Line]:
-    """What to try with functions that take little time, and that XLA doesn't compile."""
-    light = {
-        note.name: None
-        for note in report.functions
-        if note.seconds is not None and note.seconds < _LIGHT_SECS and not note.is_compiled
-    }
-    if not light:
-        return []
-    names = ", ".join(list(light)[:_MOST_NAMES])
-    text = (
-        f"Try jit_compile=True: of steps as light as {names}, XLA compiles a loop, which StepLoop, run_loop and fit "
-        "call for many steps at once where that is faster (docs/compiled.md)."
-    )
-    return [(line, "") for line in _wrapped(text)]
 
 
 def _plan(plan: PlanExecutor) -> str:

@@ -11,6 +11,7 @@ import tensorflow as tf
 import fastsup
 from fastsup import HookProfiler
 from fastsup.core.session_origin import SessionOrigin
+from fastsup.eager.function_notes import FunctionNote
 from fastsup.profile.recording.recorder import ManualClock
 from fastsup.profile.report import Report, report_of
 
@@ -174,3 +175,16 @@ def test_a_program_whose_steps_are_a_small_part_of_it() -> None:
         clock.advance(1000)
     report = report_of(profiler, timeline=[("import", 7000, 3), ("train", 2000, 1), ("end", 1000, 0)])
     assert report.advice().endswith("The steps are 10.0% of the whole program: import takes 7.00µs, 70.0%.")
+
+
+def test_light_functions_that_xla_may_compile() -> None:
+    notes = [
+        FunctionNote("light", "inline", 5e-6),
+        FunctionNote("light", "inline", 6e-6),
+        FunctionNote("heavy", "inline", 5e-3),
+        FunctionNote("compiled", "inline", 5e-6, is_compiled=True),
+        FunctionNote("unknown", "auto"),
+    ]
+    advice = report_of(HookProfiler(), functions=notes).advice()
+    assert "Try jit_compile=True: of steps as light as light, XLA compiles a loop" in advice
+    assert "Try" not in report_of(HookProfiler(), functions=notes[2:]).advice()
