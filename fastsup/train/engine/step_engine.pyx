@@ -19,10 +19,14 @@ from fastsup.common.stop_signals cimport hold_signals, release_signals
 from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
 from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase
 from fastsup.train.scheduler.step_view cimport FETCHED_STEP, StepView
-from fastsup.core.loop import SECONDS_AT_ONCE
+from fastsup.core import loop as core_loop
 from fastsup.train.engine.hook_errors import report_error
 from fastsup.train.engine.hooked_run cimport HookedRun, new_hooked_run
 from fastsup.train.engine.run_request cimport RunRequest, new_request
+
+
+# How long the steps of one call may take.
+cdef double most_seconds = core_loop.SECONDS_AT_ONCE
 
 
 class ClosedSessionError(RuntimeError, AttributeError):
@@ -227,7 +231,7 @@ cdef class StepEngine:
         # Together, before another thread can change the hooks.
         watching = scheduler.hooks.watching
         made = self.runner.run_at_once(
-            request.several, steps, max(min(scheduler.seconds_until_due(), <double> SECONDS_AT_ONCE), 0.0),
+            request.several, steps, max(min(scheduler.seconds_until_due(), most_seconds), 0.0),
             scheduler.hooks.watched_fetches, view.delta
         )
         if made is None:
