@@ -129,7 +129,9 @@ def lift_step_function(
       NotAccelerated: the function isn't one that Keras makes.
     """
     if isinstance(original, tf.types.experimental.GenericFunction):
-        if steps_per_execution == 1 and hasattr(original, "python_function"):
+        # Of Keras's own functions, only that of predictions is a `tf.function`. It is one of a list of batches.
+        made_by = getattr(getattr(original, "python_function", None), "__module__", None) or ""
+        if steps_per_execution == 1 and made_by.startswith("keras."):
             return LiftedPredictFunction(original, name, options, jit_compile)
         return _lifted(original, name, options)
     parts = _closure(original)
