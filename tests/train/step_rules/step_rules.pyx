@@ -2,7 +2,8 @@
 
 from fastsup.core.schedule cimport FS_DUE_NEVER, fs_due
 from fastsup.train.scheduler.step_view cimport (
-    COUNTED_STEP, FETCHED_STEP, NO_STEP, READ_STEP, UNUSED_STEP, StepView, due_after_run, due_in_run, idle_runs
+    COUNTED_STEP, FETCHED_STEP, NO_STEP, READ_STEP, UNUSED_STEP, StepView, due_after_run, due_in_run, idle_runs,
+    runs_until_due
 )
 
 NEVER = FS_DUE_NEVER
@@ -43,6 +44,12 @@ def idle(due, run, before, delta):
     cdef fs_due positions = due_at(due[0], due[1])
     cdef StepView view = view_of(run, None, before, delta, COUNTED_STEP, None, False)
     return idle_runs(&view, &positions)
+
+
+def until_due(due, watches_stall, run, before, delta, source):
+    cdef fs_due positions = due_at(due[0], due[1])
+    cdef StepView view = view_of(run, None, before, delta, source, None, False)
+    return runs_until_due(&view, &positions, watches_stall)
 
 
 def after_run(due, watches_stall, needs_true_step, run, previous, before, source, after, moved):
