@@ -295,7 +295,11 @@ def _kinds(traced: Any) -> dict[str, tuple[Any, int]]:
     """The TraceType of each parameter, and the place of its first feed."""
     kinds = {}
     feed = 0
-    for parameter in traced._sorted_parameters:
+    parameters = list(traced.parameters.values())
+    by_keyword = [parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    others = [parameter for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
+    # In the order of TensorFlow's flat inputs.
+    for parameter in [*others, *sorted(by_keyword, key=lambda parameter: str(parameter.name))]:
         kinds[parameter.name] = (parameter.type_constraint, feed)
         feed += sum(map(_is_fed, parameter.type_constraint.flatten()))
     return kinds
