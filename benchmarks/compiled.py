@@ -85,11 +85,9 @@ def measure(name: str) -> None:
     x = rows_of(rows, *shape)
     y = np.arange(rows) % 10
     models = {way: new_model(name, options) for way, options in WAYS.items()}
-    firsts, times = {}, {way: [] for way in WAYS}
+    times: dict[str, list[float]] = {way: [] for way in WAYS}
     for way, model in models.items():
-        started = time.perf_counter()
         model.fit(x, y, batch_size=BATCH, epochs=1, verbose=0)
-        firsts[way] = time.perf_counter() - started
         # Until the trial has ended.
         until = time.perf_counter() + 5
         while time.perf_counter() < until and way != "Keras":

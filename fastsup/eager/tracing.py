@@ -295,11 +295,12 @@ def _kinds(traced: Any) -> dict[str, tuple[Any, int]]:
     """The TraceType of each parameter, and the place of its first feed."""
     kinds = {}
     feed = 0
-    parameters = list(traced.parameters.values())
-    by_keyword = [parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
-    others = [parameter for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
-    # In the order of TensorFlow's flat inputs.
-    for parameter in [*others, *sorted(by_keyword, key=lambda parameter: str(parameter.name))]:
+
+    def place(parameter: Any) -> str:
+        """By the order of TensorFlow's flat inputs: those by keyword alone come last, sorted by name."""
+        return str(parameter.name) if parameter.kind is parameter.KEYWORD_ONLY else ""
+
+    for parameter in sorted(traced.parameters.values(), key=place):
         kinds[parameter.name] = (parameter.type_constraint, feed)
         feed += sum(map(_is_fed, parameter.type_constraint.flatten()))
     return kinds

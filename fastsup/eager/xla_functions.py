@@ -2,7 +2,7 @@
 
 Random numbers of `tf.random.stateless_*`, and so those of Keras, begin with a key that is computed from the seed
 (`StatelessRandomGetKeyCounter`). XLA's compiler for the CPU puts that into the loop over the numbers, and computes the
-key again for each of them: 16,384 numbers took 11 ms in place of 0.4 (TensorFlow 2.21). An optimization barrier behind
+key again for each of them: 16,384 numbers took 11 ms in place of 0.4 (TensorFlow 2.21). An optimization barrier after
 the key keeps it out.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tensorflow.compiler.tf2xla.ops import gen_xla_ops  # noqa: F401  Registers the barrier.
 from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.python.framework import importer
 
@@ -19,6 +18,8 @@ __all__ = ["add_functions"]
 
 _KEY = "StatelessRandomGetKeyCounter"
 _OUTPUTS = ("key", "counter")
+# What follows the name of a key in that of its barrier.
+_BARRIER = "/fastsup_barrier"
 
 
 def add_functions(concrete: Any, definitions: Iterable[Any], graph: Any) -> str:
@@ -60,19 +61,19 @@ def _rename(definition: Any, names: dict[str, str]) -> None:
 
 
 def _put_barriers(definition: Any) -> None:
-    """Puts a barrier behind each key of a FunctionDef."""
-    replaced = {}
-    for node in list(definition.node_def):
-        if node.op != _KEY:
-            continue
-        barrier = definition.node_def.add(name=f"{node.name}/fastsup_barrier", op="XlaOptimizationBarrier")
-        barrier.attr["T"].list.type.extend([types_pb2.DT_UINT64, types_pb2.DT_UINT64])
-        barrier.device = node.device
-        barrier.input.extend(f"{node.name}:{output}:0" for output in _OUTPUTS)
-        replaced.update({source: f"{barrier.name}:output:{place}" for place, source in enumerate(barrier.input)})
+    """Puts a barrier after each key of a FunctionDef."""
+    keys = [(node.name, node.device) for node in definition.node_def if node.op == _KEY]
+    replaced = {
+        f"{name}:{output}:0": f"{name}{_BARRIER}:output:{place}"
+        for name, _ in keys
+        for place, output in enumerate(_OUTPUTS)
+    }
     for node in definition.node_def:
-        if node.op != "XlaOptimizationBarrier" or not node.name.endswith("/fastsup_barrier"):
-            for place, source in enumerate(node.input):
-                node.input[place] = replaced.get(source, source)
+        for place, source in enumerate(node.input):
+            node.input[place] = replaced.get(source, source)
     for name, source in definition.ret.items():
         definition.ret[name] = replaced.get(source, source)
+    for name, device in keys:
+        barrier = definition.node_def.add(name=f"{name}{_BARRIER}", op="XlaOptimizationBarrier", device=device)
+        barrier.attr["T"].list.type.extend([types_pb2.DT_UINT64, types_pb2.DT_UINT64])
+        barrier.input.extend(f"{name}:{output}:0" for output in _OUTPUTS)

@@ -22,6 +22,7 @@ from tensorflow.python.training import training_util
 
 from fastsup.core.checks import check_choice
 from fastsup.runtime.graph.devices import is_on_first_cpu
+from fastsup.runtime.graph.function_effects import CONTROL_FLOW
 from fastsup.runtime.graph.nested_conditionals import threads_held
 from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, operations_behind, sources_of, types_in_functions
 from fastsup.runtime.graph.step_cost import StepCost
@@ -49,9 +50,7 @@ _WAITING_PREFIXES = ("QueueDequeue", "QueueEnqueue", "Barrier", "ConditionalAccu
                      "SparseAccumulatorTake", "ResourceAccumulatorTake", "Stage", "MapStage", "OrderedMapStage",
                      "ReaderRead")  # fmt: skip
 # Low-level control flow, which the single-threaded executor refuses.
-_LOW_LEVEL_CONTROL_FLOW = frozenset(
-    f"{prefix}{name}" for prefix in ("", "Ref") for name in ("Switch", "Merge", "Enter", "Exit", "NextIteration")
-) | {"LoopCond", "ControlTrigger"}
+_LOW_LEVEL_CONTROL_FLOW = CONTROL_FLOW | {"ControlTrigger"}
 
 # Operations that save and restore.
 _SAVING = frozenset({"SaveV2", "RestoreV2", "Save", "SaveSlices", "Restore", "RestoreSlice", "MergeV2Checkpoints"})
@@ -60,7 +59,6 @@ _SAVING = frozenset({"SaveV2", "RestoreV2", "Save", "SaveSlices", "Restore", "Re
 # Its parallelism has to be worth more, or the single-threaded executor is chosen.
 _POOL_SECS = 20e-6
 _POOL_SECS_PER_OPERATION = 0.5e-6
-
 
 # The flags in TF_XLA_FLAGS that let XLA compile on the CPU, and that do what a session's level does.
 _CPU_FLAGS = ("tf_xla_cpu_global_jit", "tf_xla_cpu_global_jit=true", "tf_xla_cpu_global_jit=1")

@@ -11,7 +11,7 @@ from tensorflow.python.util import nest
 
 __all__ = ["FusedLoop", "NotFusable", "leaves_of", "reason_of"]
 
-# Where something takes the results of all steps, they are kept for at most so many steps, and so many bytes.
+# The most steps whose results are kept, where something takes those of all steps, and the most bytes of them.
 _MOST_RESULTS = 256
 _MOST_RESULT_BYTES = 16 << 20
 
