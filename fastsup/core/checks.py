@@ -11,6 +11,7 @@ from typing import Any
 __all__ = [
     "check_choice",
     "check_flag",
+    "check_fuse",
     "check_interval",
     "check_members",
     "check_no_pattern",
@@ -55,6 +56,18 @@ def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
     """
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
+
+
+def check_fuse(fuse: Any) -> None:
+    """Refuses what doesn't say whether a loop may make many steps in one compiled call.
+
+    Args:
+      fuse: the argument of that name.
+
+    Raises:
+      ValueError: it is none of "auto", "always" and "never".
+    """
+    check_choice("fuse", fuse, ("auto", "always", "never"))
 
 
 def check_number(name: str, value: Any, what: str = "a number") -> None:

@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.core.checks import check_choice
+from fastsup.core.checks import check_choice, check_fuse
 from fastsup.eager.function import FALLBACKS
 from fastsup.eager.lifted_calls import scope_of_devices
 from fastsup.keras.ahead import Pass, StepsAhead
@@ -197,7 +197,7 @@ def accelerate(model: Any, *, executor: str = "auto", fallback: str = "warn", fu
     """
     check_executor(executor)
     check_choice("fallback", fallback, FALLBACKS)
-    check_choice("fuse", fuse, ("auto", "always", "never"))
+    check_fuse(fuse)
     if not isinstance(model, keras.Model):
         raise TypeError(f"model must be a keras.Model, got {model!r} of type {type(model).__name__}.")
     if keras.backend.backend() != "tensorflow":

@@ -10,7 +10,7 @@ from typing import Any
 import fastsup.core
 from fastsup.common.back_off import check_max_recoveries, delay_before_next_try
 from fastsup.common.tensorflow_errors import is_preemption
-from fastsup.core.checks import check_choice, check_flag
+from fastsup.core.checks import check_flag, check_fuse
 from fastsup.loop.checkpoint import CheckpointHook
 from fastsup.loop.restore import restore_newest
 
@@ -63,7 +63,7 @@ class StepLoop(fastsup.core.StepLoop):
         max_recoveries: int | None = 0,
         fuse: str = "auto",
     ) -> None:
-        check_choice("fuse", fuse, ("auto", "always", "never"))
+        check_fuse(fuse)
         # Known to the steps of `fastsup.steps`, which this module need not import, nor TensorFlow.
         if fuse != "never" and hasattr(type(step), "fuse_steps"):
             fusable: Any = step

@@ -12,7 +12,7 @@ from tensorflow.python.framework.ops import inside_function
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 
 from fastsup.checkpoint.directory import directory_argument
-from fastsup.core.checks import check_choice, check_flag, check_no_pattern, check_number
+from fastsup.core.checks import check_flag, check_fuse, check_no_pattern, check_number
 from fastsup.core.session_origin import session_role
 from fastsup.eager import bridge
 from fastsup.loop.managers import manager_in
@@ -234,7 +234,7 @@ def monitored_function(
       Exception: as for `MonitoredSession`.
     """
     check_executor(executor)
-    check_choice("fuse", fuse, ("auto", "always", "never"))
+    check_fuse(fuse)
     check_flag(async_save=async_save, handle_signals=handle_signals)
     check_number("stop_grace_period_secs", stop_grace_period_secs, "a number of seconds")
     if max_to_keep is not None:

@@ -24,7 +24,7 @@ from fastsup.train.session.wrapped_sessions import (
 
 cdef object Coordinator = tf_coordinator.Coordinator
 
-# After so many refusals in a row, the steps in between don't become more any longer: 64.
+# Refusals in a row after which the number of steps until the next question, 64, grows no more.
 cdef enum:
     MOST_REFUSALS = 8
 
