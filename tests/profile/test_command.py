@@ -401,10 +401,11 @@ def test_the_head_is_of_the_script(script: Path, run: Any) -> None:
     result = run("profile", script, -1, "a b")
     lines = result.stdout.splitlines()
     assert lines[1].startswith("50 steps in ")
-    head = " ".join(lines[2:8])
-    assert f"{script.name} -1 'a b', 2" in head
-    assert "fastsup " in head
-    assert "Python " in head
+    # Lines end within a long path, too.
+    head = "".join(lines[2:8]).replace(" ", "")
+    assert f"{script.name}-1'ab',2" in head
+    assert "fastsup" in head
+    assert "Python" in head
 
 
 def test_the_whole_program_adds_up(script: Path, tmp_path: Path, run: Any) -> None:
