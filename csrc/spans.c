@@ -24,8 +24,15 @@ void fs_trace_init(fs_thread_trace *trace, fs_span_log *log, int32_t thread) {
 /* Adds a duration, less the cost of measuring it. */
 static void add_without_cost(fs_span_log *log, fs_span_stats *stats, int64_t ns, int64_t cost, int64_t step) {
     if (cost > ns) cost = ns;
-    log->cost_subtracted += cost;
+    if (!stats->aside) log->cost_subtracted += cost;
     fs_histogram_add(&stats->times, ns - cost, step);
+}
+
+/* Charges the time up to a reading of the clock to the log. */
+static void charge(fs_thread_trace *trace, int64_t at) {
+    int64_t *sum = trace->kind == FS_ASIDE ? &trace->log->aside_ns : &trace->log->wall_ns;
+    *sum += at - trace->last;
+    trace->last = at;
 }
 
 static void begin_step(fs_thread_trace *trace, int64_t at, int64_t step) {
@@ -82,42 +89,52 @@ static void keep_slow(fs_span_log *log, const fs_thread_trace *trace, const fs_s
     }
 }
 
-static void end_step(fs_thread_trace *trace, int64_t at, int is_step) {
+/* Keeps a scope that has ended in the trace, with its spans, if it belongs to the sample. */
+static void keep_event(fs_thread_trace *trace, const fs_span_event *whole) {
     fs_span_log *log = trace->log;
-    fs_span_event whole = {trace->started, at - trace->started, trace->step, -1, trace->thread};
-    log->wall_ns += at - trace->last;
-    trace->last = at;
-    if (!is_step) return;
-    fs_histogram_add(&log->steps.times, whole.duration, trace->step);
-    if (whole.duration > log->slow_threshold || log->n_slow < FS_SLOW_STEPS) keep_slow(log, trace, &whole);
     if (!is_sampled(log, trace->step)) return;
     if (log->n_events + FS_STEP_EVENTS + 1 > FS_TRACE_EVENTS) {
         thin_out(log);
         if (!is_sampled(log, trace->step)) return;
     }
-    log->events[log->n_events++] = whole;
+    log->events[log->n_events++] = *whole;
     memcpy(&log->events[log->n_events], trace->events, sizeof(fs_span_event) * (size_t)trace->n_events);
     log->n_events += trace->n_events;
 }
 
+static void end_step(fs_thread_trace *trace, int64_t at, int kind) {
+    fs_span_log *log = trace->log;
+    fs_span_event whole = {trace->started, at - trace->started, trace->step, -1, trace->thread};
+    charge(trace, at);
+    if (kind == FS_BESIDE) return;
+    if (kind != FS_STEP) {
+        /* Of the work around steps, what has spans within its main one is worth showing. */
+        if (trace->n_events < 2) return;
+        whole.stats = -3;
+        keep_event(trace, &whole);
+        return;
+    }
+    fs_histogram_add(&log->steps.times, whole.duration, trace->step);
+    if (whole.duration > log->slow_threshold || log->n_slow < FS_SLOW_STEPS) keep_slow(log, trace, &whole);
+    keep_event(trace, &whole);
+}
+
 static void enter(fs_thread_trace *trace, fs_span_stats *stats, int64_t at) {
-    trace->log->wall_ns += at - trace->last;
     if (trace->depth > 0) trace->frames[trace->depth - 1].self_ns += at - trace->last;
+    charge(trace, at);
     fs_frame *frame = &trace->frames[trace->depth++];
     frame->stats = stats;
     frame->start = at;
     frame->self_ns = 0;
-    trace->last = at;
 }
 
 static void leave(fs_thread_trace *trace, int64_t at) {
     fs_span_log *log = trace->log;
     fs_frame *frame = &trace->frames[--trace->depth];
     frame->self_ns += at - trace->last;
-    log->wall_ns += at - trace->last;
-    trace->last = at;
+    charge(trace, at);
     add_without_cost(log, frame->stats, frame->self_ns, log->cost_in_span, trace->step);
-    log->n_spans++;
+    if (!frame->stats->aside) log->n_spans++;
     if (trace->n_events < FS_STEP_EVENTS) {
         fs_span_event *event = &trace->events[trace->n_events++];
         event->start = frame->start;
@@ -144,7 +161,7 @@ void fs_trace_flush(fs_thread_trace *trace) {
     int32_t n = trace->n_records;
     for (int32_t i = 0; i < n; ++i) {
         replay(trace, &trace->records[i]);
-        end_step(trace, trace->records[i].end, 1);
+        end_step(trace, trace->records[i].end, FS_STEP);
     }
     if (trace->state == FS_TRACE_IN_RECORD) trace->records[0] = trace->records[n];
     trace->n_records = 0;
@@ -155,7 +172,7 @@ void fs_trace_expand(fs_thread_trace *trace) {
     if (trace->state != FS_TRACE_IN_RECORD) return;
     trace->state = FS_TRACE_IN_STEP;
     trace->nested = 0;
-    trace->is_step = 1;
+    trace->kind = FS_STEP;
     replay(trace, &trace->records[0]);
 }
 
@@ -187,8 +204,18 @@ void fs_trace_records_full(fs_thread_trace *trace) {
     trace->last = at;
 }
 
-void fs_step_begin(fs_thread_trace *trace, int is_step) {
+/* Begins to count a scope of a kind. Returns whether it is recorded. */
+static int begin_kind(fs_thread_trace *trace, int kind) {
     fs_span_log *log = trace->log;
+    trace->kind = kind;
+    if (kind == FS_STEP) log->begun++;
+    trace->muted = kind == FS_STEP || kind == FS_BESIDE ? log->begun <= log->skip_steps : log->begun < log->skip_steps;
+    if (trace->muted || kind == FS_ASIDE) trace->ignore_gap = 1;
+    if (trace->muted) trace->depth = 0;
+    return !trace->muted;
+}
+
+void fs_step_begin(fs_thread_trace *trace, int kind) {
     fs_trace_expand(trace);
     if (trace->state == FS_TRACE_IN_STEP) {
         trace->nested++;
@@ -196,15 +223,22 @@ void fs_step_begin(fs_thread_trace *trace, int is_step) {
     }
     trace->state = FS_TRACE_IN_STEP;
     trace->nested = 0;
-    trace->is_step = is_step;
-    if (is_step) log->begun++;
-    trace->muted = log->begun <= log->skip_steps;
-    if (trace->muted) {
-        trace->ignore_gap = 1;
-        trace->depth = 0;
-        return;
+    if (begin_kind(trace, kind)) begin_step(trace, fs_span_now(trace->log), trace->log->begun);
+}
+
+void fs_step_switch(fs_thread_trace *trace, int kind, fs_span_stats *stats) {
+    fs_span_log *log = trace->log;
+    fs_trace_expand(trace);
+    if (trace->state != FS_TRACE_IN_STEP || trace->nested > 0) return;
+    int64_t at = fs_span_now(log);
+    if (!trace->muted) {
+        while (trace->depth > 0) leave(trace, at);
+        end_step(trace, at, trace->kind);
     }
-    begin_step(trace, fs_span_now(log), log->begun);
+    if (!begin_kind(trace, kind)) return;
+    trace->ignore_gap = 1; /* nothing is between the two */
+    begin_step(trace, at, log->begun);
+    enter(trace, stats, at);
 }
 
 void fs_step_end(fs_thread_trace *trace) {
@@ -216,13 +250,13 @@ void fs_step_end(fs_thread_trace *trace) {
     }
     while (trace->depth > 0) fs_span_leave(trace);
     trace->state = trace->ignore_gap ? FS_TRACE_IDLE : FS_TRACE_READY;
-    if (!trace->muted) end_step(trace, fs_span_now(trace->log), trace->is_step);
+    if (!trace->muted) end_step(trace, fs_span_now(trace->log), trace->kind);
 }
 
 void fs_step_uncount(fs_thread_trace *trace) {
     fs_trace_expand(trace);
-    if (trace->state != FS_TRACE_IN_STEP || trace->nested > 0 || !trace->is_step) return;
-    trace->is_step = 0;
+    if (trace->state != FS_TRACE_IN_STEP || trace->nested > 0 || trace->kind != FS_STEP) return;
+    trace->kind = FS_BESIDE;
     trace->log->begun--;
 }
 
@@ -231,7 +265,7 @@ void fs_step_next_slow(fs_thread_trace *trace, fs_span_stats *stats) {
     if (trace->state == FS_TRACE_READY) {
         fs_step_record_begin(trace, stats, trace->last);
     } else {
-        fs_step_begin(trace, 1);
+        fs_step_begin(trace, FS_STEP);
         fs_span_enter(trace, stats);
     }
 }

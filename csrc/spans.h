@@ -40,9 +40,18 @@ typedef int64_t (*fs_span_clock)(void *context); /* nanoseconds */
 
 /* The statistics of one kind of span: of a phase of a hook, for example. */
 typedef struct {
-    int32_t id; /* first, to share a cache line with the histogram's count */
+    int32_t id;    /* first, to share a cache line with the histogram's count */
+    int32_t aside; /* of spans in threads that work beside the loop, at the same time: not a part of the log's time */
     fs_histogram times;
 } fs_span_stats;
+
+/* What a scope is.
+ *
+ * FS_BESIDE: work beside the steps, such as a callback after the last one. It isn't recorded before the first step.
+ * FS_STEP: a step.
+ * FS_PASS: the work of a call that makes all steps itself, before, between and after them. Recorded from the begin on.
+ * FS_ASIDE: work in another thread than the steps', at the same time. It isn't a part of the log's time. */
+enum fs_scope_kind { FS_BESIDE, FS_STEP, FS_PASS, FS_ASIDE };
 
 /* A step with one span. It fills one cache line: recording it at once would push the histograms and this code into the
  * cache, which a step that uses the cache itself then lacks. Times are readings of the clock. */
@@ -59,7 +68,7 @@ typedef struct {
     int64_t start;
     int64_t duration;
     int64_t step;
-    int32_t stats;  /* id of the span's statistics; -1 for the step itself */
+    int32_t stats;  /* id of the span's statistics; -1 for the step itself, -3 for work of a pass between steps */
     int32_t thread; /* number of the thread in the log */
 } fs_span_event;
 
@@ -78,6 +87,7 @@ typedef struct {
     int64_t skip_steps;            /* how many steps at the start are left out */
     int64_t begun;                 /* steps begun, skipped ones included */
     int64_t wall_ns;               /* time in steps and between them, up to the last reading of each thread */
+    int64_t aside_ns;              /* time of scopes that are FS_ASIDE */
     /* The cost of measuring. The first two are the nanoseconds that one span, or one pause, measures too much; they are
      * subtracted from each. The third is the sum of what was subtracted. */
     int64_t cost_in_span;
@@ -126,7 +136,7 @@ typedef struct fs_thread_trace {
     int32_t nested;     /* steps begun within the step under way */
     int32_t depth;      /* frames in use */
     int32_t muted;      /* the step under way is left out */
-    int32_t is_step;    /* 0: work beside the steps, which has spans but isn't counted as a step */
+    int32_t kind;       /* of the scope under way: an fs_scope_kind */
     int32_t n_too_deep; /* spans entered beyond FS_SPAN_DEPTH */
     int32_t n_events;
     int64_t step;
@@ -137,7 +147,8 @@ typedef struct fs_thread_trace {
     fs_span_event events[FS_STEP_EVENTS];
 } fs_thread_trace;
 
-/* A step under way, or work beside the steps. It lives on the stack, or in the object, of the code that begins it. */
+/* A step under way, or other work that is recorded. It lives on the stack, or in the object, of the code that begins
+ * it. */
 typedef struct fs_scope {
     struct fs_scope *next; /* the scope begun before, in any thread */
     fs_thread_trace *trace;
@@ -170,9 +181,12 @@ void fs_trace_interrupt_between_steps(fs_thread_trace *trace);
 /* Drops the step under way, if any, and the thread. For the child of a fork, where other threads are gone. */
 void fs_trace_abandon(fs_thread_trace *trace);
 
-/* Begins a step or, if `is_step` is 0, work beside the steps. Within a step it only counts the nesting. */
-void fs_step_begin(fs_thread_trace *trace, int is_step);
+/* Begins a scope of a kind. Within a scope it only counts the nesting. */
+void fs_step_begin(fs_thread_trace *trace, int kind);
 void fs_step_end(fs_thread_trace *trace);
+/* Ends the scope under way and begins one of a kind, in a span, with one reading of the clock. Does nothing in a scope
+ * that is nested in another one. For passes. */
+void fs_step_switch(fs_thread_trace *trace, int kind, fs_span_stats *stats);
 /* Takes the step under way out of the count of steps: it turned out that there was nothing to do. */
 void fs_step_uncount(fs_thread_trace *trace);
 
@@ -206,12 +220,12 @@ static inline void fs_step_record_end(fs_thread_trace *trace, int64_t at) {
 
 /* Begins a step as `fs_step_begin` does, and makes it the newest scope. The caller ends the scope on every path; spans
  * that are still open then end with it. */
-static inline void fs_scope_begin(fs_scope *scope, fs_thread_trace *trace, void *probe, int is_step) {
+static inline void fs_scope_begin(fs_scope *scope, fs_thread_trace *trace, void *probe, int kind) {
     fs_scope **open = trace->log->open_scopes;
-    if (trace->state == FS_TRACE_READY && is_step) {
+    if (trace->state == FS_TRACE_READY && kind == FS_STEP) {
         fs_step_record_begin(trace, NULL, fs_span_now(trace->log));
     } else {
-        fs_step_begin(trace, is_step);
+        fs_step_begin(trace, kind);
     }
     scope->trace = trace;
     scope->probe = probe;

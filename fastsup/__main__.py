@@ -11,7 +11,7 @@ import fastsup
 from fastsup import pages
 from fastsup.compat import run
 from fastsup.profile import command, doctor
-from fastsup.profile.head import tensorflow_version
+from fastsup.profile.numbers.head import tensorflow_version
 
 
 class _Version(argparse.Action):

@@ -40,6 +40,8 @@ LAYERS = (
     ("fastsup.contrib.learn",),
     ("fastsup.contrib",),
     ("fastsup.profile.recording",),
+    ("fastsup.profile.recording.passes", "fastsup.profile.numbers"),
+    ("fastsup.profile.advice",),
     ("fastsup.profile",),
     ("fastsup",),
 )

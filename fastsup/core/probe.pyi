@@ -4,6 +4,8 @@ from typing import Any
 
 from fastsup.core.session_origin import SessionOrigin
 
+RECORDS_METHOD: str
+
 class EmptyContext:
     def __enter__(self) -> None: ...
     def __exit__(self, *error: object) -> None: ...

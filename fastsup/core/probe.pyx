@@ -13,6 +13,9 @@ from cpython.ref cimport PyObject
 
 from fastsup.core.schedule cimport changes
 
+# The attribute of a function that stands in the place of a library's method while a profiler is on: that method.
+RECORDS_METHOD = "_fastsup_records_method"
+
 cdef extern from "spans.h":
     const void* fs_thread() noexcept
     fs_scope* fs_scope_of_thread(fs_scope* scopes, const void* thread) noexcept

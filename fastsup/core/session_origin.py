@@ -10,10 +10,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FrameType
 
-__all__ = ["NO_ORIGIN", "SessionOrigin", "current_origin", "session_role"]
+__all__ = ["NO_ORIGIN", "SessionOrigin", "current_origin", "origin_of_call", "session_role"]
 
 # Packages whose frames aren't the program's own.
-_LIBRARIES = frozenset({"fastsup", "tensorflow", "contextlib", "functools"})
+_LIBRARIES = frozenset({"fastsup", "tensorflow", "keras", "contextlib", "functools"})
 # How many lines of the program, from the opening call outwards, tell two sessions apart.
 _LINES = 6
 
@@ -74,13 +74,40 @@ def current_origin(role: str = "run", kind: str = "") -> SessionOrigin:
         if package == "fastsup" or (package == "tensorflow" and not is_wrapper):
             call = frame
         frame = frame.f_back
+    lines = _program_lines(frame)
+    library = "fastsup" if call is None else _package(call)
+    return SessionOrigin(kind if call is None else _name(call), _role.get() or role, _place(lines), library, lines)
+
+
+def origin_of_call(kind: str, role: str, frame: FrameType | None) -> SessionOrigin:
+    """The origin of a call of another library's that makes all steps of a loop itself.
+
+    Args:
+      kind: name of the call.
+      role: what it is for.
+      frame: the frame that makes it. Those of libraries are left out.
+    """
+    while frame is not None and _package(frame) in _LIBRARIES:
+        frame = frame.f_back
+    lines = _program_lines(frame)
+    return SessionOrigin(kind, role, _place(lines), "keras", lines)
+
+
+def _program_lines(frame: FrameType | None) -> tuple[tuple[str, int], ...]:
+    """The lines of a program that lead to a call: (path, line), from the call outwards.
+
+    Args:
+      frame: the program's frame that makes the call.
+    """
     lines: list[tuple[str, int]] = []
     while frame is not None and len(lines) < _LINES and _package(frame) != "fastsup":
         lines.append((frame.f_code.co_filename, frame.f_lineno))
         frame = frame.f_back
-    place = f"{os.path.basename(lines[0][0])}:{lines[0][1]}" if lines else ""
-    library = "fastsup" if call is None else _package(call)
-    return SessionOrigin(kind if call is None else _name(call), _role.get() or role, place, library, tuple(lines))
+    return tuple(lines)
+
+
+def _place(lines: tuple[tuple[str, int], ...]) -> str:
+    return f"{os.path.basename(lines[0][0])}:{lines[0][1]}" if lines else ""
 
 
 def _package(frame: FrameType) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 import keras
@@ -11,6 +12,7 @@ import tensorflow as tf
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.core.checks import check_choice, check_fuse
+from fastsup.core.probe import RECORDS_METHOD
 from fastsup.eager.function import FALLBACKS
 from fastsup.eager.lifted_calls import scope_of_devices
 from fastsup.keras.ahead import Pass, StepsAhead
@@ -95,7 +97,7 @@ class Acceleration:
         for name in ("fit", "evaluate", "predict"):
             method = getattr(model, name)
             method = getattr(method, "_fastsup_original", method)
-            if getattr(method, "__func__", None) is not getattr(keras.Model, name):
+            if not isinstance(method, MethodType) or _plain(method.__func__) is not _plain(getattr(keras.Model, name)):
                 continue  # The program's own, which may add callbacks and change arguments.
             replaced = with_pass(method, name, self._passes, self._takes_arrays, self._release)
             replaced._fastsup_original = method
@@ -157,6 +159,11 @@ class Acceleration:
         if scope_of_devices() is not None:
             return "TensorFlow has several devices"
         return ""
+
+
+def _plain(method: Any) -> Any:
+    """A method of Keras's, without what a profiler puts in its place."""
+    return getattr(method, RECORDS_METHOD, method)
 
 
 def _is_distributed(model: Any) -> bool:

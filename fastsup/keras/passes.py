@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 import keras
@@ -37,7 +38,7 @@ _KINDS = {
 
 
 def with_pass(
-    method: Callable[..., Any],
+    method: MethodType,
     name: str,
     passes: dict[str, Pass],
     takes_arrays: Callable[[str], bool],
@@ -46,7 +47,7 @@ def with_pass(
     """Makes what stands in the place of a model's `fit`, `evaluate` or `predict`.
 
     Args:
-      method: the model's method.
+      method: the model's method: Keras's, bound to the model.
       name: its name.
       passes: where the passes under way are, by kind of function.
       takes_arrays: function that tells whether a kind of function takes an `ArrayInput` in the place of arrays.
@@ -57,16 +58,20 @@ def with_pass(
     """
     signature = inspect.signature(method)
 
+    def call(*args: Any, **kwargs: Any) -> Any:
+        # Looked up now: while a profiler is on, Keras's method is another one.
+        return getattr(keras.Model, name)(method.__self__, *args, **kwargs)
+
     @functools.wraps(method)
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
-            return method(*args, **kwargs)  # Which says what is wrong.
+            return call(*args, **kwargs)  # Which says what is wrong.
         bound.apply_defaults()
         given = bound.arguments
         if given.get("kwargs", {}).get("_use_cached_eval_dataset"):
-            return method(*args, **kwargs)  # The validation of a `fit`, which has begun its pass.
+            return call(*args, **kwargs)  # The validation of a `fit`, which has begun its pass.
         before = dict(passes)
         begun = {kind: _pass(kind, given, given.get(steps)) for kind, steps in _KINDS[name].items()}
         passes.update(begun)
@@ -78,7 +83,7 @@ def with_pass(
                     _take_arrays(given, given.get(steps), gives_batches=kind != "predict")
                 if given.get("validation_data") is not None and takes_arrays("test"):
                     _take_validation_arrays(given)
-            return method(*bound.args, **bound.kwargs)
+            return call(*bound.args, **bound.kwargs)
         finally:
             passes.update(before)
             for kind in begun:

@@ -12,8 +12,8 @@ from typing import Any
 
 from fastsup.common.script import add_script
 from fastsup.profile.doctor_script import examine
-from fastsup.profile.head import TENSORFLOWS, cores, version_of
-from fastsup.profile.quantities import duration
+from fastsup.profile.numbers.head import TENSORFLOWS, cores, version_of
+from fastsup.profile.numbers.quantities import duration
 from fastsup.profile.recording.recorder import Recorder
 
 __all__ = ["add_parser", "warnings"]

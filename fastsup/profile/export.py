@@ -8,10 +8,10 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from fastsup.profile.numbers.session_part import SessionPart
 from fastsup.profile.recording.recorder import Recorder
 from fastsup.profile.recording.statistics import RUNTIME
 from fastsup.profile.report import Report, Row
-from fastsup.profile.session_part import SessionPart
 
 __all__ = ["SCHEMA", "as_chrome_trace", "as_csv", "as_dict", "as_json", "executor_of"]
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from fastsup.profile.export import as_dict, executor_of
 from fastsup.profile.histogram import Histogram
-from fastsup.profile.quantities import count as as_count
-from fastsup.profile.quantities import duration, percent
+from fastsup.profile.numbers.quantities import count as as_count
+from fastsup.profile.numbers.quantities import duration, percent
+from fastsup.profile.numbers.rows import hooks_among
 from fastsup.profile.recording.recorder import Recorder
 from fastsup.profile.recording.statistics import SESSION
 from fastsup.profile.report import Report, Row
-from fastsup.profile.rows import hooks_among
 from fastsup.profile.table import as_text
 
 __all__ = ["as_html"]

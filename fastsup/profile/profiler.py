@@ -12,10 +12,11 @@ from typing import Any, TextIO
 
 from fastsup.common.files import write_whole
 from fastsup.profile.export import as_chrome_trace, as_csv, as_json
-from fastsup.profile.head import head_of
+from fastsup.profile.numbers.head import head_of
 from fastsup.profile.page import as_html
 from fastsup.profile.program import Program
 from fastsup.profile.recording.device_wait import DeviceWait, wait_for_devices
+from fastsup.profile.recording.passes.watch import KerasWatch
 from fastsup.profile.recording.recorder import ManualClock, Recorder
 from fastsup.profile.report import Report, report_of
 from fastsup.profile.summaries import ProfileSummaries
@@ -59,6 +60,7 @@ class HookProfiler(Recorder):
         self.program: Program | None = None
         self._head = head_of()
         self._summaries: dict[str, ProfileSummaries] = {}
+        self._keras = KerasWatch()
 
     def prepare(self, hooks: Iterable[Any] | None, session: Any) -> None:
         """Gets ready to record a session: measures, once, what a fetched value costs in a session of its own."""
@@ -91,6 +93,16 @@ class HookProfiler(Recorder):
         import tensorflow as tf
 
         return tf.profiler.experimental.Trace("step", step_num=self.steps_begun, _r=1)  # type: ignore[no-any-return]
+
+    def start(self, replaceable: bool = False) -> None:
+        """Records the sessions, loops and Keras passes of the program, until `stop`. As for `Recorder.start`."""
+        super().start(replaceable)
+        self._keras.start()
+
+    def stop(self) -> None:
+        """Ends the recording of the program. Does nothing for a profiler that isn't on."""
+        self._keras.stop()
+        super().stop()
 
     def __enter__(self) -> HookProfiler:
         self.start()

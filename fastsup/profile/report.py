@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fastsup.core.plan_executor import PlanExecutor
 from fastsup.core.session_origin import SessionOrigin
 from fastsup.eager.function_notes import FunctionNote
-from fastsup.profile.advice import advice_on
-from fastsup.profile.head import Head, head_of
-from fastsup.profile.quantities import duration, percent
-from fastsup.profile.recording.phases import BETWEEN, FETCHES, STEP_FETCH
+from fastsup.profile.advice.steps import advice_on
+from fastsup.profile.numbers.head import Head, head_of
+from fastsup.profile.numbers.quantities import duration, percent
+from fastsup.profile.numbers.rows import ProfileRows, Row, Times
+from fastsup.profile.numbers.session_part import SessionPart, names_of
+from fastsup.profile.recording.phases import BETWEEN, FETCHES, INPUT_WAIT, PASS_FUNCTIONS, STEP_FETCH
 from fastsup.profile.recording.recorder import Recorder
 from fastsup.profile.recording.span_registry import OTHER_FETCHES
 from fastsup.profile.recording.statistics import RUNTIME, SESSION
-from fastsup.profile.rows import ProfileRows, Row, Times
-from fastsup.profile.session_part import SessionPart, names_of
 
 __all__ = ["Report", "Row", "Times", "duration", "percent", "report_of"]
 
@@ -76,6 +76,8 @@ def report_of(
         rows.append(Row(fetch["owner"], phase, times, share(times.total_ns), fetch["basis"], names[fetch["session"]]))
     for (session, detail), times in runtime.items():
         rows.append(Row(SESSION, RUNTIME, times, share(times.total_ns), "measured", names[session], detail))
+    for session, name in zip(recorded["sessions"], names, strict=True):
+        rows += _waits_for_input(rows, name, session["input_wait"], share)
     between = _times(recorded["between_steps"])
     if between.calls:
         rows.append(Row(SESSION, BETWEEN, between, share(between.total_ns)))
@@ -116,6 +118,24 @@ def _take_out(fetch: dict[str, Any], runtime: dict[tuple[int, str], Times]) -> T
     return Times(fetch["calls"], taken, taken / fetch["calls"], None, None, None, None, None)
 
 
+def _waits_for_input(
+    rows: list[Row], session: str, wait: tuple[int, int, int], share: Callable[[float], float]
+) -> Iterable[Row]:
+    """Moves a wait for input that was measured elsewhere out of the row that contains it, into one of its own."""
+    calls, total, longest = wait
+    place = next((i for i, row in enumerate(rows) if row.session == session and row.phase in PASS_FUNCTIONS), None)
+    if not calls or place is None:
+        return
+    around = rows[place].times
+    taken = min(total, around.total_ns)
+    rest = around.total_ns - taken
+    rows[place] = replace(
+        rows[place], times=replace(around, total_ns=rest, mean_ns=rest / around.calls), share=share(rest)
+    )
+    times = Times(calls, taken, taken / calls, None, None, None, longest or None, None)
+    yield Row(SESSION, INPUT_WAIT, times, share(taken), "measured", session)
+
+
 def _sessions(recorded: list[dict[str, Any]], names: list[str], rows: list[Row]) -> tuple[SessionPart, ...]:
     """The sessions that have rows, those that take the most time first."""
     parts = []
@@ -131,13 +151,14 @@ def _sessions(recorded: list[dict[str, Any]], names: list[str], rows: list[Row])
                 role=session["role"],
                 place=session["place"],
                 sessions=session["sessions"],
-                runs=sum(row.times.calls for row in of_it if row.phase == RUNTIME),
+                runs=sum(row.times.calls for row in of_it if row.phase in (RUNTIME, *PASS_FUNCTIONS)),
                 total_ns=sum(row.times.total_ns for row in of_it),
                 within=None if within is None else (names[within[0]], *within[1:]),
                 asked_executors=tuple(session["asked_executors"]),
                 executors=tuple(PlanExecutor(**plan) for plan in session["executors"]),
                 tensorflow_hooks=tuple(session["tensorflow_hooks"]),
                 operations_added=session["operations_added"],
+                is_pass=session["library"] == "keras",
             )
         )
     return tuple(sorted(parts, key=lambda part: -part.total_ns))

@@ -8,10 +8,10 @@ from typing import TextIO
 
 from fastsup.profile.export import executor_of
 from fastsup.profile.histogram import as_lines
-from fastsup.profile.quantities import count, duration, percent
+from fastsup.profile.numbers.quantities import count, duration, percent
+from fastsup.profile.numbers.rows import hooks_among
+from fastsup.profile.numbers.session_part import SessionPart
 from fastsup.profile.report import Report, Row
-from fastsup.profile.rows import hooks_among
-from fastsup.profile.session_part import SessionPart
 
 __all__ = ["WIDTH", "Line", "as_text", "lines_of", "print_lines", "print_table", "runs"]
 
@@ -27,6 +27,8 @@ Line = tuple[str, str]
 
 def _line(first: str, *values: str) -> str:
     cells = [value.rjust(width) for value, (_, width) in zip(values, _COLUMNS[: len(values)], strict=True)]
+    if cells:
+        cells[0] = values[0].rjust(_FIRST + _COLUMNS[0][1] - max(len(first), _FIRST))
     return (first.ljust(_FIRST) + "".join(cells)).rstrip()
 
 
@@ -59,10 +61,9 @@ def _is_shown(row: Row) -> bool:
 def _rows(indent: str, row: Row, executor: str = "") -> list[Line]:
     """The line of a row; two lines if its name doesn't fit into the first column."""
     name = f"{indent}{row.phase}"
-    if not row.detail and not executor:
-        return [(_row(name, row), "")]
     about = f"{name} {row.detail}".rstrip() + (f": {executor}" if executor else "")
-    if len(about) < _FIRST:
+    # A name may stand in the next column, as far as the number of calls leaves room.
+    if len(about) < _FIRST or (not row.detail and len(about) + len(count(row.times.calls)) < _FIRST + _COLUMNS[0][1]):
         return [(_row(about, row), "")]
     return [(_cut(about), ""), (_row("", row), "")]
 
@@ -86,10 +87,17 @@ def _of_session(report: Report, name: str, style_first: bool) -> list[Line]:
             lines += _rows("  ", row)
     own = [row for row in rows if not row.is_hook]
     if own or not name:
-        lines.append(("session" if name or not report.sessions else "all sessions", "bold"))
+        lines.append((_of_no_hook(report, name), "bold"))
     for row in own:
         lines += _rows(" ", row, executor_of(report, row))
     return lines
+
+
+def _of_no_hook(report: Report, name: str) -> str:
+    """What the rows are called that belong to no hook: of a session, by name, or of all."""
+    if any(part.is_pass for part in report.sessions if part.name == name):
+        return "Keras"
+    return "session" if name or not report.sessions else "all sessions"
 
 
 def _begin(report: Report) -> list[Line]:
@@ -109,12 +117,13 @@ def _begin(report: Report) -> list[Line]:
 
 
 def runs(part: SessionPart) -> str:
-    """Returns the number of a session's runs as text: "100 runs".
+    """Returns the number of a session's runs as text: "100 runs". Of a pass: "100 batches".
 
     Args:
       part: the session.
     """
-    return f"{count(part.runs)} run{'' if part.runs == 1 else 's'}"
+    one, several = ("batch", "batches") if part.is_pass else ("run", "runs")
+    return f"{count(part.runs)} {one if part.runs == 1 else several}"
 
 
 def _recorded(report: Report) -> list[Line]:

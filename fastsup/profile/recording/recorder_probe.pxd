@@ -29,6 +29,7 @@ cdef class RecorderProbe(Probe):
     cdef int steps_under_way
     cdef bint closes_later
 
+    cdef int setup(self, SpanRegistry recorder, int64_t caller, object hooks, bint is_loop) except -1
     cdef fs_thread_trace* trace(self) except NULL
     cdef int begin_marker(self, size_t scope) except -1
     cdef int close_now(self) except -1

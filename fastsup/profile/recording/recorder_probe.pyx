@@ -31,17 +31,7 @@ def count_values(fetches):
 
 cdef RecorderProbe new_recorder_probe(SpanRegistry recorder, int64_t caller, object hooks, bint is_loop):
     cdef RecorderProbe probe = RecorderProbe.__new__(RecorderProbe)
-    probe.recorder = recorder
-    probe.caller = caller
-    probe.hooks = () if hooks is None else hooks
-    probe.is_loop = is_loop
-    probe.session = recorder.session_of(caller)
-    probe.records = True
-    probe.marks_steps = recorder.step_markers
-    probe.markers = {}
-    probe.dispatch = probe.session.dispatch_stats
-    probe.feed_conversion = probe.session.feed_stats
-    probe.fetch_conversion = probe.session.fetch_stats
+    probe.setup(recorder, caller, () if hooks is None else hooks, is_loop)
     return probe
 
 
@@ -54,6 +44,21 @@ cdef RecorderProbe probe_within(SpanRegistry recorder):
 
 cdef class RecorderProbe(Probe):
     """What a recorder is told of a session or loop. Made by `Recorder.new_probe`."""
+
+    cdef int setup(self, SpanRegistry recorder, int64_t caller, object hooks, bint is_loop) except -1:
+        """Begins to record a session or loop. Arguments as for `new_recorder_probe`."""
+        self.recorder = recorder
+        self.caller = caller
+        self.hooks = hooks
+        self.is_loop = is_loop
+        self.session = recorder.session_of(caller)
+        self.records = True
+        self.marks_steps = recorder.step_markers
+        self.markers = {}
+        self.dispatch = self.session.dispatch_stats
+        self.feed_conversion = self.session.feed_stats
+        self.fetch_conversion = self.session.fetch_stats
+        return 0
 
     cdef fs_thread_trace* trace(self) except NULL:
         """The trace of this thread, ready to be read."""

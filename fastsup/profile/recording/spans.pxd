@@ -21,6 +21,8 @@ cdef extern from "spans.h":
     ctypedef struct fs_span_stats:
         fs_histogram times
         int32_t id
+        int32_t aside
+    int FS_BESIDE, FS_STEP, FS_PASS, FS_ASIDE
     ctypedef struct fs_span_event:
         int64_t start
         int64_t duration
@@ -57,11 +59,11 @@ cdef extern from "spans.h":
         int32_t thread
         int32_t nested
         int32_t muted
-        int32_t is_step
+        int32_t kind
         int32_t depth
         fs_frame* frames
     const void* fs_thread() noexcept
-    void fs_scope_begin(fs_scope* scope, fs_thread_trace* trace, void* probe, bint is_step) noexcept
+    void fs_scope_begin(fs_scope* scope, fs_thread_trace* trace, void* probe, int kind) noexcept
     void fs_scope_end(fs_scope* scope) noexcept
     void fs_log_init(
         fs_span_log* log, fs_span_clock clock, void* context, fs_scope** open_scopes, int64_t skip_steps
@@ -72,7 +74,8 @@ cdef extern from "spans.h":
     void fs_trace_interrupt(fs_thread_trace* trace) noexcept
     void fs_trace_interrupt_between_steps(fs_thread_trace* trace) noexcept
     void fs_trace_abandon(fs_thread_trace* trace) noexcept
-    void fs_step_begin(fs_thread_trace* trace, bint is_step) noexcept
+    void fs_step_begin(fs_thread_trace* trace, int kind) noexcept
+    void fs_step_switch(fs_thread_trace* trace, int kind, fs_span_stats* stats) noexcept
     void fs_step_end(fs_thread_trace* trace) noexcept
     void fs_step_next(fs_thread_trace* trace, fs_span_stats* stats) noexcept
     void fs_step_uncount(fs_thread_trace* trace) noexcept

@@ -40,6 +40,10 @@ cdef class SessionStats:
     cdef dict executors
     cdef set asked_executors
     cdef int64_t operations_added
+    # The wait for input that was measured within other rows.
+    cdef int64_t input_calls
+    cdef int64_t input_ns
+    cdef int64_t input_max_ns
 
 
 # A session or loop that is open.

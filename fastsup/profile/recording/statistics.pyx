@@ -23,6 +23,22 @@ cdef class SpanStats(Part):
 cdef class SessionStats:
     """The statistics of the sessions of one origin."""
 
+    def note_input(self, calls, total_ns, max_ns, calls_before=0, total_ns_before=0, max_ns_before=0):
+        """Adds a wait for input that was measured elsewhere, within what the session calls for each batch.
+
+        Args:
+          calls: number of batches.
+          total_ns: nanoseconds.
+          max_ns: the longest wait.
+          calls_before: what is no part of it, and the same for the other two.
+          total_ns_before: see `calls_before`.
+          max_ns_before: see `calls_before`. The longest wait is known only if it is longer than this.
+        """
+        self.input_calls += calls - calls_before
+        self.input_ns += total_ns - total_ns_before
+        if max_ns > max_ns_before:
+            self.input_max_ns = max(self.input_max_ns, max_ns)
+
 
 cdef class Caller:
     """A session or loop that is open."""
@@ -120,7 +136,8 @@ cdef class Recording(Profiler):
         runtimes = {}
         accounted = log.between.times.total
         for stats in self.stats_by_id:
-            accounted += stats.c.times.total
+            if not stats.c.aside:
+                accounted += stats.c.times.total
             if not stats.c.times.count:
                 continue
             if stats.owner == SESSION and stats.phase == RUNTIME:
@@ -153,9 +170,10 @@ cdef class Recording(Profiler):
     def described_sessions(self):
         """Returns the sessions: a list of dictionaries, one for each origin.
 
-        Their keys: kind, role, place (of the `SessionOrigin`), sessions (how many), within (session, owner, phase and
-        detail of the span in which they were opened, or None), asked_executors, executors, tensorflow_hooks and
-        operations_added.
+        Their keys: kind, role, place, library (of the `SessionOrigin`), sessions (how many), within (session, owner, phase and
+        detail of the span in which they were opened, or None), asked_executors, executors, tensorflow_hooks,
+        operations_added, and input_wait: number, nanoseconds and longest of the waits for input that were measured within
+        what the session calls for each batch.
         """
         cdef SessionStats session
         for number in list(self.callers):
@@ -167,6 +185,8 @@ cdef class Recording(Profiler):
                 "kind": session.origin.kind,
                 "role": session.origin.role,
                 "place": session.origin.place,
+                "library": session.origin.library,
+                "input_wait": (session.input_calls, session.input_ns, session.input_max_ns),
                 "sessions": session.n_sessions,
                 "within": None if within is None else (within.session.index, within.owner, within.phase, within.detail),
                 "asked_executors": sorted(session.asked_executors),

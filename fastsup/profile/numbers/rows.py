@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from fastsup.core.session_origin import SessionOrigin
 from fastsup.eager.function_notes import FunctionNote
-from fastsup.profile.head import Head
+from fastsup.profile.numbers.head import Head
+from fastsup.profile.numbers.session_part import SessionPart
 from fastsup.profile.recording.statistics import SESSION
-from fastsup.profile.session_part import SessionPart
 
 __all__ = ["ProfileRows", "Row", "Times", "hooks_among"]
 

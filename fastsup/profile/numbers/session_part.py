@@ -21,13 +21,14 @@ class SessionPart:
       role: "train", "evaluate" or "predict"; "run" if its purpose isn't known.
       place: file name and line of that call.
       sessions: number of sessions.
-      runs: number of runs.
+      runs: number of runs; of a pass, such as Keras's `fit`, of batches.
       total_ns: sum of its rows, in nanoseconds.
       within: the callback in which the sessions ran: (session, hook, phase, detail); None outside a callback.
       asked_executors: the executor modes of the sessions: those asked for, or those that `auto` has chosen for good.
       executors: the executors of its combinations of fetches and feeds.
       tensorflow_hooks: names of the classes among its hooks that are TensorFlow's own.
       operations_added: number of operations added to the graph while the session was open.
+      is_pass: whether it is a call of Keras's that makes all steps itself: `fit`, `evaluate` or `predict`.
     """
 
     name: str
@@ -42,6 +43,7 @@ class SessionPart:
     executors: tuple[PlanExecutor, ...] = ()
     tensorflow_hooks: tuple[str, ...] = ()
     operations_added: int = 0
+    is_pass: bool = False
 
     def executor_of(self, detail: str) -> str:
         """Returns the executor of fetches: "inline", "inline or thread_pool", "inline, on trial"; "" if it isn't known.

@@ -6,7 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fastsup.profile.quantities import duration, percent
+from fastsup.profile.advice.passes import advice_on_callback, costs_of_passes
+from fastsup.profile.advice.tensorflow_own import counterpart, one_line_for
+from fastsup.profile.numbers.quantities import duration, percent
+from fastsup.profile.numbers.rows import ProfileRows, Row
 from fastsup.profile.recording.phases import (
     BETWEEN,
     FEED_CONVERSION,
@@ -18,9 +21,7 @@ from fastsup.profile.recording.phases import (
     SAVE,
     STEP_FETCH,
 )
-from fastsup.profile.recording.statistics import RUNTIME
-from fastsup.profile.rows import ProfileRows, Row
-from fastsup.profile.tensorflow_own import counterpart, one_line_for
+from fastsup.profile.recording.statistics import RUNTIME, SESSION
 
 __all__ = ["advice_on"]
 
@@ -154,14 +155,16 @@ def _in_the_pool(report: ProfileRows) -> str:
 def _hook_parts(report: ProfileRows) -> list[_Part]:
     """The costs of each hook: its callbacks with its fetches, its saves, and each of its listeners."""
     groups: dict[tuple[str, str, str, str], list[Row]] = defaultdict(list)
+    passes = {part.name for part in report.sessions if part.is_pass}
     for row in report.rows:
         if row.is_hook:
-            kind = row.phase if row.phase in (SAVE, LISTENER) else ""
+            is_its_own = row.phase in (SAVE, LISTENER) and row.session not in passes
+            kind = row.phase if is_its_own else ""
             groups[row.session, row.owner, kind, row.detail].append(row)
     # A listener may open a session, to evaluate. The session's time isn't in the listener's row.
     within: dict[tuple[str, str, str, str], int] = defaultdict(int)
     for part in report.sessions:
-        if part.within is not None:
+        if part.within is not None and part.within[1] != SESSION:
             session, owner, phase, detail = part.within
             key = (session, owner, phase if phase in (SAVE, LISTENER) else "", detail)
             within[key] += part.total_ns
@@ -200,6 +203,8 @@ def _callbacks_text(report: ProfileRows, session: str, owner: str, rows: list[Ro
         return f"{text}, in a session that it opens."
     worst = max(rows, key=lambda row: row.times.total_ns)
     text += f", most of it {_PHRASES.get(worst.phase, worst.phase)}."
+    if any(part.is_pass for part in report.sessions if part.name == session):
+        return f"{text} {advice_on_callback(owner, worst, total, worst.times.calls)}".rstrip()
     calls = sum(row.times.calls for row in rows if row.phase in ("after_run", "after_step"))
     runs = next((part.runs for part in report.sessions if part.name == session), report.steps)
     if worst.phase == FETCHES:
@@ -230,7 +235,7 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
 
 
-_PHRASES = {FETCHES: "what it fetches", "summary": "writing summaries"}
+_PHRASES = {FETCHES: "what it fetches", "summary": "writing summaries", SAVE: "saving"}
 
 
 def _session_parts(report: ProfileRows) -> Iterable[_Part]:
@@ -271,6 +276,8 @@ def _session_parts(report: ProfileRows) -> Iterable[_Part]:
         "for that. A hook of your own is called in every step, and so is NanTensorHook. Leave out what you can do "
         "without; a standard hook with an interval is called only when it is due.",
     )
+    for cost in costs_of_passes(report):
+        yield _Part(*cost)
     made = sum(row.times.calls for row in rows[PLAN_MAKING])
     if _makes_plans_all_the_time(report, made):
         yield _Part("plan making", sum(row.times.total_ns for row in rows[PLAN_MAKING]), _on_plans(report, made))

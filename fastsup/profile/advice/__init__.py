@@ -1,0 +1,1 @@
+"""What the numbers of a report say about the program: what to change, and what that saves."""

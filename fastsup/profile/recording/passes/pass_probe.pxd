@@ -1,0 +1,52 @@
+from libc.stdint cimport int32_t
+
+from fastsup.core.probe cimport fs_scope
+from fastsup.profile.recording.recorder_probe cimport RecorderProbe
+from fastsup.profile.recording.statistics cimport SpanStats
+
+
+cdef class PassProbe(RecorderProbe):
+    cdef fs_scope scope
+    cdef bint entered
+    # How many spans are around the pass.
+    cdef int32_t depth
+    # Between the begin and the end of a batch; and in what the loop calls for it.
+    cdef bint in_batch
+    cdef bint in_function
+    # The pass's own code: before the loop, around each batch, and between epochs. What it calls for each batch; and the
+    # conversion of logs to Python.
+    cdef SpanStats setup_stats
+    cdef SpanStats loop_stats
+    cdef SpanStats epochs_stats
+    cdef SpanStats function_stats
+    cdef SpanStats logs_stats
+    # The list of callbacks whose batches are counted, or None before it is known.
+    cdef object callback_list
+    # The probe of callbacks in other threads.
+    cdef RecorderProbe of_threads
+    # The methods of callbacks that are replaced.
+    cdef list timed_methods
+    # The `TimedInput`s that it takes batches from, each with what it had waited for before.
+    cdef list inputs
+
+    cdef int unwind(self) except -1
+    cdef int begin_loop(self) except -1
+    cdef int begin_batch(self) except -1
+    cdef int begin_function(self) except -1
+    cdef int end_function(self) except -1
+    cdef int end_batch(self) except -1
+    cdef int settle(self) except -1
+    cdef int leave_loop(self) except -1
+    cdef int end_pass(self) except -1
+    cdef SpanStats stats_of_method(self, object callback, str name, bint aside)
+    cdef SpanStats stats_of_phase(self, str phase, str detail)
+
+
+cdef class TimedMethod:
+    # The method, of which callback it is, and what its place in the callback's dictionary had before, or None.
+    cdef object method
+    cdef object callback
+    cdef str name
+    cdef object replaced
+    cdef PassProbe probe
+    cdef SpanStats stats

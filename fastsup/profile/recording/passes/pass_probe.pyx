@@ -1,0 +1,343 @@
+"""The probe of a pass: a call that makes all steps of a loop itself, such as Keras's `fit`, and calls callbacks.
+
+At any moment a pass is in its own code, in a method of a callback, or in what it calls for each batch. Functions that
+stand in the place of methods of Keras's list of callbacks tell which.
+"""
+
+import functools
+
+from cpython.ref cimport PyObject
+
+from fastsup.core.probe cimport Probe, probe_here
+from fastsup.profile.recording.phases import LOGS, PASS_EPOCHS, PASS_LOOP, PASS_SETUP
+from fastsup.profile.recording.recorder cimport Recorder
+from fastsup.profile.recording.recorder_probe cimport new_recorder_probe
+from fastsup.profile.recording.span_registry cimport HookStats
+from fastsup.profile.recording.spans cimport (
+    FS_ASIDE, FS_PASS, FS_STEP, fs_scope_begin, fs_scope_end, fs_span_enter, fs_span_leave, fs_step_switch,
+    fs_step_uncount, fs_thread_trace
+)
+from fastsup.profile.recording.statistics import SESSION
+from fastsup.profile.recording.statistics cimport SpanStats, trace_of_this_thread
+
+IN_A_THREAD = ", in a thread"
+
+
+cdef inline PassProbe pass_here():
+    """The pass that this thread is in, if nothing else is recorded within it now; else None."""
+    cdef Probe probe = probe_here()
+    return <PassProbe> probe if isinstance(probe, PassProbe) else None
+
+
+cdef class PassProbe(RecorderProbe):
+    """A context manager: a pass, recorded from its begin to its end.
+
+    Args:
+      recorder: the `Recorder`.
+      origin: its `SessionOrigin`.
+      function: name of the function that the pass calls for each batch.
+    """
+
+    def __init__(self, Recorder recorder not None, origin, str function not None):
+        self.setup(recorder, recorder.new_caller(origin), (), False)
+        self.setup_stats = self.stats_of_phase(PASS_SETUP, "")
+        self.loop_stats = self.stats_of_phase(PASS_LOOP, "")
+        self.epochs_stats = self.stats_of_phase(PASS_EPOCHS, "")
+        self.logs_stats = self.stats_of_phase(LOGS, "")
+        self.function_stats = self.stats_of_phase(function, "")
+        self.of_threads = new_recorder_probe(recorder, 0, None, False)
+        self.timed_methods = []
+        self.inputs = []
+
+    def __enter__(self):
+        cdef PassProbe around = pass_here()
+        if self.entered:
+            raise RuntimeError("It is under way already.")
+        if around is not None and around.in_function:
+            # What was called for a batch has ended the input: an evaluation follows.
+            around.settle()
+        if around is not None:
+            around.leave_loop()
+        fs_scope_begin(&self.scope, trace_of_this_thread(self.recorder), <PyObject*> self, FS_PASS)
+        self.entered = True
+        self.depth = (<fs_thread_trace*> self.scope.trace).depth
+        fs_span_enter(<fs_thread_trace*> self.scope.trace, &self.setup_stats.c)
+        return self
+
+    def __exit__(self, *error):
+        self.end_pass()
+
+    cdef int end_pass(self) except -1:
+        if not self.entered:
+            return 0
+        self.entered = False
+        if self.in_batch:
+            self.unwind()
+            fs_step_uncount(<fs_thread_trace*> self.scope.trace)
+        fs_scope_end(&self.scope)
+        for method in self.timed_methods:
+            method.restore()
+        for timed_input, before in self.inputs:
+            self.session.note_input(*timed_input.read(), *before)
+        self.inputs = []
+        self.timed_methods = []
+        self.callback_list = None
+        self.close()
+        return 0
+
+    cdef int unwind(self) except -1:
+        """Leaves what the pass is in, but for its own code."""
+        cdef fs_thread_trace* trace = <fs_thread_trace*> self.scope.trace
+        while trace.depth > self.depth + 1:
+            fs_span_leave(trace)
+        self.in_function = False
+        return 0
+
+    cdef int begin_loop(self) except -1:
+        self.unwind()
+        fs_span_leave(<fs_thread_trace*> self.scope.trace)
+        fs_span_enter(<fs_thread_trace*> self.scope.trace, &self.epochs_stats.c)
+        return 0
+
+    cdef int begin_batch(self) except -1:
+        self.unwind()
+        fs_step_switch(<fs_thread_trace*> self.scope.trace, FS_STEP, &self.loop_stats.c)
+        self.in_batch = True
+        return 0
+
+    cdef int begin_function(self) except -1:
+        fs_span_enter(<fs_thread_trace*> self.scope.trace, &self.function_stats.c)
+        self.in_function = True
+        return 0
+
+    cdef int end_function(self) except -1:
+        if self.in_function:
+            self.unwind()
+        return 0
+
+    cdef int end_batch(self) except -1:
+        self.unwind()
+        fs_step_switch(<fs_thread_trace*> self.scope.trace, FS_PASS, &self.loop_stats.c)
+        self.in_batch = False
+        return 0
+
+    cdef int settle(self) except -1:
+        """Ends a batch that has turned out to be none: there was no input any more."""
+        if self.in_batch:
+            self.unwind()
+            fs_step_uncount(<fs_thread_trace*> self.scope.trace)
+            self.end_batch()
+        return 0
+
+    cdef int leave_loop(self) except -1:
+        """Charges the pass's own code since the last batch to what it does between epochs."""
+        cdef fs_thread_trace* trace = <fs_thread_trace*> self.scope.trace
+        if not self.in_batch and trace.depth == self.depth + 1:
+            trace.frames[self.depth].stats = &self.epochs_stats.c
+        return 0
+
+    cdef SpanStats stats_of_phase(self, str phase, str detail):
+        return self.recorder.stats_of(self.session, SESSION, phase, detail)
+
+    cdef SpanStats stats_of_method(self, object callback, str name, bint aside):
+        """The statistics of a callback's method in this pass.
+
+        Args:
+          callback: the callback.
+          name: name of the method.
+          aside: whether it runs in another thread than the pass.
+        """
+        cdef HookStats known = self.recorder.stats_of_hook(callback)
+        cdef SpanStats stats = self.recorder.stats_of(
+            self.session, known.name + IN_A_THREAD if aside else known.name, name, ""
+        )
+        stats.c.aside = aside
+        return stats
+
+    def watch(self, callbacks, names):
+        """Has methods of callbacks recorded until the pass ends.
+
+        Args:
+          callbacks: the callbacks. Those that are watched already are left as they are.
+          names: the names of the methods. Those that Keras leaves empty aren't recorded.
+        """
+        found = [
+            callback for callback in callbacks
+            if hasattr(callback, "__dict__") and not any(isinstance(value, TimedMethod) for value in vars(callback).values())
+        ]
+        self.hooks = (*self.hooks, *found)
+        for callback in found:
+            self.recorder.register(callback, self.caller)
+            for name in names:
+                method = getattr(callback, name, None)
+                if method is not None and not hasattr(method, "_is_default"):
+                    self.timed_methods.append(TimedMethod(self, callback, name, method))
+
+
+    def waits_for(self, timed_input):
+        """Has the wait for an input counted from now on.
+
+        Args:
+          timed_input: the `TimedInput`, whose batches this pass takes.
+        """
+        if not any(known is timed_input for known, _ in self.inputs):
+            self.inputs.append((timed_input, timed_input.read()))
+
+
+cdef class TimedMethod:
+    """Stands in the place of a callback's method, in its dictionary, as long as a pass is recorded.
+
+    Args:
+      probe: the pass.
+      callback: the callback.
+      name: name of the method.
+      method: the method.
+    """
+
+    def __init__(self, PassProbe probe not None, callback, str name not None, method):
+        self.probe, self.callback, self.name, self.method = probe, callback, name, method
+        self.stats = probe.stats_of_method(callback, name, False)
+        self.replaced = vars(callback).get(name)
+        vars(callback)[name] = self
+
+    def __call__(self, *args, **kwargs):
+        cdef PassProbe here = pass_here()
+        cdef SpanStats stats = self.stats
+        cdef fs_thread_trace* trace
+        if here is not self.probe:
+            if here is None:
+                return self.method(*args, **kwargs) if probe_here() is not None else self.call_aside(args, kwargs)
+            stats = here.stats_of_method(self.callback, self.name, False)
+        trace = <fs_thread_trace*> here.scope.trace
+        fs_span_enter(trace, &stats.c)
+        try:
+            return self.method(*args, **kwargs)
+        finally:
+            fs_span_leave(trace)
+
+    def call_aside(self, args, kwargs):
+        """Calls the method in a thread that Keras has given it, at the same time as its loop."""
+        cdef fs_scope scope
+        cdef SpanStats stats = self.probe.stats_of_method(self.callback, self.name, True)
+        cdef fs_thread_trace* trace = trace_of_this_thread(self.probe.recorder)
+        fs_scope_begin(&scope, trace, <PyObject*> self.probe.of_threads, FS_ASIDE)
+        fs_span_enter(trace, &stats.c)
+        try:
+            return self.method(*args, **kwargs)
+        finally:
+            fs_scope_end(&scope)
+
+    def restore(self):
+        """Restores the callback's own method, unless the program has replaced it since."""
+        place = vars(self.callback)
+        if place.get(self.name) is self:
+            if self.replaced is None:
+                del place[self.name]
+            else:
+                place[self.name] = self.replaced
+
+    def __getattr__(self, name):
+        return getattr(self.method, name)
+
+
+def pass_of_this_thread():
+    """Returns the `PassProbe` that this thread is in; None if it is in none, or in a step of something else."""
+    return pass_here()
+
+
+# What stands in the place of Keras's methods while a profiler is on. Each is given the method that it calls.
+
+def begin_batch(method):
+    """Of a list of callbacks: a batch begins."""
+    @functools.wraps(method)
+    def on_batch_begin(self, batch, logs=None):
+        cdef PassProbe here = pass_here()
+        if here is None or here.callback_list is not self:
+            return method(self, batch, logs)
+        here.begin_batch()
+        method(self, batch, logs)
+        here.begin_function()
+
+    return on_batch_begin
+
+
+def end_batch(method):
+    """Of a list of callbacks: a batch ends."""
+    @functools.wraps(method)
+    def on_batch_end(self, batch, logs=None):
+        cdef PassProbe here = pass_here()
+        if here is None or here.callback_list is not self:
+            return method(self, batch, logs)
+        here.end_function()
+        method(self, batch, logs)
+        here.end_batch()
+
+    return on_batch_end
+
+
+def begin_loop(method, names):
+    """Of a list of callbacks: the loop begins. From here on its callbacks' methods of these names are recorded."""
+    @functools.wraps(method)
+    def on_begin(self, logs=None):
+        cdef PassProbe here = pass_here()
+        if here is not None and here.callback_list is None:
+            here.callback_list = self
+            here.watch(self.callbacks, names)
+            here.begin_loop()
+        return method(self, logs)
+
+    return on_begin
+
+
+def between_batches(method):
+    """Of a list of callbacks: the begin or end of an epoch, or the end of the loop."""
+    @functools.wraps(method)
+    def on_event(self, *args, **kwargs):
+        cdef PassProbe here = pass_here()
+        if here is not None and here.callback_list is self:
+            here.settle()
+            here.leave_loop()
+        return method(self, *args, **kwargs)
+
+    return on_event
+
+
+def timed(function, str phase, str detail=""):
+    """Any function: a phase of the callback that calls it, or of the pass itself. Once if it calls itself."""
+    @functools.wraps(function)
+    def timed_function(*args, **kwargs):
+        cdef PassProbe here = pass_here()
+        cdef SpanStats around
+        cdef fs_thread_trace* trace
+        if here is None:
+            return function(*args, **kwargs)
+        around = here.recorder.enclosing_span()
+        if around is not None and around.phase == phase:
+            return function(*args, **kwargs)
+        owner = SESSION if around is None else around.owner
+        trace = <fs_thread_trace*> here.scope.trace
+        fs_span_enter(trace, &here.recorder.stats_of(here.session, owner, phase, detail).c)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            fs_span_leave(trace)
+
+    return timed_function
+
+
+def timed_logs(function):
+    """The function that makes Python's numbers of logs."""
+    @functools.wraps(function)
+    def pythonify_logs(logs):
+        cdef PassProbe here = None if not logs else pass_here()
+        cdef fs_thread_trace* trace
+        if here is None:
+            return function(logs)
+        trace = <fs_thread_trace*> here.scope.trace
+        fs_span_enter(trace, &here.logs_stats.c)
+        try:
+            return function(logs)
+        finally:
+            fs_span_leave(trace)
+
+    return pythonify_logs

@@ -1,0 +1,92 @@
+"""How long a pass waits for its input, measured inside tf.data: TensorFlow takes the batch where Python can't look."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from tensorflow.core.framework import summary_pb2
+from tensorflow.python.data.ops import dataset_ops
+
+__all__ = ["InputWait", "TimedInput", "timed_input"]
+
+_numbers = itertools.count()
+_TAG = "fastsup: wait for input"
+
+
+class InputWait(NamedTuple):
+    """What has been waited for.
+
+    Attributes:
+      calls: number of batches.
+      total_ns: nanoseconds, to the microsecond for each batch.
+      max_ns: the longest wait.
+    """
+
+    calls: int = 0
+    total_ns: int = 0
+    max_ns: int = 0
+
+
+class _TimedDataset(dataset_ops.UnaryUnchangedStructureDataset):  # type: ignore[misc]
+    """A dataset whose elements are timed, as whoever takes them waits.
+
+    Args:
+      dataset: the dataset.
+      waits: handle of TensorFlow's aggregator of statistics.
+    """
+
+    def __init__(self, dataset: Any, waits: Any) -> None:
+        self._input_dataset = dataset
+        structure = self._input_dataset._flat_structure
+        timed = tf.raw_ops.LatencyStatsDataset(input_dataset=dataset._variant_tensor, tag=_TAG, **structure)
+        kept = tf.raw_ops.SetStatsAggregatorDataset(
+            input_dataset=timed, stats_aggregator=waits, tag="", counter_prefix="", **structure
+        )
+        super().__init__(dataset, kept)
+
+
+class TimedInput:
+    """A dataset whose elements are timed.
+
+    Args:
+      dataset: the dataset.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        with tf.device("/CPU:0"):
+            # Without a name of its own, it would be the one of all inputs.
+            self._waits = tf.raw_ops.StatsAggregatorHandle(shared_name=f"fastsup_input_{next(_numbers)}")
+            #: The dataset to iterate over.
+            self.dataset: Any = _TimedDataset(dataset, self._waits)
+
+    def __del__(self) -> None:
+        waits = vars(self).get("_waits")
+        if waits is not None and not sys.is_finalizing():
+            tf.raw_ops.DestroyResourceOp(resource=waits, ignore_lookup_error=True)
+
+    def read(self) -> InputWait:
+        """Returns what has been waited for so far, in all iterations."""
+        with tf.device("/CPU:0"):
+            text = tf.raw_ops.StatsAggregatorSummary(iterator=self._waits).numpy()
+        for value in summary_pb2.Summary.FromString(text).value:
+            if value.tag == _TAG:
+                times = value.histo
+                return InputWait(int(times.num), int(1000 * times.sum), int(1000 * times.max))
+        return InputWait()
+
+
+def timed_input(dataset: Any) -> TimedInput | None:
+    """Times a dataset.
+
+    Args:
+      dataset: what a pass iterates over.
+
+    Returns:
+      The dataset with its times; None for what is no plain dataset of this process.
+    """
+    if not isinstance(dataset, tf.data.Dataset) or not tf.executing_eagerly():
+        return None
+    return TimedInput(dataset)

@@ -1,0 +1,285 @@
+"""The profile of a Keras program: callbacks by method, validation, input; and Keras is as it was when it ends."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import fastsup
+from fastsup.profile.report import Report
+
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.one_device("the parts of a pass are the same on any device"),
+    pytest.mark.filterwarnings("ignore::UserWarning:keras.*"),
+]
+
+X = np.random.default_rng(0).standard_normal((64, 4)).astype(np.float32)
+Y = X.sum(axis=1, keepdims=True)
+BATCHES = 8
+
+
+def small_model(**compiled: Any) -> Any:
+    model = keras.Sequential([keras.Input([4]), keras.layers.Dense(2), keras.layers.Dense(1)])
+    model.compile(**{"optimizer": "sgd", "loss": "mse", "jit_compile": False, **compiled})
+    return model
+
+
+class Costly(keras.callbacks.Callback):
+    """Takes its time in some methods, and measures it itself."""
+
+    def __init__(self, **seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+        self.spent: dict[str, float] = {}
+        self.threads: set[int] = set()
+
+    def _spend(self, name: str, sleeps: bool = False) -> None:
+        started = time.perf_counter()
+        self.threads.add(threading.get_ident())
+        if sleeps:
+            time.sleep(self.seconds.get(name, 0.0))
+        while time.perf_counter() - started < self.seconds.get(name, 0.0):
+            pass
+        self.spent[name] = self.spent.get(name, 0.0) + time.perf_counter() - started
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self._spend("on_train_batch_begin")
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._spend("on_train_batch_end")
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._spend("on_test_batch_end", sleeps=True)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._spend("on_epoch_end")
+
+
+class CostlyInAThread(Costly):
+    async_safe = True
+
+
+def row_of(report: Report, owner: str, phase: str, session: str = "") -> Any:
+    """The one row with this owner and phase, in a session whose name contains a text."""
+    (row,) = [row for row in report.rows if (row.owner, row.phase) == (owner, phase) and session in row.session]
+    return row
+
+
+def assert_adds_up(report: Report) -> None:
+    rows = sum(row.times.total_ns for row in report.rows if "in a thread" not in row.owner)
+    assert rows + report.profiler_ns + report.unaccounted_ns == report.wall_ns
+    assert report.unaccounted_ns <= 0.01 * report.wall_ns
+
+
+def assert_is_found(report: Report, owner: str, callback: Costly, names: list[str]) -> None:
+    for name in names:
+        measured = row_of(report, owner, name).times.total_ns / 1e9
+        # Where the callback is interrupted between its clock and ours, a part of a millisecond.
+        assert measured == pytest.approx(callback.spent[name], rel=0.05, abs=2e-3)
+
+
+def test_callbacks_by_method() -> None:
+    model, costly = small_model(), Costly(on_train_batch_begin=2e-3, on_train_batch_end=5e-3, on_epoch_end=0.02)
+    with fastsup.HookProfiler() as profiler:
+        model.fit(X, Y, batch_size=8, epochs=2, verbose=0, callbacks=[costly])
+    report = profiler.report()
+    assert report.steps == 2 * BATCHES
+    assert row_of(report, "Costly", "on_train_batch_end").times.calls == 2 * BATCHES
+    assert_is_found(report, "Costly", costly, ["on_train_batch_begin", "on_train_batch_end", "on_epoch_end"])
+    (part,) = report.sessions
+    assert (part.kind, part.runs, part.is_pass) == ("Sequential.fit", 2 * BATCHES, True)
+    assert part.place.startswith("test_profile.py:")
+    assert {"train_function", "tracing", "open input", "Keras's loop", "wait for input"} <= {
+        row.phase for row in report.session
+    }
+    assert_adds_up(report)
+    assert "Look first at" in report.advice()
+
+
+def test_validation_and_what_a_callback_evaluates_have_rows_of_their_own() -> None:
+    class Evaluates(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.model.evaluate(X[:16], Y[:16], verbose=0)
+
+    costly = Costly(on_test_batch_end=4e-3)
+    with fastsup.HookProfiler() as profiler:
+        small_model().fit(
+            X, Y, batch_size=8, epochs=2, verbose=0, validation_data=(X, Y), callbacks=[costly, Evaluates()]
+        )
+    report = profiler.report()
+    runs = {(part.kind, part.role): part.runs for part in report.sessions}
+    assert runs == {
+        ("Sequential.fit", "fit"): 2 * BATCHES,
+        ("Sequential.evaluate", "validation"): 2 * BATCHES,
+        ("Sequential.evaluate", "evaluate"): 2,
+    }
+    assert report.steps == 2 * BATCHES
+    assert row_of(report, "Costly", "on_test_batch_end", "validation").times.calls == 2 * BATCHES
+    assert_is_found(report, "Costly", costly, ["on_test_batch_end"])
+    within = next(part.within for part in report.sessions if part.role == "evaluate")
+    assert within is not None
+    assert within[1:3] == ("Evaluates", "on_epoch_end")
+    assert_adds_up(report)
+
+
+def test_callbacks_in_a_thread_of_keras_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As Keras says of some of its backends.
+    monkeypatch.setattr("keras.src.backend.IS_THREAD_SAFE", True)
+    costly = CostlyInAThread(on_train_batch_end=4e-3)
+    with fastsup.HookProfiler() as profiler:
+        small_model().fit(X, Y, batch_size=8, verbose=0, callbacks=[costly])
+    report = profiler.report()
+    assert threading.get_ident() in costly.threads
+    assert len(costly.threads) > 1
+    assert_is_found(report, "CostlyInAThread, in a thread", costly, ["on_train_batch_end"])
+    assert row_of(report, "CostlyInAThread", "on_epoch_end").times.calls == 1
+    assert row_of(report, "session", "wait for callbacks").times.total_ns > 0
+    assert_adds_up(report)
+
+
+def test_the_wait_for_input() -> None:
+    pauses = []
+
+    def slow() -> Iterator[tuple[Any, Any]]:
+        for _ in range(BATCHES):
+            started = time.perf_counter()
+            time.sleep(0.01)
+            pauses.append(time.perf_counter() - started)
+            yield X[:8], Y[:8]
+
+    spec = (tf.TensorSpec([8, 4]), tf.TensorSpec([8, 1]))
+    dataset = tf.data.Dataset.from_generator(slow, output_signature=spec)
+    with fastsup.HookProfiler() as profiler:
+        small_model().fit(dataset, verbose=0)
+    report = profiler.report()
+    wait = row_of(report, "session", "wait for input")
+    # The end of the input isn't a batch: neither of the loop, nor waited for.
+    assert report.steps == wait.times.calls == BATCHES
+    assert wait.times.total_ns / 1e9 >= 0.95 * sum(pauses)
+    assert row_of(report, "session", "train_function").times.total_ns >= 0
+    assert_adds_up(report)
+
+
+def test_two_passes_wait_for_their_own_input() -> None:
+    model = small_model()
+    with fastsup.HookProfiler() as profiler:
+        model.fit(X, Y, batch_size=8, verbose=0, validation_data=(X[:16], Y[:16]), validation_batch_size=8)
+        model.predict(X, batch_size=8, verbose=0)
+    report = profiler.report()
+    calls = {row.session.split(",")[0]: row.times.calls for row in report.rows if row.phase == "wait for input"}
+    assert calls == {
+        "Sequential.fit": BATCHES, "Sequential.evaluate (validation)": 2, "Sequential.predict": BATCHES
+    }  # fmt: skip
+
+
+class Failure(Exception):
+    pass
+
+
+def test_a_callback_that_raises_ends_the_pass_and_keras_is_as_it_was(tmp_path: Path) -> None:
+    class Raises(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            if batch == 3:
+                raise Failure
+
+    fit, on_batch_end = keras.Model.fit, keras.callbacks.CallbackList.on_train_batch_end
+    raises, model = Raises(), small_model()
+    replaced = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: None)
+    own = replaced.on_epoch_begin
+    with fastsup.HookProfiler() as profiler:
+        assert keras.Model.fit is not fit
+        with pytest.raises(Failure):
+            model.fit(X, Y, batch_size=8, verbose=0, callbacks=[raises, replaced])
+        assert "on_train_batch_end" not in vars(raises)
+        assert replaced.on_epoch_begin is own
+        model.evaluate(X, Y, batch_size=8, verbose=0)
+    assert keras.Model.fit is fit
+    assert keras.callbacks.CallbackList.on_train_batch_end is on_batch_end
+    report = profiler.report()
+    assert row_of(report, "Raises", "on_train_batch_end").times.calls == 4
+    assert row_of(report, "session", "test_function").times.calls == BATCHES
+    assert_adds_up(report)
+    profiler.write_json(tmp_path / "profile.json")
+    written = json.loads((tmp_path / "profile.json").read_text())
+    assert [part["is_pass"] for part in written["sessions"]] == [True, True]
+
+
+def test_stop_training_and_two_threads() -> None:
+    class Stops(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.model.stop_training = batch == 4
+
+    models = [small_model(), small_model()]
+
+    def train(model: Any) -> None:
+        model.fit(X, Y, batch_size=8, epochs=3, verbose=0, callbacks=[Stops()])
+
+    with fastsup.HookProfiler() as profiler:
+        threads = [threading.Thread(target=train, args=[model]) for model in models]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    report = profiler.report()
+    assert report.threads == 2
+    # Two callbacks of a class, at the same time, in calls of one line.
+    for name in ("Stops", "Stops #2"):
+        assert row_of(report, name, "on_train_batch_end").times.calls == 5
+    assert row_of(report, "session", "train_function").times.calls == 10
+    assert_adds_up(report)
+
+
+def test_skipped_steps_are_left_out() -> None:
+    with fastsup.HookProfiler(skip_steps=3) as profiler:
+        small_model().fit(X, Y, batch_size=8, verbose=0, callbacks=[Costly(on_train_batch_end=1e-4)])
+    report = profiler.report()
+    assert (report.steps, report.skipped_steps) == (BATCHES - 3, 3)
+    assert row_of(report, "Costly", "on_train_batch_end").times.calls == BATCHES - 3
+
+
+def test_the_saves_of_a_callback(tmp_path: Path) -> None:
+    with fastsup.HookProfiler() as profiler:
+        small_model().fit(
+            X, Y, batch_size=8, epochs=2, verbose=0, callbacks=[keras.callbacks.ModelCheckpoint(tmp_path / "m.keras")]
+        )
+    assert row_of(profiler.report(), "ModelCheckpoint", "save").times.calls == 2
+
+
+def test_an_accelerated_model() -> None:
+    model, costly = fastsup.keras.accelerate(small_model()), Costly(on_train_batch_end=2e-3)
+    with fastsup.HookProfiler() as profiler:
+        history = model.fit(X, Y, batch_size=8, epochs=2, verbose=0, shuffle=False, callbacks=[costly])
+    report = profiler.report()
+    assert report.steps == 2 * BATCHES
+    assert_is_found(report, "Costly", costly, ["on_train_batch_end"])
+    assert_adds_up(report)
+    assert len(history.history["loss"]) == 2
+
+
+def test_history_and_weights_are_those_without_a_profiler() -> None:
+    def trained(profiled: bool) -> tuple[Any, list[Any]]:
+        keras.backend.clear_session()
+        keras.utils.set_random_seed(7)
+        model = small_model()
+        profiler = fastsup.HookProfiler()
+        if profiled:
+            profiler.start()
+        try:
+            history = model.fit(X, Y, batch_size=8, epochs=2, verbose=0, validation_split=0.25)
+        finally:
+            profiler.stop()
+        return history.history, model.get_weights()
+
+    (plain, weights), (profiled, its_weights) = trained(False), trained(True)
+    assert plain == profiled
+    assert all(np.array_equal(one, other) for one, other in zip(weights, its_weights, strict=True))
