@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+/* As many entries as the queue of a GPU's driver has, more or less. Who has more to put in waits. */
+#define MOST_ENTRIES 1024
+
 struct entry {
     accelerator_work work;
     void *argument;
@@ -16,7 +19,9 @@ struct SP_Stream_st {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     struct entry *first, **last;
-    int works, ends;
+    int ends;
+    /* How many entries were ever put in, and done. */
+    long put, done;
     struct SP_Stream_st *next;
 };
 
@@ -51,13 +56,12 @@ static void *serve(void *argument) {
         struct entry *entry = stream->first;
         stream->first = entry->next;
         if (stream->first == NULL) stream->last = &stream->first;
-        stream->works = 1;
         pthread_mutex_unlock(&stream->mutex);
         if (delay > 0) usleep((useconds_t)(is_random ? rand_r(&random) % (2 * delay) : delay));
         entry->work(entry->argument);
         free(entry);
         pthread_mutex_lock(&stream->mutex);
-        stream->works = 0;
+        stream->done++;
         pthread_cond_broadcast(&stream->changed);
     }
     pthread_mutex_unlock(&stream->mutex);
@@ -97,15 +101,20 @@ void accelerator_stream_put(accelerator_stream *stream, accelerator_work work, v
     if (entry == NULL) abort();
     *entry = (struct entry){work, argument, NULL};
     pthread_mutex_lock(&stream->mutex);
+    if (!pthread_equal(pthread_self(), stream->thread))
+        while (stream->put - stream->done >= MOST_ENTRIES) pthread_cond_wait(&stream->changed, &stream->mutex);
     *stream->last = entry;
     stream->last = &entry->next;
+    stream->put++;
     pthread_cond_broadcast(&stream->changed);
     pthread_mutex_unlock(&stream->mutex);
 }
 
 void accelerator_stream_wait(accelerator_stream *stream) {
     pthread_mutex_lock(&stream->mutex);
-    while (stream->first != NULL || stream->works) pthread_cond_wait(&stream->changed, &stream->mutex);
+    /* For what is in it now, not for what others put in meanwhile. */
+    long last = stream->put;
+    while (stream->done < last) pthread_cond_wait(&stream->changed, &stream->mutex);
     pthread_mutex_unlock(&stream->mutex);
 }
 
