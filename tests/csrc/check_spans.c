@@ -333,6 +333,48 @@ static void check_many_steps(void) {
     free(log);
 }
 
+/* A pass: its work between two steps is recorded, steps follow it without a gap, and a thread beside it isn't counted.
+ */
+static void check_passes(void) {
+    fs_span_log *log = new_log(0);
+    fs_thread_trace *trace = malloc(sizeof *trace), *aside = malloc(sizeof *aside);
+    fs_scope pass, evaluation, beside;
+    if (trace == NULL || aside == NULL) abort();
+    fs_trace_init(trace, log, 0);
+    fs_trace_init(aside, log, 1);
+    fs_scope_begin(&pass, trace, NULL, FS_PASS);
+    fs_span_enter(trace, &stats[0]);
+    for (int step = 0; step < 5; ++step) {
+        now += 2;
+        fs_step_switch(trace, FS_STEP, &stats[0]);
+        now += 3;
+        fs_span_enter(trace, &stats[1]);
+        now += 4;
+        fs_span_leave(trace);
+        fs_step_switch(trace, FS_PASS, &stats[0]);
+    }
+    CHECK(log->steps.times.count == 5 && log->steps.times.total == 5 * 7 && log->between.times.count == 0);
+    /* A pass within it has no steps, whatever it says. */
+    fs_scope_begin(&evaluation, trace, NULL, FS_PASS);
+    fs_span_enter(trace, &stats[2]);
+    fs_step_switch(trace, FS_STEP, &stats[2]);
+    now += 6;
+    fs_step_switch(trace, FS_PASS, &stats[2]);
+    fs_scope_end(&evaluation);
+    stats[2].aside = 1;
+    fs_scope_begin(&beside, aside, NULL, FS_ASIDE);
+    fs_span_enter(aside, &stats[2]);
+    now += 8;
+    fs_scope_end(&beside);
+    fs_scope_end(&pass);
+    CHECK(log->begun == 5 && log->steps.times.count == 5 && open == NULL);
+    CHECK(stats[0].times.total == 5 * 5 + 8 && stats[1].times.total == 5 * 4 && stats[2].times.total == 6 + 8);
+    CHECK(log->wall_ns == 5 * 9 + 6 + 8 && log->aside_ns == 8);
+    free(trace);
+    free(aside);
+    free(log);
+}
+
 int main(void) {
     check_clock();
     check_buckets();
@@ -343,5 +385,6 @@ int main(void) {
     check_step_records();
     check_loop();
     check_many_steps();
+    check_passes();
     return failures;
 }

@@ -291,7 +291,7 @@ cdef class Recording(Profiler):
         cdef SpanStats stats = None if event.stats < 0 else self.stats_by_id[event.stats]
         return {
             "owner": SESSION if stats is None else stats.owner,
-            "phase": "step" if stats is None else stats.phase,
+            "phase": stats.phase if stats is not None else "step" if event.stats == -1 else "between steps",
             "start_ns": event.start,
             "duration_ns": event.duration,
             "step": event.step,
