@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import json
 import sys
@@ -485,3 +486,26 @@ def test_a_script_that_only_has_tensorflows_sessions(tmp_path: Path, run: Any, t
     said = " ".join(result.stdout.split())
     assert "The program opens a MonitoredTrainingSession of TensorFlow's, in own.py:6." in said
     assert "`import fastsup.train as train`, and `with train.MonitoredTrainingSession(...)`" in said
+
+
+KERAS_PROGRAM = """
+import numpy as np
+import keras
+
+x = np.ones((32, 2), "float32")
+model = keras.Sequential([keras.Input([2]), keras.layers.Dense(1)])
+model.compile("sgd", "mse", jit_compile=False)
+model.fit(x, x[:, :1], batch_size=8, epochs=2, verbose=2)
+"""
+
+
+def test_a_keras_program_that_imports_keras_itself(tmp_path: Path, run: Any) -> None:
+    script = tmp_path / "train_keras.py"
+    script.write_text(KERAS_PROGRAM)
+    result = run("profile", "--csv", tmp_path / "rows.csv", script)
+    assert result.returncode == 0
+    with open(tmp_path / "rows.csv") as file:
+        rows = list(csv.DictReader(file))
+    (function,) = [row for row in rows if row["phase"] == "train_function"]
+    assert (function["session"], function["calls"]) == ("Sequential.fit, train_keras.py:8", "8")
+    assert {"ProgbarLogger", "History"} <= {row["owner"] for row in rows}
