@@ -121,7 +121,7 @@ def _take_out(fetch: dict[str, Any], runtime: dict[tuple[int, str], Times]) -> T
 def _waits_for_input(
     rows: list[Row], session: str, wait: tuple[int, int, int], share: Callable[[float], float]
 ) -> Iterable[Row]:
-    """Moves a wait for input that was measured elsewhere out of the row that contains it, into one of its own."""
+    """Moves a wait for input that was measured elsewhere from the row that contains it to a new row."""
     calls, total, longest = wait
     place = next((i for i, row in enumerate(rows) if row.session == session and row.phase in PASS_FUNCTIONS), None)
     if not calls or place is None:

@@ -4,34 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from fastsup.profile.advice.cost import Cost
 from fastsup.profile.numbers.quantities import duration
 from fastsup.profile.numbers.rows import ProfileRows, Row
 from fastsup.profile.recording.phases import INPUT_WAIT, LOGS, OPEN_INPUT, PASS_LOOP, SAVE, TRACING
 
-__all__ = ["PassCost", "advice_on_callback", "costs_of_passes"]
+__all__ = ["advice_on_callback", "costs_of_passes"]
 
 # How many batches an execution has in the advice.
 _STEPS_PER_EXECUTION = 10
 _PROGRESS_BAR = "ProgbarLogger"
 
 
-class PassCost(NamedTuple):
-    """A cost of a pass that belongs to no callback.
-
-    Attributes:
-      name: its name, as the object of "Look first at".
-      total_ns: its nanoseconds.
-      text: the reason and the remedy.
-    """
-
-    name: str
-    total_ns: int
-    text: str
-
-
-def costs_of_passes(report: ProfileRows) -> Iterable[PassCost]:
+def costs_of_passes(report: ProfileRows) -> Iterable[Cost]:
     """The costs of Keras's passes that the program can change, without those of its callbacks.
 
     Args:
@@ -51,7 +37,7 @@ def costs_of_passes(report: ProfileRows) -> Iterable[PassCost]:
     total, _ = sums(PASS_LOOP, LOGS)
     if total and batches:
         saved = total * (_STEPS_PER_EXECUTION - 1) // _STEPS_PER_EXECUTION
-        yield PassCost(
+        yield Cost(
             "Keras's own loop",
             total,
             f"{duration(total / batches)} a batch, with the logs for its callbacks. "
@@ -61,7 +47,7 @@ def costs_of_passes(report: ProfileRows) -> Iterable[PassCost]:
         )
     total, times = sums(INPUT_WAIT)
     if total:
-        yield PassCost(
+        yield Cost(
             "the wait for input",
             total,
             f"{duration(total / times)} a batch, in which the step function waits. "
@@ -70,15 +56,15 @@ def costs_of_passes(report: ProfileRows) -> Iterable[PassCost]:
         )
     total, times = sums(TRACING)
     if total:
-        yield PassCost(
+        yield Cost(
             "tracing",
             total,
             f"{times} traces, {duration(total / times)} each. A function is traced again for a batch of another shape "
-            "(drop_remainder=True leaves out the last one of an epoch), and for each model and each compile() anew.",
+            "(drop_remainder=True leaves out the last one of an epoch), and for each model and after each compile().",
         )
     total, times = sums(OPEN_INPUT)
     if total:
-        yield PassCost(
+        yield Cost(
             "opening the input",
             total,
             f"{times} times, {duration(total / times)} each: Keras makes an iterator for each epoch. Fewer and longer "

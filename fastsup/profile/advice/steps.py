@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from fastsup.profile.advice.cost import Cost
 from fastsup.profile.advice.passes import advice_on_callback, costs_of_passes
 from fastsup.profile.advice.tensorflow_own import counterpart, one_line_for
 from fastsup.profile.numbers.quantities import duration, percent
@@ -37,21 +37,6 @@ _LIGHT_NS = 200_000
 _MOST_NAMES = 4
 # Steps that take less than this share of the program are a small part of it.
 _SMALL_PART = 0.5
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A cost that the program can change.
-
-    Args:
-      name: its name, as the object of "Look first at".
-      total_ns: its nanoseconds.
-      text: the reason and the remedy.
-    """
-
-    name: str
-    total_ns: int
-    text: str
 
 
 def advice_on(report: ProfileRows) -> str:
@@ -152,7 +137,7 @@ def _in_the_pool(report: ProfileRows) -> str:
     return ""
 
 
-def _hook_parts(report: ProfileRows) -> list[_Part]:
+def _hook_parts(report: ProfileRows) -> list[Cost]:
     """The costs of each hook: its callbacks with its fetches, its saves, and each of its listeners."""
     groups: dict[tuple[str, str, str, str], list[Row]] = defaultdict(list)
     passes = {part.name for part in report.sessions if part.is_pass}
@@ -174,27 +159,27 @@ def _hook_parts(report: ProfileRows) -> list[_Part]:
 
 def _hook_part(
     report: ProfileRows, session: str, owner: str, kind: str, detail: str, rows: list[Row], within: int
-) -> _Part:
+) -> Cost:
     total = sum(row.times.total_ns for row in rows) + within
     calls = sum(row.times.calls for row in rows)
     mean = total / max(calls, 1)
     if kind == LISTENER:
         name = f"the listener {detail} of {owner}" if detail else f"the listeners of {owner}"
         inside = ", most of it in a session that it opens" if within > total / 2 else ""
-        return _Part(
+        return Cost(
             name,
             total,
             f"{duration(mean)} a call{inside}. Each save calls it, before and after: save less often, or let it do its "
             "work only every so many saves.",
         )
     if kind == SAVE:
-        return _Part(
+        return Cost(
             f"the saves of {owner}",
             total,
             f"{duration(mean)} each, {calls} of them: save less often, or pass async_save=True, so that training goes "
             "on meanwhile.",
         )
-    return _Part(owner, total, _callbacks_text(report, session, owner, rows, total))
+    return Cost(owner, total, _callbacks_text(report, session, owner, rows, total))
 
 
 def _callbacks_text(report: ProfileRows, session: str, owner: str, rows: list[Row], total: int) -> str:
@@ -238,16 +223,16 @@ def _listed(names: list[str]) -> str:
 _PHRASES = {FETCHES: "what it fetches", "summary": "writing summaries", SAVE: "saving"}
 
 
-def _session_parts(report: ProfileRows) -> Iterable[_Part]:
+def _session_parts(report: ProfileRows) -> Iterable[Cost]:
     """The costs that the program can change and that belong to no hook."""
     rows: dict[str, list[Row]] = defaultdict(list)
     for row in report.session:
         rows[row.phase].append(row)
 
-    def part(phase: str, name: str, advice: str) -> Iterable[_Part]:
+    def part(phase: str, name: str, advice: str) -> Iterable[Cost]:
         total = sum(row.times.total_ns for row in rows[phase])
         if total:
-            yield _Part(name, total, f"{duration(total / report.steps)} a step. {advice}")
+            yield Cost(name, total, f"{duration(total / report.steps)} a step. {advice}")
 
     yield from part(
         BETWEEN,
@@ -276,11 +261,10 @@ def _session_parts(report: ProfileRows) -> Iterable[_Part]:
         "for that. A hook of your own is called in every step, and so is NanTensorHook. Leave out what you can do "
         "without; a standard hook with an interval is called only when it is due.",
     )
-    for cost in costs_of_passes(report):
-        yield _Part(*cost)
+    yield from costs_of_passes(report)
     made = sum(row.times.calls for row in rows[PLAN_MAKING])
     if _makes_plans_all_the_time(report, made):
-        yield _Part("plan making", sum(row.times.total_ns for row in rows[PLAN_MAKING]), _on_plans(report, made))
+        yield Cost("plan making", sum(row.times.total_ns for row in rows[PLAN_MAKING]), _on_plans(report, made))
 
 
 def _makes_plans_all_the_time(report: ProfileRows, made: int) -> bool:

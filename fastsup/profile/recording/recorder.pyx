@@ -17,8 +17,8 @@ from fastsup.profile.recording.recorder_probe cimport RecorderProbe, new_recorde
 from fastsup.profile.recording.span_context import Span, StepScope
 from fastsup.profile.recording.span_registry cimport HookStats
 from fastsup.profile.recording.spans cimport (
-    fs_histogram, fs_histogram_add, fs_histogram_quantile, fs_log_init, fs_span_enter, fs_span_leave, fs_step_begin,
-    fs_step_end, fs_thread, fs_thread_trace, fs_trace_abandon, fs_trace_init, fs_trace_interrupt,
+    FS_STEP, fs_histogram, fs_histogram_add, fs_histogram_quantile, fs_log_init, fs_span_enter, fs_span_leave,
+    fs_step_begin, fs_step_end, fs_thread, fs_thread_trace, fs_trace_abandon, fs_trace_init, fs_trace_interrupt,
     fs_trace_interrupt_between_steps
 )
 from fastsup.profile.recording.statistics import SESSION
@@ -117,7 +117,7 @@ cdef class Recorder(SpanRegistry):
         for more in range(2):
             for i in range(CALIBRATION_STEPS):
                 before = fs_clock_monotonic_ns()
-                fs_step_begin(&trace, True)
+                fs_step_begin(&trace, FS_STEP)
                 for j in range(1 + more):
                     fs_span_enter(&trace, &stats.c)
                     fs_span_leave(&trace)

@@ -8,7 +8,7 @@ from fastsup.core.probe cimport Part, Probe, fs_scope, probe_here
 from fastsup.profile.recording.span_context import Span
 from fastsup.profile.recording.span_registry cimport HookStats, SpanRegistry
 from fastsup.profile.recording.spans cimport (
-    fs_scope_begin, fs_scope_end, fs_span_enter, fs_span_enter_first, fs_span_leave_last, fs_step_next,
+    FS_STEP, fs_scope_begin, fs_scope_end, fs_span_enter, fs_span_enter_first, fs_span_leave_last, fs_step_next,
     fs_step_uncount, fs_thread_trace, fs_trace_expand
 )
 from fastsup.profile.recording.statistics import SESSION
@@ -67,7 +67,7 @@ cdef class RecorderProbe(Probe):
         return trace
 
     cdef int begin(self, fs_scope* scope) except -1:
-        fs_scope_begin(scope, trace_of_this_thread(self.recorder), <PyObject*> self, True)
+        fs_scope_begin(scope, trace_of_this_thread(self.recorder), <PyObject*> self, FS_STEP)
         self.steps_under_way += 1
         if self.marks_steps:
             self.begin_marker(<size_t> scope)

@@ -23,15 +23,7 @@ class SessionStats:
     def origin(self) -> SessionOrigin: ...
     @property
     def n_sessions(self) -> int: ...
-    def note_input(
-        self,
-        calls: int,
-        total_ns: int,
-        max_ns: int,
-        calls_before: int = 0,
-        total_ns_before: int = 0,
-        max_ns_before: int = 0,
-    ) -> None: ...
+    def note_input(self, calls: int, total_ns: int, max_ns: int) -> None: ...
 
 class Caller: ...
 

@@ -23,21 +23,17 @@ cdef class SpanStats(Part):
 cdef class SessionStats:
     """The statistics of the sessions of one origin."""
 
-    def note_input(self, calls, total_ns, max_ns, calls_before=0, total_ns_before=0, max_ns_before=0):
+    def note_input(self, calls, total_ns, max_ns):
         """Adds a wait for input that was measured elsewhere, within what the session calls for each batch.
 
         Args:
           calls: number of batches.
           total_ns: nanoseconds.
-          max_ns: the longest wait.
-          calls_before: what is no part of it, and the same for the other two.
-          total_ns_before: see `calls_before`.
-          max_ns_before: see `calls_before`. The longest wait is known only if it is longer than this.
+          max_ns: the longest wait; 0 if it isn't known.
         """
-        self.input_calls += calls - calls_before
-        self.input_ns += total_ns - total_ns_before
-        if max_ns > max_ns_before:
-            self.input_max_ns = max(self.input_max_ns, max_ns)
+        self.input_calls += calls
+        self.input_ns += total_ns
+        self.input_max_ns = max(self.input_max_ns, max_ns)
 
 
 cdef class Caller:

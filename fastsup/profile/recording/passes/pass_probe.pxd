@@ -37,9 +37,9 @@ cdef class PassProbe(RecorderProbe):
     cdef int end_batch(self) except -1
     cdef int settle(self) except -1
     cdef int leave_loop(self) except -1
-    cdef int end_pass(self) except -1
     cdef SpanStats stats_of_method(self, object callback, str name, bint aside)
-    cdef SpanStats stats_of_phase(self, str phase, str detail)
+    cdef SpanStats stats_of_phase(self, str phase)
+    cdef object call(self, SpanStats stats, object function, tuple args, dict kwargs)
 
 
 cdef class TimedMethod:

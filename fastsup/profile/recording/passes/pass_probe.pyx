@@ -40,11 +40,11 @@ cdef class PassProbe(RecorderProbe):
 
     def __init__(self, Recorder recorder not None, origin, str function not None):
         self.setup(recorder, recorder.new_caller(origin), (), False)
-        self.setup_stats = self.stats_of_phase(PASS_SETUP, "")
-        self.loop_stats = self.stats_of_phase(PASS_LOOP, "")
-        self.epochs_stats = self.stats_of_phase(PASS_EPOCHS, "")
-        self.logs_stats = self.stats_of_phase(LOGS, "")
-        self.function_stats = self.stats_of_phase(function, "")
+        self.setup_stats = self.stats_of_phase(PASS_SETUP)
+        self.loop_stats = self.stats_of_phase(PASS_LOOP)
+        self.epochs_stats = self.stats_of_phase(PASS_EPOCHS)
+        self.logs_stats = self.stats_of_phase(LOGS)
+        self.function_stats = self.stats_of_phase(function)
         self.of_threads = new_recorder_probe(recorder, 0, None, False)
         self.timed_methods = []
         self.inputs = []
@@ -65,25 +65,17 @@ cdef class PassProbe(RecorderProbe):
         return self
 
     def __exit__(self, *error):
-        self.end_pass()
-
-    cdef int end_pass(self) except -1:
-        if not self.entered:
-            return 0
         self.entered = False
-        if self.in_batch:
-            self.unwind()
-            fs_step_uncount(<fs_thread_trace*> self.scope.trace)
+        self.settle()
         fs_scope_end(&self.scope)
         for method in self.timed_methods:
             method.restore()
         for timed_input, before in self.inputs:
-            self.session.note_input(*timed_input.read(), *before)
+            self.session.note_input(*timed_input.read().since(before))
         self.inputs = []
         self.timed_methods = []
         self.callback_list = None
         self.close()
-        return 0
 
     cdef int unwind(self) except -1:
         """Leaves what the pass is in, but for its own code."""
@@ -122,7 +114,7 @@ cdef class PassProbe(RecorderProbe):
         return 0
 
     cdef int settle(self) except -1:
-        """Ends a batch that has turned out to be none: there was no input any more."""
+        """Ends a batch that isn't counted: the input has ended, or the pass fails in it."""
         if self.in_batch:
             self.unwind()
             fs_step_uncount(<fs_thread_trace*> self.scope.trace)
@@ -136,8 +128,17 @@ cdef class PassProbe(RecorderProbe):
             trace.frames[self.depth].stats = &self.epochs_stats.c
         return 0
 
-    cdef SpanStats stats_of_phase(self, str phase, str detail):
-        return self.recorder.stats_of(self.session, SESSION, phase, detail)
+    cdef SpanStats stats_of_phase(self, str phase):
+        return self.recorder.stats_of(self.session, SESSION, phase, "")
+
+    cdef object call(self, SpanStats stats, object function, tuple args, dict kwargs):
+        """Calls a function in a span."""
+        cdef fs_thread_trace* trace = <fs_thread_trace*> self.scope.trace
+        fs_span_enter(trace, &stats.c)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            fs_span_leave(trace)
 
     cdef SpanStats stats_of_method(self, object callback, str name, bint aside):
         """The statistics of a callback's method in this pass.
@@ -163,7 +164,8 @@ cdef class PassProbe(RecorderProbe):
         """
         found = [
             callback for callback in callbacks
-            if hasattr(callback, "__dict__") and not any(isinstance(value, TimedMethod) for value in vars(callback).values())
+            if hasattr(callback, "__dict__")
+            and not any(isinstance(value, TimedMethod) for value in vars(callback).values())
         ]
         self.hooks = (*self.hooks, *found)
         for callback in found:
@@ -172,7 +174,6 @@ cdef class PassProbe(RecorderProbe):
                 method = getattr(callback, name, None)
                 if method is not None and not hasattr(method, "_is_default"):
                     self.timed_methods.append(TimedMethod(self, callback, name, method))
-
 
     def waits_for(self, timed_input):
         """Has the wait for an input counted from now on.
@@ -203,17 +204,11 @@ cdef class TimedMethod:
     def __call__(self, *args, **kwargs):
         cdef PassProbe here = pass_here()
         cdef SpanStats stats = self.stats
-        cdef fs_thread_trace* trace
         if here is not self.probe:
             if here is None:
                 return self.method(*args, **kwargs) if probe_here() is not None else self.call_aside(args, kwargs)
             stats = here.stats_of_method(self.callback, self.name, False)
-        trace = <fs_thread_trace*> here.scope.trace
-        fs_span_enter(trace, &stats.c)
-        try:
-            return self.method(*args, **kwargs)
-        finally:
-            fs_span_leave(trace)
+        return here.call(stats, self.method, args, kwargs)
 
     def call_aside(self, args, kwargs):
         """Calls the method in a thread that Keras has given it, at the same time as its loop."""
@@ -302,25 +297,19 @@ def between_batches(method):
     return on_event
 
 
-def timed(function, str phase, str detail=""):
+def timed(function, str phase):
     """Any function: a phase of the callback that calls it, or of the pass itself. Once if it calls itself."""
     @functools.wraps(function)
     def timed_function(*args, **kwargs):
         cdef PassProbe here = pass_here()
         cdef SpanStats around
-        cdef fs_thread_trace* trace
         if here is None:
             return function(*args, **kwargs)
         around = here.recorder.enclosing_span()
         if around is not None and around.phase == phase:
             return function(*args, **kwargs)
         owner = SESSION if around is None else around.owner
-        trace = <fs_thread_trace*> here.scope.trace
-        fs_span_enter(trace, &here.recorder.stats_of(here.session, owner, phase, detail).c)
-        try:
-            return function(*args, **kwargs)
-        finally:
-            fs_span_leave(trace)
+        return here.call(here.recorder.stats_of(here.session, owner, phase, ""), function, args, kwargs)
 
     return timed_function
 
@@ -330,14 +319,6 @@ def timed_logs(function):
     @functools.wraps(function)
     def pythonify_logs(logs):
         cdef PassProbe here = None if not logs else pass_here()
-        cdef fs_thread_trace* trace
-        if here is None:
-            return function(logs)
-        trace = <fs_thread_trace*> here.scope.trace
-        fs_span_enter(trace, &here.logs_stats.c)
-        try:
-            return function(logs)
-        finally:
-            fs_span_leave(trace)
+        return function(logs) if here is None else here.call(here.logs_stats, function, (logs,), {})
 
     return pythonify_logs

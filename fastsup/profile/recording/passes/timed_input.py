@@ -29,9 +29,18 @@ class InputWait(NamedTuple):
     total_ns: int = 0
     max_ns: int = 0
 
+    def since(self, before: InputWait) -> InputWait:
+        """What has been waited for since an earlier reading. A wait as long as one before that counts as none.
+
+        Args:
+          before: the earlier reading.
+        """
+        longest = self.max_ns if self.max_ns > before.max_ns else 0
+        return InputWait(self.calls - before.calls, self.total_ns - before.total_ns, longest)
+
 
 class _TimedDataset(dataset_ops.UnaryUnchangedStructureDataset):  # type: ignore[misc]
-    """A dataset whose elements are timed, as whoever takes them waits.
+    """A dataset that times how long the taking of each element lasts.
 
     Args:
       dataset: the dataset.
@@ -57,7 +66,7 @@ class TimedInput:
 
     def __init__(self, dataset: Any) -> None:
         with tf.device("/CPU:0"):
-            # Without a name of its own, it would be the one of all inputs.
+            # Handles without different names are the same one.
             self._waits = tf.raw_ops.StatsAggregatorHandle(shared_name=f"fastsup_input_{next(_numbers)}")
             #: The dataset to iterate over.
             self.dataset: Any = _TimedDataset(dataset, self._waits)
@@ -85,7 +94,7 @@ def timed_input(dataset: Any) -> TimedInput | None:
       dataset: what a pass iterates over.
 
     Returns:
-      The dataset with its times; None for what is no plain dataset of this process.
+      The dataset with its times; None if it isn't a `tf.data.Dataset`, such as one that a strategy distributes.
     """
     if not isinstance(dataset, tf.data.Dataset) or not tf.executing_eagerly():
         return None

@@ -40,6 +40,8 @@ _EVENTS = (
 )
 # The attribute of an iterator over epochs that has its `TimedInput`.
 _TIMED_INPUT = "_fastsup_timed_input"
+# Takes the first batch of an epoch.
+_first = timed(next, OPEN_INPUT)
 _FUNC_GRAPH = "tensorflow.python.framework.func_graph"
 
 
@@ -67,7 +69,7 @@ class KerasWatch:
             if "keras" in sys.modules:
                 _replace_all(self._replaced)
             else:
-                KerasWatch._finder = _AfterImport("keras", lambda: self._imported())
+                KerasWatch._finder = _AfterImport("keras", self._imported)
                 sys.meta_path.insert(0, KerasWatch._finder)
 
     def stop(self) -> None:
@@ -218,9 +220,8 @@ def _opens_input(method: Callable[..., Any]) -> Callable[..., Any]:
         timed_input, around = vars(self).get(_TIMED_INPUT), pass_of_this_thread()
         if timed_input is not None and around is not None:
             around.waits_for(timed_input)
-        first = timed(next, OPEN_INPUT)
         try:
-            yield first(batches)
+            yield _first(batches)
         except StopIteration:
             return
         yield from batches
