@@ -255,6 +255,15 @@ static inline void fs_span_leave_last(fs_thread_trace *trace) {
     }
 }
 
+/* Charges the innermost open span to other statistics: only now is it known which these are. */
+static inline void fs_span_charge_to(fs_thread_trace *trace, fs_span_stats *stats) {
+    if (trace->state == FS_TRACE_IN_RECORD) {
+        if (trace->records[trace->n_records].stats != NULL) trace->records[trace->n_records].stats = stats;
+    } else if (trace->depth > 0 && trace->n_too_deep == 0) {
+        trace->frames[trace->depth - 1].stats = stats;
+    }
+}
+
 /* Ends a step, begins the next one and enters its main span, with one reading of the clock. For a loop that does
  * nothing between its steps. */
 static inline void fs_step_next(fs_thread_trace *trace, fs_span_stats *stats) {

@@ -40,7 +40,7 @@ LAYERS = (
     ("fastsup.contrib.learn",),
     ("fastsup.contrib",),
     ("fastsup.profile.recording",),
-    ("fastsup.profile.recording.passes", "fastsup.profile.numbers"),
+    ("fastsup.profile.recording.watch", "fastsup.profile.numbers"),
     ("fastsup.profile.advice",),
     ("fastsup.profile",),
     ("fastsup",),

@@ -79,18 +79,19 @@ def current_origin(role: str = "run", kind: str = "") -> SessionOrigin:
     return SessionOrigin(kind if call is None else _name(call), _role.get() or role, _place(lines), library, lines)
 
 
-def origin_of_call(kind: str, role: str, frame: FrameType | None) -> SessionOrigin:
-    """The origin of a call of another library's that makes all steps of a loop itself.
+def origin_of_call(kind: str, role: str, frame: FrameType | None, library: str) -> SessionOrigin:
+    """The origin of a call that makes all steps of a loop itself, or one.
 
     Args:
       kind: name of the call.
       role: what it is for.
       frame: the frame that makes it. Those of libraries are left out.
+      library: the package that the call belongs to.
     """
     while frame is not None and _package(frame) in _LIBRARIES:
         frame = frame.f_back
     lines = _program_lines(frame)
-    return SessionOrigin(kind, role, _place(lines), "keras", lines)
+    return SessionOrigin(kind, role, _place(lines), library, lines)
 
 
 def _program_lines(frame: FrameType | None) -> tuple[tuple[str, int], ...]:

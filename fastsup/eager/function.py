@@ -35,7 +35,7 @@ from fastsup.eager.routes import Route
 from fastsup.eager.tracing import ConcreteTracer, FunctionTracer
 from fastsup.runtime.executor import check_executor
 
-__all__ = ["FALLBACKS", "Function", "function"]
+__all__ = ["FALLBACKS", "Function", "executor_of", "function"]
 
 FALLBACKS = ("warn", "raise", "silent")
 _OPAQUE = (dtypes.resource, dtypes.variant)
@@ -77,6 +77,9 @@ class Function(LiftedCalls):
       executor: the executor mode.
       fallback: what is done if it can't be lifted: "warn", "raise" or "silent".
     """
+
+    #: For AutoGraph, which calls functions that have it as they are.
+    autograph_info__: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, original: Any, executor: str = "auto", fallback: str = "warn") -> None:
         super().__init__(original)
@@ -143,7 +146,7 @@ class Function(LiftedCalls):
     def executor(self) -> str:
         """The executor of the ConcreteFunction that was lifted last; before that, the one asked for."""
         step = self._last_step()
-        return self._executor if step is None else _executor_of(step)
+        return self._executor if step is None else executor_of(step)
 
     @property
     def seconds(self) -> float | None:
@@ -343,7 +346,7 @@ class Function(LiftedCalls):
         bridge.keep_track(step)
         self._limit.add(step)
         if step.trial is None:
-            note.executor = _executor_of(step)
+            note.executor = executor_of(step)
         note_function(note)
         return step
 
@@ -382,7 +385,8 @@ def _may_go(step: LiftedStep) -> bool:
     return not step.graph.keeps_random_sequences
 
 
-def _executor_of(step: LiftedStep) -> str:
+def executor_of(step: LiftedStep) -> str:
+    """Returns the executor mode that runs a lifted step; "auto" while its trial goes on."""
     if step.trial is not None:
         return str(step.trial.executor)
     return str(step.graph.executor)

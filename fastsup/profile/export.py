@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from fastsup.profile.numbers.session_part import SessionPart
+from fastsup.profile.recording.phases import PASS_FUNCTIONS
 from fastsup.profile.recording.recorder import Recorder
 from fastsup.profile.recording.statistics import RUNTIME
 from fastsup.profile.report import Report, Row
@@ -45,15 +46,16 @@ def _session(part: SessionPart) -> dict[str, Any]:
 
 
 def executor_of(report: Report, row: Row) -> str:
-    """Returns the executor of a row of the runtime; "" if it isn't known, and for any other row.
+    """Returns what runs a row of the runtime, or of a pass's function; "" if it isn't known, and for any other row.
 
     Args:
       report: the report.
       row: one of its rows.
     """
-    if row.phase != RUNTIME or not row.session:
+    if row.phase not in (RUNTIME, *PASS_FUNCTIONS) or not row.session:
         return ""
-    return next(part.executor_of(row.detail) for part in report.sessions if part.name == row.session)
+    detail = row.detail if row.phase == RUNTIME else row.phase
+    return next(part.executor_of(detail) for part in report.sessions if part.name == row.session)
 
 
 def as_dict(report: Report) -> dict[str, Any]:

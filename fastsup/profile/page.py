@@ -69,7 +69,7 @@ def as_html(report: Report, recorder: Recorder) -> str:
 <body>
 <h1>{report.steps} steps in {duration(report.wall_ns)}{median}</h1>
 <p class="head">{"<br>".join(map(escape, report.head.lines()))}</p>
-<p class="advice">{escape(report.advice())}</p>
+<p class="advice">{"<br>".join(map(escape, report.advice().splitlines()))}</p>
 <h2>Where the time goes</h2>
 <p>{_legend(report)}</p>
 {_costs(report)}

@@ -11,13 +11,14 @@ from importlib.util import find_spec
 from typing import Any, TextIO
 
 from fastsup.common.files import write_whole
+from fastsup.profile.call_cost import tensorflow_call_ns
 from fastsup.profile.export import as_chrome_trace, as_csv, as_json
 from fastsup.profile.numbers.head import head_of
 from fastsup.profile.page import as_html
 from fastsup.profile.program import Program
 from fastsup.profile.recording.device_wait import DeviceWait, wait_for_devices
-from fastsup.profile.recording.passes.watch import KerasWatch
 from fastsup.profile.recording.recorder import ManualClock, Recorder
+from fastsup.profile.recording.watch.library_watch import LibraryWatch
 from fastsup.profile.report import Report, report_of
 from fastsup.profile.summaries import ProfileSummaries
 from fastsup.profile.table import as_text, print_table
@@ -60,7 +61,7 @@ class HookProfiler(Recorder):
         self.program: Program | None = None
         self._head = head_of()
         self._summaries: dict[str, ProfileSummaries] = {}
-        self._keras = KerasWatch()
+        self._libraries = LibraryWatch()
 
     def prepare(self, hooks: Iterable[Any] | None, session: Any) -> None:
         """Gets ready to record a session: measures, once, what a fetched value costs in a session of its own."""
@@ -97,11 +98,11 @@ class HookProfiler(Recorder):
     def start(self, replaceable: bool = False) -> None:
         """Records the sessions, loops and Keras passes of the program, until `stop`. As for `Recorder.start`."""
         super().start(replaceable)
-        self._keras.start()
+        self._libraries.start()
 
     def stop(self) -> None:
         """Ends the recording of the program. Does nothing for a profiler that isn't on."""
-        self._keras.stop()
+        self._libraries.stop()
         super().stop()
 
     def __enter__(self) -> HookProfiler:
@@ -125,8 +126,9 @@ class HookProfiler(Recorder):
         program = self.program
         head = replace(self._head, versions=head_of().versions)
         if program is None:
-            return report_of(self, head)
-        return report_of(self, head, program.timeline.phases(), program.plain_sessions, program.functions)
+            return report_of(self, head, call_cost=tensorflow_call_ns)
+        timeline = program.timeline.phases()
+        return report_of(self, head, timeline, program.plain_sessions, program.functions, tensorflow_call_ns)
 
     def table(self) -> str:
         """Returns what was recorded so far, as a table of at most 80 columns, without colours."""

@@ -14,7 +14,15 @@ from fastsup.profile.numbers.head import Head, head_of
 from fastsup.profile.numbers.quantities import duration, percent
 from fastsup.profile.numbers.rows import ProfileRows, Row, Times
 from fastsup.profile.numbers.session_part import SessionPart, names_of
-from fastsup.profile.recording.phases import BETWEEN, FETCHES, INPUT_WAIT, PASS_FUNCTIONS, STEP_FETCH
+from fastsup.profile.recording.phases import (
+    BATCH_CALLS,
+    BETWEEN,
+    BY_TENSORFLOW_FUNCTION,
+    FETCHES,
+    INPUT_WAIT,
+    PASS_FUNCTIONS,
+    STEP_FETCH,
+)
 from fastsup.profile.recording.recorder import Recorder
 from fastsup.profile.recording.span_registry import OTHER_FETCHES
 from fastsup.profile.recording.statistics import RUNTIME, SESSION
@@ -41,6 +49,7 @@ def report_of(
     timeline: Iterable[tuple[str, int, int]] = (),
     unrecorded_sessions: Iterable[SessionOrigin] = (),
     functions: Iterable[FunctionNote] = (),
+    call_cost: Callable[[], float] = float,
 ) -> Report:
     """Makes the report of what a recorder has recorded so far.
 
@@ -50,6 +59,7 @@ def report_of(
       timeline: the phases of the program: (name, nanoseconds, number of times).
       unrecorded_sessions: the origins of sessions that no profile contains.
       functions: the functions of `fastsup.function` that the program has called.
+      call_cost: function that measures `Report.call_ns`, called if TensorFlow calls the functions of Keras models.
 
     Returns:
       The report.
@@ -82,6 +92,7 @@ def report_of(
     if between.calls:
         rows.append(Row(SESSION, BETWEEN, between, share(between.total_ns)))
     rows.sort(key=lambda row: (not row.is_hook, -row.times.total_ns))
+    sessions = _sessions(recorded["sessions"], names, rows)
     return Report(
         steps=recorded["steps"],
         skipped_steps=recorded["skipped_steps"],
@@ -93,11 +104,12 @@ def report_of(
         step_time=_times(recorded["step_time"]),
         step_buckets=tuple(recorder.step_buckets()),
         other_profilers_used=recorder.other_profilers_used,
-        sessions=_sessions(recorded["sessions"], names, rows),
+        sessions=sessions,
         head=head or head_of(),
         timeline=tuple(timeline),
         unrecorded_sessions=tuple(unrecorded_sessions),
         functions=tuple(replace(note) for note in functions),
+        call_ns=call_cost() if any(BY_TENSORFLOW_FUNCTION in part.asked_executors for part in sessions) else 0.0,
     )
 
 
@@ -151,7 +163,7 @@ def _sessions(recorded: list[dict[str, Any]], names: list[str], rows: list[Row])
                 role=session["role"],
                 place=session["place"],
                 sessions=session["sessions"],
-                runs=sum(row.times.calls for row in of_it if row.phase in (RUNTIME, *PASS_FUNCTIONS)),
+                runs=sum(row.times.calls for row in of_it if row.phase in (RUNTIME, *PASS_FUNCTIONS, *BATCH_CALLS)),
                 total_ns=sum(row.times.total_ns for row in of_it),
                 within=None if within is None else (names[within[0]], *within[1:]),
                 asked_executors=tuple(session["asked_executors"]),

@@ -95,8 +95,9 @@ def _of_session(report: Report, name: str, style_first: bool) -> list[Line]:
 
 def _of_no_hook(report: Report, name: str) -> str:
     """What the rows are called that belong to no hook: of a session, by name, or of all."""
-    if any(part.is_pass for part in report.sessions if part.name == name):
-        return "Keras"
+    for part in report.sessions:
+        if part.name == name and (part.is_pass or part.is_function):
+            return "Keras" if part.is_pass else "function"
     return "session" if name or not report.sessions else "all sessions"
 
 
@@ -117,12 +118,12 @@ def _begin(report: Report) -> list[Line]:
 
 
 def runs(part: SessionPart) -> str:
-    """Returns the number of a session's runs as text: "100 runs". Of a pass: "100 batches".
+    """Returns the number of a session's runs as text: "100 runs", "100 batches" of a pass, "100 calls" of a function.
 
     Args:
       part: the session.
     """
-    one, several = ("batch", "batches") if part.is_pass else ("run", "runs")
+    one, several = ("batch", "batches") if part.is_pass else ("call", "calls") if part.is_function else ("run", "runs")
     return f"{count(part.runs)} {one if part.runs == 1 else several}"
 
 
@@ -164,7 +165,7 @@ def lines_of(report: Report) -> list[Line]:
     lines = _begin(report) + (_recorded(report) if report.steps else []) + _timeline(report)
     if len(lines) > 1 and report.steps:
         lines.append(("", ""))
-    return lines + [(line, "yellow") for line in _wrapped(report.advice())]
+    return lines + [(line, "yellow") for cost in report.advice().splitlines() for line in _wrapped(cost)]
 
 
 def _wrapped(text: str) -> list[str]:

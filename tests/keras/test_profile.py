@@ -266,6 +266,76 @@ def test_an_accelerated_model() -> None:
     assert len(history.history["loss"]) == 2
 
 
+def test_calls_for_single_batches() -> None:
+    model = small_model()
+    with fastsup.HookProfiler() as profiler:
+        for rows in (8, 8, 5, 8):
+            model.train_on_batch(X[:rows], Y[:rows])
+        model.predict_on_batch(X[:8])
+        model.fit(X, Y, batch_size=8, verbose=0)
+    report = profiler.report()
+    assert {part.kind: part.runs for part in report.sessions} == {
+        "Sequential.train_on_batch": 4, "Sequential.predict_on_batch": 1, "Sequential.fit": BATCHES
+    }  # fmt: skip
+    assert report.steps == 5 + BATCHES
+    assert row_of(report, "session", "train_on_batch").times.calls == 4
+    traces = [row.detail for row in report.rows if row.phase == "tracing" and "train_on_batch" in row.session]
+    assert sorted(traces) == ["train_on_batch", "train_on_batch: data[0] is float32[?,4], was float32[8,4]"]
+    assert "batches" in profiler.table()
+    assert_adds_up(report)
+
+
+def test_why_a_step_is_traced_again() -> None:
+    with fastsup.HookProfiler() as profiler:
+        for _ in range(2):
+            small_model().fit(X, Y, batch_size=8, verbose=0, validation_data=(X, Y))
+    report = profiler.report()
+    traces = {row.detail: row.times.calls for row in report.rows if row.phase == "tracing"}
+    assert traces.pop("of tf.data's functions") > 0
+    assert traces == {
+        "train_function": 1, "test_function": 1, "train_function: made anew": 1, "test_function: made anew": 1
+    }  # fmt: skip
+
+
+def test_a_callback_that_reads_weights() -> None:
+    class Reads(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            for _ in range(20):
+                self.model.get_weights()
+
+    model = small_model()
+    model.fit(X, Y, batch_size=8, verbose=0)
+    with fastsup.HookProfiler(skip_steps=1) as profiler:
+        model.fit(X, Y, batch_size=1, verbose=0, callbacks=[Reads()])
+    report = profiler.report()
+    assert row_of(report, "Reads", "weights to Python").times.calls == 20 * 63
+    assert "Reads: " in report.advice()
+    assert "It reads the weights 1260 times" in report.advice()
+
+
+def test_what_runs_a_step_and_what_acceleration_would_spare() -> None:
+    model = small_model()
+    model.fit(X, Y, batch_size=8, verbose=0)
+    with fastsup.HookProfiler(skip_steps=10) as profiler:
+        model.fit(X, Y, batch_size=1, verbose=0, epochs=3)
+    report = profiler.report()
+    assert [part.executor_of("train_function") for part in report.sessions] == ["TensorFlow"]
+    assert "train_function: TensorFlow" in profiler.table()
+    if report.call_ns > 0.1 * report.step_time.mean_ns:
+        assert "fastsup.keras.accelerate(model)" in report.advice()
+    fastsup.keras.accelerate(model)
+    with fastsup.HookProfiler() as profiler:
+        model.fit(X, Y, batch_size=1, verbose=0)
+    report = profiler.report()
+    assert [part.executor_of("train_function") for part in report.sessions] in (["single_threaded"], ["inline"])
+    assert report.call_ns == 0
+    assert "accelerate" not in report.advice()
+    model.compile("sgd", "mse", run_eagerly=True)
+    with fastsup.HookProfiler() as profiler:
+        model.fit(X, Y, batch_size=8, verbose=0)
+    assert "run_eagerly=True" in profiler.report().advice()
+
+
 def test_history_and_weights_are_those_without_a_profiler() -> None:
     def trained(profiled: bool) -> tuple[Any, list[Any]]:
         keras.backend.clear_session()

@@ -19,7 +19,7 @@ from fastsup.keras.ahead import StepsAhead
 
 pytestmark = [
     pytest.mark.timeout(180),
-    pytest.mark.one_device("XLA compiles steps for one CPU alone"),
+    pytest.mark.only_device("XLA compiles steps for one CPU alone"),
     pytest.mark.filterwarnings("ignore::UserWarning:keras.*"),
 ]
 

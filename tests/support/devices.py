@@ -74,11 +74,10 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if DEVICES != "accelerator":
-        return
+    names = ["only_device"] if DEVICES else []
+    names += ["one_device"] if DEVICES == "accelerator" else []
     for item in items:
-        marker = item.get_closest_marker("one_device")
-        if marker is not None:
+        for marker in filter(None, map(item.get_closest_marker, names)):
             item.add_marker(pytest.mark.skip(reason=marker.args[0]))
 
 

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 
 from fastsup.profile.advice.cost import Cost
 from fastsup.profile.numbers.quantities import duration
 from fastsup.profile.numbers.rows import ProfileRows, Row
-from fastsup.profile.recording.phases import INPUT_WAIT, LOGS, OPEN_INPUT, PASS_LOOP, SAVE, TRACING
+from fastsup.profile.numbers.session_part import SessionPart
+from fastsup.profile.recording.phases import (
+    BATCH_CALLS,
+    BY_TENSORFLOW_EAGERLY,
+    BY_TENSORFLOW_FUNCTION,
+    INPUT_TRACES,
+    INPUT_WAIT,
+    LOGS,
+    OPEN_INPUT,
+    PASS_FUNCTIONS,
+    PASS_LOOP,
+    SAVE,
+    TRACING,
+    WEIGHTS,
+)
 
 __all__ = ["advice_on_callback", "costs_of_passes"]
 
@@ -23,18 +36,40 @@ def costs_of_passes(report: ProfileRows) -> Iterable[Cost]:
     Args:
       report: the report.
     """
-    passes = {part.name: part for part in report.sessions if part.is_pass}
-    rows: dict[str, list[Row]] = defaultdict(list)
-    for row in report.session:
-        if row.session in passes:
-            rows[row.phase].append(row)
+    passes = [part for part in report.sessions if part.is_pass]
+    rows = [row for row in report.session if any(row.session == part.name for part in passes)]
+    loops = [part for part in passes if part.kind.rpartition(".")[2] not in BATCH_CALLS]
+    yield from _of_loop(rows, sum(part.runs for part in loops))
+    yield from _of_calls(report, rows, passes)
+    total, times = _sums(rows, INPUT_WAIT)
+    if total:
+        yield Cost(
+            "the wait for input",
+            total,
+            f"{duration(total / times)} a batch, in which the step function waits. "
+            "dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE) makes batches meanwhile; "
+            "cache() makes them once. Data in memory is best passed as arrays.",
+        )
+    opened = [row for row in rows if row.phase == OPEN_INPUT or row.detail == INPUT_TRACES]
+    total, times = _sums(opened, OPEN_INPUT, TRACING)[0], _sums(opened, OPEN_INPUT)[1]
+    if times:
+        yield Cost(
+            "opening the input",
+            total,
+            f"{times} times, {duration(total / times)} each: Keras makes an iterator for each epoch, and a dataset of "
+            "arrays for each call. Fewer and longer epochs save it; so does a dataset with repeat(), with "
+            "steps_per_epoch.",
+        )
 
-    def sums(*phases: str) -> tuple[int, int]:
-        found = [row.times for phase in phases for row in rows[phase]]
-        return sum(times.total_ns for times in found), sum(times.calls for times in found)
 
-    batches = sum(part.runs for part in passes.values())
-    total, _ = sums(PASS_LOOP, LOGS)
+def _sums(rows: Iterable[Row], *phases: str) -> tuple[int, int]:
+    """The nanoseconds and the calls of rows of some phases."""
+    found = [row.times for row in rows if row.phase in phases]
+    return sum(times.total_ns for times in found), sum(times.calls for times in found)
+
+
+def _of_loop(rows: Iterable[Row], batches: int) -> Iterable[Cost]:
+    total, _ = _sums(rows, PASS_LOOP, LOGS)
     if total and batches:
         saved = total * (_STEPS_PER_EXECUTION - 1) // _STEPS_PER_EXECUTION
         yield Cost(
@@ -45,30 +80,32 @@ def costs_of_passes(report: ProfileRows) -> Iterable[Cost]:
             f"{_STEPS_PER_EXECUTION} batches, which saves about {duration(saved)} here; callbacks then see each "
             f"{_STEPS_PER_EXECUTION}th batch.",
         )
-    total, times = sums(INPUT_WAIT)
-    if total:
+
+
+def _of_calls(report: ProfileRows, rows: Iterable[Row], passes: Iterable[SessionPart]) -> Iterable[Cost]:
+    """What it costs that TensorFlow calls the functions of models, or that Python runs them."""
+    runners = {part.name: part.executor_of(function) for part in passes for function in PASS_FUNCTIONS
+               if part.executor_of(function)}  # fmt: skip
+    by_tensorflow = [row for row in rows if row.phase in PASS_FUNCTIONS
+                     and runners.get(row.session) == BY_TENSORFLOW_FUNCTION]  # fmt: skip
+    total, calls = _sums(by_tensorflow, *PASS_FUNCTIONS)
+    saved = min(int(report.call_ns * calls), total)
+    if saved:
         yield Cost(
-            "the wait for input",
-            total,
-            f"{duration(total / times)} a batch, in which the step function waits. "
-            "dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE) makes batches meanwhile; "
-            "cache() makes them once. Data in memory is best passed as arrays.",
+            "TensorFlow's calls of the step function",
+            saved,
+            f"{duration(report.call_ns)} or more for each of {calls} calls, on this machine. "
+            "fastsup.keras.accelerate(model) makes the same steps without them.",
         )
-    total, times = sums(TRACING)
-    if total:
+    eagerly = [row for row in rows if row.phase in PASS_FUNCTIONS
+               and runners.get(row.session) == BY_TENSORFLOW_EAGERLY]  # fmt: skip
+    total, calls = _sums(eagerly, *PASS_FUNCTIONS)
+    if calls:
         yield Cost(
-            "tracing",
+            "running eagerly",
             total,
-            f"{times} traces, {duration(total / times)} each. A function is traced again for a batch of another shape "
-            "(drop_remainder=True leaves out the last one of an epoch), and for each model and after each compile().",
-        )
-    total, times = sums(OPEN_INPUT)
-    if total:
-        yield Cost(
-            "opening the input",
-            total,
-            f"{times} times, {duration(total / times)} each: Keras makes an iterator for each epoch. Fewer and longer "
-            "epochs save it; so does a dataset with repeat(), with steps_per_epoch.",
+            f"{duration(total / calls)} a batch: Python runs each operation (run_eagerly=True). Without that, "
+            "TensorFlow runs a graph of the step, which is many times faster.",
         )
 
 
@@ -86,11 +123,14 @@ def advice_on_callback(owner: str, worst: Row, total_ns: int, calls: int) -> str
     """
     if owner == _PROGRESS_BAR:
         return f"verbose=2 prints a line for each epoch in its place, and saves nearly all of its {duration(total_ns)}."
+    saved = duration(worst.times.total_ns * (_STEPS_PER_EXECUTION - 1) // _STEPS_PER_EXECUTION)
     if worst.phase == SAVE:
         return f"It saves {calls} times, {duration(worst.times.mean_ns)} each: save less often (save_freq)."
-    if "batch" in worst.phase:
+    if worst.phase == WEIGHTS:
         return (
-            f"It is called for {calls} batches: if every {_STEPS_PER_EXECUTION}th is enough, that saves "
-            f"{duration(worst.times.total_ns * (_STEPS_PER_EXECUTION - 1) // _STEPS_PER_EXECUTION)}."
+            f"It reads the weights {calls} times, {duration(worst.times.mean_ns)} each: reading them every "
+            f"{_STEPS_PER_EXECUTION}th time saves {saved}."
         )
+    if "batch" in worst.phase:
+        return f"It is called for {calls} batches: if every {_STEPS_PER_EXECUTION}th is enough, that saves {saved}."
     return ""

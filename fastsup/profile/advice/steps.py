@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from fastsup.profile.advice.cost import Cost
+from fastsup.profile.advice.functions import costs_of_functions
 from fastsup.profile.advice.passes import advice_on_callback, costs_of_passes
 from fastsup.profile.advice.tensorflow_own import counterpart, one_line_for
 from fastsup.profile.numbers.quantities import duration, percent
@@ -16,10 +17,12 @@ from fastsup.profile.recording.phases import (
     FETCH_CONVERSION,
     FETCHES,
     HOOK_DISPATCH,
+    LIFTING,
     LISTENER,
     PLAN_MAKING,
     SAVE,
     STEP_FETCH,
+    TRACING,
 )
 from fastsup.profile.recording.statistics import RUNTIME, SESSION
 
@@ -27,6 +30,8 @@ __all__ = ["advice_on"]
 
 # A cost is mentioned from this share of the time on.
 _WORTH_A_LOOK = 0.05
+# And so many are.
+_MOST_COSTS = 3
 # Plans are made once for each combination of fetches and feeds. If more than this are made, and more than one in so
 # many steps, the program makes new combinations all the time.
 _FEW_PLANS = 8
@@ -40,7 +45,7 @@ _SMALL_PART = 0.5
 
 
 def advice_on(report: ProfileRows) -> str:
-    """Returns a few sentences about the largest cost that the program can change.
+    """Returns a few sentences about the largest costs that the program can change, each on a line of its own.
 
     Args:
       report: the report.
@@ -58,12 +63,17 @@ def _on_steps(report: ProfileRows) -> str:
     if report.steps == 0 and report.skipped_steps:
         return f"All {report.skipped_steps} steps were left out: skip fewer of them."
     if report.steps == 0:
-        others = one_line_for(report.unrecorded_sessions) or _one_line_for_functions(report)
-        return " ".join(["No step of a fastsup session or loop was recorded.", *others])
+        return " ".join(
+            ["No step of a fastsup session or loop was recorded.", *one_line_for(report.unrecorded_sessions)]
+        )
     parts = sorted([*_hook_parts(report), *_session_parts(report)], key=lambda part: -part.total_ns)
-    if parts and report.share(parts[0].total_ns) >= _WORTH_A_LOOK:
-        first = parts[0]
-        return f"Look first at {first.name}: {percent(report.share(first.total_ns))} of the time, {first.text}"
+    costs = [part for part in parts[:_MOST_COSTS] if report.share(part.total_ns) >= _WORTH_A_LOOK]
+    if costs:
+        begins = ["Look first at", *["Then at"] * (len(costs) - 1)]
+        return "\n".join(
+            f"{begin} {cost.name}: {percent(report.share(cost.total_ns))} of the time, {cost.text}"
+            for begin, cost in zip(begins, costs, strict=True)
+        )
     hooks = report.hooks
     dispatch = sum(row.times.total_ns for row in report.session if row.phase == HOOK_DISPATCH)
     of_hooks = report.share(sum(total for _, total, _ in hooks) + dispatch)
@@ -92,16 +102,6 @@ def _may_be_compiled(report: ProfileRows) -> list[str]:
     ]
 
 
-def _one_line_for_functions(report: ProfileRows) -> list[str]:
-    names = list(dict.fromkeys(note.name for note in report.functions))
-    if not names:
-        return []
-    return [
-        f"The program calls functions of fastsup.function itself: {_listed(names)}. Calls by fastsup.StepLoop and "
-        "fastsup.train.monitored_function are recorded as steps."
-    ]
-
-
 def _nothing_to_gain(report: ProfileRows, of_hooks: float) -> str:
     sums: dict[str, int] = defaultdict(int)
     for row in report.session:
@@ -111,6 +111,8 @@ def _nothing_to_gain(report: ProfileRows, of_hooks: float) -> str:
     phase, most = max(sums.items(), key=lambda part: part[1])
     hooks = f"hooks cost {percent(of_hooks)}" if report.hooks else "no hook was called"
     begun = f"The {phase} is {percent(report.share(most))}: {hooks}"
+    if phase in (TRACING, LIFTING):
+        return f"The {phase} is {percent(report.share(most))}: it comes once for each function and signature."
     fetching = list(dict.fromkeys(row.owner for row in report.rows if row.is_hook and row.basis == "counted"))
     pool = _in_the_pool(report) if phase == RUNTIME else ""
     if fetching:
@@ -262,6 +264,7 @@ def _session_parts(report: ProfileRows) -> Iterable[Cost]:
         "without; a standard hook with an interval is called only when it is due.",
     )
     yield from costs_of_passes(report)
+    yield from costs_of_functions(report)
     made = sum(row.times.calls for row in rows[PLAN_MAKING])
     if _makes_plans_all_the_time(report, made):
         yield Cost("plan making", sum(row.times.total_ns for row in rows[PLAN_MAKING]), _on_plans(report, made))

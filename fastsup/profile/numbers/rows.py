@@ -88,7 +88,8 @@ class ProfileRows:
       head: the script, the date, the versions and the machine.
       timeline: the phases of the whole program: (name, nanoseconds, number of times). Empty outside the command.
       unrecorded_sessions: the origins of sessions that no profile contains: TensorFlow's own, and plain ones.
-      functions: the functions of `fastsup.function`. Their calls are steps only in a loop or a monitored function.
+      functions: the functions of `fastsup.function`.
+      call_ns: nanoseconds of TensorFlow's call of a function that `fastsup.function` spares; 0 if nothing asks for it.
     """
 
     steps: int
@@ -106,6 +107,7 @@ class ProfileRows:
     timeline: tuple[tuple[str, int, int], ...] = ()
     unrecorded_sessions: tuple[SessionOrigin, ...] = ()
     functions: tuple[FunctionNote, ...] = ()
+    call_ns: float = 0.0
 
     @property
     def hooks(self) -> list[tuple[str, int, list[Row]]]:

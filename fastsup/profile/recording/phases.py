@@ -3,10 +3,33 @@
 from __future__ import annotations
 
 __all__ = [
-    "BETWEEN", "FEED_CONVERSION", "FETCHES", "FETCH_CONVERSION", "HOOK_DISPATCH", "INPUT_WAIT", "LISTENER", "LOGS",
-    "OPEN_INPUT", "PASS_EPOCHS", "PASS_FUNCTIONS", "PASS_LOOP", "PASS_SETUP", "PLAN_MAKING", "SAVE", "STEP_FETCH",
-    "TRACING", "WAIT_FOR_CALLBACKS",
-]  # fmt: skip
+    "BATCH_CALLS",
+    "BETWEEN",
+    "BY_TENSORFLOW",
+    "BY_TENSORFLOW_EAGERLY",
+    "BY_TENSORFLOW_FUNCTION",
+    "FEED_CONVERSION",
+    "FETCHES",
+    "FETCH_CONVERSION",
+    "FUNCTION_ROLE",
+    "HOOK_DISPATCH",
+    "INPUT_TRACES",
+    "INPUT_WAIT",
+    "LIFTING",
+    "LISTENER",
+    "LOGS",
+    "OPEN_INPUT",
+    "PASS_EPOCHS",
+    "PASS_FUNCTIONS",
+    "PASS_LOOP",
+    "PASS_SETUP",
+    "PLAN_MAKING",
+    "SAVE",
+    "STEP_FETCH",
+    "TRACING",
+    "WAIT_FOR_CALLBACKS",
+    "WEIGHTS",
+]
 
 FETCHES = "fetches"
 # Fetched by the session, for hooks that count by it and aren't called in the run.
@@ -33,3 +56,18 @@ OPEN_INPUT = "open input"
 INPUT_WAIT = "wait for input"
 # For callbacks that Keras has handed to a thread.
 WAIT_FOR_CALLBACKS = "wait for callbacks"
+# Keras's methods that are one batch each.
+BATCH_CALLS = ("train_on_batch", "test_on_batch", "predict_on_batch")
+# A model's weights as arrays.
+WEIGHTS = "weights to Python"
+# A trace of a `fastsup.function` becomes a graph of its own.
+LIFTING = "lifting"
+# The detail of calls of a `fastsup.function` that TensorFlow runs begins with this.
+BY_TENSORFLOW = "by TensorFlow"
+# What runs the function of a pass: TensorFlow's own call of a function, or Python, operation by operation.
+BY_TENSORFLOW_FUNCTION = "TensorFlow"
+BY_TENSORFLOW_EAGERLY = "run eagerly"
+# The detail of traces of functions in a dataset.
+INPUT_TRACES = "of tf.data's functions"
+# The role of the calls of a `fastsup.function`, in place of that of a session.
+FUNCTION_ROLE = "call"

@@ -31,10 +31,14 @@ cdef class RecorderProbe(Probe):
 
     cdef int setup(self, SpanRegistry recorder, int64_t caller, object hooks, bint is_loop) except -1
     cdef fs_thread_trace* trace(self) except NULL
+    cdef SpanStats stats_of_phase(self, str phase)
+    cdef object call(self, SpanStats stats, object function, tuple args, dict kwargs)
     cdef int begin_marker(self, size_t scope) except -1
     cdef int close_now(self) except -1
 
 
 cdef RecorderProbe new_recorder_probe(SpanRegistry recorder, int64_t caller, object hooks, bint is_loop)
-# The probe of the step that this thread is in, if this recorder records it; else None.
+# The probe of the step that this thread is in, if a recorder records it; else None.
+cdef RecorderProbe recorded_here()
+# The same, if this recorder records it; else None.
 cdef RecorderProbe probe_within(SpanRegistry recorder)

@@ -8,8 +8,8 @@ from fastsup.core.probe cimport Part, Probe, fs_scope, probe_here
 from fastsup.profile.recording.span_context import Span
 from fastsup.profile.recording.span_registry cimport HookStats, SpanRegistry
 from fastsup.profile.recording.spans cimport (
-    FS_STEP, fs_scope_begin, fs_scope_end, fs_span_enter, fs_span_enter_first, fs_span_leave_last, fs_step_next,
-    fs_step_uncount, fs_thread_trace, fs_trace_expand
+    FS_STEP, fs_scope_begin, fs_scope_end, fs_span_enter, fs_span_enter_first, fs_span_leave, fs_span_leave_last,
+    fs_step_next, fs_step_uncount, fs_thread_trace, fs_trace_expand
 )
 from fastsup.profile.recording.statistics import SESSION
 from fastsup.profile.recording.statistics cimport SpanStats, trace_of_this_thread
@@ -35,11 +35,14 @@ cdef RecorderProbe new_recorder_probe(SpanRegistry recorder, int64_t caller, obj
     return probe
 
 
-cdef RecorderProbe probe_within(SpanRegistry recorder):
+cdef RecorderProbe recorded_here():
     cdef Probe probe = probe_here()
-    if isinstance(probe, RecorderProbe) and (<RecorderProbe> probe).recorder is recorder:
-        return probe
-    return None
+    return <RecorderProbe> probe if isinstance(probe, RecorderProbe) else None
+
+
+cdef RecorderProbe probe_within(SpanRegistry recorder):
+    cdef RecorderProbe probe = recorded_here()
+    return probe if probe is not None and probe.recorder is recorder else None
 
 
 cdef class RecorderProbe(Probe):
@@ -65,6 +68,18 @@ cdef class RecorderProbe(Probe):
         cdef fs_thread_trace* trace = trace_of_this_thread(self.recorder)
         fs_trace_expand(trace)
         return trace
+
+    cdef SpanStats stats_of_phase(self, str phase):
+        return self.recorder.stats_of(self.session, SESSION, phase, "")
+
+    cdef object call(self, SpanStats stats, object function, tuple args, dict kwargs):
+        """Calls a function in a span."""
+        cdef fs_thread_trace* trace = trace_of_this_thread(self.recorder)
+        fs_span_enter(trace, &stats.c)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            fs_span_leave(trace)
 
     cdef int begin(self, fs_scope* scope) except -1:
         fs_scope_begin(scope, trace_of_this_thread(self.recorder), <PyObject*> self, FS_STEP)

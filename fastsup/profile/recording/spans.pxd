@@ -83,3 +83,4 @@ cdef extern from "spans.h":
     void fs_span_enter_first(fs_thread_trace* trace, fs_span_stats* stats) noexcept
     void fs_span_leave(fs_thread_trace* trace) noexcept
     void fs_span_leave_last(fs_thread_trace* trace) noexcept
+    void fs_span_charge_to(fs_thread_trace* trace, fs_span_stats* stats) noexcept

@@ -13,13 +13,11 @@ cdef class PassProbe(RecorderProbe):
     # Between the begin and the end of a batch; and in what the loop calls for it.
     cdef bint in_batch
     cdef bint in_function
-    # The pass's own code: before the loop, around each batch, and between epochs. What it calls for each batch; and the
-    # conversion of logs to Python.
+    # The pass's own code: before the loop, around each batch, and between epochs. What it calls for each batch.
     cdef SpanStats setup_stats
     cdef SpanStats loop_stats
     cdef SpanStats epochs_stats
     cdef SpanStats function_stats
-    cdef SpanStats logs_stats
     # The list of callbacks whose batches are counted, or None before it is known.
     cdef object callback_list
     # The probe of callbacks in other threads.
@@ -38,8 +36,6 @@ cdef class PassProbe(RecorderProbe):
     cdef int settle(self) except -1
     cdef int leave_loop(self) except -1
     cdef SpanStats stats_of_method(self, object callback, str name, bint aside)
-    cdef SpanStats stats_of_phase(self, str phase)
-    cdef object call(self, SpanStats stats, object function, tuple args, dict kwargs)
 
 
 cdef class TimedMethod:

@@ -9,13 +9,13 @@ import functools
 from cpython.ref cimport PyObject
 
 from fastsup.core.probe cimport Probe, probe_here
-from fastsup.profile.recording.phases import LOGS, PASS_EPOCHS, PASS_LOOP, PASS_SETUP
+from fastsup.profile.recording.phases import PASS_EPOCHS, PASS_LOOP, PASS_SETUP
 from fastsup.profile.recording.recorder cimport Recorder
 from fastsup.profile.recording.recorder_probe cimport new_recorder_probe
 from fastsup.profile.recording.span_registry cimport HookStats
 from fastsup.profile.recording.spans cimport (
-    FS_ASIDE, FS_PASS, FS_STEP, fs_scope_begin, fs_scope_end, fs_span_enter, fs_span_leave, fs_step_switch,
-    fs_step_uncount, fs_thread_trace
+    FS_ASIDE, FS_PASS, FS_STEP, fs_scope_begin, fs_scope_end, fs_span_charge_to, fs_span_enter, fs_span_leave,
+    fs_step_switch, fs_step_uncount, fs_thread_trace
 )
 from fastsup.profile.recording.statistics import SESSION
 from fastsup.profile.recording.statistics cimport SpanStats, trace_of_this_thread
@@ -36,14 +36,14 @@ cdef class PassProbe(RecorderProbe):
       recorder: the `Recorder`.
       origin: its `SessionOrigin`.
       function: name of the function that the pass calls for each batch.
+      session_info: as for `Recorder.new_caller`: what runs that function.
     """
 
-    def __init__(self, Recorder recorder not None, origin, str function not None):
-        self.setup(recorder, recorder.new_caller(origin), (), False)
+    def __init__(self, Recorder recorder not None, origin, str function not None, session_info):
+        self.setup(recorder, recorder.new_caller(origin, session_info), (), False)
         self.setup_stats = self.stats_of_phase(PASS_SETUP)
         self.loop_stats = self.stats_of_phase(PASS_LOOP)
         self.epochs_stats = self.stats_of_phase(PASS_EPOCHS)
-        self.logs_stats = self.stats_of_phase(LOGS)
         self.function_stats = self.stats_of_phase(function)
         self.of_threads = new_recorder_probe(recorder, 0, None, False)
         self.timed_methods = []
@@ -125,20 +125,8 @@ cdef class PassProbe(RecorderProbe):
         """Charges the pass's own code since the last batch to what it does between epochs."""
         cdef fs_thread_trace* trace = <fs_thread_trace*> self.scope.trace
         if not self.in_batch and trace.depth == self.depth + 1:
-            trace.frames[self.depth].stats = &self.epochs_stats.c
+            fs_span_charge_to(trace, &self.epochs_stats.c)
         return 0
-
-    cdef SpanStats stats_of_phase(self, str phase):
-        return self.recorder.stats_of(self.session, SESSION, phase, "")
-
-    cdef object call(self, SpanStats stats, object function, tuple args, dict kwargs):
-        """Calls a function in a span."""
-        cdef fs_thread_trace* trace = <fs_thread_trace*> self.scope.trace
-        fs_span_enter(trace, &stats.c)
-        try:
-            return function(*args, **kwargs)
-        finally:
-            fs_span_leave(trace)
 
     cdef SpanStats stats_of_method(self, object callback, str name, bint aside):
         """The statistics of a callback's method in this pass.
@@ -295,30 +283,3 @@ def between_batches(method):
         return method(self, *args, **kwargs)
 
     return on_event
-
-
-def timed(function, str phase):
-    """Any function: a phase of the callback that calls it, or of the pass itself. Once if it calls itself."""
-    @functools.wraps(function)
-    def timed_function(*args, **kwargs):
-        cdef PassProbe here = pass_here()
-        cdef SpanStats around
-        if here is None:
-            return function(*args, **kwargs)
-        around = here.recorder.enclosing_span()
-        if around is not None and around.phase == phase:
-            return function(*args, **kwargs)
-        owner = SESSION if around is None else around.owner
-        return here.call(here.recorder.stats_of(here.session, owner, phase, ""), function, args, kwargs)
-
-    return timed_function
-
-
-def timed_logs(function):
-    """The function that makes Python's numbers of logs."""
-    @functools.wraps(function)
-    def pythonify_logs(logs):
-        cdef PassProbe here = None if not logs else pass_here()
-        return function(logs) if here is None else here.call(here.logs_stats, function, (logs,), {})
-
-    return pythonify_logs

@@ -1,0 +1,30 @@
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tensorflow.python.eager import context as context
+
+from fastsup.core.plan_executor import PlanExecutor as PlanExecutor
+from fastsup.core.probe import program_profiler_now as program_profiler_now
+from fastsup.core.session_origin import origin_of_call as origin_of_call
+from fastsup.eager.function import executor_of as executor_of
+from fastsup.eager.lifted_calls import why_not_now as why_not_now
+from fastsup.profile.recording.phases import BY_TENSORFLOW as BY_TENSORFLOW
+from fastsup.profile.recording.phases import FUNCTION_ROLE as FUNCTION_ROLE
+from fastsup.profile.recording.phases import TRACING as TRACING
+from fastsup.profile.recording.statistics import RUNTIME as RUNTIME
+from fastsup.profile.recording.statistics import SESSION as SESSION
+from fastsup.profile.recording.watch.call_probe import CallProbe
+from fastsup.profile.recording.watch.signatures import signature_text as signature_text
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+FIRST_CALL: str
+OTHER_TRACES: str
+
+class FunctionProbe(CallProbe): ...
+
+def executors_of(stats_by_step: dict[int, Any]) -> dict[str, Any]: ...
+def recorded_function_calls(method: _F) -> _F: ...
+def recorded_elsewhere(method: _F) -> _F: ...
+def recorded_by_tensorflow(method: _F) -> _F: ...
+def forget_functions() -> None: ...

@@ -1,0 +1,173 @@
+"""The probe of the calls of a `fastsup.function`: a row for each trace, and for what TensorFlow runs in its place."""
+
+import functools
+import sys
+import weakref
+
+from fastsup.core.probe cimport probe_here
+from fastsup.eager.lifted_calls cimport LiftedCalls
+from fastsup.eager.lifted_step cimport LiftedStep
+from fastsup.eager.routes cimport Route
+from fastsup.profile.recording.recorder cimport Recorder
+from fastsup.profile.recording.recorder_probe cimport RecorderProbe, recorded_here
+from fastsup.profile.recording.spans cimport fs_step_uncount
+from fastsup.profile.recording.statistics cimport SpanStats, trace_of_this_thread
+from fastsup.profile.recording.watch.call_probe cimport CallProbe
+
+from tensorflow.python.eager import context
+
+from fastsup.core.plan_executor import PlanExecutor
+from fastsup.core.probe import program_profiler_now
+from fastsup.core.session_origin import origin_of_call
+from fastsup.eager.function import executor_of
+from fastsup.eager.lifted_calls import why_not_now
+from fastsup.profile.recording.statistics import RUNTIME, SESSION
+from fastsup.profile.recording.phases import BY_TENSORFLOW, FUNCTION_ROLE, TRACING
+from fastsup.profile.recording.watch.signatures import signature_text
+
+# The most traces of one function, and reasons why TensorFlow runs it, that have a row of their own.
+cdef Py_ssize_t MAX_ROWS = 32
+
+# The rows of a call before a trace is known, and of the traces beyond the limit.
+FIRST_CALL = "first call"
+OTHER_TRACES = "other traces"
+
+# By id: the probes of the functions that are called while a profiler is on.
+cdef dict probes = {}
+
+
+cdef class FunctionProbe(CallProbe):
+    """Records the calls of one function."""
+
+    # A weak reference to the function.
+    cdef object function
+    # The route of the last call.
+    cdef Route latest
+    # By id of a lifted step: a weak reference to it, and its statistics.
+    cdef dict stats_by_step
+    # The reasons that have a row.
+    cdef set reasons
+
+    cdef int setup_function(self, Recorder recorder, object function, object frame) except -1:
+        number = id(function)
+        self.function = weakref.ref(function, lambda gone: probes.pop(number, None))
+        self.stats_by_step = {}
+        self.reasons = set()
+        origin = origin_of_call(f"function {function.__name__}", FUNCTION_ROLE, frame, "fastsup")
+        self.setup_calls(recorder, origin, functools.partial(executors_of, self.stats_by_step), RUNTIME, "")
+        self.main_stats = self.runtime_stats(FIRST_CALL)
+        return 0
+
+    cdef int called(self) except -1:
+        cdef LiftedCalls function = self.function()
+        cdef Route route = function.latest
+        if route is not None and route is not self.latest:
+            self.latest = route
+            self.main_stats = self.stats_of_trace(route.step)
+            self.charge_to(self.main_stats)
+        return 0
+
+    cdef SpanStats stats_of_trace(self, LiftedStep step):
+        if step is None:
+            return self.stats_by_tensorflow(self.function().why_not)
+        known, stats = self.stats_by_step.get(id(step), (None, None))
+        if known is not None and known() is step:
+            return stats
+        if len(self.stats_by_step) >= MAX_ROWS:
+            for gone in [key for key, pair in self.stats_by_step.items() if pair[0]() is None]:
+                del self.stats_by_step[gone]
+        if len(self.stats_by_step) >= MAX_ROWS:
+            return self.runtime_stats(OTHER_TRACES)
+        stats = self.runtime_stats(signature_text(step.graph.concrete))
+        self.stats_by_step[id(step)] = (weakref.ref(step), stats)
+        return stats
+
+    cdef SpanStats stats_by_tensorflow(self, str reason):
+        """The statistics of calls that TensorFlow runs, for one reason."""
+        if reason not in self.reasons and len(self.reasons) >= MAX_ROWS:
+            return self.runtime_stats(OTHER_TRACES)
+        self.reasons.add(reason)
+        return self.runtime_stats(f"{BY_TENSORFLOW}: {reason}" if reason else BY_TENSORFLOW)
+
+    cdef SpanStats runtime_stats(self, str detail):
+        cdef SpanStats stats = self.recorder.stats_of(self.session, SESSION, RUNTIME, detail)
+        stats.begins_steps = True
+        return stats
+
+
+def executors_of(dict stats_by_step):
+    """The executors of a function's traces, as `Recorder.new_caller` wants them.
+
+    Args:
+      stats_by_step: those of its probe.
+    """
+    cdef LiftedStep step
+    cdef SpanStats stats
+    plans = []
+    for reference, stats in list(stats_by_step.values()):
+        step = reference()
+        if step is not None:
+            on_trial = step.trial is not None and step.chosen is None
+            seconds = None if step.trial is None else step.trial.seconds
+            plans.append(PlanExecutor((stats.detail,), (), executor_of(step), on_trial, seconds)._asdict())
+    return {"asked": "auto", "plans": plans, "operations": 0}
+
+
+def recorded_function_calls(method):
+    """`__call__` of functions: each call is a step, if nothing is recorded around it."""
+    @functools.wraps(method)
+    def __call__(self, *args, **kwargs):
+        cdef FunctionProbe probe
+        recorder = program_profiler_now()
+        if not isinstance(recorder, Recorder) or probe_here() is not None:
+            return method(self, *args, **kwargs)
+        probe = probes.get(id(self))
+        if probe is None or probe.recorder is not recorder:
+            probe = FunctionProbe.__new__(FunctionProbe)
+            probe.setup_function(recorder, self, sys._getframe(0))
+            probes[id(self)] = probe
+        return probe.make(method, (self, *args), kwargs)
+
+    return __call__
+
+
+cdef FunctionProbe probe_of(object function):
+    """The probe of the function's call that this thread is in, or None."""
+    cdef RecorderProbe here = recorded_here()
+    if isinstance(here, FunctionProbe) and (<FunctionProbe> here).function() is function:
+        return here
+    return None
+
+
+def recorded_elsewhere(method):
+    """`_call_elsewhere` of functions: a call where no lifted graph may run."""
+    @functools.wraps(method)
+    def _call_elsewhere(self, args, kwargs):
+        cdef FunctionProbe probe = probe_of(self)
+        if probe is not None:
+            if context.executing_eagerly():
+                probe.charge_to(probe.stats_by_tensorflow(why_not_now()))
+            else:
+                # It is traced into another function.
+                fs_step_uncount(trace_of_this_thread(probe.recorder))
+                probe.charge_to(probe.stats_of_phase(TRACING))
+        return method(self, args, kwargs)
+
+    return _call_elsewhere
+
+
+def recorded_by_tensorflow(method):
+    """`_call_tensorflow` of functions: a call that isn't lifted, for a reason."""
+    @functools.wraps(method)
+    def _call_tensorflow(self, args, kwargs, reason):
+        cdef FunctionProbe probe = probe_of(self)
+        if probe is not None:
+            probe.charge_to(probe.stats_by_tensorflow(reason))
+        return method(self, args, kwargs, reason)
+
+    return _call_tensorflow
+
+
+def forget_functions():
+    """Lets the probes of all functions go."""
+    probes.clear()

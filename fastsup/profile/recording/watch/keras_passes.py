@@ -1,0 +1,183 @@
+"""What is recorded of Keras: its passes, and calls for single batches."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from fastsup.core.plan_executor import PlanExecutor
+from fastsup.core.probe import RECORDS_METHOD, program_profiler_now
+from fastsup.core.session_origin import origin_of_call
+from fastsup.profile.recording.phases import (
+    BATCH_CALLS,
+    BY_TENSORFLOW_EAGERLY,
+    BY_TENSORFLOW_FUNCTION,
+    OPEN_INPUT,
+    PASS_FUNCTIONS,
+    SAVE,
+    WAIT_FOR_CALLBACKS,
+    WEIGHTS,
+)
+from fastsup.profile.recording.recorder import Recorder
+from fastsup.profile.recording.watch.call_probe import recorded_calls
+from fastsup.profile.recording.watch.pass_probe import (
+    PassProbe,
+    begin_batch,
+    begin_loop,
+    between_batches,
+    end_batch,
+    pass_of_this_thread,
+)
+from fastsup.profile.recording.watch.replacements import Replacement
+from fastsup.profile.recording.watch.timed import timed, timed_logs
+
+__all__ = ["replacements"]
+
+# Keras's methods that are passes, and what each calls for a batch.
+_PASSES = dict(zip(("fit", "evaluate", "predict"), PASS_FUNCTIONS, strict=True))
+_MODES = ("train", "test", "predict")
+_EVENTS = (
+    "set_model",
+    *("on_epoch_begin", "on_epoch_end", "on_batch_begin", "on_batch_end"),
+    *(f"on_{mode}_{event}" for mode in _MODES for event in ("begin", "end", "batch_begin", "batch_end")),
+)
+# How backends are written.
+_BACKENDS = {"tensorflow": BY_TENSORFLOW_FUNCTION, "jax": "JAX", "torch": "PyTorch"}
+# The attribute of an iterator over epochs that has its `TimedInput`.
+_TIMED_INPUT = "_fastsup_timed_input"
+# Takes the first batch of an epoch.
+_first = timed(next, OPEN_INPUT)
+
+
+def replacements(keras: ModuleType) -> Iterator[Replacement]:
+    """What stands in the place of methods of Keras's classes while a profiler is on.
+
+    Args:
+      keras: the module `keras`.
+    """
+    package = keras.Model.__module__.partition(".")[0]
+    yield from _of_models(keras.Model)
+    yield from _of_callbacks(keras.callbacks.CallbackList)
+    yield import_module(f"{package}.src.utils.python_utils"), "pythonify_logs", timed_logs
+    iterators: Any = import_module(f"{package}.src.trainers.epoch_iterator").EpochIterator
+    yield iterators, "_enumerate_iterator", _opens_input
+    trainer = sys.modules.get(f"{package}.src.backend.tensorflow.trainer")
+    if trainer is not None:
+        yield trainer.TFEpochIterator, "__init__", _with_timed_input
+
+
+def _of_models(model: Any) -> Iterator[Replacement]:
+    for name, function in _PASSES.items():
+        yield _class_with(model, name), name, functools.partial(_as_pass, name=name, function=function)
+        make = f"make_{function}"
+        yield _class_with(model, make), make, functools.partial(timed, phase=make)
+    for name in BATCH_CALLS:
+        yield _class_with(model, name), name, functools.partial(recorded_calls, name=name)
+    for name in ("save", "save_weights"):
+        yield _class_with(model, name), name, functools.partial(timed, phase=SAVE)
+    yield _class_with(model, "get_weights"), "get_weights", functools.partial(timed, phase=WEIGHTS)
+
+
+def _of_callbacks(callbacks: Any) -> Iterator[Replacement]:
+    for mode in _MODES:
+        yield callbacks, f"on_{mode}_batch_begin", begin_batch
+        yield callbacks, f"on_{mode}_batch_end", end_batch
+        yield callbacks, f"on_{mode}_begin", functools.partial(begin_loop, names=_EVENTS)
+        yield callbacks, f"on_{mode}_end", between_batches
+    for name in ("on_epoch_begin", "on_epoch_end"):
+        yield callbacks, name, between_batches
+    for name in ("_flush_futures", "_on_end"):
+        yield callbacks, name, functools.partial(timed, phase=WAIT_FOR_CALLBACKS)
+
+
+def _class_with(kind: type, name: str) -> type:
+    return next(base for base in kind.__mro__ if name in vars(base))
+
+
+def _as_pass(method: Callable[..., Any], name: str, function: str) -> Callable[..., Any]:
+    """`fit`, `evaluate` or `predict`, recorded where a profiler is on."""
+
+    @functools.wraps(method)
+    def recorded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        recorder = program_profiler_now()
+        if not isinstance(recorder, Recorder):
+            return method(self, *args, **kwargs)
+        role = "validation" if kwargs.get("_use_cached_eval_dataset") else name
+        origin = origin_of_call(f"{type(self).__name__}.{name}", role, sys._getframe(1), "keras")
+        with PassProbe(recorder, origin, function, functools.partial(_runner_of, self, function)):
+            return method(self, *args, **kwargs)
+
+    setattr(recorded, RECORDS_METHOD, method)
+    return recorded
+
+
+def _runner_of(model: Any, function: str) -> dict[str, Any]:
+    """What runs a model's function, as `Recorder.new_caller` wants it.
+
+    Args:
+      model: the model.
+      function: name of the function.
+    """
+    if getattr(model, function, None) is None:
+        return {}
+    keras: Any = sys.modules["keras"]
+    backend = keras.backend.backend()
+    runner, seconds = BY_TENSORFLOW_EAGERLY if model.run_eagerly else _BACKENDS.get(backend, backend), None
+    for part in _accelerated(model):
+        if not function.startswith(part.name):
+            continue
+        if not part.called:
+            return {}
+        if part.lifted:
+            runner, seconds = f"{part.executor}{', many steps a call' if part.fused else ''}", part.seconds
+    plan = PlanExecutor((function,), (), runner, False, seconds)
+    return {"asked": runner, "plans": [plan._asdict()], "operations": 0}
+
+
+def _accelerated(model: Any) -> Sequence[Any]:
+    """The `fastsup.keras.FunctionReport`s of a model that is accelerated; else none."""
+    accelerate, report = (sys.modules.get(f"fastsup.keras.{name}") for name in ("accelerate", "report"))
+    if accelerate is None or report is None or accelerate.acceleration_of(model) is None:
+        return ()
+    functions: Sequence[Any] = report.report(model)
+    return functions
+
+
+def _with_timed_input(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The constructor of an iterator over epochs, whose dataset is timed."""
+
+    @functools.wraps(method)
+    def recorded(self: Any, *args: Any, **kwargs: Any) -> None:
+        method(self, *args, **kwargs)
+        if pass_of_this_thread() is None:
+            return
+        from fastsup.profile.recording.watch.timed_input import timed_input
+
+        timed = timed_input(self._distributed_dataset)
+        if timed is not None:
+            self._distributed_dataset = timed.dataset
+            setattr(self, _TIMED_INPUT, timed)
+
+    return recorded
+
+
+def _opens_input(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The generator of an epoch's batches, whose first one opens the input."""
+
+    @functools.wraps(method)
+    def recorded(self: Any) -> Any:
+        batches = method(self)
+        timed_input, around = vars(self).get(_TIMED_INPUT), pass_of_this_thread()
+        if timed_input is not None and around is not None:
+            around.waits_for(timed_input)
+        try:
+            yield _first(batches)
+        except StopIteration:
+            return
+        yield from batches
+
+    return recorded

@@ -1,0 +1,35 @@
+"""Has all that a profiler records of the program's libraries recorded while it is on."""
+
+from __future__ import annotations
+
+from fastsup.profile.recording.watch import function_calls, keras_passes, tracing
+from fastsup.profile.recording.watch.replacements import Replacements
+
+__all__ = ["LibraryWatch"]
+
+_REPLACEMENTS = Replacements(
+    {
+        "keras": keras_passes.replacements,
+        "fastsup.eager.function": function_calls.replacements,
+        "tensorflow.python.framework.func_graph": tracing.replacements,
+    }
+)
+
+
+class LibraryWatch:
+    """Watches libraries from `start` to `stop`, each of which may be called twice."""
+
+    def __init__(self) -> None:
+        self._started = False
+
+    def start(self) -> None:
+        """Begins to watch: now, or as soon as the program imports a library."""
+        if not self._started:
+            self._started = True
+            _REPLACEMENTS.start()
+
+    def stop(self) -> None:
+        """Ends watching, and restores the libraries unless another profiler is on."""
+        if self._started:
+            self._started = False
+            _REPLACEMENTS.stop()
