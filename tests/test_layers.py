@@ -19,7 +19,7 @@ LAYERS = (
     ("fastsup.runtime", "fastsup.eager.devices"),
     ("fastsup.checkpoint", "fastsup.events", "fastsup.cluster", "fastsup.eager"),
     ("fastsup.steps",),
-    ("fastsup.loop", "fastsup.train.scheduler", "fastsup.keras", "fastsup.cluster.collective"),
+    ("fastsup.loop", "fastsup.train.scheduler", "fastsup.cluster.collective"),
     ("fastsup.train.hooks",),
     ("fastsup.train.engine",),
     ("fastsup.train.session",),
@@ -43,6 +43,7 @@ LAYERS = (
     ("fastsup.profile.recording.watch", "fastsup.profile.numbers"),
     ("fastsup.profile.advice",),
     ("fastsup.profile",),
+    ("fastsup.keras",),
     ("fastsup",),
 )
 HEIGHTS = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}

@@ -17,7 +17,7 @@ from fastsup.profile.recording.statistics import SESSION
 from fastsup.profile.report import Report, Row
 from fastsup.profile.table import as_text
 
-__all__ = ["as_html"]
+__all__ = ["as_html", "as_html_part"]
 
 _WIDTH = 900
 _LABELS = 230
@@ -34,17 +34,22 @@ _COLOURS = {
 _OTHER = "#888"
 _SLOW_STEPS = 8
 
+# Of the page alone, and of what a notebook shows, too.
+_PAGE_STYLE = """
+body { max-width: 940px; margin: 2em auto; padding: 0 1em; color: #222; background: #fff; }
+@media (prefers-color-scheme: dark) { body { background: #16181c; color: #ddd; } }
+"""
 _STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; max-width: 940px; margin: 2em auto; padding: 0 1em; color: #222;
-  background: #fff; }
-h1 { font-size: 1.4em; } h2 { font-size: 1.1em; margin-top: 2em; }
-svg { width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: currentColor; }
-svg text.inside { fill: #fff; } svg text.title { font-weight: bold; }
-.head { color: #777; font-size: 13px; } .axis { stroke: #888; stroke-width: 1; }
-pre { overflow-x: auto; font-size: 12.5px; } .advice { background: #fff4d6; padding: .6em 1em; }
-.phase { white-space: nowrap; margin-right: 1em; } .phase i { display: inline-block; width: .9em; height: .9em;
-  margin-right: .4em; }
-@media (prefers-color-scheme: dark) { body { background: #16181c; color: #ddd; } .advice { background: #3a3218; } }
+.fastsup { font: 15px/1.45 system-ui, sans-serif; }
+.fastsup h1 { font-size: 1.4em; } .fastsup h2 { font-size: 1.1em; margin-top: 2em; }
+.fastsup svg { width: 100%; height: auto; } .fastsup svg text { font: 12px system-ui, sans-serif; fill: currentColor; }
+.fastsup svg text.inside { fill: #fff; } .fastsup svg text.title { font-weight: bold; }
+.fastsup .head { color: #777; font-size: 13px; } .fastsup .axis { stroke: #888; stroke-width: 1; }
+.fastsup pre { overflow-x: auto; font-size: 12.5px; line-height: 1.2; }
+.fastsup .advice { background: #fff4d6; color: #222; padding: .6em 1em; }
+.fastsup .phase { white-space: nowrap; margin-right: 1em; }
+.fastsup .phase i { display: inline-block; width: .9em; height: .9em; margin-right: .4em; }
+@media (prefers-color-scheme: dark) { .fastsup .advice { background: #3a3218; color: #ddd; } }
 """
 
 
@@ -57,16 +62,27 @@ def as_html(report: Report, recorder: Recorder) -> str:
     """
     # "</script>" in a name would end the block of data.
     data = json.dumps(as_dict(report)).replace("<", "\\u003c")
-    median = f": the median step takes {duration(report.step_time.p50_ns)}" if report.step_time.p50_ns else ""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
 <title>fastsup profile</title>
-<style>{_STYLE}</style>
+<style>{_PAGE_STYLE}</style>
 </head>
 <body>
+{as_html_part(report, recorder)}
+<script type="application/json" id="profile">{data}</script>
+</body>
+</html>
+"""
+
+
+def as_html_part(report: Report, recorder: Recorder) -> str:
+    """Returns the contents of the page as a part of another one, such as a notebook. Arguments as for `as_html`."""
+    median = f": the median step takes {duration(report.step_time.p50_ns)}" if report.step_time.p50_ns else ""
+    return f"""<div class="fastsup">
+<style>{_STYLE}</style>
 <h1>{report.steps} steps in {duration(report.wall_ns)}{median}</h1>
 <p class="head">{"<br>".join(map(escape, report.head.lines()))}</p>
 <p class="advice">{"<br>".join(map(escape, report.advice().splitlines()))}</p>
@@ -82,10 +98,7 @@ def as_html(report: Report, recorder: Recorder) -> str:
 {_timelines(recorder)}
 <h2>Numbers</h2>
 <pre>{escape(as_text(report))}</pre>
-<script type="application/json" id="profile">{data}</script>
-</body>
-</html>
-"""
+</div>"""
 
 
 def _colour(phase: str) -> str:

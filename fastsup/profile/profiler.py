@@ -14,7 +14,7 @@ from fastsup.common.files import write_whole
 from fastsup.profile.call_cost import tensorflow_call_ns
 from fastsup.profile.export import as_chrome_trace, as_csv, as_json
 from fastsup.profile.numbers.head import head_of
-from fastsup.profile.page import as_html
+from fastsup.profile.page import as_html, as_html_part
 from fastsup.profile.program import Program
 from fastsup.profile.recording.device_wait import DeviceWait, wait_for_devices
 from fastsup.profile.recording.recorder import ManualClock, Recorder
@@ -165,6 +165,10 @@ class HookProfiler(Recorder):
     def write_html(self, path: Path) -> None:
         """Writes a page that loads nothing else. Arguments and errors as for `write_json`."""
         _write(path, as_html(self.report(), self))
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what the page of `write_html` contains."""
+        return as_html_part(self.report(), self)
 
     def write_summaries(self, directory: Path) -> None:
         """Adds a point to the profile's curves in TensorBoard, and brings the table in its text tab up to date.

@@ -142,8 +142,10 @@ def _recorded(report: Report) -> list[Line]:
         lines.append(("~ is an estimate: how much longer a run with these fetches takes than one without", "dim"))
     if "counted" in bases:
         lines.append(("  (if all runs have them: the time to fetch the values, but not to compute them)", "dim"))
-    lines += [("", ""), ("how long steps take (height: how many, in powers of ten)", "bold")]
-    return lines + [(line, "") for line in as_lines(report.step_buckets, WIDTH)]
+    if report.step_buckets:
+        lines += [("", ""), ("how long steps take (height: how many, in powers of ten)", "bold")]
+        lines += [(line, "") for line in as_lines(report.step_buckets, WIDTH)]
+    return lines
 
 
 def _timeline(report: Report) -> list[Line]:
@@ -162,7 +164,7 @@ def lines_of(report: Report) -> list[Line]:
     Args:
       report: the report.
     """
-    lines = _begin(report) + (_recorded(report) if report.steps else []) + _timeline(report)
+    lines = _begin(report) + (_recorded(report) if report.steps or report.sessions else []) + _timeline(report)
     if len(lines) > 1 and report.steps:
         lines.append(("", ""))
     return lines + [(line, "yellow") for cost in report.advice().splitlines() for line in _wrapped(cost)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import json
 import threading
 import time
@@ -15,6 +17,7 @@ import pytest
 import tensorflow as tf
 
 import fastsup
+import fastsup.keras
 from fastsup.profile.report import Report
 
 pytestmark = [
@@ -353,3 +356,53 @@ def test_history_and_weights_are_those_without_a_profiler() -> None:
     (plain, weights), (profiled, its_weights) = trained(False), trained(True)
     assert plain == profiled
     assert all(np.array_equal(one, other) for one, other in zip(weights, its_weights, strict=True))
+
+
+def test_a_profile_of_one_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    fit = keras.Model.fit
+    profile = fastsup.keras.ProfilerCallback()
+    model = small_model()
+    model.evaluate(X, Y, batch_size=8, verbose=0)
+    history = model.fit(X, Y, batch_size=8, verbose=0, validation_data=(X, Y), callbacks=[profile])
+    assert set(history.history) == {"loss", "val_loss"}
+    report = profile.profiler.report()
+    assert {(part.role, part.runs) for part in report.sessions} == {("fit", BATCHES), ("validation", BATCHES)}
+    assert_adds_up(report)
+    printed = capsys.readouterr().out
+    assert printed.count("Sequential.fit, test_profile.py:") == 1
+    assert "train_function" in printed
+    # A second call is added; a single callback, and one by position, are found too.
+    model.predict(X, 8, 0, None, profile)
+    assert profile.profiler.report().steps == 2 * BATCHES
+    assert "Sequential.predict" in capsys.readouterr().out
+    quiet = copy.deepcopy(fastsup.keras.ProfilerCallback(profile.profiler, verbose=0))
+    del profile
+    gc.collect()
+    model.fit(X, Y, batch_size=8, verbose=0, callbacks=quiet)
+    assert quiet.profiler.report().steps == 3 * BATCHES
+    assert quiet._repr_html_().startswith('<div class="fastsup">')
+    assert capsys.readouterr().out == ""
+    del quiet
+    gc.collect()
+    assert keras.Model.fit is fit
+
+
+def test_a_profile_of_a_fit_that_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    class Raises(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            raise Failure
+
+    profile = fastsup.keras.ProfilerCallback()
+    with fastsup.HookProfiler() as program, pytest.raises(Failure):
+        small_model().fit(X, Y, batch_size=8, verbose=0, callbacks=[Raises(), profile])
+    assert "Raises" in capsys.readouterr().out
+    # The program's profiler records what has no other one.
+    assert program.report().steps == 0
+    assert program.report().other_profilers_used
+
+
+def test_arguments_of_a_profile() -> None:
+    with pytest.raises(TypeError, match=r"profiler must be a fastsup[.]HookProfiler or None, got 3"):
+        fastsup.keras.ProfilerCallback(3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="verbose must be 0 or 1, got 2"):
+        fastsup.keras.ProfilerCallback(verbose=2)

@@ -16,6 +16,7 @@ from fastsup.profile.recording.phases import (
     INPUT_WAIT,
     LOGS,
     OPEN_INPUT,
+    PASS_EPOCHS,
     PASS_FUNCTIONS,
     PASS_LOOP,
     SAVE,
@@ -50,11 +51,11 @@ def costs_of_passes(report: ProfileRows) -> Iterable[Cost]:
             "dataset.map(..., num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE) makes batches meanwhile; "
             "cache() makes them once. Data in memory is best passed as arrays.",
         )
-    opened = [row for row in rows if row.phase == OPEN_INPUT or row.detail == INPUT_TRACES]
-    total, times = _sums(opened, OPEN_INPUT, TRACING)[0], _sums(opened, OPEN_INPUT)[1]
+    opened = [row for row in rows if row.phase in (OPEN_INPUT, PASS_EPOCHS) or row.detail == INPUT_TRACES]
+    total, times = _sums(opened, OPEN_INPUT, PASS_EPOCHS, TRACING)[0], _sums(opened, OPEN_INPUT)[1]
     if times:
         yield Cost(
-            "opening the input",
+            "opening and ending the input",
             total,
             f"{times} times, {duration(total / times)} each: Keras makes an iterator for each epoch, and a dataset of "
             "arrays for each call. Fewer and longer epochs save it; so does a dataset with repeat(), with "

@@ -62,6 +62,8 @@ def advice_on(report: ProfileRows) -> str:
 def _on_steps(report: ProfileRows) -> str:
     if report.steps == 0 and report.skipped_steps:
         return f"All {report.skipped_steps} steps were left out: skip fewer of them."
+    if report.steps == 0 and report.sessions:
+        return "No step has ended."
     if report.steps == 0:
         return " ".join(
             ["No step of a fastsup session or loop was recorded.", *one_line_for(report.unrecorded_sessions)]

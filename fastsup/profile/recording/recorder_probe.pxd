@@ -7,7 +7,7 @@ from fastsup.profile.recording.statistics cimport SessionStats, SpanStats
 
 
 cdef class RecorderProbe(Probe):
-    cdef SpanRegistry recorder
+    cdef readonly SpanRegistry recorder
     # The recorder's number of the session or loop; 0 for what belongs to none. And its statistics.
     cdef int64_t caller
     cdef SessionStats session

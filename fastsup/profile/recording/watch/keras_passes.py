@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
@@ -10,8 +11,9 @@ from types import ModuleType
 from typing import Any
 
 from fastsup.core.plan_executor import PlanExecutor
-from fastsup.core.probe import RECORDS_METHOD, program_profiler_now
+from fastsup.core.probe import RECORDS_METHOD, check_profiler, program_profiler_now
 from fastsup.core.session_origin import origin_of_call
+from fastsup.core.timeline import phase
 from fastsup.profile.recording.phases import (
     BATCH_CALLS,
     BY_TENSORFLOW_EAGERLY,
@@ -39,6 +41,8 @@ __all__ = ["replacements"]
 
 # Keras's methods that are passes, and what each calls for a batch.
 _PASSES = dict(zip(("fit", "evaluate", "predict"), PASS_FUNCTIONS, strict=True))
+# The phases of the whole program that they are.
+_PHASES = {"fit": "train", "evaluate": "evaluate", "predict": "predict"}
 _MODES = ("train", "test", "predict")
 _EVENTS = (
     "set_model",
@@ -99,16 +103,30 @@ def _class_with(kind: type, name: str) -> type:
 
 
 def _as_pass(method: Callable[..., Any], name: str, function: str) -> Callable[..., Any]:
-    """`fit`, `evaluate` or `predict`, recorded where a profiler is on."""
+    """`fit`, `evaluate` or `predict`, recorded where a profiler is on, or among its callbacks."""
+    place = list(inspect.signature(method).parameters).index("callbacks") - 1
 
     @functools.wraps(method)
     def recorded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        recorder = program_profiler_now()
-        if not isinstance(recorder, Recorder):
-            return method(self, *args, **kwargs)
+        around = pass_of_this_thread()
+        recorder = program_profiler_now() if around is None else around.recorder
+        profiled = _profiler_among(args[place] if len(args) > place else kwargs.get("callbacks"))
+        if around is not None or profiled is None:
+            if not isinstance(recorder, Recorder):
+                return method(self, *args, **kwargs)
+            return record(recorder, self, args, kwargs)
+        if profiled.profiler is not recorder:
+            check_profiler(profiled.profiler)
+        try:
+            return record(profiled.profiler, self, args, kwargs)
+        finally:
+            profiled.on_profile_end()
+
+    def record(recorder: Recorder, self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         role = "validation" if kwargs.get("_use_cached_eval_dataset") else name
-        origin = origin_of_call(f"{type(self).__name__}.{name}", role, sys._getframe(1), "keras")
-        with PassProbe(recorder, origin, function, functools.partial(_runner_of, self, function)):
+        origin = origin_of_call(f"{type(self).__name__}.{name}", role, sys._getframe(2), "keras")
+        info = functools.partial(_runner_of, self, function)
+        with phase(_PHASES[name]), PassProbe(recorder, origin, function, info):
             return method(self, *args, **kwargs)
 
     setattr(recorded, RECORDS_METHOD, method)
@@ -163,6 +181,15 @@ def _with_timed_input(method: Callable[..., Any]) -> Callable[..., Any]:
             setattr(self, _TIMED_INPUT, timed)
 
     return recorded
+
+
+def _profiler_among(callbacks: Any) -> Any:
+    """The callback that has a recorder as `profiler` and wants to know when it has recorded, or None."""
+    callbacks = getattr(callbacks, "callbacks", callbacks)
+    for callback in callbacks if isinstance(callbacks, list | tuple) else (callbacks,):
+        if isinstance(getattr(callback, "profiler", None), Recorder) and hasattr(callback, "on_profile_end"):
+            return callback
+    return None
 
 
 def _opens_input(method: Callable[..., Any]) -> Callable[..., Any]:

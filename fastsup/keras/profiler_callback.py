@@ -1,0 +1,71 @@
+"""`fastsup.keras.ProfilerCallback`: a profile of one `fit`."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+from fastsup.profile.profiler import HookProfiler
+from fastsup.profile.recording.watch.library_watch import LibraryWatch
+
+__all__ = ["ProfilerCallback"]
+
+if TYPE_CHECKING:
+    _Callback = object  # Keras's classes have no known type.
+else:
+    _Callback = keras.callbacks.Callback
+
+
+class ProfilerCallback(_Callback):
+    """Records what the `fit`, `evaluate` or `predict` that it is given to spends, and prints the table at its end.
+
+        profile = fastsup.keras.ProfilerCallback()
+        model.fit(x, y, callbacks=[profile])
+        profile.profiler.write_html("profile.html")
+
+    The table has a row for each method of each callback, for the step, the wait for input, tracing, and Keras's own
+    code. It is printed also if the call fails. Later calls that get the same object are added to it. In Keras, methods
+    of classes are replaced from the time when the object is made to the time when it is gone.
+
+    Args:
+      profiler: the `fastsup.HookProfiler` that records; None for a new one.
+      verbose: 0 prints nothing, 1 prints the table.
+
+    Attributes:
+      profiler: the profiler, whose methods show and write what was recorded.
+
+    Raises:
+      TypeError: `profiler` is neither a HookProfiler nor None.
+      ValueError: `verbose` is neither 0 nor 1.
+    """
+
+    def __init__(self, profiler: HookProfiler | None = None, verbose: int = 1) -> None:
+        super().__init__()
+        if profiler is not None and not isinstance(profiler, HookProfiler):
+            raise TypeError(
+                f"profiler must be a fastsup.HookProfiler or None, got {profiler!r} of type {type(profiler).__name__}."
+            )
+        if verbose not in (0, 1):
+            raise ValueError(f"verbose must be 0 or 1, got {verbose!r}.")
+        self.profiler: HookProfiler = HookProfiler() if profiler is None else profiler
+        self.verbose = verbose
+        libraries = LibraryWatch()
+        libraries.start()
+        weakref.finalize(self, libraries.stop).atexit = False
+
+    def on_profile_end(self) -> None:
+        """Prints the table. Called when the call that the object was given to has ended, or failed."""
+        if self.verbose:
+            self.profiler.print_table(sys.stdout)
+
+    def __deepcopy__(self, memo: Any = None) -> ProfilerCallback:
+        # Of the same profiler. Tuners copy callbacks.
+        return ProfilerCallback(self.profiler, self.verbose)
+
+    __copy__ = __deepcopy__
+
+    def _repr_html_(self) -> str:
+        return self.profiler._repr_html_()
