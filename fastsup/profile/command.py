@@ -13,6 +13,7 @@ from fastsup.common.files import check_writable
 from fastsup.common.script import ScriptFile, ScriptModule, add_script, run_script, script_command
 from fastsup.profile.compare import compare, load
 from fastsup.profile.export import as_dict
+from fastsup.profile.limits import ALL_HOOKS, Limit, broken, limit_of
 from fastsup.profile.profiler import HookProfiler
 from fastsup.profile.program import Program
 from fastsup.profile.table import Line, lines_of, print_lines
@@ -20,6 +21,8 @@ from fastsup.profile.table import Line, lines_of, print_lines
 __all__ = ["add_parser", "print_at_the_end", "run_profiled"]
 
 _UNUSABLE = 2
+# The exit code if a limit is exceeded.
+_ABOVE = 3
 # Seconds between two points of the curves in TensorBoard.
 _SUMMARY_SECS = 30.0
 
@@ -49,6 +52,13 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--compare", metavar="F", help="say what is faster or slower than in F, which --json has written before"
     )
+    parser.add_argument(
+        "--fail-above",
+        metavar="'NAME N%%'",
+        action="append",
+        default=[],
+        help=f"exit with code {_ABOVE} if a hook, a callback, a phase, or all '{ALL_HOOKS}' take more of the time",
+    )
     parser.add_argument("--skip-steps", metavar="N", type=int, default=0, help="steps to leave out at the start")
     parser.add_argument("--step-markers", action="store_true", help="mark steps for TensorFlow's own profiler")
     add_script(parser, "the script to run, and its arguments")
@@ -73,6 +83,10 @@ def run(arguments: argparse.Namespace) -> int:
         script = (ScriptModule if arguments.is_module else ScriptFile)(command[0])
     except (OSError, ImportError) as error:
         arguments.fail(f"the script can't be read: {error}")
+    try:
+        limits = [limit_of(text) for text in arguments.fail_above]
+    except ValueError as error:
+        arguments.fail(f"--fail-above: {error}")
     paths = {kind: getattr(arguments, kind) for kind in ("json", "csv", "trace", "html")}
     paths = {kind: path and os.path.abspath(path) for kind, path in paths.items() if path is not None}
     taken = {os.path.realpath(script.path): "the script"}
@@ -100,13 +114,16 @@ def run(arguments: argparse.Namespace) -> int:
         "trace": profiler.write_trace,
         "html": profiler.write_html,
     }
-    code, failed = 0, False
+    code, failed, exceeded = 0, False, False
     process = os.getpid()
     summaries = None if arguments.summaries is None else _SummaryThread(profiler, arguments.summaries)
     try:
         if summaries is not None:
             summaries.start()
         code = run_profiled(script, command[1:], profiler)
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise
     finally:
         # Also after an exit or a signal; but not in a child process that the script has forked.
         if os.getpid() == process:
@@ -117,7 +134,8 @@ def run(arguments: argparse.Namespace) -> int:
                 print_at_the_end(compare(before, as_dict(profiler.report())))
             if arguments.table or not (paths or before or summaries):
                 print_at_the_end(lines_of(profiler.report()))
-    return code or (_UNUSABLE if failed else 0)
+            exceeded = _say_exceeded(profiler, limits)
+    return code or (_UNUSABLE if failed else _ABOVE if exceeded else 0)
 
 
 def run_profiled(script: ScriptFile | ScriptModule, arguments: list[str], profiler: HookProfiler) -> int:
@@ -212,6 +230,14 @@ def print_at_the_end(lines: list[Line]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except (OSError, ValueError) as error:
         print(f"python -m fastsup profile: the table could not be printed: {error}", file=sys.stderr)
+
+
+def _say_exceeded(profiler: HookProfiler, limits: list[Limit]) -> bool:
+    """Says which limits are exceeded. Returns whether any is."""
+    sentences = broken(profiler.report(), limits) if limits else []
+    for sentence in sentences:
+        print(f"python -m fastsup profile: --fail-above: {sentence}", file=sys.stderr)
+    return bool(sentences)
 
 
 def _problem_with(path: str) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 
 from fastsup.profile.export import SCHEMA
 from fastsup.profile.numbers.quantities import duration
+from fastsup.profile.numbers.rows import CALLBACKS
+from fastsup.profile.recording.phases import IN_A_THREAD
 from fastsup.profile.recording.statistics import SESSION
 from fastsup.profile.table import WIDTH, Line
 
@@ -30,7 +32,7 @@ _PROFILE: dict[str, Any] = {
     "wall_ns": int,
     "profiler_ns": int,
     "unaccounted_ns": int,
-    "rows": [{"owner": str, "phase": str, "total_ns": int, "session?": str, "detail?": str}],
+    "rows": [{"owner": str, "phase": str, "total_ns": int, "session?": str, "detail?": str, "thread?": str}],
     "timeline?": [{"phase": str, "total_ns": int}],
     "head?": {"script?": str, "arguments?": [str], "date?": str, "versions?": {"fastsup?": str}},
 }
@@ -137,11 +139,9 @@ def _per_step(profile: dict[str, Any], merged: bool) -> dict[_Key, float]:
     found: dict[_Key, float] = defaultdict(float)
     for row in profile["rows"]:
         session = re.sub(r":\d+", "", row.get("session", ""))
-        key = (
-            ("", row["owner"], row["phase"], "")
-            if merged
-            else (session, row["owner"], row["phase"], row.get("detail", ""))
-        )
+        # Before schema 3, the owner said it.
+        owner = row["owner"] + (IN_A_THREAD if row.get("thread") == CALLBACKS else "")
+        key = ("", owner, row["phase"], "") if merged else (session, owner, row["phase"], row.get("detail", ""))
         found[key] += row["total_ns"] / profile["steps"]
     for phase, field in _SUMS:
         found["", "session", phase, ""] += max(profile[field], 0) / profile["steps"]

@@ -12,13 +12,14 @@ from fastsup.eager.function_notes import FunctionNote
 from fastsup.profile.advice.steps import advice_on
 from fastsup.profile.numbers.head import Head, head_of
 from fastsup.profile.numbers.quantities import duration, percent
-from fastsup.profile.numbers.rows import ProfileRows, Row, Times
+from fastsup.profile.numbers.rows import CALLBACKS, LOOP, ProfileRows, Row, Times
 from fastsup.profile.numbers.session_part import SessionPart, names_of
 from fastsup.profile.recording.phases import (
     BATCH_CALLS,
     BETWEEN,
     BY_TENSORFLOW_FUNCTION,
     FETCHES,
+    IN_A_THREAD,
     INPUT_WAIT,
     PASS_FUNCTIONS,
     STEP_FETCH,
@@ -79,7 +80,9 @@ def report_of(
             runtime[span["session"], span["detail"]] = times
             continue
         name = names[span["session"]]
-        rows.append(Row(span["owner"], span["phase"], times, share(times.total_ns), "measured", name, span["detail"]))
+        owner, thread = span["owner"].removesuffix(IN_A_THREAD), CALLBACKS if span["aside"] else LOOP
+        about = (share(times.total_ns), "measured", name, span["detail"], thread)
+        rows.append(Row(owner, span["phase"], times, *about))
     for fetch in recorded["fetches"]:
         times = _take_out(fetch, runtime)
         phase = STEP_FETCH if fetch["owner"] == SESSION else FETCHES

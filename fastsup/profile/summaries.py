@@ -23,7 +23,7 @@ _Key = tuple[str, str, str, str]
 
 
 def _key(row: Row) -> _Key:
-    return row.session, row.owner, row.phase, row.detail
+    return row.session, row.name, row.phase, row.detail
 
 
 class ProfileSummaries:
@@ -94,7 +94,7 @@ class ProfileSummaries:
             ns = row.times.total_ns - self._before.get(_key(row), 0)
             if row.is_hook:
                 sums["hooks"] += ns
-                name = _NOT_IN_A_TAG.sub("_", f"{row.owner}.{row.phase}")
+                name = _NOT_IN_A_TAG.sub("_", f"{row.name}.{row.phase}")
                 costs[name] = costs.get(name, 0) + ns
             else:
                 sums[row.phase if row.phase in (RUNTIME, BETWEEN) else SESSION] += ns

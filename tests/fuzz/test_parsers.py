@@ -163,7 +163,7 @@ heads = st.fixed_dictionaries(
 )
 profiles = st.fixed_dictionaries(
     {
-        "schema": st.sampled_from([1, 2, 99]) | anything,
+        "schema": st.sampled_from([1, 2, 3, 99]) | anything,
         "steps": st.integers(0, 10) | anything,
         "wall_ns": nanoseconds,
         "profiler_ns": nanoseconds,

@@ -72,14 +72,14 @@ class CostlyInAThread(Costly):
     async_safe = True
 
 
-def row_of(report: Report, owner: str, phase: str, session: str = "") -> Any:
-    """The one row with this owner and phase, in a session whose name contains a text."""
-    (row,) = [row for row in report.rows if (row.owner, row.phase) == (owner, phase) and session in row.session]
+def row_of(report: Report, name: str, phase: str, session: str = "") -> Any:
+    """The one row with this name of its owner and phase, in a session whose name contains a text."""
+    (row,) = [row for row in report.rows if (row.name, row.phase) == (name, phase) and session in row.session]
     return row
 
 
 def assert_adds_up(report: Report) -> None:
-    rows = sum(row.times.total_ns for row in report.rows if "in a thread" not in row.owner)
+    rows = sum(row.times.total_ns for row in report.rows if row.thread == "loop")
     assert rows + report.profiler_ns + report.unaccounted_ns == report.wall_ns
     assert report.unaccounted_ns <= 0.01 * report.wall_ns
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import json
+import re
 import sys
 import time
 from pathlib import Path
@@ -509,3 +510,29 @@ def test_a_keras_program_that_imports_keras_itself(tmp_path: Path, run: Any) -> 
     (function,) = [row for row in rows if row["phase"] == "train_function"]
     assert (function["session"], function["calls"]) == ("Sequential.fit, train_keras.py:8", "8")
     assert {"ProgbarLogger", "History"} <= {row["owner"] for row in rows}
+
+
+def test_limits_on_costs(tmp_path: Path, run: Any) -> None:
+    path = tmp_path / "loop.py"
+    path.write_text(
+        "import sys, time\n"
+        "from fastsup.core import Hook, StepLoop\n"
+        "class Slow(Hook):\n"
+        "    def begin(self, loop):\n"
+        "        self.due_every_run()\n"
+        "    def after_step(self, loop, value):\n"
+        "        time.sleep(0.002)\n"
+        "StepLoop(lambda: 1, [Slow()], max_steps=20).run()\n"
+        "sys.exit(int(sys.argv[1]))\n"
+    )
+    result = run("profile", "--fail-above", "Slow 50%", "--fail-above", "runtime 60%", path, "0")
+    assert result.returncode == 3, result.stderr
+    assert re.search(r"--fail-above: Slow takes \d+\.\d% of the time, more than 50\.0%\.", result.stderr)
+    assert "runtime takes" not in result.stderr
+    assert "Slow" in result.stdout
+    assert run("profile", "--fail-above", "hooks 10 %", path, "0").returncode == 3
+    assert run("profile", "--fail-above", "Slow 100%", path, "0").returncode == 0
+    assert run("profile", "--fail-above", "Slow 50%", path, "7").returncode == 7
+    result = run("profile", "--fail-above", "Slow", path, "0")
+    assert result.returncode == 2
+    assert "--fail-above: a limit is a name and per cent, such as 'ModelCheckpoint 5%', got 'Slow'" in result.stderr

@@ -112,7 +112,7 @@ def test_a_profile_without_steps() -> None:
         ("{", "is no JSON"),
         ("[1]", "is no profile. Give a file that --json has written."),
         ('{"schema": 1}', "is no profile"),
-        (json.dumps({**OLD, "schema": 99}), "its schema is 99, and 2 is the last one that this version knows"),
+        (json.dumps({**OLD, "schema": 99}), "its schema is 99, and 3 is the last one that this version knows"),
     ],
 )
 def test_what_is_no_profile_is_refused(tmp_path: Path, written: str, error: str) -> None:

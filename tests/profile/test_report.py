@@ -155,7 +155,7 @@ def _written(write: Any) -> str:
 
 def test_json(recorded: HookProfiler) -> None:
     written = json.loads(_written(recorded.write_json))
-    assert written["schema"] == 2
+    assert written["schema"] == 3
     assert (
         sum(row["total_ns"] for row in written["rows"]) + written["profiler_ns"] + written["unaccounted_ns"]
         == (written["wall_ns"])
@@ -177,6 +177,7 @@ def test_json(recorded: HookProfiler) -> None:
         "session": "",
         "detail": "",
         "executor": "",
+        "thread": "loop",
     }
     assert sum(count for _, _, count in written["step_time"]["buckets"]) == 100
 

@@ -10,7 +10,7 @@ from fastsup.profile.advice.functions import costs_of_functions
 from fastsup.profile.advice.passes import advice_on_callback, costs_of_passes
 from fastsup.profile.advice.tensorflow_own import counterpart, one_line_for
 from fastsup.profile.numbers.quantities import duration, percent
-from fastsup.profile.numbers.rows import ProfileRows, Row
+from fastsup.profile.numbers.rows import LOOP, ProfileRows, Row
 from fastsup.profile.recording.phases import (
     BETWEEN,
     FEED_CONVERSION,
@@ -146,7 +146,7 @@ def _hook_parts(report: ProfileRows) -> list[Cost]:
     groups: dict[tuple[str, str, str, str], list[Row]] = defaultdict(list)
     passes = {part.name for part in report.sessions if part.is_pass}
     for row in report.rows:
-        if row.is_hook:
+        if row.is_hook and row.thread == LOOP:
             is_its_own = row.phase in (SAVE, LISTENER) and row.session not in passes
             kind = row.phase if is_its_own else ""
             groups[row.session, row.owner, kind, row.detail].append(row)

@@ -10,9 +10,13 @@ from fastsup.core.session_origin import SessionOrigin
 from fastsup.eager.function_notes import FunctionNote
 from fastsup.profile.numbers.head import Head
 from fastsup.profile.numbers.session_part import SessionPart
+from fastsup.profile.recording.phases import IN_A_THREAD
 from fastsup.profile.recording.statistics import SESSION
 
-__all__ = ["ProfileRows", "Row", "Times", "hooks_among"]
+__all__ = ["CALLBACKS", "LOOP", "ProfileRows", "Row", "Times", "hooks_among"]
+
+# The threads of rows.
+LOOP, CALLBACKS = "loop", "callbacks"
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,10 @@ class Row:
       basis: "measured"; "compared" for an estimate from runs with and without it; "counted" for an estimate from the
         number of values alone.
       session: name of the session; "" for a row that belongs to none.
-      detail: the fetches of the runtime, or the class of a listener; else "".
+      detail: the fetches of the runtime, the arguments of a function, the reason of a trace, or the class of a
+        listener; else "".
+      thread: "loop" for the threads that make the steps; "callbacks" for those to which Keras has given callbacks,
+        whose time passes while the loop goes on.
     """
 
     owner: str
@@ -62,6 +69,12 @@ class Row:
     basis: str = "measured"
     session: str = ""
     detail: str = ""
+    thread: str = LOOP
+
+    @property
+    def name(self) -> str:
+        """The owner, as the table names it."""
+        return self.owner if self.thread == LOOP else self.owner + IN_A_THREAD
 
     @property
     def is_hook(self) -> bool:
@@ -141,6 +154,6 @@ def hooks_among(rows: Iterable[Row]) -> list[tuple[str, int, list[Row]]]:
     found: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         if row.is_hook:
-            found[row.session, row.owner].append(row)
+            found[row.session, row.name].append(row)
     totals = [(owner, sum(row.times.total_ns for row in of_it), of_it) for (_, owner), of_it in found.items()]
     return sorted(totals, key=lambda hook: -hook[1])

@@ -15,6 +15,7 @@ __all__ = [
     "HOOK_DISPATCH",
     "INPUT_TRACES",
     "INPUT_WAIT",
+    "IN_A_THREAD",
     "LIFTING",
     "LISTENER",
     "LOGS",
@@ -71,3 +72,5 @@ BY_TENSORFLOW_EAGERLY = "run eagerly"
 INPUT_TRACES = "of tf.data's functions"
 # The role of the calls of a `fastsup.function`, in place of that of a session.
 FUNCTION_ROLE = "call"
+# Ends the owner of what a callback does in a thread that Keras has given it.
+IN_A_THREAD = ", in a thread"

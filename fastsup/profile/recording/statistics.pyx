@@ -45,7 +45,8 @@ cdef Py_ssize_t MAX_EXECUTORS = 64
 
 
 cdef dict row_of(int32_t session, str owner, str phase, str detail, SpanStats stats):
-    return {"session": session, "owner": owner, "phase": phase, "detail": detail, **times_of(&stats.c.times)}
+    about = {"session": session, "owner": owner, "phase": phase, "detail": detail, "aside": bool(stats.c.aside)}
+    return {**about, **times_of(&stats.c.times)}
 
 
 cdef dict times_of(const fs_histogram* times):
@@ -122,7 +123,7 @@ cdef class Recording(Profiler):
           Dictionary. `steps`, `skipped_steps` and `threads` are counts; `wall_ns`, `profiler_ns` and `unaccounted_ns`
           are nanoseconds; `step_time` and `between_steps` are times: dictionaries with calls, total_ns, mean_ns,
           p50_ns, p95_ns, p99_ns, max_ns, max_step. `spans` is a list of dictionaries with session, owner, phase,
-          detail, and times. `fetches` is what `fetch_estimates` returns, `sessions` what `described_sessions` returns;
+          detail, aside (whether it passed beside the steps, in another thread), and times. `fetches` is what `fetch_estimates` returns, `sessions` what `described_sessions` returns;
           `session` in the others is an index into it.
         """
         cdef fs_span_log* log = self.log

@@ -4,14 +4,13 @@ from typing import Any, TypeVar
 from typing_extensions import Self
 
 from fastsup.core.session_origin import SessionOrigin
+from fastsup.profile.recording.phases import IN_A_THREAD as IN_A_THREAD
 from fastsup.profile.recording.phases import PASS_EPOCHS as PASS_EPOCHS
 from fastsup.profile.recording.phases import PASS_LOOP as PASS_LOOP
 from fastsup.profile.recording.phases import PASS_SETUP as PASS_SETUP
 from fastsup.profile.recording.recorder import Recorder
 from fastsup.profile.recording.recorder_probe import RecorderProbe
 from fastsup.profile.recording.statistics import SESSION as SESSION
-
-IN_A_THREAD: str
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -9,7 +9,7 @@ import functools
 from cpython.ref cimport PyObject
 
 from fastsup.core.probe cimport Probe, probe_here
-from fastsup.profile.recording.phases import PASS_EPOCHS, PASS_LOOP, PASS_SETUP
+from fastsup.profile.recording.phases import IN_A_THREAD, PASS_EPOCHS, PASS_LOOP, PASS_SETUP
 from fastsup.profile.recording.recorder cimport Recorder
 from fastsup.profile.recording.recorder_probe cimport new_recorder_probe
 from fastsup.profile.recording.span_registry cimport HookStats
@@ -19,8 +19,6 @@ from fastsup.profile.recording.spans cimport (
 )
 from fastsup.profile.recording.statistics import SESSION
 from fastsup.profile.recording.statistics cimport SpanStats, trace_of_this_thread
-
-IN_A_THREAD = ", in a thread"
 
 
 cdef inline PassProbe pass_here():
