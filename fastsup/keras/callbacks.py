@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-__all__ = ["CallInTurn", "batch_methods", "batches_until_look", "flat_callbacks", "looks_between_batches", "reads_logs"]
+__all__ = [
+    "CallInTurn",
+    "KerasCallback",
+    "batch_methods",
+    "batches_until_look",
+    "flat_callbacks",
+    "looks_between_batches",
+    "reads_logs",
+]
 
 # Of these, batch methods read the logs of the batch alone.
 _READ_LOGS = (
@@ -22,16 +30,19 @@ _COUNT = "_batches_seen_since_last_saving"
 
 
 if TYPE_CHECKING:
-    _Callback = object  # Keras's classes have no known type.
+    KerasCallback = object  # Keras's classes have no known type.
 else:
-    _Callback = keras.callbacks.Callback
+    KerasCallback = keras.callbacks.Callback
 
 
-class CallInTurn(_Callback):
+class CallInTurn(KerasCallback):
     """Has Keras call the callbacks of each batch itself: to hand them to a thread costs more than a small step.
 
     Keras does that as soon as one of them may not be called from another thread.
     """
+
+    #: Profiles don't have it: it does nothing.
+    profile_name = ""
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Does nothing."""

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import keras
-
+from fastsup.keras.callbacks import KerasCallback
 from fastsup.profile.profiler import HookProfiler
 from fastsup.profile.recording.watch.library_watch import LibraryWatch
 
 __all__ = ["ProfilerCallback"]
 
-if TYPE_CHECKING:
-    _Callback = object  # Keras's classes have no known type.
-else:
-    _Callback = keras.callbacks.Callback
 
-
-class ProfilerCallback(_Callback):
+class ProfilerCallback(KerasCallback):
     """Records what the `fit`, `evaluate` or `predict` that it is given to spends, and prints the table at its end.
 
         profile = fastsup.keras.ProfilerCallback()

@@ -23,6 +23,9 @@ cdef class RecorderProbe(Probe):
     cdef object last_hooks
     cdef bint last_with_step
 
+    # The conversion of logs to Python, which is looked up for each batch; None before the first one.
+    cdef SpanStats logs_stats
+
     # By address of a step's scope: the context manager that marks the step for another profiler.
     cdef dict markers
     # Steps under way in any thread, and whether the recorder is to forget the session after the last of them.

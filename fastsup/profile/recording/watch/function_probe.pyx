@@ -4,7 +4,6 @@ import functools
 import sys
 import weakref
 
-from fastsup.core.probe cimport probe_here
 from fastsup.eager.lifted_calls cimport LiftedCalls
 from fastsup.eager.lifted_step cimport LiftedStep
 from fastsup.eager.routes cimport Route
@@ -57,6 +56,9 @@ cdef class FunctionProbe(CallProbe):
         self.setup_calls(recorder, origin, functools.partial(executors_of, self.stats_by_step), RUNTIME, "")
         self.main_stats = self.runtime_stats(FIRST_CALL)
         return 0
+
+    def __call__(self, function, args, kwargs):
+        return self.make(function, args, kwargs)
 
     cdef int called(self) except -1:
         cdef LiftedCalls function = self.function()
@@ -113,22 +115,22 @@ def executors_of(dict stats_by_step):
     return {"asked": "auto", "plans": plans, "operations": 0}
 
 
-def recorded_function_calls(method):
-    """`__call__` of functions: each call is a step, if nothing is recorded around it."""
-    @functools.wraps(method)
-    def __call__(self, *args, **kwargs):
-        cdef FunctionProbe probe
-        recorder = program_profiler_now()
-        if not isinstance(recorder, Recorder) or probe_here() is not None:
-            return method(self, *args, **kwargs)
-        probe = probes.get(id(self))
-        if probe is None or probe.recorder is not recorder:
-            probe = FunctionProbe.__new__(FunctionProbe)
-            probe.setup_function(recorder, self, sys._getframe(0))
-            probes[id(self)] = probe
-        return probe.make(method, (self, *args), kwargs)
+def recorder_of_calls(function):
+    """What makes and records the calls of a function as steps: its probe; None if no profiler is on for the program.
 
-    return __call__
+    Args:
+      function: the function.
+    """
+    cdef FunctionProbe probe
+    recorder = program_profiler_now()
+    if not isinstance(recorder, Recorder):
+        return None
+    probe = probes.get(id(function))
+    if probe is None or probe.recorder is not recorder:
+        probe = FunctionProbe.__new__(FunctionProbe)
+        probe.setup_function(recorder, function, sys._getframe(0))
+        probes[id(function)] = probe
+    return probe
 
 
 cdef FunctionProbe probe_of(object function):

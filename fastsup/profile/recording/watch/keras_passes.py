@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
@@ -26,16 +27,16 @@ from fastsup.profile.recording.phases import (
 )
 from fastsup.profile.recording.recorder import Recorder
 from fastsup.profile.recording.watch.call_probe import recorded_calls
-from fastsup.profile.recording.watch.pass_probe import (
-    PassProbe,
+from fastsup.profile.recording.watch.pass_methods import (
     begin_batch,
     begin_loop,
     between_batches,
     end_batch,
-    pass_of_this_thread,
+    timed_logs,
 )
+from fastsup.profile.recording.watch.pass_probe import PassProbe, pass_of_this_thread
 from fastsup.profile.recording.watch.replacements import Replacement
-from fastsup.profile.recording.watch.timed import timed, timed_logs
+from fastsup.profile.recording.watch.timed import timed
 
 __all__ = ["replacements"]
 
@@ -195,9 +196,7 @@ def _profiler_among(callbacks: Any) -> Any:
 def _opens_input(method: Callable[..., Any]) -> Callable[..., Any]:
     """The generator of an epoch's batches, whose first one opens the input."""
 
-    @functools.wraps(method)
-    def recorded(self: Any) -> Any:
-        batches = method(self)
+    def first_of(self: Any, batches: Iterator[Any]) -> Iterator[Any]:
         timed_input, around = vars(self).get(_TIMED_INPUT), pass_of_this_thread()
         if timed_input is not None and around is not None:
             around.waits_for(timed_input)
@@ -205,6 +204,11 @@ def _opens_input(method: Callable[..., Any]) -> Callable[..., Any]:
             yield _first(batches)
         except StopIteration:
             return
-        yield from batches
+
+    @functools.wraps(method)
+    def recorded(self: Any) -> Iterator[Any]:
+        batches = method(self)
+        # The others without a frame of ours between.
+        return itertools.chain(first_of(self, batches), batches)
 
     return recorded

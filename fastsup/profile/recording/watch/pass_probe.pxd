@@ -28,11 +28,8 @@ cdef class PassProbe(RecorderProbe):
     cdef list inputs
 
     cdef int unwind(self) except -1
-    cdef int begin_loop(self) except -1
-    cdef int begin_batch(self) except -1
-    cdef int begin_function(self) except -1
-    cdef int end_function(self) except -1
-    cdef int end_batch(self) except -1
+    cdef int watch(self, object callbacks, object names) except -1
+    cdef int leave_batch(self) except -1
     cdef int settle(self) except -1
     cdef int leave_loop(self) except -1
     cdef SpanStats stats_of_method(self, object callback, str name, bint aside)
@@ -44,5 +41,7 @@ cdef class TimedMethod:
     cdef object callback
     cdef str name
     cdef object replaced
+    # The function that is there now.
+    cdef object placed
     cdef PassProbe probe
     cdef SpanStats stats

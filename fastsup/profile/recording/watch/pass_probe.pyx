@@ -1,17 +1,17 @@
 """The probe of a pass: a call that makes all steps of a loop itself, such as Keras's `fit`, and calls callbacks.
 
-At any moment a pass is in its own code, in a method of a callback, or in what it calls for each batch. Functions that
-stand in the place of methods of Keras's list of callbacks tell which.
+At any moment a pass is in its own code, in a method of a callback, or in what it calls for each batch. Functions of
+Python that stand in the place of Keras's methods (`pass_methods`) tell which: the interpreter calls them at less cost
+than compiled ones.
 """
-
-import functools
 
 from cpython.ref cimport PyObject
 
+from fastsup.core.probe import RECORDS_METHOD
 from fastsup.core.probe cimport Probe, probe_here
-from fastsup.profile.recording.phases import IN_A_THREAD, PASS_EPOCHS, PASS_LOOP, PASS_SETUP
+from fastsup.profile.recording.phases import IN_A_THREAD, LOGS, PASS_EPOCHS, PASS_LOOP, PASS_SETUP
 from fastsup.profile.recording.recorder cimport Recorder
-from fastsup.profile.recording.recorder_probe cimport new_recorder_probe
+from fastsup.profile.recording.recorder_probe cimport RecorderProbe, new_recorder_probe, recorded_here
 from fastsup.profile.recording.span_registry cimport HookStats
 from fastsup.profile.recording.spans cimport (
     FS_ASIDE, FS_PASS, FS_STEP, fs_scope_begin, fs_scope_end, fs_span_charge_to, fs_span_enter, fs_span_leave,
@@ -19,6 +19,7 @@ from fastsup.profile.recording.spans cimport (
 )
 from fastsup.profile.recording.statistics import SESSION
 from fastsup.profile.recording.statistics cimport SpanStats, trace_of_this_thread
+from fastsup.profile.recording.watch.timed_method import timed_method
 
 
 cdef inline PassProbe pass_here():
@@ -83,29 +84,47 @@ cdef class PassProbe(RecorderProbe):
         self.in_function = False
         return 0
 
-    cdef int begin_loop(self) except -1:
+    def begin_loop(self, callback_list, names):
+        """The loop begins. From here on, methods of its callbacks are recorded. Does nothing for a loop within the pass.
+
+        Args:
+          callback_list: Keras's list of the callbacks.
+          names: the names of the methods.
+        """
+        if self.callback_list is not None:
+            return
+        self.callback_list = callback_list
+        self.watch(callback_list.callbacks, names)
         self.unwind()
         fs_span_leave(<fs_thread_trace*> self.scope.trace)
         fs_span_enter(<fs_thread_trace*> self.scope.trace, &self.epochs_stats.c)
-        return 0
 
-    cdef int begin_batch(self) except -1:
+    def begin_batch(self):
+        """A batch begins."""
         self.unwind()
         fs_step_switch(<fs_thread_trace*> self.scope.trace, FS_STEP, &self.loop_stats.c)
         self.in_batch = True
-        return 0
 
-    cdef int begin_function(self) except -1:
+    def begin_function(self):
+        """What the loop calls for the batch begins."""
         fs_span_enter(<fs_thread_trace*> self.scope.trace, &self.function_stats.c)
         self.in_function = True
-        return 0
 
-    cdef int end_function(self) except -1:
+    def end_function(self):
+        """It has returned."""
         if self.in_function:
             self.unwind()
-        return 0
 
-    cdef int end_batch(self) except -1:
+    def end_batch(self):
+        """The batch has ended."""
+        self.leave_batch()
+
+    def leave_batches(self):
+        """An epoch begins or ends, or the loop."""
+        self.settle()
+        self.leave_loop()
+
+    cdef int leave_batch(self) except -1:
         self.unwind()
         fs_step_switch(<fs_thread_trace*> self.scope.trace, FS_PASS, &self.loop_stats.c)
         self.in_batch = False
@@ -116,7 +135,7 @@ cdef class PassProbe(RecorderProbe):
         if self.in_batch:
             self.unwind()
             fs_step_uncount(<fs_thread_trace*> self.scope.trace)
-            self.end_batch()
+            self.leave_batch()
         return 0
 
     cdef int leave_loop(self) except -1:
@@ -141,17 +160,15 @@ cdef class PassProbe(RecorderProbe):
         stats.c.aside = aside
         return stats
 
-    def watch(self, callbacks, names):
-        """Has methods of callbacks recorded until the pass ends.
+    cdef int watch(self, object callbacks, object names) except -1:
+        """Has methods of callbacks recorded until the pass ends: those that Keras doesn't leave empty.
 
-        Args:
-          callbacks: the callbacks. Those that are watched already are left as they are.
-          names: the names of the methods. Those that Keras leaves empty aren't recorded.
+        Callbacks that are watched already are left as they are.
         """
         found = [
             callback for callback in callbacks
-            if hasattr(callback, "__dict__")
-            and not any(isinstance(value, TimedMethod) for value in vars(callback).values())
+            if hasattr(callback, "__dict__") and getattr(callback, "profile_name", None) != ""
+            and not any(hasattr(value, RECORDS_METHOD) for value in vars(callback).values())
         ]
         self.hooks = (*self.hooks, *found)
         for callback in found:
@@ -160,6 +177,7 @@ cdef class PassProbe(RecorderProbe):
                 method = getattr(callback, name, None)
                 if method is not None and not hasattr(method, "_is_default"):
                     self.timed_methods.append(TimedMethod(self, callback, name, method))
+        return 0
 
     def waits_for(self, timed_input):
         """Has the wait for an input counted from now on.
@@ -172,7 +190,7 @@ cdef class PassProbe(RecorderProbe):
 
 
 cdef class TimedMethod:
-    """Stands in the place of a callback's method, in its dictionary, as long as a pass is recorded.
+    """Has a callback's method recorded, by a function in the callback's dictionary, as long as a pass is recorded.
 
     Args:
       probe: the pass.
@@ -185,18 +203,31 @@ cdef class TimedMethod:
         self.probe, self.callback, self.name, self.method = probe, callback, name, method
         self.stats = probe.stats_of_method(callback, name, False)
         self.replaced = vars(callback).get(name)
-        vars(callback)[name] = self
+        self.placed = vars(callback)[name] = timed_method(self, method)
 
-    def __call__(self, *args, **kwargs):
+    def enter(self):
+        """A call of the method begins.
+
+        Returns:
+          None if it is recorded in this thread's pass, and `leave` is to be called after it. Else a function to call in
+          its place.
+        """
         cdef PassProbe here = pass_here()
         cdef SpanStats stats = self.stats
         if here is not self.probe:
             if here is None:
-                return self.method(*args, **kwargs) if probe_here() is not None else self.call_aside(args, kwargs)
+                return self.method if probe_here() is not None else self.call_aside
             stats = here.stats_of_method(self.callback, self.name, False)
-        return here.call(stats, self.method, args, kwargs)
+        fs_span_enter(<fs_thread_trace*> here.scope.trace, &stats.c)
+        return None
 
-    def call_aside(self, args, kwargs):
+    def leave(self):
+        """The call has returned, or failed."""
+        cdef PassProbe here = pass_here()
+        if here is not None:
+            fs_span_leave(<fs_thread_trace*> here.scope.trace)
+
+    def call_aside(self, *args, **kwargs):
         """Calls the method in a thread that Keras has given it, at the same time as its loop."""
         cdef fs_scope scope
         cdef SpanStats stats = self.probe.stats_of_method(self.callback, self.name, True)
@@ -211,14 +242,11 @@ cdef class TimedMethod:
     def restore(self):
         """Restores the callback's own method, unless the program has replaced it since."""
         place = vars(self.callback)
-        if place.get(self.name) is self:
+        if place.get(self.name) is self.placed:
             if self.replaced is None:
                 del place[self.name]
             else:
                 place[self.name] = self.replaced
-
-    def __getattr__(self, name):
-        return getattr(self.method, name)
 
 
 def pass_of_this_thread():
@@ -226,58 +254,31 @@ def pass_of_this_thread():
     return pass_here()
 
 
-# What stands in the place of Keras's methods while a profiler is on. Each is given the method that it calls.
+def pass_of_list(callback_list):
+    """Returns the `PassProbe` that this thread is in and whose loop calls a list of callbacks; None if there is none.
 
-def begin_batch(method):
-    """Of a list of callbacks: a batch begins."""
-    @functools.wraps(method)
-    def on_batch_begin(self, batch, logs=None):
-        cdef PassProbe here = pass_here()
-        if here is None or here.callback_list is not self:
-            return method(self, batch, logs)
-        here.begin_batch()
-        method(self, batch, logs)
-        here.begin_function()
-
-    return on_batch_begin
+    Args:
+      callback_list: Keras's list.
+    """
+    cdef PassProbe here = pass_here()
+    return here if here is not None and here.callback_list is callback_list else None
 
 
-def end_batch(method):
-    """Of a list of callbacks: a batch ends."""
-    @functools.wraps(method)
-    def on_batch_end(self, batch, logs=None):
-        cdef PassProbe here = pass_here()
-        if here is None or here.callback_list is not self:
-            return method(self, batch, logs)
-        here.end_function()
-        method(self, batch, logs)
-        here.end_batch()
+cdef class LogsSpan:
+    """Records the conversion of logs in the pass that this thread is in."""
 
-    return on_batch_end
+    def enter(self):
+        """A conversion begins. Returns whether it is recorded, and `leave` is to be called after it."""
+        cdef RecorderProbe here = recorded_here()
+        if here is None:
+            return False
+        if here.logs_stats is None:
+            here.logs_stats = here.stats_of_phase(LOGS)
+        fs_span_enter(trace_of_this_thread(here.recorder), &here.logs_stats.c)
+        return True
 
-
-def begin_loop(method, names):
-    """Of a list of callbacks: the loop begins. From here on its callbacks' methods of these names are recorded."""
-    @functools.wraps(method)
-    def on_begin(self, logs=None):
-        cdef PassProbe here = pass_here()
-        if here is not None and here.callback_list is None:
-            here.callback_list = self
-            here.watch(self.callbacks, names)
-            here.begin_loop()
-        return method(self, logs)
-
-    return on_begin
-
-
-def between_batches(method):
-    """Of a list of callbacks: the begin or end of an epoch, or the end of the loop."""
-    @functools.wraps(method)
-    def on_event(self, *args, **kwargs):
-        cdef PassProbe here = pass_here()
-        if here is not None and here.callback_list is self:
-            here.settle()
-            here.leave_loop()
-        return method(self, *args, **kwargs)
-
-    return on_event
+    def leave(self):
+        """The conversion has ended."""
+        cdef RecorderProbe here = recorded_here()
+        if here is not None:
+            fs_span_leave(trace_of_this_thread(here.recorder))

@@ -68,8 +68,8 @@ class Replacements:
             if not self._users:
                 return
             for owner, name, made_of in self._of_modules[module](sys.modules[module]):
-                original = getattr(owner, name, None)
-                if original is not None:
+                original = getattr(owner, name, _ABSENT)
+                if original is not _ABSENT:
                     self._replaced.append((owner, name, vars(owner).get(name, _ABSENT)))
                     setattr(owner, name, made_of(original))
 

@@ -2,7 +2,6 @@
 
 import functools
 
-from fastsup.profile.recording.phases import LOGS
 from fastsup.profile.recording.recorder_probe cimport RecorderProbe, recorded_here
 from fastsup.profile.recording.statistics import SESSION
 from fastsup.profile.recording.statistics cimport SpanStats
@@ -31,13 +30,3 @@ def timed(function, str phase, detail_of=None):
         return here.call(here.recorder.stats_of(here.session, owner, phase, detail), function, args, kwargs)
 
     return timed_function
-
-
-def timed_logs(function):
-    """The function that makes Python's numbers of logs."""
-    @functools.wraps(function)
-    def pythonify_logs(logs):
-        cdef RecorderProbe here = recorded_here() if logs else None
-        return function(logs) if here is None else here.call(here.stats_of_phase(LOGS), function, (logs,), {})
-
-    return pythonify_logs
