@@ -13,7 +13,7 @@ from types import FrameType
 __all__ = ["NO_ORIGIN", "SessionOrigin", "current_origin", "origin_of_call", "session_role"]
 
 # Packages whose frames aren't the program's own.
-_LIBRARIES = frozenset({"fastsup", "tensorflow", "keras", "contextlib", "functools"})
+_LIBRARIES = frozenset({"fastsup", "tensorflow", "keras", "tf_keras", "contextlib", "functools"})
 # How many lines of the program, from the opening call outwards, tell two sessions apart.
 _LINES = 6
 

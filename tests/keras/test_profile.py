@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import gc
+import importlib.util
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from processes import Processes
 
 import fastsup
 import fastsup.keras
@@ -183,6 +186,69 @@ def test_two_passes_wait_for_their_own_input() -> None:
     assert calls == {
         "Sequential.fit": BATCHES, "Sequential.evaluate (validation)": 2, "Sequential.predict": BATCHES
     }  # fmt: skip
+
+
+OTHER_BACKEND = """
+import time
+import keras, numpy as np
+import fastsup
+
+class Slow(keras.callbacks.Callback):
+    async_safe = True
+    def on_train_batch_end(self, batch, logs=None):
+        time.sleep(0.002)
+
+def batches():
+    for _ in range(10):
+        time.sleep(0.005)
+        yield np.zeros((8, 4), np.float32), np.zeros((8, 1), np.float32)
+
+model = keras.Sequential([keras.Input([4]), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+with fastsup.HookProfiler() as profiler:
+    model.fit(batches(), steps_per_epoch=10, verbose=0, callbacks=[Slow()])
+report = profiler.report()
+rows = {(row.owner, row.phase, row.thread): row.times for row in report.rows}
+assert report.steps == 10, report.steps
+assert rows["Slow", "on_train_batch_end", "callbacks"].total_ns >= 20e6, rows
+# Keras has taken two batches before.
+assert rows["session", "wait for input", "loop"].total_ns >= 38e6, rows
+assert report.unaccounted_ns <= 0.01 * report.wall_ns
+assert report.sessions[0].executor_of("train_function") in ("JAX", "PyTorch")
+"""
+
+
+KERAS_2 = """
+import tf_keras, numpy as np
+import fastsup
+
+class Counts(tf_keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        pass
+
+model = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=[4])])
+model.compile("sgd", "mse")
+x = np.zeros((80, 4), np.float32)
+with fastsup.HookProfiler() as profiler:
+    model.fit(x, x[:, :1], batch_size=8, verbose=0, callbacks=[Counts()], validation_data=(x, x[:, :1]))
+report = profiler.report()
+assert report.steps == 10, report.steps
+(row,) = [row for row in report.rows if (row.owner, row.phase) == ("Counts", "on_train_batch_end")]
+assert row.times.calls == 10
+assert {part.role: part.runs for part in report.sessions} == {"fit": 10, "validation": 10}, report.sessions
+assert report.sessions[0].executor_of("train_function") == "TensorFlow (Keras 2)"
+"""
+
+
+@pytest.mark.parametrize("module", ["jax", "torch", "tf_keras"])
+def test_other_backends_and_keras_2(module: str, processes: Processes, tmp_path: Path) -> None:
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"{module} isn't installed")
+    path = tmp_path / "other.py"
+    path.write_text(KERAS_2 if module == "tf_keras" else OTHER_BACKEND)
+    environment = {} if module == "tf_keras" else {"KERAS_BACKEND": module}
+    result = processes.python(path, env={**os.environ, **environment}, fresh=True)
+    assert result.returncode == 0, result.stderr
 
 
 class Failure(Exception):

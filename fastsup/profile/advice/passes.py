@@ -28,7 +28,7 @@ __all__ = ["advice_on_callback", "costs_of_passes"]
 
 # How many batches an execution has in the advice.
 _STEPS_PER_EXECUTION = 10
-_PROGRESS_BAR = "ProgbarLogger"
+_PROGRESS_BAR, _TENSORBOARD = "ProgbarLogger", "TensorBoard"
 
 
 def costs_of_passes(report: ProfileRows) -> Iterable[Cost]:
@@ -124,6 +124,8 @@ def advice_on_callback(owner: str, worst: Row, total_ns: int, calls: int) -> str
     """
     if owner == _PROGRESS_BAR:
         return f"verbose=2 prints a line for each epoch in its place, and saves nearly all of its {duration(total_ns)}."
+    if owner == _TENSORBOARD and "batch" in worst.phase:
+        return f'update_freq="epoch" writes once for each epoch, and saves nearly all of its {duration(total_ns)}.'
     saved = duration(worst.times.total_ns * (_STEPS_PER_EXECUTION - 1) // _STEPS_PER_EXECUTION)
     if worst.phase == SAVE:
         return f"It saves {calls} times, {duration(worst.times.mean_ns)} each: save less often (save_freq)."

@@ -19,6 +19,7 @@ from fastsup.profile.recording.phases import (
     BATCH_CALLS,
     BY_TENSORFLOW_EAGERLY,
     BY_TENSORFLOW_FUNCTION,
+    INPUT_WAIT,
     OPEN_INPUT,
     PASS_FUNCTIONS,
     SAVE,
@@ -38,7 +39,7 @@ from fastsup.profile.recording.watch.pass_probe import PassProbe, pass_of_this_t
 from fastsup.profile.recording.watch.replacements import Replacement
 from fastsup.profile.recording.watch.timed import timed
 
-__all__ = ["replacements"]
+__all__ = ["replacements", "replacements_of_keras_2"]
 
 # Keras's methods that are passes, and what each calls for a batch.
 _PASSES = dict(zip(("fit", "evaluate", "predict"), PASS_FUNCTIONS, strict=True))
@@ -52,8 +53,13 @@ _EVENTS = (
 )
 # How backends are written.
 _BACKENDS = {"tensorflow": BY_TENSORFLOW_FUNCTION, "jax": "JAX", "torch": "PyTorch"}
+_KERAS_2 = "TensorFlow (Keras 2)"
 # The attribute of an iterator over epochs that has its `TimedInput`.
 _TIMED_INPUT = "_fastsup_timed_input"
+# Ends an iterator.
+_END = object()
+# Takes a batch from an iterator of Python's.
+_wait: Callable[[Iterator[Any]], Any] = timed(lambda batches: next(batches, _END), INPUT_WAIT)
 # Takes the first batch of an epoch.
 _first = timed(next, OPEN_INPUT)
 
@@ -70,9 +76,23 @@ def replacements(keras: ModuleType) -> Iterator[Replacement]:
     yield import_module(f"{package}.src.utils.python_utils"), "pythonify_logs", timed_logs
     iterators: Any = import_module(f"{package}.src.trainers.epoch_iterator").EpochIterator
     yield iterators, "_enumerate_iterator", _opens_input
-    trainer = sys.modules.get(f"{package}.src.backend.tensorflow.trainer")
-    if trainer is not None:
-        yield trainer.TFEpochIterator, "__init__", _with_timed_input
+    trainers: dict[str, Any] = {name: sys.modules.get(f"{package}.src.backend.{name}.trainer") for name in _BACKENDS}
+    if trainers["tensorflow"] is not None:
+        yield trainers["tensorflow"].TFEpochIterator, "__init__", _with_timed_input
+    if trainers["jax"] is not None:
+        yield trainers["jax"].JAXEpochIterator, "_get_iterator", _with_timed_batches
+    if trainers["torch"] is not None:
+        yield trainers["torch"].TorchEpochIterator, "_get_iterator", _with_timed_batches
+
+
+def replacements_of_keras_2(tf_keras: ModuleType) -> Iterator[Replacement]:
+    """The same for Keras 2, whose step takes its input itself, unseen.
+
+    Args:
+      tf_keras: the module `tf_keras`.
+    """
+    yield from _of_models(tf_keras.Model)
+    yield from _of_callbacks(tf_keras.callbacks.CallbackList)
 
 
 def _of_models(model: Any) -> Iterator[Replacement]:
@@ -143,8 +163,9 @@ def _runner_of(model: Any, function: str) -> dict[str, Any]:
     """
     if getattr(model, function, None) is None:
         return {}
-    keras: Any = sys.modules["keras"]
-    backend = keras.backend.backend()
+    keras: Any = sys.modules.get("keras")
+    is_keras_3 = keras is not None and isinstance(model, keras.Model)
+    backend = keras.backend.backend() if is_keras_3 else _KERAS_2
     runner, seconds = BY_TENSORFLOW_EAGERLY if model.run_eagerly else _BACKENDS.get(backend, backend), None
     for part in _accelerated(model):
         if not function.startswith(part.name):
@@ -191,6 +212,21 @@ def _profiler_among(callbacks: Any) -> Any:
         if isinstance(getattr(callback, "profiler", None), Recorder) and hasattr(callback, "on_profile_end"):
             return callback
     return None
+
+
+def _with_timed_batches(method: Callable[..., Any]) -> Callable[..., Any]:
+    """What makes an iterator of Python's over batches, each of which is waited for."""
+
+    def waited_for(batches: Iterator[Any]) -> Iterator[Any]:
+        while (batch := _wait(batches)) is not _END:
+            yield batch
+
+    @functools.wraps(method)
+    def recorded(self: Any) -> Any:
+        batches = method(self)
+        return batches if pass_of_this_thread() is None else waited_for(iter(batches))
+
+    return recorded
 
 
 def _opens_input(method: Callable[..., Any]) -> Callable[..., Any]:

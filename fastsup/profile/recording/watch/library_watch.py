@@ -10,6 +10,7 @@ __all__ = ["LibraryWatch"]
 _REPLACEMENTS = Replacements(
     {
         "keras": keras_passes.replacements,
+        "tf_keras": keras_passes.replacements_of_keras_2,
         "fastsup.eager.function": function_calls.replacements,
         "tensorflow.python.framework.func_graph": tracing.replacements,
     }
