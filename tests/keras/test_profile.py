@@ -284,7 +284,12 @@ def test_a_callback_that_raises_ends_the_pass_and_keras_is_as_it_was(tmp_path: P
 
 
 def test_stop_training_and_two_threads() -> None:
+    both = threading.Barrier(2, timeout=60)
+
     class Stops(keras.callbacks.Callback):
+        def on_train_begin(self, logs: Any = None) -> None:
+            both.wait()
+
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             self.model.stop_training = batch == 4
 
