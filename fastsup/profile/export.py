@@ -119,6 +119,9 @@ def as_chrome_trace(recorder: Recorder) -> str:
     events: list[dict[str, Any]] = [
         {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "fastsup"}},
     ]
+    for thread in sorted({span["thread"] for span in spans}):
+        name = {"name": f"thread {thread + 1}"}
+        events.append({"name": "thread_name", "ph": "M", "pid": 1, "tid": thread + 1, "args": name})
     for span in spans:
         is_step = span["phase"] == "step"
         events.append(

@@ -367,7 +367,7 @@ def test_why_a_step_is_traced_again() -> None:
     traces = {row.detail: row.times.calls for row in report.rows if row.phase == "tracing"}
     assert traces.pop("of tf.data's functions") > 0
     assert traces == {
-        "train_function": 1, "test_function": 1, "train_function: made anew": 1, "test_function: made anew": 1
+        "train_function": 1, "test_function": 1, "train_function: made again": 1, "test_function: made again": 1
     }  # fmt: skip
 
 

@@ -87,9 +87,9 @@ def test_functions_that_are_made_anew() -> None:
             fastsup.function(lambda x: x + 1)(1)
     report = profiler.report()
     (name,) = [detail for detail in rows_of(report, "tracing") if ": " not in detail]
-    assert rows_of(report, "tracing") == {name: 1, f"{name}: made anew": 3}
+    assert rows_of(report, "tracing") == {name: 1, f"{name}: made again": 3}
     assert "tracing again" in report.advice()
-    assert "made anew" in report.advice()
+    assert "made again" in report.advice()
 
 
 def test_calls_that_tensorflow_runs() -> None:

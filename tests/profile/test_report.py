@@ -197,7 +197,10 @@ def test_csv(recorded: HookProfiler) -> None:
 
 
 def test_trace(recorded: HookProfiler) -> None:
-    events = [event for event in json.loads(_written(recorded.write_trace))["traceEvents"] if event["ph"] == "X"]
+    written = json.loads(_written(recorded.write_trace))["traceEvents"]
+    threads = [event["args"]["name"] for event in written if event["name"] == "thread_name"]
+    assert threads == ["thread 1"]
+    events = [event for event in written if event["ph"] == "X"]
     assert len(events) == 100 * 6
     step = next(event for event in events if event["name"] == "step 42")
     inside = [event for event in events if event["args"]["step"] == 42 and event is not step]

@@ -69,7 +69,7 @@ class Traces:
             return label
         if reference() is not function:
             self._known[label] = (_reference(function), [signature])
-            return f"{label}: made anew"
+            return f"{label}: made again"
         closest = min(signatures, key=lambda other: sum(other.get(place) != text for place, text in signature.items()))
         signatures.append(signature)
         del signatures[:-_MOST_SIGNATURES]
