@@ -15,7 +15,13 @@ HERE = Path(__file__).parent
 
 
 class Operation(NamedTuple):
-    """A file operation that has succeeded."""
+    """A file operation that has succeeded.
+
+    Attributes:
+      name: the operation.
+      path: the file.
+      second: the new name of a rename; of a file that is flushed or closed, the number of a copy of its content; or "".
+    """
 
     name: str
     path: str
@@ -35,12 +41,15 @@ class Faults:
         self._processes = processes
         self.folder = place / "model"
         self.folder.mkdir()
+        self.blobs = place / "blobs"
+        self.blobs.mkdir()
         self._log = place / "log"
         self._environment = {
             **os.environ,
             "LD_PRELOAD": str(shim),
             "FAULTS_DIR": str(self.folder),
             "FAULTS_LOG": str(self._log),
+            "FAULTS_BLOBS": str(self.blobs),
             "FAULTS_SPEC": str(place / "spec"),
             "TF_CPP_MIN_LOG_LEVEL": "3",
         }

@@ -152,6 +152,41 @@ def state(folder: str) -> list[Any]:
     return [int(path.rpartition("-")[2]), value]
 
 
+def returned(step: int) -> None:
+    """Writes into the log of file operations that the save of a step has returned."""
+    with open(os.environ["FAULTS_LOG"], "a") as log:
+        log.write(f"returned\t{step}\t\n")
+
+
+def two_trainings(folder: str, way: str) -> list[str]:
+    """Trains to step 12, and from there to step 20."""
+    ended = []
+    for last in (12, 20):
+        ended.append(train_once(folder, way, last))
+        returned(last)
+    return ended
+
+
+def after_crashes(folder: str, way: str, crashes: str, count: int, trained: int) -> list[list[Any]]:
+    """What is found after crashes, of each of which the folder `crashes/NUMBER` has what it has left.
+
+    That is moved to the folder of the training, since state files may name files with their directory. Then: what can be
+    restored, or the error; how a training to step 20 ended, for every Nth, or None; and what can be restored then.
+    """
+    found: list[list[Any]] = []
+    for number in range(count):
+        goes_on = number % trained == 0
+        shutil.rmtree(folder)
+        os.rename(os.path.join(crashes, str(number)), folder)
+        try:
+            restored = state(folder)
+        except Exception as error:
+            restored = [f"{type(error).__name__}: {' '.join(str(error).split())}"]
+        ended = train_once(folder, way, 20) if goes_on else None
+        found.append([restored, ended, state(folder) if goes_on else None])
+    return found
+
+
 def without_and_with_a_limit(folder: str, way: str) -> list[list[Any]]:
     """Trains to step 12, then from there to step 20, then writes a file "marker". And the same with a limit."""
     without = [train_once(folder, way, 12), state(folder), train_once(folder, way, 20), state(folder)]

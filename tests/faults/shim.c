@@ -6,7 +6,8 @@
  *              Operations that match are counted from 1; those from the first to the last fail. Last 0: without end.
  *              Replacing the file (by a rename) starts anew; without it nothing fails. Optional.
  *
- * A file that is written through a FILE is logged when it is opened ("write") and when it is closed ("close").
+ * FAULTS_BLOBS directory that gets a copy of a file that was open for writing when it is flushed or closed, by number;
+ * the log's second path is that number. Optional. (What a FILE writes can't be seen before it is closed.)
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -89,6 +90,35 @@ static void note(const char *operation, const char *path, const char *second) {
     errno = saved;
 }
 
+/* Copies a file that is open for writing, and logs an operation on it with the number of the copy. */
+static void note_content(const char *operation, const char *path, int writes) {
+    static int copies;
+    const char *blobs = getenv("FAULTS_BLOBS");
+    char name[PATH_MAX], number[32], buffer[65536];
+    int saved = errno;
+    if (!blobs || !writes || !is_watched(path)) {
+        note(operation, path, NULL);
+        return;
+    }
+    int from = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    /* A fork's numbers must not be its parent's. */
+    snprintf(number, sizeof number, "%d-%d", (int)getpid(), __atomic_add_fetch(&copies, 1, __ATOMIC_SEQ_CST));
+    snprintf(name, sizeof name, "%s/%s", blobs, number);
+    int to = (int)syscall(SYS_openat, AT_FDCWD, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    ssize_t length;
+    while (from >= 0 && to >= 0 && (length = syscall(SYS_read, from, buffer, sizeof buffer)) > 0)
+        syscall(SYS_write, to, buffer, length);
+    if (from >= 0) syscall(SYS_close, from);
+    if (to >= 0) syscall(SYS_close, to);
+    errno = saved;
+    note(operation, path, from >= 0 && to >= 0 ? number : NULL);
+}
+
+static int is_for_writing(int fd) {
+    int flags = fcntl(fd, F_GETFL);
+    return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
+}
+
 /* The errno that an operation is to fail with, or 0. */
 static int fails(const char *operation, const char *path) {
     int number = 0;
@@ -146,16 +176,18 @@ FOPEN(fopen64)
 int fclose(FILE *file) {
     char path[PATH_MAX];
     path_of(fileno(file), path);
+    int writes = is_for_writing(fileno(file));
     int result = REAL(fclose)(file);
-    note("close", path, NULL);
+    note_content("close", path, writes);
     return result;
 }
 
 int close(int fd) {
     char path[PATH_MAX];
     path_of(fd, path);
+    int writes = is_for_writing(fd);
     int result = REAL(close)(fd);
-    note("close", path, NULL);
+    note_content("close", path, writes);
     return result;
 }
 
@@ -164,7 +196,7 @@ int fsync(int fd) {
     path_of(fd, path);
     FAIL("fsync", path, -1);
     int result = REAL(fsync)(fd);
-    if (result == 0) note("fsync", path, NULL);
+    if (result == 0) note_content("fsync", path, is_for_writing(fd));
     return result;
 }
 
@@ -183,6 +215,7 @@ int rename(const char *from, const char *to) {
         return result;                                                                                                 \
     }
 ON_PATH("unlink", unlink, (const char *path), path)
+ON_PATH("rmdir", rmdir, (const char *path), path)
 ON_PATH("mkdir", mkdir, (const char *path, mode_t mode), path, mode)
 ON_PATH("access", access, (const char *path, int mode), path, mode)
 ON_PATH("stat", stat, (const char *path, struct stat *result_), path, result_)

@@ -17,8 +17,8 @@ def test_deadline(alike: Any, limit: str) -> None:
         queue = tf1.FIFOQueue(3, tf.float32, [[]], name="queue")
         taken = queue.dequeue(name="taken")
         put = queue.enqueue([1.5])
-        config = tf1.ConfigProto(operation_timeout_in_ms=20 if limit == "session" else 0)
-        options = tf1.RunOptions(timeout_in_ms=20) if limit == "run" else None
+        config = tf1.ConfigProto(operation_timeout_in_ms=100 if limit == "session" else 0)
+        options = tf1.RunOptions(timeout_in_ms=100) if limit == "run" else None
         with new_session(config=config) as session:
             for _ in range(2):
                 attempt(session.run, taken, options=options)
