@@ -27,6 +27,9 @@ devices:  ## tests of functions, loops and Keras where TensorFlow has several de
 	done
 	FASTSUP_DEVICES=long $(PYTHON) -m pytest -q -n auto tests/gpu/test_functions.py
 
+faults:  ## every file operation of every way to save fails, or is the last one before the power is lost: two hours
+	FASTSUP_FAULTS=long $(PYTHON) -m pytest -q -n auto tests/faults
+
 lint:  ## linters and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import resource
@@ -170,8 +171,8 @@ def two_trainings(folder: str, way: str) -> list[str]:
 def after_crashes(folder: str, way: str, crashes: str, count: int, trained: int) -> list[list[Any]]:
     """What is found after crashes, of each of which the folder `crashes/NUMBER` has what it has left.
 
-    That is moved to the folder of the training, since state files may name files with their directory. Then: what can be
-    restored, or the error; how a training to step 20 ended, for every Nth, or None; and what can be restored then.
+    That is moved to the folder of the training, since state files may name files with their directory. Then: what can
+    be restored, or the error; how a training to step 20 ended, for every Nth, or None; and what can be restored then.
     """
     found: list[list[Any]] = []
     for number in range(count):
@@ -207,16 +208,47 @@ def too_large(folder: str, way: str) -> list[Any]:
     return [ended, left, train_once(folder, way, 12), state(folder)]
 
 
+def _continued(base: str, folder: str, way: str, faults: list[str]) -> list[Any]:
+    """A training to step 20 from a copy of a folder, under faults and then without: how both ended, what is there."""
+    shutil.rmtree(folder)
+    shutil.copytree(base, folder)
+    with failing(*faults):
+        under_faults = train_once(folder, way, 20)
+    return [under_faults, state(folder), train_once(folder, way, 20), state(folder)]
+
+
+def _trained(folder: str, way: str) -> str:
+    """A copy of a folder in which a training to step 12 has ended, where no operation fails."""
+    train_once(folder, way, 12)
+    base = f"{os.path.dirname(folder)}/base"
+    shutil.copytree(folder, base)
+    return base
+
+
 def each_fault(folder: str, way: str, faults: list[list[str]]) -> list[list[Any]]:
     """For each list of faults: a training to step 12 that is continued to step 20, under the faults and without."""
-    results = []
-    for lines in faults:
-        shutil.rmtree(folder)
-        os.mkdir(folder)
-        train_once(folder, way, 12)
-        with failing(*lines):
-            under_faults = train_once(folder, way, 20)
-        results.append([under_faults, state(folder), train_once(folder, way, 20), state(folder)])
+    base = _trained(folder, way)
+    return [_continued(base, folder, way, lines) for lines in faults]
+
+
+def each_operation(folder: str, way: str, number: int, lasting: bool, first: int, stride: int) -> list[list[Any]]:
+    """The same where the Nth operation fails, or all from the Nth on: for N = first, first + stride, ... to the end.
+
+    Each result begins with what has failed: "operation path".
+    """
+    base = _trained(folder, way)
+    results: list[list[Any]] = []
+    failed: list[str] | None = ["", "", ""]
+    for nth in itertools.count(first, stride):
+        if failed is None:
+            break
+        with open(os.environ["FAULTS_LOG"], "w"):
+            pass
+        result = _continued(base, folder, way, [f"any,/,{nth},{0 if lasting else nth},{number}"])
+        with open(os.environ["FAULTS_LOG"]) as log:
+            failed = next((line.split("\t") for line in log if line.startswith("failed\t")), None)
+        if failed is not None:
+            results.append([f"{failed[2].strip()} {os.path.basename(failed[1])}", *result])
     return results
 
 

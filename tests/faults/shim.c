@@ -3,7 +3,9 @@
  * FAULTS_DIR   the directory; operations on other paths go through.
  * FAULTS_LOG   file that gets a line for each operation that has succeeded: "operation path [second path]". Optional.
  * FAULTS_SPEC  file that says which operations fail, a line each: "operation,part of the path,first,last,errno".
+ *              The operation "any" is each of them.
  *              Operations that match are counted from 1; those from the first to the last fail. Last 0: without end.
+ *              The log gets a line for each that has failed: "failed path operation".
  *              Replacing the file (by a rename) starts anew; without it nothing fails. Optional.
  *
  * FAULTS_BLOBS directory that gets a copy of a file that was open for writing when it is flushed or closed, by number;
@@ -127,11 +129,13 @@ static int fails(const char *operation, const char *path) {
     read_faults();
     for (int i = 0; i < fault_count; i++) {
         struct fault *f = &faults[i];
-        if (strcmp(f->operation, operation) != 0 || !strstr(path, f->substring)) continue;
+        if (strcmp(f->operation, "any") != 0 && strcmp(f->operation, operation) != 0) continue;
+        if (!strstr(path, f->substring)) continue;
         f->count++;
         if (f->count >= f->first && (f->last == 0 || f->count <= f->last)) number = f->number;
     }
     pthread_mutex_unlock(&lock);
+    if (number) note("failed", path, operation);
     return number;
 }
 

@@ -1,9 +1,9 @@
 """A model of a disk that loses power: what a directory may contain after a crash at any point of a log of operations.
 
-POSIX promises of a file's content only what was flushed by `fsync`, and of a name only what was there when its directory
-was flushed. What wasn't may be there or not, in any order: the model takes each prefix of the operations on names, each
-one alone, and all but each one; and of content that wasn't flushed all of it, half of it, and none. As in ALICE (Pillai
-et al., "All File Systems Are Not Created Equal", OSDI 2014).
+POSIX promises of a file's content only what was flushed by `fsync`, and of a name only what was there when its
+directory was flushed. What wasn't may be there or not, in any order: the model takes each prefix of the operations on
+names, each one alone, and all but each one; and of content that wasn't flushed all of it, half of it, and none. As in
+ALICE (Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014).
 """
 
 from __future__ import annotations

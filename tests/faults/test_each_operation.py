@@ -1,0 +1,38 @@
+"""What becomes of a training of which any one file operation fails, or all from one on."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Any
+
+import pytest
+
+WAYS = ("session", "async_session", "supervisor", "step_loop", "async_step_loop", "function")
+LONG = os.environ.get("FASTSUP_FAULTS") == "long"
+ERRORS = ("EIO", "ENOSPC", "EMFILE", "EACCES", "EINTR", "ESTALE", "EHOSTDOWN", "EDQUOT", "EROFS")
+# The error, and whether all operations from the first on fail.
+FAULTS = (
+    [(name, lasting) for name in ERRORS for lasting in (False, True)] if LONG else [("EIO", False), ("ENOSPC", True)]
+)
+# In a short run, of the operations one in so many fails.
+SHORT = 29
+
+pytestmark = [pytest.mark.one_world, pytest.mark.timeout(3600 if LONG else 180)]
+
+
+@pytest.mark.parametrize(("error", "lasting"), FAULTS)
+@pytest.mark.parametrize("way", WAYS)
+def test_any_operation_may_fail(faults: Any, way: str, error: str, lasting: bool, record_property: Any) -> None:
+    """A training that goes on from step 12 ends at step 20, or with an error; and goes on without the fault."""
+    first, stride = (1, 1) if LONG else (1 + WAYS.index(way), SHORT)
+    results = faults.run("each_operation", way, getattr(errno, error), lasting, first, stride)
+    assert results
+    record_property("faults", len(results))
+    for failed, under_fault, (step, weight), ended_later, (last_step, last_weight) in results:
+        about = f"{way}: {failed}: {under_fault}, step {step}; later {ended_later}, step {last_step}"
+        assert step == weight, about
+        # A session that is stopped at a step runs another one, as TensorFlow's does.
+        assert step in (20, 21) if under_fault == "ended" else 12 <= step <= 21, about
+        assert "OutOfRange" not in under_fault, about
+        assert (ended_later, last_weight, last_step in (20, 21)) == ("ended", last_step, True), about
