@@ -5,7 +5,7 @@ QUICK = tests/core tests/recording tests/csrc tests/loop tests/embed tests/runti
 C_FILES = $(shell git ls-files '*.c' '*.h' '*.cc')
 
 .DEFAULT_GOAL := help
-.PHONY: help compile quick test devices lint format bench debug testinstalled release-files release docs
+.PHONY: help compile quick test devices faults lint format bench debug testinstalled release-files release docs
 
 help:  ## show these lines
 	@sed -n 's/^\([a-z-]*\):  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -27,7 +27,7 @@ devices:  ## tests of functions, loops and Keras where TensorFlow has several de
 	done
 	FASTSUP_DEVICES=long $(PYTHON) -m pytest -q -n auto tests/gpu/test_functions.py
 
-faults:  ## every file operation of every way to save fails, or is the last one before the power is lost: two hours
+faults:  ## every file operation of every way to save fails, or is the last one before the power is lost: long
 	FASTSUP_FAULTS=long $(PYTHON) -m pytest -q -n auto tests/faults
 
 lint:  ## linters and types
