@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from fastsup.profile.numbers.quantities import percent
 from fastsup.profile.numbers.rows import LOOP
+from fastsup.profile.recording.statistics import SESSION
 from fastsup.profile.report import Report
 
-__all__ = ["ALL_HOOKS", "Limit", "broken", "limit_of"]
+__all__ = ["ALL_HOOKS", "Limit", "broken", "limit_of", "unknown"]
 
 # The name of all hooks and callbacks together.
 ALL_HOOKS = "hooks"
@@ -58,15 +58,28 @@ def broken(report: Report, limits: Iterable[Limit]) -> list[str]:
     for limit in limits:
         share = report.share(_total(report, limit.name))
         if share > limit.share:
-            found.append(f"{limit.name} takes {percent(share)} of the time, more than {percent(limit.share)}.")
+            found.append(f"{limit.name} takes {100 * share:.3g}% of the time, more than {100 * limit.share:.3g}%.")
     return found
 
 
+def unknown(report: Report, limits: Iterable[Limit]) -> list[str]:
+    """The names of limits that no row of a report has.
+
+    Args:
+      report: the report.
+      limits: the limits.
+    """
+    names = {row.owner.partition(" #")[0] for row in report.rows if row.is_hook} | {row.phase for row in report.rows}
+    names |= {ALL_HOOKS, *(row.owner for row in report.rows)}
+    return [limit.name for limit in limits if limit.name not in names]
+
+
 def _total(report: Report, name: str) -> int:
-    """The nanoseconds of all rows of a name in the threads of the loops."""
-    return sum(
-        row.times.total_ns
-        for row in report.rows
-        if row.thread == LOOP
-        and ((row.is_hook and name in (ALL_HOOKS, row.owner, row.owner.partition(" #")[0])) or row.phase == name)
-    )
+    """The nanoseconds of all rows of a name in the threads of the loops, and of what a hook of that name opens."""
+
+    def is_meant(owner: str) -> bool:
+        return owner != SESSION and name in (ALL_HOOKS, owner, owner.partition(" #")[0])
+
+    within = sum(part.total_ns for part in report.sessions if part.within is not None and is_meant(part.within[1]))
+    rows = [row for row in report.rows if row.thread == LOOP and (is_meant(row.owner) or row.phase == name)]
+    return within + sum(row.times.total_ns for row in rows)

@@ -30,6 +30,9 @@ from fastsup.profile.recording.statistics import RUNTIME, SESSION
 
 __all__ = ["Report", "Row", "Times", "duration", "percent", "report_of"]
 
+# If more than this share of a row is a wait, its quantiles without it aren't known.
+_SMALL_WAIT = 0.05
+
 
 @dataclass(frozen=True)
 class Report(ProfileRows):
@@ -144,9 +147,11 @@ def _waits_for_input(
     around = rows[place].times
     taken = min(total, around.total_ns)
     rest = around.total_ns - taken
-    rows[place] = replace(
-        rows[place], times=replace(around, total_ns=rest, mean_ns=rest / around.calls), share=share(rest)
-    )
+    without = replace(around, total_ns=rest, mean_ns=rest / around.calls)
+    if taken > _SMALL_WAIT * around.total_ns:
+        # Those of single calls are known with their waits alone.
+        without = replace(without, p50_ns=None, p95_ns=None, p99_ns=None, max_ns=None, max_step=None)
+    rows[place] = replace(rows[place], times=without, share=share(rest))
     times = Times(calls, taken, taken / calls, None, None, None, longest or None, None)
     yield Row(SESSION, INPUT_WAIT, times, share(taken), "measured", session)
 

@@ -11,6 +11,7 @@ from fastsup.profile.histogram import as_lines
 from fastsup.profile.numbers.quantities import count, duration, percent
 from fastsup.profile.numbers.rows import hooks_among
 from fastsup.profile.numbers.session_part import SessionPart
+from fastsup.profile.recording.statistics import SESSION
 from fastsup.profile.report import Report, Row
 
 __all__ = ["WIDTH", "Line", "as_text", "lines_of", "print_lines", "print_table", "runs"]
@@ -132,6 +133,8 @@ def _recorded(report: Report) -> list[Line]:
     for number, part in enumerate(report.sessions):
         times = f", {part.sessions} times" if part.sessions > 1 else ""
         lines += _total(f"{part.name}{times}: {runs(part)}", part.total_ns, report, "bold underline")
+        if part.within is not None and part.within[1] != SESSION:
+            lines.append((_cut(f"in {part.within[1]}, {part.within[2]}"), "dim"))
         lines += _of_session(report, part.name, number == 0)
     lines += _of_session(report, "", not report.sessions)
     for name, ns in (("profiler", report.profiler_ns), ("unaccounted", report.unaccounted_ns)):

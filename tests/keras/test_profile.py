@@ -340,6 +340,44 @@ def test_an_accelerated_model() -> None:
     assert len(history.history["loss"]) == 2
 
 
+def test_skipped_steps_leave_out_their_waits() -> None:
+    dataset = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8).map(lambda x, y: (x, y))
+    with fastsup.HookProfiler(skip_steps=BATCHES + 2) as profiler:
+        small_model().fit(dataset, epochs=2, verbose=0)
+    wait = row_of(profiler.report(), "session", "wait for input").times.calls
+    # The first one may have been taken before its step begins.
+    assert BATCHES - 3 <= wait <= BATCHES - 2
+
+
+def test_advice_on_what_a_callback_evaluates() -> None:
+    class Evaluates(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            time.sleep(1e-3)
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            for _ in range(5):
+                self.model.evaluate(X, Y, batch_size=8, verbose=0)
+
+    model = small_model()
+    model.fit(X, Y, batch_size=8, verbose=0)
+    with fastsup.HookProfiler() as profiler:
+        model.fit(X, Y, batch_size=8, epochs=3, verbose=0, callbacks=[Evaluates()])
+    advice = profiler.report().advice()
+    assert "Look first at Evaluates: " in advice
+    assert "most of it in Sequential.evaluate, test_profile.py:" in advice
+    assert "in Evaluates, on_epoch_end" in profiler.table()
+
+
+def test_a_model_that_is_compiled_for_another_runner() -> None:
+    model = small_model()
+    with fastsup.HookProfiler() as profiler:
+        for eagerly in (False, True):
+            model.compile("sgd", "mse", run_eagerly=eagerly, jit_compile=False)
+            model.fit(X, Y, batch_size=8, verbose=0)
+    (part,) = profiler.report().sessions
+    assert part.executor_of("train_function") == "TensorFlow or run eagerly"
+
+
 def test_calls_for_single_batches() -> None:
     model = small_model()
     with fastsup.HookProfiler() as profiler:
@@ -353,7 +391,7 @@ def test_calls_for_single_batches() -> None:
     }  # fmt: skip
     assert report.steps == 5 + BATCHES
     assert row_of(report, "session", "train_on_batch").times.calls == 4
-    traces = [row.detail for row in report.rows if row.phase == "tracing" and "train_on_batch" in row.session]
+    traces = [row.detail for row in report.rows if row.phase == "tracing" and "train_on_batch" in row.detail]
     assert sorted(traces) == ["train_on_batch", "train_on_batch: data[0] is float32[?,4], was float32[8,4]"]
     assert "batches" in profiler.table()
     assert_adds_up(report)

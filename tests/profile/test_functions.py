@@ -77,7 +77,7 @@ def test_traces_are_told_apart() -> None:
         "total": 1,
         "total: pair['b'] is float32[2], was float32[]": 1,
         "total: scale is 2, was 1": 1,
-        "total: scale is 3, was 1": 1,
+        "total: scale is 3, was 2": 1,
     }
 
 

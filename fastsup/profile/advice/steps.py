@@ -183,14 +183,21 @@ def _hook_part(
             f"{duration(mean)} each, {calls} of them: save less often, or pass async_save=True, so that training goes "
             "on meanwhile.",
         )
-    return Cost(owner, total, _callbacks_text(report, session, owner, rows, total))
+    return Cost(owner, total, _callbacks_text(report, session, owner, rows, total, within))
 
 
-def _callbacks_text(report: ProfileRows, session: str, owner: str, rows: list[Row], total: int) -> str:
+def _callbacks_text(report: ProfileRows, session: str, owner: str, rows: list[Row], total: int, within: int) -> str:
     text = f"{duration(total / report.steps)} a step"
     if not rows:
         return f"{text}, in a session that it opens."
     worst = max(rows, key=lambda row: row.times.total_ns)
+    if within > worst.times.total_ns:
+        inside = [part for part in report.sessions if part.within is not None and part.within[:2] == (session, owner)]
+        times = sum(part.sessions for part in inside)
+        return (
+            f"{text}, most of it in {_listed([part.name for part in inside])}: {duration(within / times)} each of "
+            f"{times}. Call it less often, or with less data: half of them saves {duration(within // 2)}."
+        )
     text += f", most of it {_PHRASES.get(worst.phase, worst.phase)}."
     if any(part.is_pass for part in report.sessions if part.name == session):
         return f"{text} {advice_on_callback(owner, worst, total, worst.times.calls)}".rstrip()

@@ -36,7 +36,7 @@ cdef class SessionStats:
     cdef SpanStats other_runtime
     # The fetches that keep a row after their session has ended.
     cdef set kept_fetches
-    # By (fetches, feeds): the PlanExecutor as a dictionary.
+    # By (fetches, feeds, what runs them in Keras or ""): the PlanExecutor as a dictionary.
     cdef dict executors
     cdef set asked_executors
     cdef int64_t operations_added

@@ -202,7 +202,9 @@ cdef class Recording(Profiler):
             return 0
         session.asked_executors.add(found["asked"])
         for plan in found["plans"]:
-            key = (tuple(plan["fetches"]), tuple(plan["feeds"]))
+            # A model may be compiled again for another runner: both are kept.
+            runner = plan["executor"] if session.origin.library == "keras" else ""
+            key = (tuple(plan["fetches"]), tuple(plan["feeds"]), runner)
             if key in session.executors or len(session.executors) < MAX_EXECUTORS:
                 session.executors[key] = plan
         if caller.operations is not None and found["operations"] > caller.operations:

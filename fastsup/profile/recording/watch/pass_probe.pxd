@@ -26,6 +26,8 @@ cdef class PassProbe(RecorderProbe):
     cdef list timed_methods
     # The `TimedInput`s that it takes batches from, each with what it had waited for before.
     cdef list inputs
+    # Whether steps are left out, so that what has been waited for in them isn't counted.
+    cdef bint skips_waits
 
     cdef int unwind(self) except -1
     cdef int watch(self, object callbacks, object names) except -1

@@ -69,7 +69,7 @@ cdef class PassProbe(RecorderProbe):
         fs_scope_end(&self.scope)
         for method in self.timed_methods:
             method.restore()
-        for timed_input, before in self.inputs:
+        for timed_input, before in () if self.skips_waits else self.inputs:
             self.session.note_input(*timed_input.read().since(before))
         self.inputs = []
         self.timed_methods = []
@@ -104,6 +104,10 @@ cdef class PassProbe(RecorderProbe):
         self.unwind()
         fs_step_switch(<fs_thread_trace*> self.scope.trace, FS_STEP, &self.loop_stats.c)
         self.in_batch = True
+        if self.skips_waits and not (<fs_thread_trace*> self.scope.trace).muted:
+            # What has been waited for in steps that are left out is left out, too.
+            self.skips_waits = False
+            self.inputs = [(timed_input, timed_input.read()) for timed_input, _ in self.inputs]
 
     def begin_function(self):
         """What the loop calls for the batch begins."""
@@ -187,6 +191,7 @@ cdef class PassProbe(RecorderProbe):
         """
         if not any(known is timed_input for known, _ in self.inputs):
             self.inputs.append((timed_input, timed_input.read()))
+            self.skips_waits = self.skips_waits or (<fs_thread_trace*> self.scope.trace).muted
 
 
 cdef class TimedMethod:

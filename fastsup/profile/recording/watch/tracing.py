@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import weakref
 from collections.abc import Iterator, Mapping
 from types import ModuleType
@@ -18,6 +19,8 @@ __all__ = ["Traces", "replacements"]
 _MOST_FUNCTIONS = 64
 _MOST_SIGNATURES = 8
 _MOST_DETAILS = 32
+# How Keras names what it calls for a batch.
+_OF_KERAS = ("one_step_on_", "multi_step_on_", "train_function", "test_function", "predict_function")
 # How tf.data names the functions of a dataset.
 _OF_INPUT = "Dataset_"
 
@@ -52,8 +55,9 @@ class Traces:
         if str(name).startswith(_OF_INPUT):
             return INPUT_TRACES
         # Keras's functions have names without meaning to the user.
-        label = within if within in (*PASS_FUNCTIONS, *BATCH_CALLS) else str(name)
-        return self._limited(self._described(label, function, leaves(named.get("arg_names") or (), args, kwargs)))
+        is_kerass = within in (*PASS_FUNCTIONS, *BATCH_CALLS) and str(name).startswith(_OF_KERAS)
+        signature = leaves(named.get("arg_names") or (), args, kwargs)
+        return self._limited(self._described(within if is_kerass else str(name), inspect.unwrap(function), signature))
 
     def _limited(self, detail: str) -> str:
         if detail not in self._details and len(self._details) >= _MOST_DETAILS:
@@ -70,10 +74,15 @@ class Traces:
         if reference() is not function:
             self._known[label] = (_reference(function), [signature])
             return f"{label}: made again"
-        closest = min(signatures, key=lambda other: sum(other.get(place) != text for place, text in signature.items()))
+        # Of those that differ least, the last one.
+        closest = min(
+            reversed(signatures), key=lambda other: sum(other.get(place) != text for place, text in signature.items())
+        )
         signatures.append(signature)
         del signatures[:-_MOST_SIGNATURES]
-        return f"{label}: {difference(closest, signature) or 'again'}"
+        what = difference(closest, signature)
+        # TensorFlow traces a function that makes variables twice in its first call.
+        return f"{label}: {what}" if what else label
 
 
 def _reference(function: Any) -> Any:
