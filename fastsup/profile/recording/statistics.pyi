@@ -7,6 +7,7 @@ from fastsup.core.session_origin import SessionOrigin
 
 SESSION: str
 RUNTIME: str
+AROUND: str
 
 class SpanStats(Part):
     @property

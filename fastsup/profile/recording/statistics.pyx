@@ -14,6 +14,8 @@ from fastsup.profile.recording.spans cimport (
 
 SESSION = "session"
 RUNTIME = "runtime"
+# In the trace: what a pass does around its steps, such as opening its input.
+AROUND = "around steps"
 
 
 cdef class SpanStats(Part):
@@ -290,7 +292,7 @@ cdef class Recording(Profiler):
         cdef SpanStats stats = None if event.stats < 0 else self.stats_by_id[event.stats]
         return {
             "owner": SESSION if stats is None else stats.owner,
-            "phase": stats.phase if stats is not None else "step" if event.stats == -1 else "between steps",
+            "phase": stats.phase if stats is not None else "step" if event.stats == -1 else AROUND,
             "start_ns": event.start,
             "duration_ns": event.duration,
             "step": event.step,
