@@ -45,7 +45,7 @@ _SMALL_PART = 0.5
 
 
 def advice_on(report: ProfileRows) -> str:
-    """Returns a few sentences about the largest costs that the program can change, each on a line of its own.
+    """Returns a few sentences about the largest costs that the program can change, a line each.
 
     Args:
       report: the report.

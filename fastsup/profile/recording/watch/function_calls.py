@@ -26,7 +26,7 @@ def replacements(module: ModuleType) -> Iterator[Replacement]:
         recorder_of_calls,
     )
 
-    yield lifted_calls, "call_recorder", lambda _: recorder_of_calls
+    yield lifted_calls, "call_recorder", lambda _: recorder_of_calls()
     yield module.Function, "_call_elsewhere", recorded_elsewhere
     yield module.Function, "_call_tensorflow", recorded_by_tensorflow
     yield module.Function, "_lift", functools.partial(timed, phase=LIFTING)

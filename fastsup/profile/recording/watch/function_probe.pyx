@@ -24,15 +24,12 @@ from fastsup.profile.recording.statistics import RUNTIME, SESSION
 from fastsup.profile.recording.phases import BY_TENSORFLOW, FUNCTION_ROLE, TRACING
 from fastsup.profile.recording.watch.signatures import signature_text
 
-# The most traces of one function, and reasons why TensorFlow runs it, that have a row of their own.
+# The most traces of one function, and reasons why TensorFlow runs it, that have a row each.
 cdef Py_ssize_t MAX_ROWS = 32
 
 # The rows of a call before a trace is known, and of the traces beyond the limit.
 FIRST_CALL = "first call"
 OTHER_TRACES = "other traces"
-
-# By id: the probes of the functions that are called while a profiler is on.
-cdef dict probes = {}
 
 
 cdef class FunctionProbe(CallProbe):
@@ -47,14 +44,12 @@ cdef class FunctionProbe(CallProbe):
     # The reasons that have a row.
     cdef set reasons
 
-    cdef int setup_function(self, Recorder recorder, object function, object frame) except -1:
-        number = id(function)
-        self.function = weakref.ref(function, lambda gone: probes.pop(number, None))
+    cdef int setup_function(self, Recorder recorder, object function, object frame, object gone) except -1:
+        self.function = weakref.ref(function, gone)
         self.stats_by_step = {}
         self.reasons = set()
         origin = origin_of_call(f"function {function.__name__}", FUNCTION_ROLE, frame, "fastsup")
-        self.setup_calls(recorder, origin, functools.partial(executors_of, self.stats_by_step), RUNTIME, "")
-        self.main_stats = self.runtime_stats(FIRST_CALL)
+        self.setup_calls(recorder, origin, functools.partial(executors_of, self.stats_by_step), RUNTIME, FIRST_CALL)
         return 0
 
     def __call__(self, function, args, kwargs):
@@ -115,22 +110,28 @@ def executors_of(dict stats_by_step):
     return {"asked": "auto", "plans": plans, "operations": 0}
 
 
-def recorder_of_calls(function):
-    """What makes and records the calls of a function as steps: its probe; None if no profiler is on for the program.
+def recorder_of_calls():
+    """Makes the function from a function to what makes and records its calls as steps: its probe.
 
-    Args:
-      function: the function.
+    That function returns None while no profiler is on for the program.
     """
-    cdef FunctionProbe probe
-    recorder = program_profiler_now()
-    if not isinstance(recorder, Recorder):
-        return None
-    probe = probes.get(id(function))
-    if probe is None or probe.recorder is not recorder:
-        probe = FunctionProbe.__new__(FunctionProbe)
-        probe.setup_function(recorder, function, sys._getframe(0))
-        probes[id(function)] = probe
-    return probe
+    # By id of the functions.
+    cdef dict probes = {}
+
+    def recorder_of(function):
+        cdef FunctionProbe probe
+        recorder = program_profiler_now()
+        if not isinstance(recorder, Recorder):
+            return None
+        number = id(function)
+        probe = probes.get(number)
+        if probe is None or probe.recorder is not recorder:
+            probe = FunctionProbe.__new__(FunctionProbe)
+            probe.setup_function(recorder, function, sys._getframe(0), lambda gone: probes.pop(number, None))
+            probes[number] = probe
+        return probe
+
+    return recorder_of
 
 
 cdef FunctionProbe probe_of(object function):
@@ -168,8 +169,3 @@ def recorded_by_tensorflow(method):
         return method(self, args, kwargs, reason)
 
     return _call_tensorflow
-
-
-def forget_functions():
-    """Lets the probes of all functions go."""
-    probes.clear()

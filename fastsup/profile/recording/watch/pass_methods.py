@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fastsup.profile.recording.watch.pass_probe import LogsSpan, pass_of_list, pass_of_this_thread
+from fastsup.profile.recording.watch.pass_probe import enter_logs, leave_logs, pass_of_list, pass_of_this_thread
 
 __all__ = ["begin_batch", "begin_loop", "between_batches", "end_batch", "timed_logs"]
 
@@ -73,15 +73,14 @@ def between_batches(method: _Method) -> _Method:
 
 def timed_logs(function: _Method) -> _Method:
     """The function that makes Python's numbers of logs."""
-    span = LogsSpan()
 
     @functools.wraps(function)
     def pythonify_logs(logs: Any) -> Any:
-        if not logs or not span.enter():
+        if not logs or not enter_logs():
             return function(logs)
         try:
             return function(logs)
         finally:
-            span.leave()
+            leave_logs()
 
     return pythonify_logs

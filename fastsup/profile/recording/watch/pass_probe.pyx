@@ -269,21 +269,19 @@ def pass_of_list(callback_list):
     return here if here is not None and here.callback_list is callback_list else None
 
 
-cdef class LogsSpan:
-    """Records the conversion of logs in the pass that this thread is in."""
+def enter_logs():
+    """A conversion of logs begins. Returns whether it is recorded, and `leave_logs` is to be called after it."""
+    cdef RecorderProbe here = recorded_here()
+    if here is None:
+        return False
+    if here.logs_stats is None:
+        here.logs_stats = here.stats_of_phase(LOGS)
+    fs_span_enter(trace_of_this_thread(here.recorder), &here.logs_stats.c)
+    return True
 
-    def enter(self):
-        """A conversion begins. Returns whether it is recorded, and `leave` is to be called after it."""
-        cdef RecorderProbe here = recorded_here()
-        if here is None:
-            return False
-        if here.logs_stats is None:
-            here.logs_stats = here.stats_of_phase(LOGS)
-        fs_span_enter(trace_of_this_thread(here.recorder), &here.logs_stats.c)
-        return True
 
-    def leave(self):
-        """The conversion has ended."""
-        cdef RecorderProbe here = recorded_here()
-        if here is not None:
-            fs_span_leave(trace_of_this_thread(here.recorder))
+def leave_logs():
+    """The conversion has ended."""
+    cdef RecorderProbe here = recorded_here()
+    if here is not None:
+        fs_span_leave(trace_of_this_thread(here.recorder))

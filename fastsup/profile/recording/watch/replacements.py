@@ -47,7 +47,7 @@ class Replacements:
             sys.meta_path[:0] = self._finders
 
     def stop(self) -> None:
-        """Restores, if nobody else wants the replacements."""
+        """Restores, unless another caller of `start` still needs the replacements."""
         with self._lock:
             self._users -= 1
             if self._users > 0:
