@@ -11,8 +11,7 @@ from typing import Any
 
 from fastsup.profile.export import SCHEMA
 from fastsup.profile.numbers.quantities import duration
-from fastsup.profile.numbers.rows import CALLBACKS
-from fastsup.profile.recording.phases import IN_A_THREAD
+from fastsup.profile.numbers.rows import LOOP, name_of
 from fastsup.profile.recording.statistics import SESSION
 from fastsup.profile.table import WIDTH, Line
 
@@ -140,7 +139,7 @@ def _per_step(profile: dict[str, Any], merged: bool) -> dict[_Key, float]:
     for row in profile["rows"]:
         session = re.sub(r":\d+", "", row.get("session", ""))
         # Before schema 3, the owner said it.
-        owner = row["owner"] + (IN_A_THREAD if row.get("thread") == CALLBACKS else "")
+        owner = name_of(row["owner"], row.get("thread", LOOP))
         key = ("", owner, row["phase"], "") if merged else (session, owner, row["phase"], row.get("detail", ""))
         found[key] += row["total_ns"] / profile["steps"]
     for phase, field in _SUMS:

@@ -9,12 +9,10 @@ from dataclasses import asdict
 from typing import Any
 
 from fastsup.profile.numbers.session_part import SessionPart
-from fastsup.profile.recording.phases import PASS_FUNCTIONS
 from fastsup.profile.recording.recorder import Recorder
-from fastsup.profile.recording.statistics import RUNTIME
 from fastsup.profile.report import Report, Row
 
-__all__ = ["SCHEMA", "as_chrome_trace", "as_csv", "as_dict", "as_json", "executor_of"]
+__all__ = ["SCHEMA", "as_chrome_trace", "as_csv", "as_dict", "as_json"]
 
 # Grows when a field changes its meaning or goes away; not when one is added.
 # 2: there may be several rows of one owner and phase, which differ in `session` or `detail`.
@@ -33,7 +31,7 @@ def _row(report: Report, row: Row) -> dict[str, Any]:
         "share": row.share,
         "session": row.session,
         "detail": row.detail,
-        "executor": executor_of(report, row),
+        "executor": report.executor_of(row),
         "thread": row.thread,
         **asdict(row.times),
     }
@@ -45,19 +43,6 @@ def _session(part: SessionPart) -> dict[str, Any]:
     within = None if part.within is None else list(part.within)
     lists = {"asked_executors": list(part.asked_executors), "tensorflow_hooks": list(part.tensorflow_hooks)}
     return {**asdict(part), **lists, "within": within, "executors": plans}
-
-
-def executor_of(report: Report, row: Row) -> str:
-    """Returns what runs a row of the runtime, or of a pass's function; "" if it isn't known, and for any other row.
-
-    Args:
-      report: the report.
-      row: one of its rows.
-    """
-    if row.phase not in (RUNTIME, *PASS_FUNCTIONS) or not row.session:
-        return ""
-    detail = row.detail if row.phase == RUNTIME else row.phase
-    return next(part.executor_of(detail) for part in report.sessions if part.name == row.session)
 
 
 def as_dict(report: Report) -> dict[str, Any]:

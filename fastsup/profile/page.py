@@ -7,7 +7,7 @@ from html import escape
 from math import log10
 from typing import Any
 
-from fastsup.profile.export import as_dict, executor_of
+from fastsup.profile.export import as_dict
 from fastsup.profile.histogram import Histogram
 from fastsup.profile.numbers.quantities import count as as_count
 from fastsup.profile.numbers.quantities import duration, percent
@@ -164,7 +164,7 @@ def _bars(report: Report, rows: list[Row]) -> list[_Bar]:
         bars.append((name, total, [(row.phase, row.times.total_ns) for row in of_hook]))
     for row in rows:
         if not row.is_hook:
-            executor = executor_of(report, row)
+            executor = report.executor_of(row)
             name = (f"{row.phase} {row.detail}".rstrip() + (f": {executor}" if executor else ""))[:200]
             bars.append((name, row.times.total_ns, [(row.phase, row.times.total_ns)]))
     return bars

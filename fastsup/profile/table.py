@@ -6,7 +6,6 @@ import os
 import textwrap
 from typing import TextIO
 
-from fastsup.profile.export import executor_of
 from fastsup.profile.histogram import as_lines
 from fastsup.profile.numbers.quantities import count, duration, percent
 from fastsup.profile.numbers.rows import hooks_among
@@ -90,7 +89,7 @@ def _of_session(report: Report, name: str, style_first: bool) -> list[Line]:
     if own or not name:
         lines.append((_of_no_hook(report, name), "bold"))
     for row in own:
-        lines += _rows(" ", row, executor_of(report, row))
+        lines += _rows(" ", row, report.executor_of(row))
     return lines
 
 

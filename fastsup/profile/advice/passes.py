@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from fastsup.profile.advice.cost import Cost
 from fastsup.profile.numbers.quantities import duration
 from fastsup.profile.numbers.rows import ProfileRows, Row
-from fastsup.profile.numbers.session_part import SessionPart
 from fastsup.profile.recording.phases import (
     BATCH_CALLS,
     BY_TENSORFLOW_EAGERLY,
@@ -43,7 +42,7 @@ def costs_of_passes(report: ProfileRows) -> Iterable[Cost]:
     rows = [row for row in report.session if any(row.session == part.name for part in passes)]
     loops = [part for part in passes if part.kind.rpartition(".")[2] not in BATCH_CALLS]
     yield from _of_loop(rows, sum(part.runs for part in loops))
-    yield from _of_calls(report, rows, passes)
+    yield from _of_calls(report, rows)
     total, times = _sums(rows, INPUT_WAIT)
     if total:
         yield Cost(
@@ -85,12 +84,9 @@ def _of_loop(rows: Iterable[Row], batches: int) -> Iterable[Cost]:
         )
 
 
-def _of_calls(report: ProfileRows, rows: Iterable[Row], passes: Iterable[SessionPart]) -> Iterable[Cost]:
+def _of_calls(report: ProfileRows, rows: Iterable[Row]) -> Iterable[Cost]:
     """What it costs that TensorFlow calls the functions of models, or that Python runs them."""
-    runners = {part.name: part.executor_of(function) for part in passes for function in PASS_FUNCTIONS
-               if part.executor_of(function)}  # fmt: skip
-    by_tensorflow = [row for row in rows if row.phase in PASS_FUNCTIONS
-                     and runners.get(row.session) == BY_TENSORFLOW_FUNCTION]  # fmt: skip
+    by_tensorflow = [row for row in rows if report.executor_of(row) == BY_TENSORFLOW_FUNCTION]
     total, calls = _sums(by_tensorflow, *PASS_FUNCTIONS)
     # On a busy machine, the measurement may be above a whole call.
     saved = min(int(report.call_ns * calls), total * 9 // 10)
@@ -102,8 +98,7 @@ def _of_calls(report: ProfileRows, rows: Iterable[Row], passes: Iterable[Session
             "fastsup.keras.accelerate(model) makes the same steps without them, and takes arrays without an iterator "
             "for each epoch.",
         )
-    eagerly = [row for row in rows if row.phase in PASS_FUNCTIONS
-               and BY_TENSORFLOW_EAGERLY in runners.get(row.session, "")]  # fmt: skip
+    eagerly = [row for row in rows if BY_TENSORFLOW_EAGERLY in report.executor_of(row)]
     total, calls = _sums(eagerly, *PASS_FUNCTIONS)
     if calls:
         yield Cost(

@@ -10,13 +10,23 @@ from fastsup.core.session_origin import SessionOrigin
 from fastsup.eager.function_notes import FunctionNote
 from fastsup.profile.numbers.head import Head
 from fastsup.profile.numbers.session_part import SessionPart
-from fastsup.profile.recording.phases import IN_A_THREAD
-from fastsup.profile.recording.statistics import SESSION
+from fastsup.profile.recording.phases import IN_A_THREAD, PASS_FUNCTIONS
+from fastsup.profile.recording.statistics import RUNTIME, SESSION
 
-__all__ = ["CALLBACKS", "LOOP", "ProfileRows", "Row", "Times", "hooks_among"]
+__all__ = ["CALLBACKS", "LOOP", "ProfileRows", "Row", "Times", "hooks_among", "name_of"]
 
 # The threads of rows.
 LOOP, CALLBACKS = "loop", "callbacks"
+
+
+def name_of(owner: str, thread: str) -> str:
+    """Returns an owner as the table names it: what it does in a thread of Keras's is told apart.
+
+    Args:
+      owner: name of the hook, or "session".
+      thread: as in a `Row`.
+    """
+    return owner + IN_A_THREAD if thread == CALLBACKS else owner
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,7 @@ class Row:
     @property
     def name(self) -> str:
         """The owner, as the table names it."""
-        return self.owner if self.thread == LOOP else self.owner + IN_A_THREAD
+        return name_of(self.owner, self.thread)
 
     @property
     def is_hook(self) -> bool:
@@ -139,6 +149,17 @@ class ProfileRows:
           session: its name; "" for the rows that belong to none.
         """
         return [row for row in self.rows if row.session == session]
+
+    def executor_of(self, row: Row) -> str:
+        """Returns what runs a row of the runtime, or of a pass's function; "" if it isn't known, and for any other row.
+
+        Args:
+          row: one of the rows.
+        """
+        if row.phase not in (RUNTIME, *PASS_FUNCTIONS) or not row.session:
+            return ""
+        detail = row.detail if row.phase == RUNTIME else row.phase
+        return next(part.executor_of(detail) for part in self.sessions if part.name == row.session)
 
     def share(self, ns: float) -> float:
         """Returns a time as a part of the wall clock's, 0 to 1.
