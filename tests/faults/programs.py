@@ -231,7 +231,7 @@ def each_fault(folder: str, way: str, faults: list[list[str]]) -> list[list[Any]
     return [_continued(base, folder, way, lines) for lines in faults]
 
 
-def each_operation(folder: str, way: str, number: int, lasting: bool, first: int, stride: int) -> list[list[Any]]:
+def each_operation(folder: str, way: str, fault: str, lasting: bool, first: int, stride: int) -> list[list[Any]]:
     """The same where the Nth operation fails, or all from the Nth on: for N = first, first + stride, ... to the end.
 
     Each result begins with what has failed: "operation path".
@@ -244,7 +244,7 @@ def each_operation(folder: str, way: str, number: int, lasting: bool, first: int
             break
         with open(os.environ["FAULTS_LOG"], "w"):
             pass
-        result = _continued(base, folder, way, [f"any,/,{nth},{0 if lasting else nth},{number}"])
+        result = _continued(base, folder, way, [f"any,/,{nth},{0 if lasting else nth},{fault}"])
         with open(os.environ["FAULTS_LOG"]) as log:
             failed = next((line.split("\t") for line in log if line.startswith("failed\t")), None)
         if failed is not None:

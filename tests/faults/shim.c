@@ -1,15 +1,18 @@
 /* Counts, logs and fails the file operations of a process under one directory. Loaded with LD_PRELOAD.
  *
  * FAULTS_DIR   the directory; operations on other paths go through.
- * FAULTS_LOG   file that gets a line for each operation that has succeeded: "operation path [second path]". Optional.
- * FAULTS_SPEC  file that says which operations fail, a line each: "operation,part of the path,first,last,errno".
- *              The operation "any" is each of them.
+ * FAULTS_LOG   file that gets a line for each operation that has succeeded: "operation path [second path]", and for
+ *              each fault: "failed path operation". Reads and writes of data get no line. Optional.
+ * FAULTS_SPEC  file that says which operations fail, a line each: "operation,part of the path,first,last,fault".
+ *              Operations: open (to read), create (to write), read, write, fsync, rename, unlink, rmdir, mkdir, access,
+ *              stat, list, truncate, link; "any" is each of them.
  *              Operations that match are counted from 1; those from the first to the last fail. Last 0: without end.
- *              The log gets a line for each that has failed: "failed path operation".
+ *              Faults: "error N" with an errno; "short": half of the data is read or written (of a FILE, whose caller
+ *              may not expect that: without an effect); "delay N" by N milliseconds; "kill": SIGKILL before it.
+ *              A write that fails with an error has written half of its data.
  *              Replacing the file (by a rename) starts anew; without it nothing fails. Optional.
- *
  * FAULTS_BLOBS directory that gets a copy of a file that was open for writing when it is flushed or closed, by number;
- * the log's second path is that number. Optional. (What a FILE writes can't be seen before it is closed.)
+ *              the log's second path is that number. Optional. (What a FILE writes is seen when it is closed.)
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -18,22 +21,28 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 #define MOST_FAULTS 8
 
 struct fault {
-    char operation[16], substring[128];
+    char operation[16], substring[128], kind[16];
     int first, last, number, count;
 };
+
+/* What becomes of an operation that has no other fault. */
+enum { GOES_ON = 0, IS_SHORT = -1 };
 
 static struct fault faults[MOST_FAULTS];
 static int fault_count;
@@ -57,8 +66,9 @@ static void read_faults(void) {
         for (char *rest = text, *line; fault_count < MOST_FAULTS && (line = strsep(&rest, "\n"));) {
             struct fault *f = &faults[fault_count];
             f->count = 0;
-            if (sscanf(line, "%15[^,],%127[^,],%d,%d,%d", f->operation, f->substring, &f->first, &f->last,
-                       &f->number) == 5)
+            f->number = 0;
+            if (sscanf(line, "%15[^,],%127[^,],%d,%d,%15[a-z] %d", f->operation, f->substring, &f->first, &f->last,
+                       f->kind, &f->number) >= 5)
                 fault_count++;
         }
     }
@@ -121,10 +131,11 @@ static int is_for_writing(int fd) {
     return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
 }
 
-/* The errno that an operation is to fail with, or 0. */
-static int fails(const char *operation, const char *path) {
-    int number = 0;
-    if (!is_watched(path)) return 0;
+/* Waits or kills, if that is the fault. Else returns the errno to fail with, IS_SHORT, or GOES_ON. */
+static int fault_of(const char *operation, const char *path) {
+    struct fault found = {.count = 0};
+    int saved = errno;
+    if (!is_watched(path)) return GOES_ON;
     pthread_mutex_lock(&lock);
     read_faults();
     for (int i = 0; i < fault_count; i++) {
@@ -132,24 +143,32 @@ static int fails(const char *operation, const char *path) {
         if (strcmp(f->operation, "any") != 0 && strcmp(f->operation, operation) != 0) continue;
         if (!strstr(path, f->substring)) continue;
         f->count++;
-        if (f->count >= f->first && (f->last == 0 || f->count <= f->last)) number = f->number;
+        if (f->count >= f->first && (f->last == 0 || f->count <= f->last)) found = *f;
     }
     pthread_mutex_unlock(&lock);
-    if (number) note("failed", path, operation);
-    return number;
+    errno = saved;
+    if (!found.count) return GOES_ON;
+    note("failed", path, operation);
+    if (strcmp(found.kind, "kill") == 0) kill(getpid(), SIGKILL);
+    if (strcmp(found.kind, "delay") == 0) {
+        struct timespec wait = {found.number / 1000, found.number % 1000 * 1000000L};
+        nanosleep(&wait, NULL);
+    }
+    if (strcmp(found.kind, "short") == 0) return IS_SHORT;
+    return strcmp(found.kind, "error") == 0 ? found.number : GOES_ON;
 }
 
 #define FAIL(operation, path, result)                                                                                  \
     do {                                                                                                               \
-        int number = fails(operation, path);                                                                           \
-        if (number) {                                                                                                  \
+        int number = fault_of(operation, path);                                                                        \
+        if (number > 0) {                                                                                              \
             errno = number;                                                                                            \
             return result;                                                                                             \
         }                                                                                                              \
     } while (0)
 
 static const char *kind_of(int flags) {
-    return flags & (O_WRONLY | O_RDWR | O_CREAT) ? "write" : "read";
+    return flags & (O_WRONLY | O_RDWR | O_CREAT) ? "create" : "open";
 }
 
 #define OPEN(name)                                                                                                     \
@@ -166,9 +185,34 @@ static const char *kind_of(int flags) {
 OPEN(open)
 OPEN(open64)
 
+/* The path of a name in a directory that is open. */
+static const char *path_at(int directory, const char *name, char *path) {
+    if (directory == AT_FDCWD || !name || name[0] == '/') return name;
+    path_of(directory, path);
+    size_t length = strlen(path);
+    snprintf(path + length, PATH_MAX - length, "/%s", name);
+    return path;
+}
+
+#define OPEN_AT(name)                                                                                                  \
+    int name(int directory, const char *relative, int flags, ...) {                                                    \
+        char buffer[PATH_MAX];                                                                                         \
+        va_list rest;                                                                                                  \
+        va_start(rest, flags);                                                                                         \
+        mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;                                        \
+        va_end(rest);                                                                                                  \
+        const char *path = path_at(directory, relative, buffer);                                                       \
+        FAIL(kind_of(flags), path, -1);                                                                                \
+        int fd = REAL(name)(directory, relative, flags, mode);                                                         \
+        if (fd >= 0) note(kind_of(flags), path, NULL);                                                                 \
+        return fd;                                                                                                     \
+    }
+OPEN_AT(openat)
+OPEN_AT(openat64)
+
 #define FOPEN(name)                                                                                                    \
     FILE *name(const char *path, const char *mode) {                                                                   \
-        const char *kind = strpbrk(mode, "wa+") ? "write" : "read";                                                    \
+        const char *kind = strpbrk(mode, "wa+") ? "create" : "open";                                                   \
         FAIL(kind, path, NULL);                                                                                        \
         FILE *file = REAL(name)(path, mode);                                                                           \
         if (file) note(kind, path, NULL);                                                                              \
@@ -195,20 +239,93 @@ int close(int fd) {
     return result;
 }
 
-int fsync(int fd) {
-    char path[PATH_MAX];
-    path_of(fd, path);
-    FAIL("fsync", path, -1);
-    int result = REAL(fsync)(fd);
-    if (result == 0) note_content("fsync", path, is_for_writing(fd));
-    return result;
-}
+#define FLUSH(name)                                                                                                    \
+    int name(int fd) {                                                                                                 \
+        char path[PATH_MAX];                                                                                           \
+        path_of(fd, path);                                                                                             \
+        FAIL("fsync", path, -1);                                                                                       \
+        int result = REAL(name)(fd);                                                                                   \
+        if (result == 0) note_content("fsync", path, is_for_writing(fd));                                              \
+        return result;                                                                                                 \
+    }
+FLUSH(fsync)
+FLUSH(fdatasync)
+
+/* Moves data by the descriptor `fd`: half of it if the fault says so. */
+#define DATA(name, operation, arguments, fd, whole, ...)                                                               \
+    ssize_t name arguments {                                                                                           \
+        char path[PATH_MAX];                                                                                           \
+        size_t n = whole;                                                                                              \
+        path_of(fd, path);                                                                                             \
+        int number = fault_of(operation, path);                                                                        \
+        if (number != GOES_ON && n > 1) n /= 2;                                                                        \
+        ssize_t result = number > 0 && strcmp(operation, "read") == 0 ? 0 : REAL(name)(__VA_ARGS__);                   \
+        if (number <= 0) return result;                                                                                \
+        errno = number;                                                                                                \
+        return -1;                                                                                                     \
+    }
+DATA(read, "read", (int fd, void *data, size_t whole), fd, whole, fd, data, n)
+DATA(pread, "read", (int fd, void *data, size_t whole, off_t at), fd, whole, fd, data, n, at)
+DATA(pread64, "read", (int fd, void *data, size_t whole, off64_t at), fd, whole, fd, data, n, at)
+DATA(write, "write", (int fd, const void *data, size_t whole), fd, whole, fd, data, n)
+DATA(pwrite, "write", (int fd, const void *data, size_t whole, off_t at), fd, whole, fd, data, n, at)
+DATA(pwrite64, "write", (int fd, const void *data, size_t whole, off64_t at), fd, whole, fd, data, n, at)
+DATA(sendfile, "write", (int fd, int from, off_t *at, size_t whole), fd, whole, fd, from, at, n)
+DATA(sendfile64, "write", (int fd, int from, off64_t *at, size_t whole), fd, whole, fd, from, at, n)
+DATA(copy_file_range, "write", (int from, off64_t *at, int fd, off64_t *to, size_t whole, unsigned flags), fd, whole,
+     from, at, fd, to, n, flags)
+
+#define FWRITE(name)                                                                                                   \
+    size_t name(const void *data, size_t size, size_t whole, FILE *file) {                                             \
+        char path[PATH_MAX];                                                                                           \
+        path_of(fileno(file), path);                                                                                   \
+        int number = fault_of("write", path);                                                                          \
+        if (number <= 0) return REAL(name)(data, size, whole, file);                                                   \
+        size_t written = REAL(name)(data, size, whole / 2, file);                                                      \
+        errno = number;                                                                                                \
+        return written;                                                                                                \
+    }
+FWRITE(fwrite)
+#undef fwrite_unlocked
+FWRITE(fwrite_unlocked)
 
 int rename(const char *from, const char *to) {
     FAIL("rename", to, -1);
     int result = REAL(rename)(from, to);
     if (result == 0) note("rename", from, to);
     return result;
+}
+
+int renameat(int from_directory, const char *from, int to_directory, const char *to) {
+    char first[PATH_MAX], second[PATH_MAX];
+    const char *from_path = path_at(from_directory, from, first), *to_path = path_at(to_directory, to, second);
+    FAIL("rename", to_path, -1);
+    int result = REAL(renameat)(from_directory, from, to_directory, to);
+    if (result == 0) note("rename", from_path, to_path);
+    return result;
+}
+
+int link(const char *from, const char *to) {
+    FAIL("link", to, -1);
+    int result = REAL(link)(from, to);
+    if (result == 0) note("link", from, to);
+    return result;
+}
+
+int unlinkat(int directory, const char *name, int flags) {
+    char buffer[PATH_MAX];
+    const char *path = path_at(directory, name, buffer), *operation = flags & AT_REMOVEDIR ? "rmdir" : "unlink";
+    FAIL(operation, path, -1);
+    int result = REAL(unlinkat)(directory, name, flags);
+    if (result == 0) note(operation, path, NULL);
+    return result;
+}
+
+int ftruncate(int fd, off_t length) {
+    char path[PATH_MAX];
+    path_of(fd, path);
+    FAIL("truncate", path, -1);
+    return REAL(ftruncate)(fd, length);
 }
 
 #define ON_PATH(operation, name, arguments, ...)                                                                       \
@@ -224,6 +341,8 @@ ON_PATH("mkdir", mkdir, (const char *path, mode_t mode), path, mode)
 ON_PATH("access", access, (const char *path, int mode), path, mode)
 ON_PATH("stat", stat, (const char *path, struct stat *result_), path, result_)
 ON_PATH("stat", stat64, (const char *path, struct stat64 *result_), path, result_)
+ON_PATH("stat", lstat, (const char *path, struct stat *result_), path, result_)
+ON_PATH("stat", lstat64, (const char *path, struct stat64 *result_), path, result_)
 ON_PATH("stat", __xstat, (int version, const char *path, struct stat *result_), version, path, result_)
 ON_PATH("stat", __xstat64, (int version, const char *path, struct stat64 *result_), version, path, result_)
 

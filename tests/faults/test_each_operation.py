@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.one_world, pytest.mark.timeout(3600 if LONG else 180)]
 def test_any_operation_may_fail(faults: Any, way: str, error: str, lasting: bool, record_property: Any) -> None:
     """A training that goes on from step 12 ends at step 20, or with an error; and goes on without the fault."""
     first, stride = (1, 1) if LONG else (1 + WAYS.index(way), SHORT)
-    results = faults.run("each_operation", way, getattr(errno, error), lasting, first, stride)
+    results = faults.run("each_operation", way, f"error {getattr(errno, error)}", lasting, first, stride)
     assert results
     record_property("faults", len(results))
     for failed, under_fault, (step, weight), ended_later, (last_step, last_weight) in results:

@@ -21,17 +21,17 @@ pytestmark = [pytest.mark.one_world]
 FAULTS = {
     "the state file can't be renamed": ("rename", STATE_FILE, ALWAYS, errno.EHOSTDOWN),
     "the state file is stale once": ("rename", STATE_FILE, ONCE, errno.ESTALE),
-    "the state file can't be read once": ("read", STATE_FILE, ONCE, errno.EIO),
-    "the state file can't be read": ("read", STATE_FILE, ALWAYS, errno.EACCES),
+    "the state file can't be read once": ("open", STATE_FILE, ONCE, errno.EIO),
+    "the state file can't be read": ("open", STATE_FILE, ALWAYS, errno.EACCES),
     "the directory can't be listed once": ("list", ANY, ONCE, errno.EMFILE),
     "the directory can't be listed": ("list", ANY, ALWAYS, errno.EIO),
     "access is denied once": ("access", ANY, ONCE, errno.EACCES),
     "access is denied": ("access", ANY, ALWAYS, errno.EACCES),
     "stat fails once": ("stat", ANY, ONCE, errno.EIO),
-    "an index can't be opened once": ("read", ".index", ONCE, errno.EMFILE),
-    "an index can't be opened": ("read", ".index", ALWAYS, errno.EMFILE),
-    "the disk is full": ("write", "tempstate", ALWAYS, errno.ENOSPC),
-    "the disk is full for the state file": ("write", ".fastsup", ONCE, errno.ENOSPC),
+    "an index can't be opened once": ("open", ".index", ONCE, errno.EMFILE),
+    "an index can't be opened": ("open", ".index", ALWAYS, errno.EMFILE),
+    "the disk is full": ("create", "tempstate", ALWAYS, errno.ENOSPC),
+    "the disk is full for the state file": ("create", ".fastsup", ONCE, errno.ENOSPC),
     "the disk fails": ("fsync", "ckpt-1", ALWAYS, errno.EIO),
     "a checkpoint can't be renamed": ("rename", "ckpt-1", ALWAYS, errno.EHOSTDOWN),
 }
@@ -40,7 +40,7 @@ FAULTS = {
 @pytest.mark.parametrize("way", ["session", "step_loop", "function"])
 def test_no_fault_costs_what_was_saved(faults: Any, way: str) -> None:
     """A training that goes on from step 12 under a fault ends at step 20, or with an error; and goes on without."""
-    lines = [f"{operation},{part},{which},{number}" for operation, part, which, number in FAULTS.values()]
+    lines = [f"{operation},{part},{which},error {number}" for operation, part, which, number in FAULTS.values()]
     results = dict(zip(FAULTS, faults.run("each_fault", way, [[line] for line in lines]), strict=True))
     for name, (under_fault, (step, weight), ended_later, (last_step, last_weight)) in results.items():
         assert step == weight, name
@@ -76,7 +76,7 @@ def check_order(operations: Iterable[Any], folder: str) -> int:
     ) = -1  # The newest checkpoint, the one in the state file, the one in that on the disk.
     written = 0
     for name, path, second in operations:
-        if name == "write":
+        if name == "create":
             dirty.add(path)
             names.add(path)
             newest = number_of(path) or newest

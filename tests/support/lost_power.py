@@ -112,9 +112,9 @@ def crashes(operations: Iterable[tuple[str, str, str]], blobs: Mapping[str, byte
         file = disk.names.get(path)
         if name == "returned":
             saved = int(path)
-        elif name == "write" and file is None:
+        elif name == "create" and file is None:
             disk.change(_Change(path, _File()))
-        elif name == "write" and file is not None:
+        elif name == "create" and file is not None:
             file.content = b""
         elif name == "fsync" and file is None:
             disk.flush_names("" if path == folder else path)
@@ -124,6 +124,8 @@ def crashes(operations: Iterable[tuple[str, str, str]], blobs: Mapping[str, byte
                 file.flushed = file.content
         elif name == "rename" and file is not None:
             disk.change(_Change(second, file, path))
+        elif name == "link" and file is not None:
+            disk.change(_Change(second, file))
         elif name == "unlink":
             disk.change(_Change(path, None))
         else:
