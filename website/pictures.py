@@ -89,7 +89,7 @@ def profile_page() -> None:
         subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
         subprocess.run(
             [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage",
-             f"--user-data-dir={folder}/browser", "--window-size=1000,1150",
+             f"--user-data-dir={folder}/browser", "--window-size=1000,1190",
              f"--screenshot={FOLDER / 'profile-page.png'}", page.as_uri()],
             check=True, timeout=120, stderr=subprocess.DEVNULL,
         )  # fmt: skip

@@ -1,8 +1,13 @@
-"""A profile as one HTML page that loads nothing else: costs, the histogram of step times, the slowest steps."""
+"""A profile as one HTML page that loads nothing else: costs, the histogram of step times, the slowest steps.
+
+All that is drawn are elements of HTML whose place is a part of the one around them, in percent.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections import Counter
 from html import escape
 from math import log10
 from typing import Any
@@ -19,19 +24,17 @@ from fastsup.profile.table import as_text
 
 __all__ = ["as_html", "as_html_part"]
 
-_WIDTH = 900
-_LABELS = 230
-_BARS = 60
-_CHARACTER = 7.5  # The width of a character in the drawings.
+_COLUMNS = 60  # Of the histogram.
+# Of what most programs with sessions have. All else takes the next one of the others, in its order.
 _COLOURS = {
-    "before_run": "#f58518", "after_run": "#4c78a8", "after_step": "#4c78a8", "fetches": "#e45756", "save": "#72b7b2",
-    "listener": "#54a24b", "summary": "#b279a2", "end": "#9d755d", "runtime": "#6a51a3", "feed conversion": "#d6a5c9",
-    "fetch conversion": "#d67195", "plan making": "#ff9da6", "global step": "#b79a20", "step read": "#8c8b2b",
-    "device": "#3f8f6b", "between steps": "#79706e", "hook dispatch": "#ffbe7d", "profiler": "#bab0ac",
-    "unaccounted": "#c9c2b2", "import": "#79706e", "build": "#ff9da6", "open": "#b79a20", "train": "#6a51a3",
-    "run": "#6a51a3", "evaluate": "#54a24b", "predict": "#d6a5c9", "listeners": "#54a24b", "program": "#bab0ac",
+    "before_run": "#f58518", "after_run": "#4c78a8", "fetches": "#e45756", "save": "#72b7b2", "listener": "#54a24b",
+    "summary": "#b279a2", "end": "#9d755d", "runtime": "#6a51a3", "between steps": "#79706e", "profiler": "#bab0ac",
+    "unaccounted": "#c9c2b2",
 }  # fmt: skip
-_OTHER = "#888"
+_OTHERS = (
+    "#6a51a3", "#4c78a8", "#f58518", "#e45756", "#54a24b", "#3f8f6b", "#b79a20", "#b279a2", "#d6a5c9", "#9d755d",
+    "#8c8b2b", "#ff9da6", "#72b7b2", "#ffbe7d", "#d67195",
+)  # fmt: skip
 _SLOW_STEPS = 8
 
 # Of the page alone, and of what a notebook shows, too.
@@ -42,13 +45,27 @@ body { max-width: 940px; margin: 2em auto; padding: 0 1em; color: #222; backgrou
 _STYLE = """
 .fastsup { font: 15px/1.45 system-ui, sans-serif; }
 .fastsup h1 { font-size: 1.4em; } .fastsup h2 { font-size: 1.1em; margin-top: 2em; }
-.fastsup svg { width: 100%; height: auto; } .fastsup svg text { font: 12px system-ui, sans-serif; fill: currentColor; }
-.fastsup svg text.inside { fill: #fff; } .fastsup svg text.title { font-weight: bold; }
-.fastsup .head { color: #777; font-size: 13px; } .fastsup .axis { stroke: #888; stroke-width: 1; }
+.fastsup .head { color: #777; font-size: 13px; }
 .fastsup pre { overflow-x: auto; font-size: 12.5px; line-height: 1.2; }
 .fastsup .advice { background: #fff4d6; color: #222; padding: .6em 1em; }
 .fastsup .phase { white-space: nowrap; margin-right: 1em; }
 .fastsup .phase i { display: inline-block; width: .9em; height: .9em; margin-right: .4em; }
+.fastsup table { width: 100%; border-spacing: 0 4px; font-size: 12px; }
+.fastsup th { width: 18em; max-width: 18em; font-weight: normal; text-align: right; padding-right: .6em; }
+.fastsup th, .fastsup .step i { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.fastsup caption { text-align: left; font-weight: bold; } .fastsup .bar { display: flex; padding-right: 10em; }
+.fastsup .bar i { height: 18px; min-width: 1px; flex-shrink: 0; }
+.fastsup .bar span { padding-left: .5em; white-space: nowrap; margin-right: -10em; }
+.fastsup .histogram { position: relative; height: 160px; margin: 1.5em 0 4em 5em; font-size: 12px; }
+.fastsup .histogram { border: solid #888; border-width: 0 0 1px 1px; } .fastsup .histogram * { position: absolute; }
+.fastsup .histogram i { bottom: 0; } .fastsup .histogram b { font-weight: normal; white-space: nowrap; }
+.fastsup .across { top: 100%; padding-top: 3px; transform: translateX(-50%); }
+.fastsup .across::before { content: ""; top: 0; left: 50%; height: 4px; border-left: 1px solid #888; }
+.fastsup .across::before, .fastsup .up::after { position: absolute; }
+.fastsup .up { right: 100%; padding-right: 8px; transform: translateY(50%); }
+.fastsup .up::after { content: ""; right: 0; top: 50%; width: 5px; border-top: 1px solid #888; }
+.fastsup .step { position: relative; height: 30px; background: #8884; overflow: hidden; }
+.fastsup .step i { position: absolute; bottom: 0; min-width: 1px; font-style: normal; line-height: 16px; color: #fff; }
 @media (prefers-color-scheme: dark) { .fastsup .advice { background: #3a3218; color: #ddd; } }
 """
 
@@ -80,6 +97,7 @@ def as_html(report: Report, recorder: Recorder) -> str:
 
 def as_html_part(report: Report, recorder: Recorder) -> str:
     """Returns the contents of the page as a part of another one, such as a notebook. Arguments as for `as_html`."""
+    colours = _colours(report)
     median = f": the median step takes {duration(report.step_time.p50_ns)}" if report.step_time.p50_ns else ""
     return f"""<div class="fastsup">
 <style>{_STYLE}</style>
@@ -87,52 +105,52 @@ def as_html_part(report: Report, recorder: Recorder) -> str:
 <p class="head">{"<br>".join(map(escape, report.head.lines()))}</p>
 <p class="advice">{"<br>".join(map(escape, report.advice().splitlines()))}</p>
 <h2>Where the time goes</h2>
-<p>{_legend(report)}</p>
-{_costs(report)}
+<p>{_legend(report, colours)}</p>
+{_costs(report, colours)}
 <h2>How long steps take</h2>
 <p>The duration of a step from left to right; how many steps took it, upwards. Both in powers of ten.</p>
 {_histogram(report)}
-{_timeline_of_program(report)}
+{_timeline_of_program(report, colours)}
 <h2>The slowest steps</h2>
 <p>Each on its own scale. The parts without a colour are the session layer itself.</p>
-{_timelines(recorder)}
+{_timelines(recorder, colours)}
 <h2>Numbers</h2>
 <pre>{escape(as_text(report))}</pre>
 </div>"""
 
 
-def _colour(phase: str) -> str:
-    return _COLOURS.get(phase, _OTHER)
+def _colours(report: Report) -> dict[str, str]:
+    """The colour of each phase: those that take the most time are told apart."""
+    times = Counter({phase: ns for phase, ns, _ in report.timeline})
+    for row in report.rows:
+        times[row.phase] += row.times.total_ns
+    taken = {_COLOURS.get(phase) for phase in times}
+    others = itertools.cycle(colour for colour in _OTHERS if colour not in taken)
+    return _COLOURS | {phase: next(others) for phase, _ in times.most_common() if phase not in _COLOURS}
 
 
-def _legend(report: Report) -> str:
+def _legend(report: Report, colours: dict[str, str]) -> str:
     phases = dict.fromkeys(row.phase for row in report.rows)
     return "".join(
-        f'<span class="phase"><i style="background: {_colour(phase)}"></i>{escape(phase)}</span> ' for phase in phases
+        f'<span class="phase"><i style="background: {colours[phase]}"></i>{escape(phase)}</span> ' for phase in phases
     )
 
 
-def _svg(height: float, parts: list[str], label: str) -> str:
-    inside = "\n".join(parts)
-    return f'<svg viewBox="0 0 {_WIDTH} {height:.0f}" role="img" aria-label="{escape(label)}">\n{inside}\n</svg>'
+def _part(colour: str, title: str, text: str = "", **place: str) -> str:
+    """A rectangle with a title that is shown under the mouse, and a text in it. Its place as CSS says it."""
+    style = "".join(f"{name}:{value};" for name, value in place.items())
+    return f'<i style="{style}background:{colour}" title="{escape(title)}">{escape(text)}</i>'
 
 
-def _rect(x: float, y: float, width: float, height: float, colour: str, title: str) -> str:
-    return (
-        f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0.5):.2f}" height="{height:.2f}" fill="{colour}">'
-        f"<title>{escape(title)}</title></rect>"
-    )
-
-
-def _text(x: float, y: float, text: str, anchor: str = "start", kind: str = "") -> str:
-    return f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}" class="{kind}">{escape(text)}</text>'
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.3f}%"
 
 
 # A name, its nanoseconds, and its phases with their nanoseconds.
 _Bar = tuple[str, int, list[tuple[str, int]]]
 
 
-def _costs(report: Report) -> str:
+def _costs(report: Report, colours: dict[str, str]) -> str:
     """For each session, a bar for each hook, made of its phases, and one for each phase of the session."""
     groups = [(part.name, _bars(report, report.rows_of(part.name))) for part in report.sessions]
     rest = _bars(report, report.rows_of(""))
@@ -140,22 +158,32 @@ def _costs(report: Report) -> str:
     rest += [("unaccounted", report.unaccounted_ns, [("unaccounted", report.unaccounted_ns)])]
     groups.append(("all sessions" if groups else "", rest))
     longest = max(max(total for _, bars in groups for _, total, _ in bars), 1)
-    parts = []
-    y = 0.0
-    for title, bars in groups:
-        if title:
-            parts.append(_text(0, y + 15, title, kind="title"))
-            y += 24
-        for name, total, phases in bars:
-            x = float(_LABELS)
-            parts.append(_text(_LABELS - 8, y + 15, _short(name), "end"))
-            for phase, ns in phases:
-                width = max(ns, 0) / longest * (_WIDTH - _LABELS - 130)
-                parts.append(_rect(x, y + 2, width, 18, _colour(phase), f"{name}, {phase}: {duration(max(ns, 0))}"))
-                x += width
-            parts.append(_text(x + 6, y + 15, f"{duration(max(total, 0))} {percent(report.share(max(total, 0)))}"))
-            y += 24
-    return _svg(y, parts, "cost of each hook")
+    return "".join(_table(title, bars, longest, report.wall_ns, colours) for title, bars in groups)
+
+
+def _table(title: str, bars: list[_Bar], longest: int, whole: int, colours: dict[str, str]) -> str:
+    """Bars, one below the other.
+
+    Args:
+      title: above them, or "".
+      bars: the bars.
+      longest: nanoseconds of a bar that takes the width there is.
+      whole: nanoseconds that are 100 percent.
+      colours: the colour of each phase.
+    """
+    rows = []
+    for name, total, phases in bars:
+        parts = "".join(
+            _part(colours[phase], f"{name}, {phase}: {duration(max(ns, 0))}", width=_percent(max(ns, 0), longest))
+            for phase, ns in phases
+        )
+        sum_of_them = f"{duration(max(total, 0))} {percent(max(total, 0) / max(whole, 1))}"
+        rows.append(
+            f'<tr><th scope="row" title="{escape(name)}">{escape(name)}</th>'
+            f'<td class="bar">{parts}<span>{sum_of_them}</span></td></tr>'
+        )
+    caption = f"<caption>{escape(title)}</caption>" if title else ""
+    return f"<table>{caption}\n" + "\n".join(rows) + "\n</table>\n"
 
 
 def _bars(report: Report, rows: list[Row]) -> list[_Bar]:
@@ -170,85 +198,68 @@ def _bars(report: Report, rows: list[Row]) -> list[_Bar]:
     return bars
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= 32 else name[:31] + "…"
-
-
 def _histogram(report: Report) -> str:
     if not report.step_buckets:
         return "<p>No steps.</p>"
-    histogram = Histogram(report.step_buckets, _BARS)
-    begin, base = 60.0, 170.0  # The origin of the axes.
-    length = _WIDTH - begin - 20
-    width, parts = length / _BARS, []
+    histogram = Histogram(report.step_buckets, _COLUMNS)
+    parts = []
     for number, (count, height) in enumerate(zip(histogram.counts, histogram.heights(), strict=True)):
         if count:
-            shortest, longest = (histogram.at((number + i) / _BARS) for i in (0, 1))
+            shortest, longest = (histogram.at((number + i) / _COLUMNS) for i in (0, 1))
             title = f"{count} steps of {duration(shortest)} to {duration(longest)}"
-            bar = (begin + number * width, base - 160 * height, width - 1, 160 * height)
-            parts.append(_rect(*bar, _COLOURS["after_run"], title))
-    parts += [_axis(begin, base, begin + length, base), _axis(begin, base - 160, begin, base)]
-    for ns in histogram.ticks():
-        x = begin + histogram.place(ns) * length
-        parts += [_axis(x, base, x, base + 5), _text(x, base + 18, duration(ns), "middle")]
+            place = {"left": _percent(number, _COLUMNS), "width": _percent(0.93, _COLUMNS)}
+            parts.append(_part(_COLOURS["after_run"], title, height=_percent(height, 1), **place))
+    parts += [
+        f'<b class="across" style="left:{_percent(histogram.place(ns), 1)}">{duration(ns)}</b>'
+        for ns in histogram.ticks()
+    ]
     tallest = max(histogram.counts)
     for count in sorted({1, *(10**n for n in range(1, 20) if 10**n < tallest)}):
-        y = base - 160 * (log10(count) + 0.3) / (log10(tallest) + 0.3)
-        parts += [_axis(begin - 5, y, begin, y), _text(begin - 8, y + 4, as_count(count), "end")]
-    parts += [_text(begin + length, base + 34, "duration of a step", "end"), _text(begin + 6, 12, "steps")]
-    return _svg(base + 42, parts, "histogram of step times")
+        up = _percent(log10(count) + 0.3, log10(tallest) + 0.3)
+        parts.append(f'<b class="up" style="bottom:{up}">{as_count(count)}</b>')
+    parts.append('<b style="right:0;top:calc(100% + 1.6em)">duration of a step</b>')
+    parts.append('<b style="right:calc(100% + 8px);top:-1.6em">steps</b>')
+    drawn = "\n".join(parts)
+    return f'<div class="histogram" role="img" aria-label="histogram of step times">\n{drawn}\n</div>'
 
 
-def _axis(x1: float, y1: float, x2: float, y2: float) -> str:
-    return f'<line class="axis" x1="{x1:.2f}" y1="{y1:.2f}" x2="{x2:.2f}" y2="{y2:.2f}"></line>'
-
-
-def _timeline_of_program(report: Report) -> str:
+def _timeline_of_program(report: Report, colours: dict[str, str]) -> str:
     """A bar for each phase of the whole program."""
     whole = sum(ns for _, ns, _ in report.timeline)
     if not whole:
         return ""
-    parts = []
-    for number, (phase, ns, _) in enumerate(report.timeline):
-        y, width = 24.0 * number, ns / whole * (_WIDTH - _LABELS - 130)
-        parts.append(_text(_LABELS - 8, y + 15, phase, "end"))
-        parts.append(_rect(_LABELS, y + 2, width, 18, _colour(phase), f"{phase}: {duration(ns)}"))
-        parts.append(_text(_LABELS + width + 6, y + 15, f"{duration(ns)} {percent(ns / whole)}"))
-    drawing = _svg(24 * len(parts) / 3, parts, "phases of the program")
-    return f"<h2>The whole program: {duration(whole)}</h2>\n{drawing}"
+    bars = [(phase, ns, [(phase, ns)]) for phase, ns, _ in report.timeline]
+    return f"<h2>The whole program: {duration(whole)}</h2>\n{_table('', bars, whole, whole, colours)}"
 
 
-def _timelines(recorder: Recorder) -> str:
-    parts: list[str] = []
+def _timelines(recorder: Recorder, colours: dict[str, str]) -> str:
     shown = recorder.slow_steps()[:_SLOW_STEPS]
-    for number, slow in enumerate(shown):
-        y = 40.0 * number
-        parts.append(_text(0, y + 14, f"step {slow['step']}: {duration(slow['duration_ns'])}"))
-        parts.append(_rect(_LABELS, y + 2, _WIDTH - _LABELS, 30, "#8884", f"step {slow['step']}"))
-        parts += _timeline(slow, y)
     if not shown:
         return "<p>No steps.</p>"
-    return _svg(40 * len(shown), parts, "timelines of the slowest steps")
+    rows = [
+        f'<tr><th scope="row">step {slow["step"]}: {duration(slow["duration_ns"])}</th>'
+        f'<td><div class="step">{_timeline(slow, colours)}</div></td></tr>'
+        for slow in shown
+    ]
+    return "<table>\n" + "\n".join(rows) + "\n</table>"
 
 
-def _timeline(slow: dict[str, Any], y: float) -> list[str]:
+def _timeline(slow: dict[str, Any], colours: dict[str, str]) -> str:
     start, length = slow["spans"][0]["start_ns"], max(slow["duration_ns"], 1)
     parts = []
-    # A nested span ended before the span around it. It is drawn after that one, and lower.
+    # A nested span ended before the span around it. It is drawn after that one, over it and lower.
     spans = sorted(slow["spans"][1:], key=lambda span: (span["start_ns"], -span["duration_ns"]))
     ends: list[int] = []
     for number, span in enumerate(spans):
         while ends and span["start_ns"] >= ends[-1]:
             ends.pop()
-        depth = min(len(ends), 3)
+        height = f"{30 - 7 * min(len(ends), 3)}px"
         ends.append(span["start_ns"] + span["duration_ns"])
-        x = _LABELS + (span["start_ns"] - start) / length * (_WIDTH - _LABELS)
-        width = span["duration_ns"] / length * (_WIDTH - _LABELS)
         title = f"{span['owner']}, {span['phase']}: {duration(span['duration_ns'])}"
-        parts.append(_rect(x, y + 2 + 7 * depth, width, 30 - 7 * depth, _colour(span["phase"]), title))
-        # The colours tell phases apart. The hook's name is written where there is room and no nested span.
+        # The colours tell phases apart. The name is written as far as there is room, where no nested span is over it.
         name = span["phase"] if span["owner"] == SESSION else span["owner"]
         is_innermost = number + 1 == len(spans) or spans[number + 1]["start_ns"] >= ends[-1]
-        if is_innermost and width > _CHARACTER * (len(name) + 1):
-            parts.append(_text(x + 4, y + 22, name, kind="inside"))
-    return parts
+        place = {"left": _percent(span["start_ns"] - start, length), "width": _percent(span["duration_ns"], length)}
+        colour = colours.get(span["phase"], _OTHERS[0])
+        parts.append(_part(colour, title, name if is_innermost else "", height=height, **place))
+    return "".join(parts)
