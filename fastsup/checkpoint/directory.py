@@ -26,6 +26,8 @@ __all__ = [
 ]
 
 STATE_FILE = "checkpoint"
+# The mark of first_save.py.
+FIRST_SAVE = ".first_save_under_way"
 MISSING = "none of its files exist"
 
 # PREFIX.index and PREFIX.data-00000-of-00001, and the files with other endings and the directory of parts that an
@@ -72,6 +74,7 @@ class Listing(NamedTuple):
       interrupted: the checkpoints that have no index and that no state file names, newest first.
       named: whether the state file names a checkpoint.
       remarks: the faults of the state file, a sentence each.
+      in_first_save: whether the first save in the directory has begun and not ended.
     """
 
     paths: list[str]
@@ -79,6 +82,7 @@ class Listing(NamedTuple):
     interrupted: list[str]
     named: bool
     remarks: list[str]
+    in_first_save: bool = False
 
 
 class _Directory:
@@ -104,6 +108,9 @@ class _Directory:
 
     def has_state_file(self) -> bool:
         return STATE_FILE in self._names
+
+    def is_in_first_save(self) -> bool:
+        return FIRST_SAVE in self._names and not self.has_state_file()
 
     def has(self, prefix: str) -> bool:
         """Returns True if the directory has any file of a checkpoint."""
@@ -237,7 +244,7 @@ def list_checkpoints(directory: Any) -> Listing:
     if stems:
         interrupted = [path for path in interrupted if stem_of(path) in stems]
     interrupted.sort(key=_age_key, reverse=True)
-    return Listing(paths, rotation, interrupted, state is not None, remarks)
+    return Listing(paths, rotation, interrupted, state is not None, remarks, found.is_in_first_save())
 
 
 def _one_line(error: BaseException) -> str:

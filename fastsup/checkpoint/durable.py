@@ -18,6 +18,8 @@ from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training.saver import Saver
 
+from fastsup.checkpoint.directory import STATE_FILE
+from fastsup.checkpoint.first_save import marking_the_first
 from fastsup.common.file_system import is_local, write_whole
 from fastsup.common.files import files_of_checkpoint, fsync_checkpoint
 from fastsup.common.tensorflow_errors import writing_files
@@ -161,7 +163,10 @@ def save_durably(
     Raises:
       Exception: as `saving`.
     """
-    with saving(checkpoint_name(saver, path, step)):
+    directory = os.path.dirname(os.fsdecode(path))
+    # A saver with a state file of its own isn't what a training is restored from.
+    first = contextlib.nullcontext() if state_file else marking_the_first(directory)
+    with saving(checkpoint_name(saver, path, step)), first:
         if not is_plain_saver(saver) or saver._is_empty:
             options = {"write_meta_graph": write_meta_graph, "latest_filename": state_file}
             given = {name: value for name, value in options.items() if value is not None}
@@ -175,8 +180,8 @@ def save_durably(
         if is_local(written):
             fsync_checkpoint(written)
         saver._RecordLastCheckpoint(written)
-        directory, relative = os.path.dirname(path), saver._save_relative_paths
-        write_state(directory, written, saver.last_checkpoints, relative, name=state_file or "checkpoint")
+        relative = saver._save_relative_paths
+        write_state(os.path.dirname(path), written, saver.last_checkpoints, relative, name=state_file or STATE_FILE)
         saver._MaybeDeleteOldCheckpoints()
         return written
 
@@ -206,7 +211,7 @@ def _flush_what_was_saved(path: Any, state_file: str | None) -> None:
     """After a save of a program's own: its files, and the state file if there is one."""
     if isinstance(path, (str, bytes)) and is_local(path):
         fsync_checkpoint(path)
-        fsync_checkpoint(os.path.join(os.path.dirname(os.fsdecode(path)), state_file or "checkpoint"))
+        fsync_checkpoint(os.path.join(os.path.dirname(os.fsdecode(path)), state_file or STATE_FILE))
 
 
 def keep_durable(manager: Any) -> None:

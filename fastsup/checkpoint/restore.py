@@ -147,9 +147,9 @@ class CheckpointRestorer:
         self._warn_of_interrupted(listing.interrupted, None)
         if not failures:
             return None
-        if not listing.named and len(failures) == 1 and is_unfinished(failures[0][0]):
-            # No state file has ever named this checkpoint: the first save was interrupted.
-            self._warn(f"{failures[0][0]} was never finished, and is the only checkpoint: nothing had been saved yet.")
+        if listing.in_first_save or (not listing.named and len(failures) == 1 and is_unfinished(failures[0][0])):
+            # No state file has ever named a checkpoint of this directory.
+            self._warn(f"{failures[0][0]} is of the first save, which never ended: nothing had been saved yet.")
             return None
         raise NoIntactCheckpointError(place, failures)
 

@@ -8,7 +8,7 @@ import re
 import stat
 import tempfile
 
-__all__ = ["check_writable", "files_of_checkpoint", "fsync_checkpoint", "fsync_directory", "write_whole"]
+__all__ = ["check_writable", "files_of_checkpoint", "fsync_checkpoint", "fsync_directory", "fsync_tree", "write_whole"]
 
 # Errors of file systems that can't flush a file, or needn't.
 _CANNOT_FSYNC = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)
@@ -96,12 +96,32 @@ def fsync_checkpoint(prefix: str | bytes) -> None:
       OSError: the disk has failed.
     """
     directory = os.path.dirname(os.fsdecode(prefix)) or "."
-    if not os.path.isdir(directory):
-        return
-    for name in files_of_checkpoint(prefix):
-        if os.path.isfile(name):
-            _fsync(name)
+    try:
+        names = files_of_checkpoint(prefix)
+    except (FileNotFoundError, NotADirectoryError):
+        return  # Of a file system that isn't local.
+    for name in names:
+        _fsync(name)
     fsync_directory(directory)
+
+
+def fsync_tree(path: str | bytes) -> None:
+    """Flushes all files in a local directory and below it, and their names, to the disk.
+
+    Args:
+      path: the directory.
+
+    Raises:
+      OSError: the disk has failed, or a directory can't be listed.
+    """
+    for directory, _, names in os.walk(os.fsdecode(path), onerror=_raise):
+        for name in names:
+            _fsync(os.path.join(directory, name))
+        _fsync(directory)
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def fsync_directory(path: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import sys
@@ -108,10 +109,19 @@ class ManagedSaves:
             self.manager.save(checkpoint_number=step, **self._options)
             return not self._writes_in_thread
         from fastsup.checkpoint.durable import saving
+        from fastsup.checkpoint.first_save import begin_save, end_save
+        from fastsup.common.file_system import is_local
 
         path = f"{self.manager._prefix}-{step}"
         with saving(path):
+            if is_local(self.manager.directory):
+                # Its first save would make the directory too late for the mark.
+                with contextlib.suppress(FileExistsError):
+                    os.makedirs(self.manager.directory)
+            begin_save(self.manager.directory)
             self.manager.save(checkpoint_number=step, **self._options)
+            if not self._writes_in_thread:
+                end_save(self.manager.directory)
         if self._writes_in_thread:
             self._being_written = path
         return not self._writes_in_thread
@@ -129,6 +139,7 @@ class ManagedSaves:
         if path is None:
             return False
         from fastsup.checkpoint.durable import saving
+        from fastsup.checkpoint.first_save import end_save
 
         with saving(path):
             self.manager.checkpoint.sync()
@@ -136,6 +147,7 @@ class ManagedSaves:
             writer = getattr(self.manager.checkpoint, "_async_checkpointer_impl", None)
             if writer is not None:
                 writer._check_async_thread_error()
+            end_save(self.manager.directory)
         return True
 
 

@@ -52,6 +52,8 @@ class Faults:
             "FAULTS_BLOBS": str(self.blobs),
             "FAULTS_SPEC": str(place / "spec"),
             "TF_CPP_MIN_LOG_LEVEL": "3",
+            # For the ways to save, which programs.py and the tests share.
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(HERE.parent / "support"), os.environ.get("PYTHONPATH")))),
         }
 
     def run(self, program: str, *args: Any) -> Any:

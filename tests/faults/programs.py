@@ -1,4 +1,4 @@
-"""Trainings that save in each of the ways there are, and what is left after faults of the file system.
+"""What is left of trainings after faults of the file system.
 
 `python programs.py FUNCTION FOLDER ARGUMENTS` calls a function, and prints what it returns, as JSON.
 """
@@ -12,101 +12,14 @@ import os
 import resource
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+from ways_to_save import EVERY, SIZE, WAYS
 
 from fastsup import train
-from fastsup.loop import CheckpointHook, StepLoop, StopAtStepHook
-
-v1 = tf.compat.v1
-SIZE = 50_000
-EVERY = 5
-
-
-def graph_step() -> Any:
-    """A step in the default graph: each weight grows by 1."""
-    weights = v1.get_variable("weights", [SIZE], initializer=v1.zeros_initializer())
-    return v1.group(v1.assign_add(weights, tf.ones([SIZE])), v1.assign_add(v1.train.get_or_create_global_step(), 1))
-
-
-def session(folder: str, last: int, **options: Any) -> None:
-    with tf.Graph().as_default():
-        step = graph_step()
-        scaffold = train.Scaffold(saver=v1.train.Saver(max_to_keep=1))
-        with train.MonitoredTrainingSession(
-            checkpoint_dir=folder,
-            scaffold=scaffold,
-            save_checkpoint_steps=EVERY,
-            save_summaries_steps=None,
-            log_step_count_steps=None,
-            max_recoveries=2,
-            hooks=[train.StopAtStepHook(last_step=last)],
-            **options,
-        ) as training:
-            while not training.should_stop():
-                training.run(step)
-
-
-def async_session(folder: str, last: int) -> None:
-    session(folder, last, async_save=True)
-
-
-def supervisor(folder: str, last: int) -> None:
-    with tf.Graph().as_default():
-        step = graph_step()
-        counter = v1.train.get_global_step()
-        sv = train.Supervisor(logdir=folder, saver=v1.train.Saver(max_to_keep=1), save_model_secs=0, summary_op=None)
-        with sv.managed_session() as managed:
-            while (number := managed.run(counter)) < last and not sv.should_stop():
-                managed.run(step)
-                if (number + 1) % EVERY == 0 or number + 1 == last:
-                    sv._save(managed, sv.saver, sv.save_path, global_step=counter)
-
-
-class Model:
-    """A step of TF 2."""
-
-    def __init__(self) -> None:
-        self.weights = tf.Variable(tf.zeros([SIZE]))
-        self.checkpoint = tf.train.Checkpoint(weights=self.weights)
-
-    def step(self) -> Any:
-        return self.weights.assign_add(tf.ones([SIZE]))
-
-
-def step_loop(folder: str, last: int) -> None:
-    model = Model()
-    saver = CheckpointHook(model.checkpoint, every_steps=EVERY, directory=folder, max_to_keep=1)
-    StepLoop(model.step, [saver, StopAtStepHook(last_step=last)], resume_from=saver).run()
-
-
-def async_step_loop(folder: str, last: int) -> None:
-    model = Model()
-    saver = CheckpointHook(model.checkpoint, every_steps=EVERY, directory=folder, max_to_keep=1, async_save=True)
-    StepLoop(model.step, [saver, StopAtStepHook(last_step=last)], resume_from=saver).run()
-
-
-def function(folder: str, last: int) -> None:
-    model = Model()
-    with train.monitored_function(
-        tf.function(model.step),
-        model.checkpoint,
-        folder,
-        hooks=[train.StopAtStepHook(last_step=last)],
-        save_checkpoint_steps=EVERY,
-        max_to_keep=1,
-        log_step_count_steps=None,
-        max_recoveries=2,
-    ) as training:
-        while not training.should_stop():
-            training()
-
-
-WAYS: dict[str, Callable[[str, int], None]] = {
-    way.__name__: way for way in (session, async_session, supervisor, step_loop, async_step_loop, function)
-}
 
 
 def train_once(folder: str, way: str, last: int) -> str:
@@ -134,6 +47,7 @@ def failing(*faults: str) -> Iterator[None]:
 @contextlib.contextmanager
 def files_of_at_most(size: int) -> Iterator[None]:
     """Files that become larger fail with EFBIG, as with `ulimit -f`, and on file systems with a limit."""
+    del os.environ["FAULTS_LOG"]  # The log is such a file, too.
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -151,6 +65,28 @@ def state(folder: str) -> list[Any]:
     name = next(name for name in reader.get_variable_to_shape_map() if name.startswith("weights"))
     (value,) = set(reader.get_tensor(name).tolist())
     return [int(path.rpartition("-")[2]), value]
+
+
+def exports(folder: str) -> list[str]:
+    """For each export that has its name: "whole", or why it can't be read."""
+    base = os.path.join(folder, "export", "latest")
+    return [
+        _about_export(os.path.join(base, name))
+        for name in (sorted(os.listdir(base)) if os.path.isdir(base) else [])
+        if name.isdigit()
+    ]
+
+
+def _about_export(path: str) -> str:
+    model = saved_model_pb2.SavedModel()
+    try:
+        with open(os.path.join(path, "saved_model.pb"), "rb") as file:
+            model.ParseFromString(file.read())
+        reader = tf.train.load_checkpoint(os.path.join(path, "variables", "variables"))
+        sizes = {name: reader.get_tensor(name).size for name in reader.get_variable_to_shape_map()}
+    except Exception as error:
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return "whole" if len(model.meta_graphs) == 1 and SIZE in sizes.values() else "empty"
 
 
 def returned(step: int) -> None:
@@ -172,7 +108,8 @@ def after_crashes(folder: str, way: str, crashes: str, count: int, trained: int)
     """What is found after crashes, of each of which the folder `crashes/NUMBER` has what it has left.
 
     That is moved to the folder of the training, since state files may name files with their directory. Then: what can
-    be restored, or the error; how a training to step 20 ended, for every Nth, or None; and what can be restored then.
+    be restored, or the error; how the exports are; how a training to step 20 ended, for every Nth, or None; and what
+    can be restored then.
     """
     found: list[list[Any]] = []
     for number in range(count):
@@ -183,8 +120,9 @@ def after_crashes(folder: str, way: str, crashes: str, count: int, trained: int)
             restored = state(folder)
         except Exception as error:
             restored = [f"{type(error).__name__}: {' '.join(str(error).split())}"]
+        exported = exports(folder)
         ended = train_once(folder, way, 20) if goes_on else None
-        found.append([restored, ended, state(folder) if goes_on else None])
+        found.append([restored, exported, ended, state(folder) if goes_on else None])
     return found
 
 
@@ -217,9 +155,10 @@ def _continued(base: str, folder: str, way: str, faults: list[str]) -> list[Any]
     return [under_faults, state(folder), train_once(folder, way, 20), state(folder)]
 
 
-def _trained(folder: str, way: str) -> str:
-    """A copy of a folder in which a training to step 12 has ended, where no operation fails."""
-    train_once(folder, way, 12)
+def _trained(folder: str, way: str, last: int = 12) -> str:
+    """A copy of a folder in which a training has ended, where no operation fails. With step 0: of an empty folder."""
+    if last:
+        train_once(folder, way, last)
     base = f"{os.path.dirname(folder)}/base"
     shutil.copytree(folder, base)
     return base
@@ -231,12 +170,14 @@ def each_fault(folder: str, way: str, faults: list[list[str]]) -> list[list[Any]
     return [_continued(base, folder, way, lines) for lines in faults]
 
 
-def each_operation(folder: str, way: str, fault: str, lasting: bool, first: int, stride: int) -> list[list[Any]]:
-    """The same where the Nth operation fails, or all from the Nth on: for N = first, first + stride, ... to the end.
+def each_operation(
+    folder: str, way: str, start: int, fault: str, lasting: bool, first: int, stride: int
+) -> list[list[Any]]:
+    """A training to a step that is continued to step 20, where the Nth operation fails, or all from the Nth on.
 
-    Each result begins with what has failed: "operation path".
+    For N = first, first + stride, ... to the end. Each result begins with what has failed: "operation path".
     """
-    base = _trained(folder, way)
+    base = _trained(folder, way, start)
     results: list[list[Any]] = []
     failed: list[str] | None = ["", "", ""]
     for nth in itertools.count(first, stride):

@@ -7,32 +7,37 @@ import os
 from typing import Any
 
 import pytest
+from ways_to_save import WAYS
 
-WAYS = ("session", "async_session", "supervisor", "step_loop", "async_step_loop", "function")
 LONG = os.environ.get("FASTSUP_FAULTS") == "long"
 ERRORS = ("EIO", "ENOSPC", "EMFILE", "EACCES", "EINTR", "ESTALE", "EHOSTDOWN", "EDQUOT", "EROFS")
-# The error, and whether all operations from the first on fail.
+# From which step a training goes on, the error, and whether all operations from the first on fail.
 FAULTS = (
-    [(name, lasting) for name in ERRORS for lasting in (False, True)] if LONG else [("EIO", False), ("ENOSPC", True)]
+    [(start, name, lasting) for start in (0, 12) for name in ERRORS for lasting in (False, True)]
+    if LONG
+    else [(0, "EIO", False), (12, "ENOSPC", True)]
 )
 # In a short run, of the operations one in so many fails.
-SHORT = 29
+SHORT = 31
+SLOW = {"estimator_train": 61, "train_and_evaluate": 301}
 
 pytestmark = [pytest.mark.one_world, pytest.mark.timeout(3600 if LONG else 180)]
 
 
-@pytest.mark.parametrize(("error", "lasting"), FAULTS)
+@pytest.mark.parametrize(("start", "error", "lasting"), FAULTS)
 @pytest.mark.parametrize("way", WAYS)
-def test_any_operation_may_fail(faults: Any, way: str, error: str, lasting: bool, record_property: Any) -> None:
-    """A training that goes on from step 12 ends at step 20, or with an error; and goes on without the fault."""
-    first, stride = (1, 1) if LONG else (1 + WAYS.index(way), SHORT)
-    results = faults.run("each_operation", way, f"error {getattr(errno, error)}", lasting, first, stride)
+def test_any_operation_may_fail(
+    faults: Any, way: str, start: int, error: str, lasting: bool, record_property: Any
+) -> None:
+    """A training, new or continued, ends at step 20, or with an error; and goes on without the fault."""
+    first, stride = (1, 1) if LONG else (1 + 2 * list(WAYS).index(way), SLOW.get(way, SHORT))
+    results = faults.run("each_operation", way, start, f"error {getattr(errno, error)}", lasting, first, stride)
     assert results
     record_property("faults", len(results))
     for failed, under_fault, (step, weight), ended_later, (last_step, last_weight) in results:
         about = f"{way}: {failed}: {under_fault}, step {step}; later {ended_later}, step {last_step}"
         assert step == weight, about
         # A session that is stopped at a step runs another one, as TensorFlow's does.
-        assert step in (20, 21) if under_fault == "ended" else 12 <= step <= 21, about
+        assert step in (20, 21) if under_fault == "ended" else start <= (step or 0) <= 21, about
         assert "OutOfRange" not in under_fault, about
         assert (ended_later, last_weight, last_step in (20, 21)) == ("ended", last_step, True), about

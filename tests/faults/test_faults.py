@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from ways_to_save import WAYS
 
-WAYS = ("session", "async_session", "supervisor", "step_loop", "async_step_loop", "function")
 # From the first to the last operation that fails: the first alone, or all.
 ONCE, ALWAYS = "1,1", "1,0"
 STATE_FILE, ANY = "/checkpoint", "/"

@@ -33,10 +33,11 @@ class _File:
 
 
 class _Change(NamedTuple):
-    """A change of names: `file` gets the name `path`, in place of `before`. Without a file, `path` goes."""
+    """A change of names: `path` is the name of `file`; with `before`, what had that name, or was in that directory,
+    has `path` in its place. Without either, `path` goes."""
 
     path: str
-    file: _File | None
+    file: _File | None = None
     before: str = ""
 
 
@@ -90,10 +91,12 @@ def _changed(names: Mapping[str, _File], changes: Iterable[_Change]) -> dict[str
     for path, file, before in changes:
         if before:
             changed.pop(before, None)
-        if file is None:
-            changed.pop(path, None)
-        else:
+            for name in [name for name in changed if name.startswith(before + "/")]:
+                changed[path + name[len(before) :]] = changed.pop(name)
+        if file is not None:
             changed[path] = file
+        elif not before:
+            changed.pop(path, None)
     return changed
 
 
@@ -122,12 +125,12 @@ def crashes(operations: Iterable[tuple[str, str, str]], blobs: Mapping[str, byte
             file.content = blobs.get(second, file.content)
             if name == "fsync":
                 file.flushed = file.content
-        elif name == "rename" and file is not None:
+        elif name == "rename":
             disk.change(_Change(second, file, path))
         elif name == "link" and file is not None:
             disk.change(_Change(second, file))
         elif name == "unlink":
-            disk.change(_Change(path, None))
+            disk.change(_Change(path))
         else:
             continue
         for files in disk.after_a_crash():

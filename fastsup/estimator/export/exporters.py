@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ from tensorflow.python.framework import errors
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 
+from fastsup.common.file_system import is_local
 from fastsup.core.checks import check_range
 
 __all__ = ["Exporter", "FinalExporter", "LatestExporter", "SavedModelExporter", "collect_old_exports"]
@@ -133,7 +135,7 @@ def list_exports(export_path: Any) -> list[str]:
 
 
 def collect_old_exports(export_path: Any, exports_to_keep: int | None) -> None:
-    """Deletes all but the newest exports of a directory.
+    """Deletes all but the newest exports of a directory. Each loses its name first: it is never seen in parts.
 
     Args:
       export_path: the directory.
@@ -145,7 +147,14 @@ def collect_old_exports(export_path: Any, exports_to_keep: int | None) -> None:
     for name in names[: max(0, len(names) - exports_to_keep)]:
         path = os.path.join(os.fsdecode(export_path), name)
         try:
-            file_io.delete_recursively_v2(path)
+            deleted = path
+            if is_local(path):
+                # The name of an export that was never finished, which a later export deletes if this process can't.
+                unfinished = os.path.join(os.fsdecode(export_path), f"temp-{name}")
+                with contextlib.suppress(errors.AlreadyExistsError):
+                    file_io.rename_v2(path, unfinished)
+                    deleted = unfinished
+            file_io.delete_recursively_v2(deleted)
         except errors.NotFoundError as error:
             logging.warning("Can not delete %s recursively: %s", path, error)
 

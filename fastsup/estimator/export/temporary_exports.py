@@ -13,9 +13,10 @@ from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.common.file_system import is_local
+from fastsup.common.files import fsync_directory, fsync_tree
 from fastsup.common.tensorflow_errors import writing_files
 
-__all__ = ["temporary_export"]
+__all__ = ["publish_export", "temporary_export"]
 
 # The names that TensorFlow and `extend_export_strategy` give these folders.
 _NAME = re.compile(r"temp-(?:(?:base|post)-export-)?\d{10}")
@@ -42,6 +43,26 @@ def temporary_export(folder: str | bytes) -> Iterator[None]:
             if file_io.file_exists_v2(path):
                 file_io.delete_recursively_v2(path)
         raise
+
+
+def publish_export(folder: str | bytes, final: str | bytes) -> None:
+    """Gives a complete SavedModel its name.
+
+    Older exports may be deleted next, and whoever serves the newest one takes it for complete: so it is flushed to the
+    disk first, where the path is local.
+
+    Args:
+      folder: path of the folder in which it was made.
+      final: its path from now on.
+
+    Raises:
+      tf.errors.OpError, OSError: the disk has failed, or the folder can't be renamed.
+    """
+    if is_local(final):
+        fsync_tree(folder)
+    file_io.rename_v2(folder, final)
+    if is_local(final):
+        fsync_directory(os.path.dirname(os.fsdecode(final)))
 
 
 def _delete_stale(directory: str) -> None:

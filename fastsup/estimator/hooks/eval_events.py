@@ -12,12 +12,14 @@ from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.summary import summary_iterator
 
+from fastsup.common.file_system import exists
+
 __all__ = ["read_eval_metrics"]
 
 
 def _events(eval_dir: str) -> Iterator[Any]:
     """The events in a directory. Of a damaged file, the events before the damage."""
-    if not file_io.file_exists(eval_dir):
+    if not exists(eval_dir):
         return
     for path in file_io.get_matching_files(os.path.join(eval_dir, "events.out.tfevents.*")):
         try:

@@ -10,14 +10,13 @@ from tensorflow.python.checkpoint import checkpoint as checkpoint_lib
 from tensorflow.python.checkpoint import graph_view
 from tensorflow.python.eager import context
 from tensorflow.python.framework import errors, ops, random_seed
-from tensorflow.python.lib.io import file_io
 from tensorflow.python.saved_model import builder_impl, model_utils
 from tensorflow.python.training import monitored_session, saver
 from tensorflow.python.util import deprecation
 
 from fastsup.checkpoint.restore import CheckpointRestorer
 from fastsup.estimator.export.export_assets import check_assets, copy_assets
-from fastsup.estimator.export.temporary_exports import temporary_export
+from fastsup.estimator.export.temporary_exports import publish_export, temporary_export
 from fastsup.estimator.model import trained_model, warm_start
 from fastsup.estimator.model.keras_names import graph_keras_names
 from fastsup.estimator.model.model_fn import ModeKeys
@@ -128,7 +127,7 @@ class Exporter:
                     )
                 builder.save(as_text)
                 copy_assets(assets_extra or {}, temporary_dir)
-                file_io.rename(temporary_dir, export_dir)
+                publish_export(temporary_dir, export_dir)
             return export_dir
 
     def add_meta_graph(

@@ -13,6 +13,7 @@ from tensorflow.python.lib.io import file_io
 from tensorflow.python.training import py_checkpoint_reader
 
 from fastsup.checkpoint.directory import is_in, is_unfinished, list_checkpoints
+from fastsup.common.file_system import exists
 from fastsup.estimator.model.keras_names import renumbered_layer_hint
 
 __all__ = [
@@ -44,7 +45,7 @@ def newest_checkpoint(model_dir: Any) -> str | None:
     # The state file is lost, or names a checkpoint of another directory. Training would continue from the newest
     # checkpoint of this directory, so an evaluation takes that one too.
     for candidate in list_checkpoints(model_dir).paths:
-        if file_io.file_exists(candidate + ".index") and not is_unfinished(candidate):
+        if exists(candidate + ".index") and not is_unfinished(candidate):
             return candidate
     return str(path) if path else None
 

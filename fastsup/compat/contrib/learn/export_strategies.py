@@ -18,7 +18,7 @@ from fastsup.compat.contrib.learn.keys import MetricKey
 from fastsup.estimator.export import ServingInputReceiver, build_parsing_serving_input_receiver_fn
 from fastsup.estimator.export.export_gc import Path
 from fastsup.estimator.export.exporters import collect_old_exports, list_exports
-from fastsup.estimator.export.temporary_exports import temporary_export
+from fastsup.estimator.export.temporary_exports import publish_export, temporary_export
 from fastsup.estimator.model.estimator import EstimatorV1
 from fastsup.experiment import ExportStrategy
 
@@ -269,7 +269,7 @@ def extend_export_strategy(
                 final = os.path.join(os.fsdecode(export_dir_base), os.path.relpath(made, second))
                 if file_io.file_exists_v2(final):
                     raise RuntimeError(f"Failed to obtain final export directory: {final} exists.")
-                file_io.rename_v2(made, final)
+                publish_export(made, final)
         file_io.delete_recursively_v2(first)
         file_io.delete_recursively_v2(second)
         return final
