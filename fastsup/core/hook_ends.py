@@ -1,20 +1,23 @@
-"""The end of a run: each hook's `end` is called, whatever the `end` of another hook raises."""
+"""The end of a run: each hook is called, whatever another hook raises."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["end_hooks"]
+__all__ = ["end_hooks", "tell_hooks"]
 
 
-def end_hooks(hooks: Iterable[Any], end: Callable[[Any], Any], log_error: Callable[..., Any]) -> None:
+def end_hooks(
+    hooks: Iterable[Any], end: Callable[[Any], Any], log_error: Callable[..., Any], what: str = "end() of the hook"
+) -> None:
     """Ends all hooks, and then raises the first error. The other errors are logged.
 
     Args:
       hooks: the hooks, in the order in which they end.
       end: function of a hook that calls its `end`.
       log_error: the `error` method of a logger.
+      what: the callback, as the log names it.
 
     Raises:
       BaseException: the first error; but an interrupt (KeyboardInterrupt, SystemExit) goes before an error.
@@ -30,5 +33,28 @@ def end_hooks(hooks: Iterable[Any], end: Callable[[Any], Any], log_error: Callab
     # sorted() is stable: the first interrupt, else the first error.
     (_, raised), *others = sorted(failed, key=lambda entry: isinstance(entry[1], Exception))
     for hook, other in others:
-        log_error("end() of the hook %r has failed, too.", hook, exc_info=other)
+        log_error("%s %r has failed, too.", what, hook, exc_info=other)
     raise raised
+
+
+def tell_hooks(hooks: Iterable[Any], tell: Callable[[Any], Any], log: Callable[[Any, Exception], Any]) -> None:
+    """Tells all hooks of an error. The errors that they raise are logged; the first interrupt is raised after that.
+
+    Args:
+      hooks: the hooks.
+      tell: function of a hook that calls its `on_error`.
+      log: function of a hook and the error that it has raised.
+
+    Raises:
+      KeyboardInterrupt, SystemExit: a hook has raised it.
+    """
+    interrupt: BaseException | None = None
+    for hook in hooks:
+        try:
+            tell(hook)
+        except Exception as error:  # noqa: PERF203
+            log(hook, error)
+        except BaseException as error:
+            interrupt = interrupt or error
+    if interrupt is not None:
+        raise interrupt

@@ -25,7 +25,7 @@ from fastsup.core.hook cimport (
 )
 from fastsup.core.hook import STEP_SIGNATURE
 from fastsup.core import timeline
-from fastsup.core.hook_ends import end_hooks
+from fastsup.core.hook_ends import end_hooks, tell_hooks
 from fastsup.core.checks import why_no_loop_hook
 from fastsup.core.probe cimport Part, Probe, ProbeFinder, fs_scope, probe_of
 from fastsup.core.session_origin import current_origin
@@ -70,6 +70,10 @@ cdef inline const fs_drive_clock* clock_to_use() noexcept:
     if is_replaced():
         return &replaced_clock
     return &fs_steady_clock
+
+
+def log_failed_on_error(hook, error):
+    logger.error("on_error of the hook %r has failed", hook, exc_info=error)
 
 
 cdef fs_drive* drive_of(Loop loop) noexcept:
@@ -301,11 +305,7 @@ cdef class Loop:
                 self.run_c()
             self._end_hooks(probe)
         except BaseException as error:
-            for hook in begun:
-                try:
-                    hook.on_error(self, error)
-                except Exception:
-                    logger.exception("on_error of the hook %r has failed", hook)
+            tell_hooks(begun, lambda hook: hook.on_error(self, error), log_failed_on_error)
             raise
         finally:
             self.running = False

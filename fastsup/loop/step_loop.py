@@ -137,7 +137,7 @@ class StepLoop(fastsup.core.StepLoop):
     def _end_hooks(self, probe: Any) -> None:
         try:
             super()._end_hooks(probe)
-        except Exception as error:
+        except BaseException as error:
             from fastsup.common import stop_signals
 
             if not (self._handle_signals and stop_signals.has_come()):

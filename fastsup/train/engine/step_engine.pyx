@@ -19,7 +19,10 @@ from fastsup.common.stop_signals cimport hold_signals, release_signals
 from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
 from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase
 from fastsup.train.scheduler.step_view cimport FETCHED_STEP, StepView
+from tensorflow.python.platform import tf_logging as logging
+
 from fastsup.core import loop as core_loop
+from fastsup.core.hook_ends import end_hooks
 from fastsup.train.engine.hook_errors import report_error
 from fastsup.train.engine.hooked_run cimport HookedRun, new_hooked_run
 from fastsup.train.engine.run_request cimport RunRequest, new_request
@@ -128,10 +131,16 @@ cdef class StepEngine:
     def close(self):
         """Tells the hooks that the session will be closed now."""
         self.sync_hooks()
-        for hook in list(self.hooks):
-            if isinstance(hook, ScheduledHookBase):
-                hook._before_close()
-        self.probes.close()
+        try:
+            # Each of them: a saver waits for its write, whatever another hook raises.
+            end_hooks(
+                [hook for hook in self.hooks if isinstance(hook, ScheduledHookBase)],
+                lambda hook: hook._before_close(),
+                logging.error,
+                "The hook",
+            )
+        finally:
+            self.probes.close()
 
     cdef bint attach(self, object session) except -1:
         """Gets ready for steps in a session. True if hooks may be skipped.

@@ -53,17 +53,23 @@ class FunctionCheckpointHook(CheckpointSaverHook):
 
     def _save(self, session: Any, step: Any) -> bool:
         flush_summaries(self._summary_writer)
+        self._save_failed = True
         self._finish_background_write(session)
         logging.info("Saving checkpoints for %d into %s.", step, self._manager.directory)
         with context.eager_mode():
             if self._saves.save(int(step)):
                 session.saves_ended += 1
+        self._save_failed = False
         return self._announce_checkpoint(session, step)
 
     def _finish_background_write(self, session: Any) -> bool:
-        with context.eager_mode():
-            if self._saves.wait():
-                session.saves_ended += 1
+        try:
+            with context.eager_mode():
+                if self._saves.wait():
+                    session.saves_ended += 1
+        except BaseException:
+            self._save_failed = True
+            raise
         return False
 
     def end(self, session: Any) -> None:

@@ -15,6 +15,7 @@ from fastsup.checkpoint.durable import saving
 from fastsup.checkpoint.writer import CheckpointWriter, call_after_save, call_before_save
 from fastsup.common.interpreter_end import uninterrupted
 from fastsup.core.checks import check_flag
+from fastsup.core.hook_ends import end_hooks
 from fastsup.events.graph_writing import GraphWriting
 from fastsup.events.summary_buffer import flush_summaries
 from fastsup.runtime.graph.variable_sharing import add_reads_without_copy
@@ -75,6 +76,9 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         # Whether a monitored session calls this hook's `end` after those of all other hooks.
         self._ends_last = _ends_last
         self._checkpoint_writer = CheckpointWriter(when_written=lambda: self._set_written(True))
+        # True from the begin of a save that has failed, or of which a listener has, until the next one is written: `end`
+        # makes up for it.
+        self._save_failed = False
         # True from the end of a background write until the loop's thread has called the listeners.
         self._written = False
 
@@ -129,22 +133,25 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         # A background write would have to be waited for here.
         async_save, self._async_save = self._async_save, False
         try:
-            self._finish_background_write(session)
-        except BaseException:
-            # The checkpoint that couldn't be written may have been that of the last step.
-            self._timer.reset()
-            raise
+            ends = [self._finish_background_write, self._save_last]
+            end_hooks(ends, lambda end: end(session), logging.error, "The end of the saver")
         finally:
-            try:
-                super().end(session)
-            finally:
-                self._async_save = async_save
+            self._async_save = async_save
+
+    def _save_last(self, session: Any) -> None:
+        """Saves the last step, unless it is saved, and calls the `end` of each listener."""
+        step = session.run(self._global_step_tensor)
+        # The timer counts a save that has failed, too.
+        if self._save_failed or step != self._timer.last_triggered_step():
+            self._save(session, step)
+        end_hooks(self._listeners, lambda listener: listener.end(session, step), logging.error, "end() of the listener")
 
     def _save(self, session: Any, step: Any) -> bool:
         flush_summaries(self._summary_writer)
         if not isinstance(session, Session):
             with saving(None):
                 return bool(super()._save(session, step))
+        self._save_failed = True
         should_stop = self._finish_background_write(session)
         call_before_save(self._listeners, session, step)
         path = self._checkpoint_writer.save(
@@ -156,6 +163,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
             write_meta_graph=self._save_graph_def,
             in_background=self._async_save,
         )
+        self._save_failed = False
         if path is None:
             return should_stop
         return self._announce_checkpoint(session, step) or should_stop
@@ -169,6 +177,9 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         """Waits for the background write, if any. Returns True if a listener requests a stop."""
         try:
             step = self._checkpoint_writer.finish()
+        except BaseException:
+            self._save_failed = True
+            raise
         finally:
             if self._written:
                 self._set_written(False)

@@ -74,6 +74,7 @@ class _MonitoredSession(Monitored):
         self._graph_steps: GraphSteps | None = None
         self._made_in = os.getpid()
         check_flag(handle_signals=handle_signals)
+        self._coordinated_creator: Any = None
         self._watches_signals = handle_signals and stop_signals.watch()
         try:
             # The sessions that hooks open have a role of their own in the timeline.
@@ -86,6 +87,8 @@ class _MonitoredSession(Monitored):
                 self._sess = _recoverable(creator, max_recoveries) if should_recover else creator.create_session()
             self._in_timeline = timeline.begin(self._opened.role)
         except BaseException:
+            if self._coordinated_creator is not None:
+                self._coordinated_creator.close_unfinished()
             close_writers(self)
             self._stop_watching_signals()
             raise
@@ -205,14 +208,16 @@ class _MonitoredSession(Monitored):
             # The exception goes on after this and ends the program.
             try:
                 self._end_and_close(None)
-            except Exception as error:
+            except BaseException as error:
                 _log_failed_end(error)
             finally:
                 self._stop_watching_signals()
             return False
-        if exception_type and not by_signal:
-            report_error(self._hooks, None, exception_value)
-        self._close_internal(exception_type)
+        try:
+            if exception_type and not by_signal:
+                report_error(self._hooks, None, exception_value)
+        finally:  # A hook may interrupt the program there.
+            self._close_internal(exception_type)
         return exception_type is None
 
     def _stop_watching_signals(self) -> None:
@@ -224,7 +229,7 @@ class _MonitoredSession(Monitored):
         try:
             try:
                 self._end_and_close(exception_type)
-            except Exception as error:
+            except BaseException as error:
                 if exception_type or not stop_signals.has_come():
                     raise
                 _log_failed_end(error)
@@ -269,6 +274,7 @@ class _MonitoredSession(Monitored):
             self._sess.close()
         finally:
             self._sess = None
+            self._coordinated_creator.close_unfinished()
             self._coordinated_creator.forget_session()
             close_writers(self)
             self._unfinalize_graph()
@@ -290,9 +296,9 @@ def _recoverable(creator: Any, max_recoveries: int | None) -> RecoverableSession
     return RecoverableSession(creator) if max_recoveries == 10 else RecoverableSession(creator, max_recoveries)
 
 
-def _log_failed_end(error: Exception) -> None:
+def _log_failed_end(error: BaseException) -> None:
     """Logs the error of an end that a signal has led to. The program leaves with the exit code of the signal."""
-    logging.error("The session has not ended well after the signal: %s", error, exc_info=error)
+    logging.error("The session has not ended well after the signal: %r", error, exc_info=error)
 
 
 def _raised_by_signal(exception_type: Any) -> bool:

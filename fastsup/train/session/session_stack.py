@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensorflow.python.framework import ops
+from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import coordinator, queue_runner
 
 from fastsup.common import stop_signals
@@ -33,6 +34,9 @@ class CoordinatedSessionCreator(SessionCreator):  # type: ignore[misc]
         # The coordinator and the innermost session of the session made last; None once that is closed.
         self.coord: Any = None
         self.tf_sess: Any = None
+        # A session that couldn't be got ready, until it is closed. The program may have caught the error, so hooks can
+        # still see it in their `end`.
+        self._unfinished: CoordinatedSession | None = None
 
     def create_session(self) -> Any:
         """Makes a session, starts its queue runners and calls the hooks' `after_create_session`.
@@ -40,10 +44,18 @@ class CoordinatedSessionCreator(SessionCreator):  # type: ignore[misc]
         Returns:
           A `CoordinatedSession`.
         """
+        self.close_unfinished()
         session = self.tf_sess = self._session_creator.create_session()
         # The monitored session decides which errors end it normally, so the coordinator must report all of them.
         self.coord = coordinator.Coordinator(clean_stop_exception_types=[])
-        self._start(session)
+        try:
+            self._start(session)
+        except BaseException:
+            self._unfinished = self._wrap(session)
+            raise
+        return self._wrap(session)
+
+    def _wrap(self, session: Any) -> CoordinatedSession:
         hooked = HookedSession(session, self._hooks)
         hooked._engine.record(self.profiler, self.opened)
         return CoordinatedSession(hooked, self.coord, self._stop_grace_period_secs)
@@ -57,6 +69,16 @@ class CoordinatedSessionCreator(SessionCreator):  # type: ignore[misc]
                 hook.after_create_session(session, self.coord)
         finally:
             stop_signals.release(held)
+
+    def close_unfinished(self) -> None:
+        """Closes a session that couldn't be got ready, and ends its threads. What fails then is logged."""
+        unfinished, self._unfinished = self._unfinished, None
+        if unfinished is None:
+            return
+        try:
+            unfinished.close()
+        except Exception as error:
+            logging.error("A session that couldn't be got ready has not ended well: %s", error, exc_info=error)
 
     def forget_session(self) -> None:
         """Drops the session and its coordinator, after the session was closed."""

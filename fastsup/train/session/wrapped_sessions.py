@@ -181,8 +181,10 @@ class HookedSession(WrappedSession):
 
     def close(self) -> None:
         """Closes the session."""
-        self._engine.close()
-        super().close()
+        try:
+            self._engine.close()
+        finally:
+            super().close()
 
     def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
         """Runs one step, between the hooks' `before_run` and `after_run`.
