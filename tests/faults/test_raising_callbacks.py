@@ -6,33 +6,28 @@ FASTSUP_FAULTS=long runs all combinations. A short run takes some of each callba
 from __future__ import annotations
 
 import collections
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import raising_sessions
 import tensorflow as tf
-from raising_callbacks import RECOVERABLE, Case, Expected, Record, expected, is_interrupt, no_new_threads
-from raising_sessions import OF_TENSORFLOW, PLACES, WAYS, new_program, recovers, state
-
-LONG = os.environ.get("FASTSUP_FAULTS") == "long"
+from raising_callbacks import (
+    LONG,
+    RECOVERABLE,
+    Case,
+    Expected,
+    Record,
+    check_outcome,
+    chosen,
+    expected,
+    failures_of,
+    is_interrupt,
+    no_new_threads,
+)
+from raising_sessions import OF_TENSORFLOW, new_program, recovers, state
 
 pytestmark = [pytest.mark.timeout(3600 if LONG else 120)]
-
-
-def chosen(cases: list[Case], count: int) -> list[Case]:
-    """The cases of this run: all; in a short one some, whose places, endings and errors differ."""
-    if LONG or len(cases) <= count:
-        return cases
-    taken: list[Case] = []
-    times: dict[str, int] = collections.Counter()
-    for _ in range(count):
-        # The one whose values were taken least.
-        case = min((case for case in cases if case not in taken), key=lambda case: sum(times[value] for value in case))
-        taken.append(case)
-        times.update(case)
-    return taken
 
 
 GROUPS: dict[tuple[str, str], list[Case]] = collections.defaultdict(list)
@@ -47,16 +42,6 @@ def train(implementation: str, case: Case, folder: Path) -> Record:
 def expected_of(record: Record, case: Case, handles_signals: bool = True) -> Expected:
     closes = case.ending == "close"
     return expected(record, recovers(case.way), absorbs_end_of_input=not closes, ends_after_errors=closes)
-
-
-def check_outcome(record: Record, follows: Expected) -> None:
-    if follows.outcome is SystemExit:
-        assert isinstance(record.outcome, SystemExit)
-        assert record.outcome.code == 128 + 15
-    else:
-        assert record.outcome is follows.outcome
-    for error in follows.untold:
-        assert record.tells(error), f"{error!r} is lost"
 
 
 def check_calls(record: Record, case: Case, follows: Expected) -> None:
@@ -93,7 +78,11 @@ def reported(record: Record, case: Case) -> int:
 
 
 def check_checkpoint(record: Record, case: Case, follows: Expected, folder: Path) -> int | None:
-    """The newest checkpoint is the last one that was begun; after a good end, that of the last step. Returns its step."""
+    """The newest checkpoint is the last one that was begun; after a good end, that of the last step.
+
+    Returns:
+      Its step.
+    """
     found = state(str(folder), case.way)
     step = None
     if found is not None:
@@ -125,17 +114,6 @@ def check(case: Case, folder: Path) -> None:
         after = new_program("fastsup", None, str(folder), case.way).run()
     assert after.outcome is None
     assert state(str(folder), case.way) == ((step or 0) + 2,) * 2
-
-
-def failures_of(cases: list[Case], folder: Path, check_one: Any) -> list[str]:
-    failed = []
-    for case in cases:
-        place = folder / str(case)
-        try:
-            check_one(case, place)
-        except AssertionError as error:
-            failed.append(f"{case}: {str(error).splitlines()[0] if str(error) else error!r}")
-    return failed
 
 
 @pytest.mark.parametrize(("way", "callback"), list(GROUPS))

@@ -1,14 +1,20 @@
-"""What programs with a raising callback share: the errors, a record of what happened, and what has to follow from it."""
+"""What programs with a raising callback share: the errors, a record of what happened, and what has to follow."""
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+
+# All combinations, or some of each kind.
+LONG = os.environ.get("FASTSUP_FAULTS") == "long"
 
 EVERY, LAST = 2, 5  # Steps between two saves, and the step at which a run ends that nothing ends before.
 EXIT_CODE = 3
@@ -145,7 +151,8 @@ def no_new_threads(secs: float = 5.0) -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     for thread in set(threading.enumerate()) - before:
-        if not isinstance(thread, threading._DummyThread):
+        # The one that TensorFlow's tf.train.Checkpoint writes in is a daemon that lives as long as the checkpoint.
+        if not isinstance(thread, threading._DummyThread) and "(_async_save)" not in thread.name:
             thread.join(secs)
             assert not thread.is_alive(), f"{thread} is left"
 
@@ -215,3 +222,41 @@ def expected(record: Record, recovers: bool, absorbs_end_of_input: bool, ends_af
     if record.signalled and outcome is None:
         return Expected(SystemExit, ends, at_end, untold)
     return Expected(outcome, ends, at_end, untold)
+
+
+# The tests.
+
+
+def check_outcome(record: Record, follows: Expected) -> None:
+    if follows.outcome is SystemExit:
+        assert isinstance(record.outcome, SystemExit)
+        assert record.outcome.code == 128 + 15
+    else:
+        assert record.outcome is follows.outcome
+    for error in follows.untold:
+        assert record.tells(error), f"{error!r} is lost"
+
+
+def chosen(cases: list[Case], count: int) -> list[Case]:
+    """The cases of this run: all; in a short one some, whose places, endings and errors differ."""
+    if LONG or len(cases) <= count:
+        return cases
+    taken: list[Case] = []
+    times: dict[str, int] = collections.Counter()
+    for _ in range(count):
+        # The one whose values were taken least.
+        case = min((case for case in cases if case not in taken), key=lambda case: sum(times[value] for value in case))
+        taken.append(case)
+        times.update(case)
+    return taken
+
+
+def failures_of(cases: list[Case], folder: Path, check_one: Any) -> list[str]:
+    failed = []
+    for case in cases:
+        place = folder / str(case)
+        try:
+            check_one(case, place)
+        except AssertionError as error:
+            failed.append(f"{case}: {str(error).splitlines()[0] if str(error) else error!r}")
+    return failed

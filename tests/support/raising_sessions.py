@@ -18,7 +18,8 @@ OF_TENSORFLOW = ("run", "singular")  # The ways that TensorFlow has too.
 HOOK_CALLBACKS = ("begin", "after_create_session", "before_run", "after_run", "end", "on_error")
 LISTENER_CALLBACKS = ("begin", "before_save", "after_save", "end")
 ENDINGS = ("stop", "input", "step_error", "hook_error", "block_error", "signal", "leave", "close", "recovery")
-# Which call of the callback raises: its number from 0 on.
+# Which call of the callback raises: its number from 0 on, or the one in the save at the end.
+IN_LAST_SAVE = -1
 PLACES: dict[str, dict[str, int]] = {
     "r.begin": {"start": 0},
     "r.after_create_session": {"start": 0, "recovery": 1},
@@ -27,8 +28,8 @@ PLACES: dict[str, dict[str, int]] = {
     "r.end": {"end": 0},
     "r.on_error": {"error": 0},
     "l.begin": {"start": 0},
-    "l.before_save": {"start": 0, "middle": 1, "recovery": 2, "end": -1},
-    "l.after_save": {"start": 0, "middle": 1, "recovery": 2, "end": -1},
+    "l.before_save": {"start": 0, "middle": 1, "recovery": 2, "end": IN_LAST_SAVE},
+    "l.after_save": {"start": 0, "middle": 1, "recovery": 2, "end": IN_LAST_SAVE},
     "l.end": {"end": 0},
 }
 WITH_ERRORS = ("step_error", "hook_error", "block_error", "recovery")
@@ -125,11 +126,8 @@ class Program:
         wanted = PLACES[callback][self.case.place]
         if self.case.place == "last" and self.ending == "input" and callback == "r.before_run":
             wanted += 1  # The run in which the input ends.
-        if wanted == -1:
-            is_now = step == LAST and self.record.phase == "ending"
-        else:
-            is_now = number == wanted
-        if is_now:
+        in_last_save = step == LAST and self.record.phase == "ending"
+        if number == wanted or (wanted == IN_LAST_SAVE and in_last_save):
             self.record.raise_error(ERRORS[self.case.error](f"raised by {callback}"), callback)
 
     def hook(self, name: str) -> Any:

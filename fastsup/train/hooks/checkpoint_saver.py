@@ -76,8 +76,8 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         # Whether a monitored session calls this hook's `end` after those of all other hooks.
         self._ends_last = _ends_last
         self._checkpoint_writer = CheckpointWriter(when_written=lambda: self._set_written(True))
-        # True from the begin of a save that has failed, or of which a listener has, until the next one is written: `end`
-        # makes up for it.
+        # True from the begin of a save that fails, or of which a listener's before_save does, until the next one is
+        # written: `end` makes up for it.
         self._save_failed = False
         # True from the end of a background write until the loop's thread has called the listeners.
         self._written = False

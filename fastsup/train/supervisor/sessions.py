@@ -69,7 +69,10 @@ class Sessions:
                 sv.request_stop(not_end_of_input(error))
             except (KeyboardInterrupt, SystemExit):
                 if stop_signals.has_come():
-                    sv._checkpoints.save_last(sv._save, session, sv._saver, sv._global_step)
+                    try:
+                        sv._checkpoints.save_last(sv._save, session, sv._saver, sv._global_step)
+                    except BaseException as error:
+                        _log_failed_end(error)
                 raise
             finally:
                 self._stop_and_close(session, close_summary_writer)
@@ -96,9 +99,14 @@ class Sessions:
     def _stop_and_close(self, session: Any, close_summary_writer: bool) -> None:
         if raise_in_fork(self._made_in, "The Supervisor can't be stopped", sys.exc_info()[0]):
             return
+        by_signal = stop_signals.has_come() and isinstance(sys.exc_info()[1], (KeyboardInterrupt, SystemExit))
         held = stop_signals.holds_signals()
         try:
             self._sv.stop(close_summary_writer=close_summary_writer)
+        except BaseException as error:
+            if not by_signal:
+                raise
+            _log_failed_end(error)
         finally:
             # Cancels steps that still wait, for example in a queue. Nothing depends on the session any more.
             with contextlib.suppress(Exception):
@@ -196,3 +204,8 @@ class Sessions:
             # After the threads have ended, because they write events.
             if close_summary_writer:
                 close()
+
+
+def _log_failed_end(error: BaseException) -> None:
+    """Logs the error of an end that a signal has led to. The program leaves with the exit code of the signal."""
+    logging.error("The Supervisor has not ended well after the signal: %r", error, exc_info=error)
