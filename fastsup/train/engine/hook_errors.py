@@ -10,12 +10,13 @@ from tensorflow.python.platform import tf_logging as logging
 from fastsup.common.tensorflow_errors import is_end_of_input
 from fastsup.core.hook_ends import tell_hooks
 
-# Attribute of an error that was reported.
-_REPORTED = "_fastsup_reported"
+# Attribute of an error: the hooks that were told of it. An error may pass several sessions, as that of an evaluation
+# within a training does.
+_TOLD = "_fastsup_told"
 
 
 def report_error(hooks: Iterable[Any], run_context: Any, error: BaseException) -> None:
-    """Calls the hooks' `on_error`, once for each error. An error that a hook raises there is logged.
+    """Calls the hooks' `on_error`, once for each error and hook. An error that a hook raises there is logged.
 
     Args:
       hooks: the hooks.
@@ -25,9 +26,11 @@ def report_error(hooks: Iterable[Any], run_context: Any, error: BaseException) -
     Raises:
       KeyboardInterrupt, SystemExit: a hook has raised it. All hooks were called.
     """
-    if is_end_of_input(error) or getattr(error, _REPORTED, False):
+    if is_end_of_input(error):
         return
-    error.__dict__[_REPORTED] = True
+    told = error.__dict__.setdefault(_TOLD, [])
+    untold = [hook for hook in hooks if not any(hook is other for other in told)]
+    told += untold
 
     def log(hook: Any, another: Exception) -> None:
         # A hook of an old program may have a method of that name for another purpose.
@@ -39,5 +42,5 @@ def report_error(hooks: Iterable[Any], run_context: Any, error: BaseException) -
             exc_info=another,
         )
 
-    told = [hook for hook in hooks if getattr(hook, "on_error", None) is not None]
-    tell_hooks(told, lambda hook: hook.on_error(run_context, error), log)
+    able = [hook for hook in untold if getattr(hook, "on_error", None) is not None]
+    tell_hooks(able, lambda hook: hook.on_error(run_context, error), log)
