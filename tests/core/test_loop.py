@@ -283,6 +283,22 @@ def test_hooks_that_have_not_begun_are_told_nothing() -> None:
     assert told == ["first", "second"]
 
 
+def test_an_interrupt_of_on_error_comes_after_all_are_told() -> None:
+    class Interrupts(Hook):
+        def on_error(self, loop: StepLoop, error: BaseException) -> None:
+            raise SystemExit(3)
+
+    def step() -> None:
+        raise RuntimeError("first")
+
+    later = Every(1)
+    later.on_error = lambda loop, error: later.calls.append("told")  # type: ignore[method-assign]
+    with pytest.raises(SystemExit) as raised:
+        StepLoop(step, [Interrupts(), later]).run()
+    assert later.calls == ["begin", "told"]
+    assert str(raised.value.__context__) == "first"
+
+
 def test_an_error_of_on_error_hides_nothing(caplog: pytest.LogCaptureFixture) -> None:
     class Fails(Hook):
         def on_error(self, loop: StepLoop, error: BaseException) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from typing import Any
 
@@ -134,3 +135,160 @@ def test_a_failed_background_write_is_made_up_for_at_the_end(train_op: Any, tmp_
             saver.fails_at = 2
             session.run(train_op)
     assert newest(tmp_path) == "2"
+
+
+# Interrupts of on_error.
+
+
+class InterruptsInOnError(v1.train.SessionRunHook):
+    """Interrupts the program at the first error."""
+
+    def on_error(self, run_context: Any, exception: BaseException) -> None:
+        if not isinstance(exception, SystemExit):
+            raise SystemExit(3)
+
+
+@pytest.mark.parametrize("where", ["run", "block"])
+def test_an_interrupt_of_on_error(train_op: Any, raw_session: Any, where: str) -> None:
+    """Other hooks are told too, the session is closed, and the error stays in the chain."""
+    told = []
+    other = v1.train.SessionRunHook()
+    other.on_error = lambda run_context, exception: told.append(type(exception))  # type: ignore[attr-defined]
+    bad = tf.debugging.check_numerics(tf.constant(float("nan")), "not a number")
+    expected = tf.errors.InvalidArgumentError if where == "run" else KeyError
+    with pytest.raises(SystemExit) as raised:
+        with train.MonitoredSession(hooks=[InterruptsInOnError(), other]) as session:
+            session.run(train_op)
+            raw = raw_session(session)
+            if where == "run":
+                session.run(bad)
+            raise KeyError("of the block")
+    assert told[0] is expected
+    assert isinstance(raised.value.__context__, expected)
+    assert session._is_closed()
+    assert raw._closed
+
+
+def test_an_error_that_an_inner_session_has_told(train_op: Any) -> None:
+    """As that of an evaluation within a training."""
+    told = []
+
+    def hook(name: str) -> Any:
+        made = v1.train.SessionRunHook()
+        made.on_error = lambda run_context, exception: told.append(name)  # type: ignore[attr-defined]
+        return made
+
+    def evaluate(number: int) -> None:
+        with tf.Graph().as_default(), train.MonitoredSession(hooks=[hook("inner")]):
+            raise KeyError("of the evaluation")
+
+    with pytest.raises(KeyError):
+        with train.MonitoredSession(hooks=[hook("outer")]) as session:
+            session.run(train_op)
+            evaluate(1)
+    assert told == ["inner", "outer"]
+
+
+# A session that couldn't be got ready.
+
+
+@pytest.mark.parametrize("kind", ["MonitoredSession", "SingularMonitoredSession"])
+def test_a_session_whose_hook_fails_as_it_is_made(train_op: Any, trace: Any, kind: str) -> None:
+    """It is closed, and the threads of its queue runners end: the test's fixture looks for threads."""
+    queue = v1.FIFOQueue(1, [tf.float32])
+    v1.train.add_queue_runner(v1.train.QueueRunner(queue, [queue.enqueue([0.0])]))
+    hook = trace.hook("fails", after_create_session=fail(ValueError("as it is made")))
+    with pytest.raises(ValueError, match="as it is made"):
+        getattr(train, kind)(hooks=[hook])
+    session, coordinator = hook.arguments["after_create_session"][0]
+    assert session._closed
+    assert coordinator.joined
+
+
+def test_a_session_whose_hook_fails_in_a_recovery(train_op: Any, trace: Any, aborted: Any) -> None:
+    """Each session that is made in vain is closed before the next one is made."""
+    errors = {0: aborted(), 1: aborted()}
+
+    def after_create_session(number: int, session: Any, coord: Any) -> None:
+        if number in errors:
+            raise errors[number]
+        assert all(made._closed for made, _ in hook.arguments["after_create_session"][:number])
+
+    hook = trace.hook("fails", after_create_session=after_create_session)
+    with train.MonitoredSession(hooks=[hook]) as session:
+        session.run(train_op)
+    assert hook.calls["after_create_session"] == 3
+
+
+# Savers and their listeners.
+
+
+def test_a_save_that_a_listener_has_prevented_is_made_up_for(train_op: Any, trace: Any, tmp_path: Any) -> None:
+    """The listener's OutOfRangeError ends the run well, at a step of which the timer believes that it is saved."""
+
+    def before_save(number: int, session: Any, step: int) -> None:
+        if number == 1:
+            raise tf.errors.OutOfRangeError(None, None, "the end")
+
+    listener = trace.listener("l", before_save=before_save)
+    saver = train.CheckpointSaverHook(str(tmp_path), save_steps=2, listeners=[listener], saver=v1.train.Saver())
+    with train.MonitoredSession(hooks=[saver]) as session:
+        while not session.should_stop():
+            session.run(train_op)
+    assert newest(tmp_path) == "2"
+    assert list(trace)[-4:] == ["l.before_save:2", "l.before_save:2", "l.after_save:2", "l.end:2"]
+
+
+def test_a_listener_that_fails_at_the_end_of_a_background_write(train_op: Any, trace: Any, tmp_path: Any) -> None:
+    """The checkpoint of the last step is written: it isn't saved again."""
+
+    def after_save(number: int, session: Any, step: int) -> None:
+        if step == 2:
+            raise ValueError("of the listener")
+
+    listener = trace.listener("l", after_save=after_save)
+    saver = train.CheckpointSaverHook(
+        str(tmp_path), save_steps=2, listeners=[listener], saver=v1.train.Saver(), async_save=True
+    )
+    with pytest.raises(ValueError, match="of the listener"):
+        with train.MonitoredSession(hooks=[saver]) as session:
+            session.run(train_op)
+            session.run(train_op)
+    assert newest(tmp_path) == "2"
+    assert list(trace)[-3:] == ["l.before_save:2", "l.after_save:2", "l.end:2"]
+
+
+def test_the_end_of_each_listener_is_called(train_op: Any, trace: Any, tmp_path: Any, tf_log: Any) -> None:
+    listeners = [
+        trace.listener("first", end=fail(ValueError("of the first"))),
+        trace.listener("second", end=fail(KeyError("of the second"))),
+        trace.listener("third"),
+    ]
+    saver = train.CheckpointSaverHook(str(tmp_path), save_steps=2, listeners=listeners, saver=v1.train.Saver())
+    with pytest.raises(ValueError, match="of the first"):
+        with train.MonitoredSession(hooks=[saver]) as session:
+            session.run(train_op)
+    assert list(trace)[-3:] == ["first.end:1", "second.end:1", "third.end:1"]
+    assert [str(record.exc_info[1]) for record in tf_log.records if record.exc_info] == ["'of the second'"]
+
+
+# After a signal.
+
+
+@pytest.mark.parametrize("way", ["the block is left", "the loop ends"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_of_an_end_after_a_signal(
+    train_op: Any, trace: Any, tmp_path: Any, tf_log: Any, way: str, error: type[BaseException]
+) -> None:
+    """It is logged as an error is: the program leaves with the signal's exit code."""
+    hooks = [trace.hook("first", end=fail(error("of the first")))]
+    with pytest.raises(SystemExit) as raised:
+        with train.MonitoredTrainingSession(checkpoint_dir=str(tmp_path), hooks=hooks) as session:
+            session.run(train_op)
+            if way == "the block is left":
+                signal.raise_signal(signal.SIGTERM)
+            with contextlib.suppress(SystemExit):
+                signal.raise_signal(signal.SIGTERM)
+    assert raised.value.code == 143
+    assert newest(tmp_path) == "1"
+    assert any("of the first" in str(record.exc_info) for record in tf_log.records if record.exc_info)
