@@ -64,12 +64,17 @@ class _Variable(OfEagerContext):
       device: the device that it is on.
     """
 
+    # Variables that couldn't be deleted where the garbage collector ran. The next one that is made deletes them.
+    _left: list[_Variable] = []  # noqa: RUF012
+
     def __init__(self, handle: Any, device: str) -> None:
         self._handle = None
         self._device = device
         self._is_there = False
         self._take_context()
         self._handle = handle
+        while self._left:
+            self._left.pop().write(None)
 
     def write(self, tensor: Any) -> None:
         """Writes a tensor. None deletes the variable; the next tensor makes it anew.
@@ -87,4 +92,10 @@ class _Variable(OfEagerContext):
                 gen_resource_variable_ops.destroy_resource_op(self._handle, ignore_lookup_error=True)
 
     def __del__(self) -> None:
-        self.write(None)
+        was_there = self._is_there
+        try:
+            self.write(None)
+        except AttributeError:
+            # In a new thread, while TensorFlow makes its part of the eager context: it has no stack of contexts yet.
+            self._is_there = was_there
+            self._left.append(self)
