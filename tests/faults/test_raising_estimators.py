@@ -96,7 +96,7 @@ def check_evaluated(case: Case, folder: Path) -> None:
 
 
 def test_train_and_evaluate(tmp_path: Path, record_property: Any) -> None:
-    cases = chosen(list(raising_estimators.evaluated_cases()), 5)
+    cases = chosen(list(raising_estimators.evaluated_cases()), 3)
     record_property("combinations", len(cases))
     failed = failures_of(cases, tmp_path, check_evaluated)
     assert not failed, f"{len(failed)} of {len(cases)}:\n" + "\n".join(failed)

@@ -54,7 +54,7 @@ def check(case: Case, folder: Path) -> None:
 @pytest.mark.skipif(not tf.executing_eagerly(), reason="the loop's variables are those of TF 2 behaviour")
 @pytest.mark.parametrize(("way", "callback"), list(GROUPS))
 def test_step_loops(way: str, callback: str, tmp_path: Path, record_property: Any) -> None:
-    cases = chosen(GROUPS[way, callback], 4)
+    cases = chosen(GROUPS[way, callback], 3)
     record_property("combinations", len(cases))
     failed = failures_of(cases, tmp_path, check)
     assert not failed, f"{len(failed)} of {len(cases)}:\n" + "\n".join(failed)

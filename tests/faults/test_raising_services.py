@@ -57,7 +57,7 @@ def check(case: Case, folder: Path) -> None:
 
 @pytest.mark.parametrize("callback", list(GROUPS))
 def test_services(callback: str, tmp_path: Path, record_property: Any) -> None:
-    cases = chosen(GROUPS[callback], 6)
+    cases = chosen(GROUPS[callback], 4)
     record_property("combinations", len(cases))
     failed = failures_of(cases, tmp_path, check)
     assert not failed, f"{len(failed)} of {len(cases)}:\n" + "\n".join(failed)
@@ -83,7 +83,7 @@ def test_services_as_tensorflow(callback: str, tmp_path: Path, record_property: 
         for case in GROUPS[callback]
         if case.ending != "signal" and (callback, case.error) != ("init_fn", "OutOfRangeError")
     ]
-    cases = chosen(cases, 3)
+    cases = chosen(cases, 2)
     record_property("combinations", len(cases))
     failed = failures_of(cases, tmp_path, compare)
     assert not failed, f"{len(failed)} of {len(cases)}:\n" + "\n".join(failed)
