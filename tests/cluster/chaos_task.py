@@ -79,6 +79,9 @@ def untuned_input_fn() -> Any:
     return input_fn().with_options(options)
 
 
+DEFAULTS: dict[str, Any] = {"tuned": True, "wait_secs": 300}
+
+
 def main(model_dir: str, settings: dict[str, Any]) -> None:
     set_up_process(settings["alarm_secs"])
     for handler in logging.getLogger("tensorflow").handlers:
@@ -90,7 +93,7 @@ def main(model_dir: str, settings: dict[str, Any]) -> None:
         save_checkpoints_steps=settings["save_steps"],
         log_step_count_steps=settings["save_steps"],
         experimental_max_worker_delay_secs=0,
-        session_creation_timeout_secs=300,
+        session_creation_timeout_secs=settings["wait_secs"],
         keep_checkpoint_max=10,
     )
     task = f"{config.task_type}-{config.task_id}"
@@ -107,4 +110,4 @@ def main(model_dir: str, settings: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], json.loads(sys.argv[2]))
+    main(sys.argv[1], {**DEFAULTS, **json.loads(sys.argv[2])})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import sysconfig
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from preload import compile_preloads
 from processes import Processes
 
 HERE = Path(__file__).parent
@@ -72,11 +72,10 @@ class Faults:
 @pytest.fixture(scope="session")
 def shim(processes: Processes, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The shim, compiled."""
-    library = tmp_path_factory.mktemp("shim") / "shim.so"
-    compiler = (sysconfig.get_config_var("CC") or "cc").split()
-    options = ("-shared", "-fPIC", "-O1", "-o", library, "-ldl", "-lpthread")
-    processes.run(*compiler, HERE / "shim.c", *options, check=True)
-    return library
+    def run(command: list[str], **settings: Any) -> Any:
+        return processes.run(*command, **settings)
+
+    return compile_preloads(tmp_path_factory.mktemp("shim"), ["shim"], run)[0]
 
 
 @pytest.fixture
