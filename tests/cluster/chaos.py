@@ -4,24 +4,28 @@
     python tests/cluster/chaos.py --runs 30 --seed 100     # the soak of a release
     python tests/cluster/chaos.py --seconds 20 --small     # a short one
     python tests/cluster/chaos.py --only ps --busy 3       # parameter servers alone, on a busy machine
+    python tests/cluster/chaos.py --faults --tiny --seconds 4 --runs 1000  # all kinds of faults, one short job a seed
 
 Members: a chief, three workers, two parameter servers, an evaluator. At random moments one of them is killed (SIGKILL)
 and started again at once or late, or stopped (SIGSTOP) for up to 30 seconds; sometimes the next loss comes while the
-last one isn't over. Then the job is let run to its end.
+last one isn't over. Then the job is let run to its end. With `--faults` there are also these: the network between two
+members is cut for a while, without a word or with a reset; file operations of a member in the model directory fail;
+its clock is set forward or back, and set right again.
 
 A run fails if the job doesn't end by itself with exit code 0 of every task; if the last checkpoint isn't of the last
-step, or isn't evaluated; if the chief goes on from a checkpoint that is older than one whose save was acknowledged; or
-if a process is left. The table says how long training stood still for each kind of loss.
+step, or isn't evaluated, or mixes the states of several; if the chief goes on from a checkpoint that is older than one
+whose save was acknowledged; or if a process is left. The table says how long training stood still for each kind of loss.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import io
+import itertools
 import random
 import re
-import signal
 import statistics
 import subprocess
 import sys
@@ -33,39 +37,24 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from chaos_notes import Notes
 from harness import Cluster, start_python
+from keeper import START_SECS, STILL_SECS, Keeper, Loss
+from preload import compile_preloads
 
 LARGE = ("chief-0", "worker-0", "worker-1", "worker-2", "ps-0", "ps-1", "evaluator-0")
 SMALL = ("chief-0", "worker-0", "ps-0", "ps-1")
+TINY = ("chief-0", "worker-0", "ps-0", "evaluator-0")
 SAVE_STEPS = 20
 STEP_SECS = 0.2
-# Seconds: what everything takes to start, what the end takes, and what training may stand still after a loss is over.
-START_SECS, END_SECS, STILL_SECS = 180.0, 240.0, 120.0
-MAX_STOPPED_SECS, MAX_LATE_SECS = 30.0, 15.0
-_LOOK_SECS = 0.02
-# What is printed by a process that listens, and so is back.
-_SERVES = "Start Tensorflow server."
-
-
-class Loss(NamedTuple):
-    """What became of one loss.
-
-    Args:
-      role: "chief", "worker", "ps" or "evaluator".
-      how: "killed", "killed, started late" or "stopped".
-      away_secs: from the signal until the member was back: until its new process served, or until it was continued.
-      still_secs: the longest time during which no step of the job ended, from the signal until all trained again.
-      all_secs: from the member's return until all members that train had made a step.
-      alone: whether no other loss was under way.
-    """
-
-    role: str
-    how: str
-    away_secs: float
-    still_secs: float
-    all_secs: float
-    alone: bool
+# Seconds: what the end takes.
+END_SECS = 240.0
+MAX_STOPPED_SECS, MAX_LATE_SECS, MAX_CUT_SECS = 30.0, 15.0, 8.0
+# What becomes of a file operation, and how many operations of a kind succeed before one fails.
+ERRORS = ("EIO", "ENOSPC", "ESTALE", "EACCES", "EMFILE")
+MOST_OPERATIONS = {"any": 60, "write": 10, "read": 10, "fsync": 6, "rename": 6, "stat": 10, "access": 10, "list": 4}
+SECS_OF_A_SET_CLOCK = 3600
+# What a tiny job's longest absences are multiplied by.
+SHORTENED = 0.2
 
 
 class Outcome(NamedTuple):
@@ -88,109 +77,41 @@ class Outcome(NamedTuple):
     problems: list[str]
 
 
-class Keeper:
-    """Keeps the members of a job running, as a cluster's manager does, and loses them on purpose.
+def _random_loss(
+    keeper: Keeper, chance: random.Random, role: str, faults: bool, shortened: float = 1.0
+) -> tuple[Any, ...]:
+    """The arguments of `Keeper.lose`, for a member of a role, or of any if it is "".
 
     Args:
-      cluster: the members.
+      keeper: the keeper.
+      chance: what is random.
+      role: the role of the member; "" for any.
+      faults: whether the network, files and clocks fail too.
+      shortened: what the longest times are multiplied by.
     """
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.trainers = [task for task in cluster.tasks if task.startswith(("chief", "worker"))]
-        self.restarts = 0
-        self._notes = {task: Notes(str(cluster.folder / f"{task}.notes")) for task in self.trainers}
-        self._steps = self.steps()
-        self._last_step_at = time.monotonic()
-        self._longest_still = 0.0
-
-    def steps(self) -> dict[str, int]:
-        """How many steps each member that trains has made."""
-        return {task: notes.read().steps for task, notes in self._notes.items()}
-
-    def look(self, starts_failed: bool = True) -> None:
-        """Watches the steps for a moment, and starts members again that have ended with an error."""
-        time.sleep(_LOOK_SECS)
-        steps, now = self.steps(), time.monotonic()
-        if steps != self._steps:
-            self._steps, self._last_step_at = steps, now
-        self._longest_still = max(self._longest_still, now - self._last_step_at)
-        if starts_failed:
-            for task in self.cluster.tasks:
-                if (self.cluster.exit_code(task) or 0) > 0:
-                    self.restarts += 1
-                    self.cluster.start(task)
-
-    def look_for(self, seconds: float) -> None:
-        """Looks for so long."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            self.look()
-
-    def wait_for_steps_of_all(self, within: float) -> None:
-        """Returns when each member that trains has made a step from now on."""
-        before, end = self.steps(), time.monotonic() + within
-        while any(self.steps()[task] <= before[task] for task in self.trainers):
-            if time.monotonic() >= end:
-                idle = [task for task, steps in self.steps().items() if steps <= before[task]]
-                raise TimeoutError(f"no step of {idle} within {within:.0f} s")
-            self.look()
-
-    def lose(self, task: str, how: str, seconds: float, others: Iterable[tuple[str, float]] = ()) -> Loss:
-        """Loses a member, has it return, and waits until all train again.
-
-        Args:
-          task: the member.
-          how: "killed" or "stopped".
-          seconds: for how long it is stopped, or how late it is started again.
-          others: members that are killed as well, and how many seconds later.
-        """
-        started = time.monotonic()
-        self._longest_still = 0.0
-        self._last_step_at = started
-        if how == "stopped":
-            self.cluster.signal(task, signal.SIGSTOP)
-        else:
-            self.cluster.kill(task)
-        for other, later in others:
-            self.look_for(later)
-            if self.cluster.exit_code(other) is None:
-                self.cluster.kill(other)
-                self.cluster.start(other)
-        self.look_for(max(0.0, seconds - (time.monotonic() - started)))
-        if how == "stopped":
-            self.cluster.signal(task, signal.SIGCONT)
-        else:
-            written = len(self.cluster.log(task))
-            self.cluster.start(task)
-            end = time.monotonic() + START_SECS
-            while not task.startswith("evaluator") and _SERVES not in self.cluster.log(task)[written:]:
-                if time.monotonic() >= end:
-                    raise TimeoutError(f"{task} didn't start within {START_SECS:.0f} s")
-                self.look()
-        back = time.monotonic()
-        self.wait_for_steps_of_all(STILL_SECS)
-        kind = "killed, started late" if how == "killed" and seconds > 0 else how
-        return Loss(
-            task.partition("-")[0],
-            kind,
-            back - started,
-            self._longest_still,
-            time.monotonic() - back,
-            not list(others),
-        )
-
-
-def _random_loss(keeper: Keeper, chance: random.Random, role: str) -> tuple[Any, ...]:
-    """The arguments of `Keeper.lose`, for a member of a role, or of any if it is ""."""
-    task = chance.choice([name for name in keeper.cluster.tasks if name.startswith(role)])
+    tasks = keeper.cluster.tasks
+    task = chance.choice([name for name in tasks if name.startswith(role)])
     others = []
     if not role and chance.random() < 0.2:
-        other = chance.choice([name for name in keeper.cluster.tasks if name != task])
-        others = [(other, chance.uniform(0, 5))]
-    how = chance.choice(["killed", "killed", "late", "stopped"])
-    seconds = {"killed": 0.0, "late": chance.uniform(1, MAX_LATE_SECS), "stopped": chance.uniform(1, MAX_STOPPED_SECS)}
-    return task, "stopped" if how == "stopped" else "killed", seconds[how], others
+        other = chance.choice([name for name in tasks if name != task])
+        others = [(other, chance.uniform(0, 5 * shortened))]
+    how = chance.choice(["killed", "killed", "late", "stopped", *["cut", "reset", "files", "files", "clock"] * faults])
+    most = {"killed": 0.0, "late": MAX_LATE_SECS, "stopped": MAX_STOPPED_SECS}.get(how, MAX_CUT_SECS)
+    seconds = chance.uniform(min(1, most), max(1, most * shortened)) if most else 0.0
+    what: Any = None
+    if how in ("cut", "reset"):
+        what = chance.choice([name for name in tasks if name != task and not {name, task} <= _WITHOUT_NETWORK])
+    elif how == "files":
+        operation, most_before = chance.choice(list(MOST_OPERATIONS.items()))
+        first = chance.randint(1, most_before)
+        what = f"{operation},/,{first},{chance.choice([0, first])},{getattr(errno, chance.choice(ERRORS))}"
+    elif how == "clock":
+        what = chance.choice([-SECS_OF_A_SET_CLOCK, SECS_OF_A_SET_CLOCK])
+    return task, "killed" if how == "late" else how, seconds, others, what
+
+
+# An evaluator looks for the chief and the workers alone.
+_WITHOUT_NETWORK = {"evaluator-0", "ps-0", "ps-1"}
 
 
 def run_chaos(
@@ -202,6 +123,8 @@ def run_chaos(
     role: str = "",
     tuned: bool = True,
     starter: Callable[..., subprocess.Popen[Any]] = start_python,
+    preloads: Iterable[Path] = (),
+    shortened: float = 1.0,
 ) -> Outcome:
     """Runs a job, loses members of it at random, and lets it end.
 
@@ -214,18 +137,22 @@ def run_chaos(
       role: the role whose members are lost; "" for all.
       tuned: whether tf.data tunes the input.
       starter: starts Python: see `Cluster`.
+      preloads: the libraries of tests/faults, with which the network, files and clocks fail too. None: they don't.
+      shortened: what the longest absence is multiplied by.
     """
     chance = random.Random(seed)
     trainers = sum(task.startswith(("chief", "worker")) for task in tasks)
     # More than can be reached before the job is let run to its end.
-    max_steps = int(trainers * (seconds + STILL_SECS / 2) / STEP_SECS)
+    max_steps = int(trainers * (seconds + shortened * STILL_SECS / 2) / STEP_SECS)
     alarm_secs = int(seconds + START_SECS + STILL_SECS + END_SECS)
     found: list[Loss] = []
     problems: list[str] = []
     program = Path(__file__).with_name("chaos_task.py")
     settings = {"max_steps": max_steps, "save_steps": SAVE_STEPS, "step_secs": STEP_SECS, "alarm_secs": alarm_secs}
     settings["tuned"] = tuned
-    with Cluster(folder, program, tasks, starter, **settings) as cluster:
+    preloads = list(preloads)
+    linked = [pair for pair in itertools.combinations(tasks, 2) if not set(pair) <= _WITHOUT_NETWORK] if preloads else []
+    with Cluster(folder, program, tasks, starter, linked, preloads, **settings) as cluster:
         cluster.start()
         keeper = Keeper(cluster)
         try:
@@ -233,12 +160,16 @@ def run_chaos(
             end = time.monotonic() + seconds
             coming = None if planned is None else iter(planned)
             while coming is not None or time.monotonic() < end:
-                loss = _random_loss(keeper, chance, role) if coming is None else next(coming, None)
+                if coming is None:
+                    loss = _random_loss(keeper, chance, role, bool(preloads), shortened)
+                else:
+                    loss = next(coming, None)
                 if loss is None:
                     break
+                print(f"  {time.strftime('%X')} {loss}", flush=True)
                 found.append(keeper.lose(*loss))
                 print(f"  {time.strftime('%X')} {_describe(found[-1])}", file=sys.stderr, flush=True)
-                keeper.look_for(chance.uniform(0, 4))
+                keeper.look_for(chance.uniform(0, 4 * shortened))
         except TimeoutError as error:
             problems.append(str(error))
         cluster.hurry()
@@ -246,6 +177,7 @@ def run_chaos(
         while any(cluster.exit_code(task) != 0 for task in tasks) and time.monotonic() < end:
             keeper.look()
         problems += _problems_of_end(cluster, max_steps, trainers)
+        problems += _problems_of_state(cluster, trainers * (1 + len(found) + keeper.restarts))
         saved, lost = journal_of(folder / "journal")
         problems += lost
     problems += [f"a process is left: {process}" for process in _processes_in(folder)]
@@ -264,9 +196,28 @@ def _problems_of_end(cluster: Cluster, max_steps: int, trainers: int) -> list[st
         problems.append(f"the last checkpoint is of step {last}, and the job was to end at {max_steps}")
     if "evaluator-0" in cluster.tasks:
         evaluated = re.findall(r"Saving dict for global step (\d+)", cluster.log("evaluator-0"))
-        if not evaluated or int(evaluated[-1]) != last:
+        # The step of a checkpoint may be one that another task has made while the chief saved.
+        if not evaluated or not last <= int(evaluated[-1]) < last + trainers:
             problems.append(f"the last checkpoint, of step {last}, isn't evaluated: {evaluated[-1:]}")
     return problems
+
+
+def _problems_of_state(cluster: Cluster, most: int) -> list[str]:
+    """Compares the counts in the last checkpoint with its step.
+
+    Each step adds 1 to all of them. A checkpoint may have caught each task within a step, and so may each loss have:
+    the counts differ from the step by that much, and a checkpoint of parts of two by at least `SAVE_STEPS`.
+    """
+    import tensorflow as tf
+
+    if cluster.newest_step() < 0:
+        return []
+    reader = tf.train.load_checkpoint(str(cluster.model_dir))
+    step = reader.get_tensor("global_step")
+    counts = [reader.get_tensor(name) for name in reader.get_variable_to_shape_map() if name.startswith("count_")]
+    if abs(step - cluster.newest_step()) > most or max(abs(count - step) for count in counts) > most:
+        return [f"the last checkpoint, of step {cluster.newest_step()}, has the step {step}, and the counts {counts}"]
+    return []
 
 
 def journal_of(path: Path) -> tuple[int, list[str]]:
@@ -340,6 +291,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first run; each further run has the next one")
     parser.add_argument("--runs", type=int, default=1, help="number of runs")
     parser.add_argument("--small", action="store_true", help=f"a smaller job: {', '.join(SMALL)}")
+    parser.add_argument("--tiny", action="store_true", help=f"another one, lost for shorter: {', '.join(TINY)}")
+    parser.add_argument("--faults", action="store_true", help="the network, files and clocks fail too")
     parser.add_argument(
         "--only", choices=["chief", "worker", "ps", "evaluator"], default="", help="lose only members of this role"
     )
@@ -350,11 +303,19 @@ def main(arguments: list[str] | None = None) -> int:
     failed = 0
     for seed in range(options.seed, options.seed + options.runs):
         with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
-            tasks = SMALL if options.small else LARGE
+            tasks = TINY if options.tiny else SMALL if options.small else LARGE
+            preloads = compile_preloads(Path(folder), ("shim", "clock")) if options.faults else []
             # The ends of the logs are of use if something is wrong.
             with contextlib.redirect_stdout(io.StringIO()) as logs, busy_loops(options.busy):
                 outcome = run_chaos(
-                    Path(folder), options.seconds, seed, tasks, role=options.only, tuned=not options.untuned
+                    Path(folder),
+                    options.seconds,
+                    seed,
+                    tasks,
+                    role=options.only,
+                    tuned=not options.untuned,
+                    preloads=preloads,
+                    shortened=SHORTENED if options.tiny else 1.0,
                 )
             if outcome.problems:
                 print(logs.getvalue())
