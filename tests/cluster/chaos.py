@@ -25,7 +25,6 @@ import errno
 import io
 import itertools
 import random
-import re
 import statistics
 import subprocess
 import sys
@@ -39,6 +38,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from harness import Cluster, start_python
 from keeper import START_SECS, STILL_SECS, Keeper, Loss
+from outcome import journal_of, problems_of_end, problems_of_state, processes_in
 from preload import compile_preloads
 
 LARGE = ("chief-0", "worker-0", "worker-1", "worker-2", "ps-0", "ps-1", "evaluator-0")
@@ -151,7 +151,9 @@ def run_chaos(
     settings = {"max_steps": max_steps, "save_steps": SAVE_STEPS, "step_secs": STEP_SECS, "alarm_secs": alarm_secs}
     settings["tuned"] = tuned
     preloads = list(preloads)
-    linked = [pair for pair in itertools.combinations(tasks, 2) if not set(pair) <= _WITHOUT_NETWORK] if preloads else []
+    linked = (
+        [pair for pair in itertools.combinations(tasks, 2) if not set(pair) <= _WITHOUT_NETWORK] if preloads else []
+    )
     with Cluster(folder, program, tasks, starter, linked, preloads, **settings) as cluster:
         cluster.start()
         keeper = Keeper(cluster)
@@ -176,73 +178,12 @@ def run_chaos(
         end = time.monotonic() + END_SECS
         while any(cluster.exit_code(task) != 0 for task in tasks) and time.monotonic() < end:
             keeper.look()
-        problems += _problems_of_end(cluster, max_steps, trainers)
-        problems += _problems_of_state(cluster, trainers * (1 + len(found) + keeper.restarts))
+        problems += problems_of_end(cluster, max_steps)
+        problems += problems_of_state(cluster, len(found) + keeper.restarts)
         saved, lost = journal_of(folder / "journal")
         problems += lost
-    problems += [f"a process is left: {process}" for process in _processes_in(folder)]
+    problems += [f"a process is left: {process}" for process in processes_in(folder)]
     return Outcome(found, cluster.newest_step(), max_steps, saved, keeper.restarts, problems)
-
-
-def _problems_of_end(cluster: Cluster, max_steps: int, trainers: int) -> list[str]:
-    problems = [
-        f"{task} hasn't ended well: its exit code is {cluster.exit_code(task)}"
-        for task in cluster.tasks
-        if cluster.exit_code(task) != 0
-    ]
-    last = cluster.newest_step()
-    # Each of the others may be within its last step when one has made the last.
-    if not max_steps <= last < max_steps + 2 * trainers:
-        problems.append(f"the last checkpoint is of step {last}, and the job was to end at {max_steps}")
-    if "evaluator-0" in cluster.tasks:
-        evaluated = re.findall(r"Saving dict for global step (\d+)", cluster.log("evaluator-0"))
-        # The step of a checkpoint may be one that another task has made while the chief saved.
-        if not evaluated or not last <= int(evaluated[-1]) < last + trainers:
-            problems.append(f"the last checkpoint, of step {last}, isn't evaluated: {evaluated[-1:]}")
-    return problems
-
-
-def _problems_of_state(cluster: Cluster, most: int) -> list[str]:
-    """Compares the counts in the last checkpoint with its step.
-
-    Each step adds 1 to all of them. A checkpoint may have caught each task within a step, and so may each loss have:
-    the counts differ from the step by that much, and a checkpoint of parts of two by at least `SAVE_STEPS`.
-    """
-    import tensorflow as tf
-
-    if cluster.newest_step() < 0:
-        return []
-    reader = tf.train.load_checkpoint(str(cluster.model_dir))
-    step = reader.get_tensor("global_step")
-    counts = [reader.get_tensor(name) for name in reader.get_variable_to_shape_map() if name.startswith("count_")]
-    if abs(step - cluster.newest_step()) > most or max(abs(count - step) for count in counts) > most:
-        return [f"the last checkpoint, of step {cluster.newest_step()}, has the step {step}, and the counts {counts}"]
-    return []
-
-
-def journal_of(path: Path) -> tuple[int, list[str]]:
-    """Returns how many saves were acknowledged, and the starts of the chief from a state older than the last one."""
-    newest, saved, problems = -1, 0, []
-    for line in path.read_text().splitlines() if path.exists() else []:
-        what, _, step = line.partition(" ")
-        if what == "saved":
-            saved += 1
-            newest = max(newest, int(step))
-        elif int(step) < newest:
-            problems.append(f"the chief went on from step {step}, though the save of step {newest} was acknowledged")
-            newest = int(step)
-    return saved, problems
-
-
-def _processes_in(folder: Path) -> list[str]:
-    """The processes whose working directory is a job's folder: the job's, and what they have started."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # One that has ended has no working directory.
-            if (process / "cwd").resolve() == folder.resolve():
-                arguments = (process / "cmdline").read_text().split("\0")
-                found.append(f"{process.name}: {' '.join(arguments)}")
-    return found
 
 
 def _describe(loss: Loss) -> str:

@@ -17,6 +17,7 @@ from chaos_notes import Notes, note_line
 from program import PARAMS, input_fn, set_up_process
 
 from fastsup import estimator as est
+from fastsup.runtime import remote_close
 
 v1 = tf.compat.v1
 
@@ -79,7 +80,10 @@ def untuned_input_fn() -> Any:
     return input_fn().with_options(options)
 
 
-DEFAULTS: dict[str, Any] = {"tuned": True, "wait_secs": 300}
+DEFAULTS: dict[str, Any] = {
+    "tuned": True, "wait_secs": 300, "close_secs": 10, "save_secs": None, "throttle_secs": 1, "alarm_secs": 170,
+    "recovery_wait_secs": 30,
+}  # fmt: skip
 
 
 def main(model_dir: str, settings: dict[str, Any]) -> None:
@@ -87,13 +91,15 @@ def main(model_dir: str, settings: dict[str, Any]) -> None:
     for handler in logging.getLogger("tensorflow").handlers:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     folder = os.path.dirname(model_dir)
-    # recovery_wait_secs and the delays of closes and probes are the defaults.
+    remote_close.CLOSE_SECS = settings["close_secs"]
     config = est.RunConfig(
         model_dir=model_dir,
-        save_checkpoints_steps=settings["save_steps"],
+        save_checkpoints_steps=settings["save_steps"] if settings["save_secs"] is None else None,
+        save_checkpoints_secs=settings["save_secs"],
         log_step_count_steps=settings["save_steps"],
         experimental_max_worker_delay_secs=0,
         session_creation_timeout_secs=settings["wait_secs"],
+        recovery_wait_secs=settings["recovery_wait_secs"],
         keep_checkpoint_max=10,
     )
     task = f"{config.task_type}-{config.task_id}"
@@ -105,7 +111,7 @@ def main(model_dir: str, settings: dict[str, Any]) -> None:
             hooks=[Progress(folder, task, settings["step_secs"])],
             saving_listeners=[Journal(folder)],
         ),
-        est.EvalSpec(input_fn, steps=2, start_delay_secs=0, throttle_secs=1),
+        est.EvalSpec(input_fn, steps=2, start_delay_secs=0, throttle_secs=settings["throttle_secs"]),
     )
 
 

@@ -16,11 +16,13 @@ import tensorflow as tf
 from program import set_up_process
 
 from fastsup import estimator as est
+from fastsup.cluster.collective import peers
 
 v1 = tf.compat.v1
 DEFAULTS: dict[str, Any] = {
     "max_steps": 12, "save_steps": 5, "save_secs": None, "wait_secs": 60, "eager": True, "rows": 8, "batches": None,
     "slow": 0.0, "executor": "auto", "stop_early_at": None, "fails_at": None, "batch_norm": False, "trainings": 1,
+    "silent_secs": 60.0, "alarm_secs": 170,
 }  # fmt: skip
 
 
@@ -58,7 +60,8 @@ def rows(batch: int, number: int) -> tuple[Any, Any]:
 
 
 def main(model_dir: str, settings: dict[str, Any]) -> None:
-    set_up_process()
+    set_up_process(settings["alarm_secs"])
+    peers.SILENT_SECS = settings["silent_secs"]
     if not settings["eager"]:
         v1.disable_eager_execution()
     alone = "TF_CONFIG" not in os.environ

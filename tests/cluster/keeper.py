@@ -70,11 +70,11 @@ class Keeper:
                     self.restarts += 1
                     self.cluster.start(task)
 
-    def look_for(self, seconds: float) -> None:
+    def look_for(self, seconds: float, starts_failed: bool = True) -> None:
         """Looks for so long."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            self.look()
+            self.look(starts_failed)
 
     def wait_for_steps_of_all(self, within: float) -> None:
         """Returns when each member that trains has made a step from now on."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +15,10 @@ from preload import compile_preloads
 from processes import Processes
 
 HERE = Path(__file__).parent
+CLUSTER = HERE.parent / "cluster"
+sys.path.append(str(CLUSTER))
+
+from faulty_job import FaultyJob
 
 
 class Operation(NamedTuple):
@@ -70,15 +77,42 @@ class Faults:
 
 
 @pytest.fixture(scope="session")
-def shim(processes: Processes, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shim, compiled."""
+def preloads(processes: Processes, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The libraries with which file operations fail and clocks are set, compiled."""
+
     def run(command: list[str], **settings: Any) -> Any:
         return processes.run(*command, **settings)
 
-    return compile_preloads(tmp_path_factory.mktemp("shim"), ["shim"], run)[0]
+    return compile_preloads(tmp_path_factory.mktemp("preloads"), ["shim", "clock"], run)
+
+
+@pytest.fixture(scope="session")
+def shim(preloads: list[Path]) -> Path:
+    """The library with which file operations fail."""
+    return preloads[0]
 
 
 @pytest.fixture
 def faults(processes: Processes, shim: Path, tmp_path: Path) -> Faults:
     """Runs programs whose file operations in `faults.folder` are logged, and fail where the program says so."""
     return Faults(processes, shim, tmp_path)
+
+
+@pytest.fixture
+def new_job(processes: Processes, tmp_path: Path, preloads: list[Path]) -> Iterator[Callable[..., FaultyJob]]:
+    """Makes a `FaultyJob` of a program of tests/cluster. Its tasks are killed when the test has ended."""
+    with ExitStack() as stack:
+
+        def make(
+            program: str,
+            tasks: Iterable[str],
+            linked: Iterable[tuple[str, str]] = (),
+            preload: bool = False,
+            **settings: Any,
+        ) -> FaultyJob:
+            libraries = preloads if preload else []
+            job = FaultyJob(tmp_path, CLUSTER / program, tasks, processes.start_python, linked, libraries, **settings)
+            stack.enter_context(job.cluster)
+            return job
+
+        yield make

@@ -24,7 +24,7 @@ _BACKLOG = 4
 _CHUNK = 1 << 16
 # Bytes that wait for the receiver at most, for each direction of a connection.
 _MOST_PENDING = 1 << 20
-_LOOK_SECS = 0.05
+_LOOK_SECS = 0.1
 _RESET = struct.pack("ii", 1, 0)
 
 
@@ -56,6 +56,7 @@ class Link:
         self._blockers: list[socket.socket] = []
         self._other: dict[socket.socket, socket.socket] = {}
         self._pending: dict[socket.socket, bytearray] = {}
+        self._selector = selectors.DefaultSelector()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"link to {target}", daemon=True)
         self._thread.start()
@@ -85,20 +86,30 @@ class Link:
                 self._drop_all()
                 self._close_listener()
             elif state == "cut":
+                for key in list(self._selector.get_map().values()):
+                    self._selector.unregister(key.fileobj)
                 self._block()
             if state != "cut":
                 self._unblock()
+            if state == "whole":
+                if self._listener is not None and self._listener not in self._selector.get_map():
+                    self._selector.register(self._listener, selectors.EVENT_READ)
+                for connection in self._other:
+                    self._watch(connection)
 
     def _run(self) -> None:
         next_look = 0.0
-        while self._state != "closed":
-            with self._lock:
-                if self._state == "whole":
+        with self._selector:
+            while self._state != "closed":
+                # The selector has sockets only while the link is whole.
+                found = self._selector.select(_LOOK_SECS)
+                with self._lock:
+                    if self._state != "whole":
+                        continue
                     if time.monotonic() >= next_look:
                         self._follow_target()
                         next_look = time.monotonic() + _LOOK_SECS
-                    self._move_bytes()
-            time.sleep(0.001 if self._state == "whole" else 0.01)
+                    self._move_bytes(found)
 
     def _follow_target(self) -> None:
         """Listens if the target does."""
@@ -106,11 +117,14 @@ class Link:
         if listens and self._listener is None:
             self._listener = socket.create_server((_HOST, self._port), backlog=_BACKLOG)
             self._listener.setblocking(False)
+            self._selector.register(self._listener, selectors.EVENT_READ)
         elif not listens:
             self._close_listener()
 
     def _close_listener(self) -> None:
         if self._listener is not None:
+            if self._listener in self._selector.get_map():
+                self._selector.unregister(self._listener)
             self._listener.close()
             self._listener = None
 
@@ -127,16 +141,20 @@ class Link:
             blocker.close()
         self._blockers.clear()
 
-    def _move_bytes(self) -> None:
-        with selectors.DefaultSelector() as selector:
-            if self._listener is not None:
-                selector.register(self._listener, selectors.EVENT_READ)
-            for connection, other in self._other.items():
-                wanted = selectors.EVENT_READ if len(self._pending[other]) < _MOST_PENDING else 0
-                wanted |= selectors.EVENT_WRITE if self._pending[connection] else 0
-                if wanted:
-                    selector.register(connection, wanted)
-            found = selector.select(0.005)
+    def _watch(self, connection: socket.socket) -> None:
+        """Has the selector look for what a connection can do next."""
+        other = self._other[connection]
+        wanted = selectors.EVENT_READ if len(self._pending[other]) < _MOST_PENDING else 0
+        wanted |= selectors.EVENT_WRITE if self._pending[connection] else 0
+        known = self._selector.get_map().get(connection)
+        if known is None and wanted:
+            self._selector.register(connection, wanted)
+        elif known is not None and not wanted:
+            self._selector.unregister(connection)
+        elif known is not None and known.events != wanted:
+            self._selector.modify(connection, wanted)
+
+    def _move_bytes(self, found: list[tuple[selectors.SelectorKey, int]]) -> None:
         for key, events in found:
             if key.fileobj is self._listener:
                 self._accept()
@@ -149,6 +167,9 @@ class Link:
                     self._receive(connection)
             except OSError:
                 self._drop(connection)
+            for end in (connection, self._other.get(connection)):
+                if end in self._other:
+                    self._watch(end)
 
     def _accept(self) -> None:
         assert self._listener is not None
@@ -165,6 +186,8 @@ class Link:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._other[connection] = other
                 self._pending[connection] = bytearray()
+            self._watch(mine)
+            self._watch(theirs)
 
     def _receive(self, connection: socket.socket) -> None:
         other = self._other[connection]
@@ -186,6 +209,8 @@ class Link:
                 continue
             del self._other[end]
             del self._pending[end]
+            if end in self._selector.get_map():
+                self._selector.unregister(end)
             if with_reset:
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             end.close()

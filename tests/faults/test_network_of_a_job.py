@@ -1,0 +1,50 @@
+"""The network between two tasks of a job is lost, for a while or for good."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+TASKS = ("ps-0", "chief-0", "worker-0")
+PAIRS = (("chief-0", "ps-0"), ("worker-0", "ps-0"), ("chief-0", "worker-0"))
+SETTINGS = {"max_steps": 800, "save_steps": 20, "step_secs": 0.05, "recovery_wait_secs": 0.5}
+# Limits of a job, in seconds: of a wait for other tasks, and of closing a session.
+LIMITS = {"wait_secs": 4, "close_secs": 2}
+# What a task needs to find the loss, wait, close its session and end, on a busy machine.
+WITHIN_SECS = 40
+
+pytestmark = [pytest.mark.slow, pytest.mark.one_world, pytest.mark.timeout(170)]
+
+
+@pytest.mark.parametrize("program", ["session_task.py", "chaos_task.py"])
+def test_training_outlives_a_lost_network(new_job: Any, program: str) -> None:
+    """Between each two tasks, without a word and with a reset."""
+    job = new_job(program, TASKS, linked=PAIRS, **SETTINGS)
+    keeper = job.train()
+    losses = 0
+    for how in ("cut", "reset"):
+        for first, second in PAIRS:
+            keeper.lose(first, how, 1.0, what=second)
+            losses += 1
+    assert keeper.restarts == 0
+    job.assert_ends_well(2 * losses)
+
+
+@pytest.mark.parametrize(("cut_off", "goes_on"), [("chief-0", "worker-0"), ("worker-0", "chief-0")])
+def test_a_task_cut_off_from_its_parameter_server_fails(new_job: Any, cut_off: str, goes_on: str) -> None:
+    """Within the limit, with an error that names the server. The other one trains on; and a new start goes on."""
+    job = new_job("session_task.py", TASKS, linked=[(cut_off, "ps-0")], **SETTINGS, **LIMITS)
+    keeper = job.train()
+    job.cluster.reset(cut_off, "ps-0")
+    assert job.cluster.exit_codes([cut_off], WITHIN_SECS) == {cut_off: 1}
+    log = job.cluster.log(cut_off)
+    assert "DeadlineExceededError: Session was not ready after waiting 4 secs" in log
+    assert "ps 0 at localhost:" in log
+    steps = keeper.steps()[goes_on]
+    keeper.look_for(1.0, starts_failed=False)
+    assert keeper.steps()[goes_on] > steps
+    job.cluster.mend(cut_off, "ps-0")
+    job.cluster.start(cut_off)
+    keeper.wait_for_steps_of_all(WITHIN_SECS)
+    job.assert_ends_well(4)
