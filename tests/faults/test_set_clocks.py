@@ -1,0 +1,80 @@
+"""The clock of a task is set forward or back by an hour in the middle of training."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+import pytest
+
+TASKS = ("ps-0", "chief-0", "worker-0", "evaluator-0")
+SETTINGS = {
+    "max_steps": 2000, "save_steps": None, "save_secs": 1, "throttle_secs": 1, "step_secs": 0.05,
+    "recovery_wait_secs": 0.5, "close_secs": 2,
+}  # fmt: skip
+HOUR = 3600
+WATCHED_SECS = 5.0
+
+pytestmark = [pytest.mark.slow, pytest.mark.one_world, pytest.mark.timeout(170)]
+
+
+def evaluations(job: Any) -> int:
+    return len(re.findall("Saving dict for global step", job.cluster.log("evaluator-0")))
+
+
+def set_clocks(job: Any, shift: int) -> None:
+    for task in TASKS:
+        job.cluster.set_clock(task, shift)
+
+
+def test_a_job_outlives_clocks_that_are_set(new_job: Any) -> None:
+    """Set forward, saves and evaluations keep their pace. Set back, those by time pause, as docs/dropin.md says."""
+    job = new_job("chaos_task.py", TASKS, preload=True, **SETTINGS)
+    keeper = job.train()
+    job.cluster.wait_for("an evaluation", lambda: evaluations(job) > 0)
+    set_clocks(job, HOUR)
+    saves, evaluated = job.saves()[0], evaluations(job)
+    keeper.look_for(WATCHED_SECS)
+    # Two or more, but no burst.
+    assert 2 <= job.saves()[0] - saves <= WATCHED_SECS + 2
+    assert 2 <= evaluations(job) - evaluated <= WATCHED_SECS + 2
+    set_clocks(job, 0)
+    keeper.look_for(1.0)
+    saves = job.saves()[0]
+    keeper.wait_for_steps_of_all(10)
+    keeper.look_for(2.0)
+    assert job.saves()[0] == saves
+    assert keeper.restarts == 0
+    job.assert_ends_well(0)
+
+
+@pytest.mark.parametrize("shift", [HOUR, -HOUR])
+def test_the_limit_of_a_wait_stays(new_job: Any, shift: int) -> None:
+    """Of a worker that waits for a parameter server which is gone: neither sooner nor later."""
+    job = new_job(
+        "session_task.py", TASKS[:3], preload=True, **{**SETTINGS, "save_secs": None, "save_steps": 20}, wait_secs=12
+    )
+    job.train()
+    job.cluster.kill("ps-0")
+    started = time.monotonic()
+    job.cluster.wait_for_line("worker-0", "An error was raised")
+    time.sleep(3)
+    for task in ("chief-0", "worker-0"):
+        job.cluster.set_clock(task, shift)
+    assert job.cluster.exit_codes(["chief-0", "worker-0"], 60) == {"chief-0": 1, "worker-0": 1}
+    assert time.monotonic() - started >= 12
+    assert "DeadlineExceededError: Session was not ready after waiting 12 secs" in job.cluster.log("worker-0")
+
+
+def test_what_is_kept_for_hours_is_kept_once(new_job: Any) -> None:
+    """With keep_checkpoint_every_n_hours, by the clock: one more checkpoint for an hour that the clock was set."""
+    job = new_job("session_task.py", TASKS[:3], preload=True, **SETTINGS, keep_every_n_hours=0.5, max_to_keep=2)
+    keeper = job.train()
+    job.wait_for_save()
+    for shift in (HOUR, 0, -HOUR, 0):
+        job.cluster.set_clock("chief-0", shift)
+        keeper.look_for(3.0)
+    job.assert_ends_well(0)
+    kept = len(list(job.cluster.model_dir.glob("*.index")))
+    assert 3 <= kept <= 5, sorted(path.name for path in job.cluster.model_dir.iterdir())
