@@ -80,11 +80,12 @@ class PeerWatch:
             peer.note_alive()
 
     def end(self) -> None:
-        """Ends the threads."""
+        """Ends the threads, or leaves them after `_JOIN_SECS`: each may wait for a task that doesn't answer."""
         self._ended.set()
         self._tell_now.set()
+        until = time.monotonic() + _JOIN_SECS
         for thread in self._threads:
-            thread.join(_JOIN_SECS)
+            thread.join(max(0.0, until - time.monotonic()))
 
     def is_alive(self) -> bool:
         """Whether the threads run."""

@@ -1,0 +1,43 @@
+"""The threads that watch the other tasks of a job of collectives: their end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from fastsup.cluster.collective import peer_watch
+from fastsup.cluster.collective.peer_watch import PeerWatch
+from fastsup.cluster.collective.peers import Peer
+from fastsup.cluster.collective.task_status import TRAINING, TaskStatus
+
+
+def test_the_end_waits_once_for_threads_that_wait_for_a_lost_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once for each of them."""
+    monkeypatch.setattr(peer_watch, "_JOIN_SECS", 1.0)
+    monkeypatch.setattr(peer_watch, "_WATCH_SECS", 0.01)
+    answered = threading.Event()
+    waiting = threading.Semaphore(0)
+
+    def wait(result: Any) -> Any:
+        waiting.release()
+        answered.wait(30)
+        return result
+
+    monkeypatch.setattr(peer_watch.StatusBoard, "exchange", lambda *arguments: wait({}))
+    monkeypatch.setattr(Peer, "process_loss", lambda peer: wait(None))
+    own, other = (Peer(number, f"worker {number}", f"/job:worker/task:{number}", "localhost:1") for number in range(2))
+    status = TaskStatus("process", 1, phase=TRAINING)
+    watch = PeerWatch(own, [other], status, "grpc://localhost:1", own.job, lambda name, status: None)
+    watch.start()
+    try:
+        for _ in range(2):
+            assert waiting.acquire(timeout=10)
+        started = time.monotonic()
+        watch.end()
+        assert 1.0 <= time.monotonic() - started < 1.8
+    finally:
+        answered.set()
+        watch.end()
