@@ -14,7 +14,8 @@ its clock is set forward or back, and set right again.
 
 A run fails if the job doesn't end by itself with exit code 0 of every task; if the last checkpoint isn't of the last
 step, or isn't evaluated, or mixes the states of several; if the chief goes on from a checkpoint that is older than one
-whose save was acknowledged; or if a process is left. The table says how long training stood still for each kind of loss.
+whose save was acknowledged; or if a process is left. The table says how long training stood still for each kind of
+loss.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
  *
  * CLOCK_FILE  file with the seconds to add, a 64-bit integer. Each call reads it anew.
  *
- * A wait until a time of day ends when the shifted clock says so, as far as the clock was shifted before the wait began.
+ * A wait until a time of day ends when the shifted clock says so, if the clock was shifted before the wait began.
  * Clocks that can't be set stay as they are.
  */
 #define _GNU_SOURCE

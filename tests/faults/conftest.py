@@ -14,11 +14,12 @@ import pytest
 from preload import compile_preloads
 from processes import Processes
 
-HERE = Path(__file__).parent
-CLUSTER = HERE.parent / "cluster"
-sys.path.append(str(CLUSTER))
+sys.path.append(str(Path(__file__).parents[1] / "cluster"))
 
 from faulty_job import FaultyJob
+
+HERE = Path(__file__).parent
+CLUSTER = HERE.parent / "cluster"
 
 
 class Operation(NamedTuple):

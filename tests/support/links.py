@@ -130,11 +130,9 @@ class Link:
 
     def _block(self) -> None:
         """Fills the queue of connections that wait to be accepted. The system then drops further ones."""
-        while self._listener is not None:
-            try:
+        with contextlib.suppress(OSError):
+            while self._listener is not None:
                 self._blockers.append(socket.create_connection((_HOST, self._port), 0.2))
-            except OSError:
-                return
 
     def _unblock(self) -> None:
         for blocker in self._blockers:
