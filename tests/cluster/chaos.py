@@ -9,7 +9,7 @@
 Members: a chief, three workers, two parameter servers, an evaluator. At random moments one of them is killed (SIGKILL)
 and started again at once or late, or stopped (SIGSTOP) for up to 30 seconds; sometimes the next loss comes while the
 last one isn't over. Then the job is let run to its end. With `--faults` there are also these: the network between two
-members is cut for a while, without a word or with a reset; file operations of a member in the model directory fail;
+members is cut for a while, silently or with a reset; file operations of a member in the model directory fail;
 its clock is set forward or back, and set right again.
 
 A run fails if the job doesn't end by itself with exit code 0 of every task; if the last checkpoint isn't of the last
@@ -41,6 +41,7 @@ from harness import Cluster, start_python
 from keeper import START_SECS, STILL_SECS, Keeper, Loss
 from outcome import journal_of, problems_of_end, problems_of_state, processes_in
 from preload import compile_preloads
+from processes import Processes
 
 LARGE = ("chief-0", "worker-0", "worker-1", "worker-2", "ps-0", "ps-1", "evaluator-0")
 SMALL = ("chief-0", "worker-0", "ps-0", "ps-1")
@@ -243,32 +244,36 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     losses: list[Loss] = []
     failed = 0
-    for seed in range(options.seed, options.seed + options.runs):
-        with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
-            tasks = TINY if options.tiny else SMALL if options.small else LARGE
-            preloads = compile_preloads(Path(folder), ("shim", "clock")) if options.faults else []
-            # The ends of the logs are of use if something is wrong.
-            with contextlib.redirect_stdout(io.StringIO()) as logs, busy_loops(options.busy):
-                outcome = run_chaos(
-                    Path(folder),
-                    options.seconds,
-                    seed,
-                    tasks,
-                    role=options.only,
-                    tuned=not options.untuned,
-                    preloads=preloads,
-                    shortened=SHORTENED if options.tiny else 1.0,
-                )
-            if outcome.problems:
-                print(logs.getvalue())
-        losses += outcome.losses
-        failed += bool(outcome.problems)
-        print(
-            f"seed {seed}: {len(outcome.losses)} losses, {outcome.restarts} restarts after errors, "
-            f"{outcome.saved} saves, ended at step {outcome.last_step} of {outcome.max_steps}: "
-            f"{'; '.join(outcome.problems) or 'well'}",
-            flush=True,
-        )
+    # Starting an interpreter with TensorFlow would take longer than a tiny job.
+    processes = Processes()
+    with tempfile.TemporaryDirectory(prefix="preloads-") as libraries, contextlib.ExitStack() as stack:
+        stack.callback(processes.end)
+        preloads = compile_preloads(Path(libraries), ("shim", "clock")) if options.faults else []
+        for seed in range(options.seed, options.seed + options.runs):
+            with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+                # The ends of the logs are of use if something is wrong.
+                with contextlib.redirect_stdout(io.StringIO()) as logs, busy_loops(options.busy):
+                    outcome = run_chaos(
+                        Path(folder),
+                        options.seconds,
+                        seed,
+                        TINY if options.tiny else SMALL if options.small else LARGE,
+                        role=options.only,
+                        tuned=not options.untuned,
+                        starter=processes.start_python if options.tiny else start_python,
+                        preloads=preloads,
+                        shortened=SHORTENED if options.tiny else 1.0,
+                    )
+                if outcome.problems:
+                    print(logs.getvalue())
+            losses += outcome.losses
+            failed += bool(outcome.problems)
+            print(
+                f"seed {seed}: {len(outcome.losses)} losses, {outcome.restarts} restarts after errors, "
+                f"{outcome.saved} saves, ended at step {outcome.last_step} of {outcome.max_steps}: "
+                f"{'; '.join(outcome.problems) or 'well'}",
+                flush=True,
+            )
     print(table_of(losses))
     return 1 if failed else 0
 

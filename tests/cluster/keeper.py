@@ -1,4 +1,4 @@
-"""Keeps the members of a job running, as a cluster's manager does, and loses them on purpose."""
+"""Keeps the members of a job running, as a cluster's manager does, and has them fail."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Loss(NamedTuple):
 
 
 class Keeper:
-    """Keeps the members of a job running, as a cluster's manager does, and loses them on purpose.
+    """Keeps the members of a job running, as a cluster's manager does, and has them fail.
 
     Args:
       cluster: the members.

@@ -1,6 +1,6 @@
 /* Shifts the time of day of a process, as if its clock were set. Loaded with LD_PRELOAD.
  *
- * CLOCK_FILE  file with the seconds to add, a 64-bit integer. Each call reads it anew.
+ * CLOCK_FILE  file with the seconds to add, a 64-bit integer. Each call reads it again.
  *
  * A wait until a time of day ends when the shifted clock says so, if the clock was shifted before the wait began.
  * Clocks that can't be set stay as they are.

@@ -1,4 +1,4 @@
-"""Two tasks of a training of collectives lose their network, one stands still, its files fail, or its clock is set."""
+"""Two tasks of a training of collectives: their network is lost, one stands still, its files fail, clocks are set."""
 
 from __future__ import annotations
 

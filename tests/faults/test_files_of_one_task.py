@@ -40,7 +40,7 @@ def test_files_of_the_chief_fail(new_job: Any) -> None:
 
 
 def test_files_of_the_other_tasks_fail(new_job: Any) -> None:
-    """Training goes on. An evaluator that fails is started again, and evaluates the last checkpoint."""
+    """Training goes on, and a parameter server serves. An evaluator that fails is started again."""
     job = new_job("chaos_task.py", TASKS, preload=True, **SETTINGS)
     keeper = job.train()
     for task, faults in FAULTS_OF_OTHERS.items():
@@ -50,6 +50,7 @@ def test_files_of_the_other_tasks_fail(new_job: Any) -> None:
             job.wait_for_save()
             # A worker of training uses no files.
             assert (len(job.cluster.failed_files(task)) > failed) is (task != "worker-0"), fault
+    assert job.cluster.log("ps-0").count("Start Tensorflow server.") == 1
     job.assert_ends_well(2 * keeper.restarts)
 
 

@@ -1,4 +1,4 @@
-"""The network between two tasks of a job is lost, for a while or for good."""
+"""The network between two tasks of a job is lost: for a while, or until the task is started again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.one_world, pytest.mark.timeout(170)]
 
 @pytest.mark.parametrize("program", ["session_task.py", "chaos_task.py"])
 def test_training_outlives_a_lost_network(new_job: Any, program: str) -> None:
-    """Between each two tasks, without a word and with a reset."""
+    """Between each two tasks, silently and with a reset."""
     job = new_job(program, TASKS, linked=PAIRS, **SETTINGS)
     keeper = job.train()
     losses = 0
