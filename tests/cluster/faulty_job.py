@@ -54,9 +54,9 @@ class FaultyJob:
         return self.keeper
 
     def wait_for_save(self) -> int:
-        """Returns when a checkpoint of a later step than now is named. Returns its step."""
+        """Returns when the state file names another checkpoint than now, of a step above 0. Returns its step."""
         before = self.cluster.newest_step()
-        self.cluster.wait_for("a further checkpoint", lambda: self.cluster.newest_step() > max(before, 0))
+        self.cluster.wait_for("another checkpoint", lambda: self.cluster.newest_step() not in (before, 0, -1))
         return self.cluster.newest_step()
 
     def saves(self) -> tuple[int, list[str]]:
