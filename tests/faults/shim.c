@@ -2,7 +2,8 @@
  *
  * FAULTS_DIR   the directory; operations on other paths go through.
  * FAULTS_LOG   file that gets a line for each operation that has succeeded: "operation path [second path]", and for
- *              each fault: "failed path operation". Reads and writes of data get no line. Optional.
+ *              each fault: "failed path operation". Reads and writes of data get no line. A "create" whose file keeps
+ *              what it had has "kept" as its second path. Optional.
  * FAULTS_SPEC  file that says which operations fail, a line each: "operation,part of the path,first,last,fault".
  *              Operations: open (to read), create (to write), read, write, fsync, rename, unlink, rmdir, mkdir, access,
  *              stat, list, truncate, link; "any" is each of them.
@@ -171,6 +172,11 @@ static const char *kind_of(int flags) {
     return flags & (O_WRONLY | O_RDWR | O_CREAT) ? "create" : "open";
 }
 
+/* Logs that a file was opened. */
+static void note_open(const char *kind, const char *path, int truncates) {
+    note(kind, path, strcmp(kind, "create") == 0 && !truncates ? "kept" : NULL);
+}
+
 #define OPEN(name)                                                                                                     \
     int name(const char *path, int flags, ...) {                                                                       \
         va_list rest;                                                                                                  \
@@ -179,7 +185,7 @@ static const char *kind_of(int flags) {
         va_end(rest);                                                                                                  \
         FAIL(kind_of(flags), path, -1);                                                                                \
         int fd = REAL(name)(path, flags, mode);                                                                        \
-        if (fd >= 0) note(kind_of(flags), path, NULL);                                                                 \
+        if (fd >= 0) note_open(kind_of(flags), path, flags & O_TRUNC);                                                                 \
         return fd;                                                                                                     \
     }
 OPEN(open)
@@ -204,7 +210,7 @@ static const char *path_at(int directory, const char *name, char *path) {
         const char *path = path_at(directory, relative, buffer);                                                       \
         FAIL(kind_of(flags), path, -1);                                                                                \
         int fd = REAL(name)(directory, relative, flags, mode);                                                         \
-        if (fd >= 0) note(kind_of(flags), path, NULL);                                                                 \
+        if (fd >= 0) note_open(kind_of(flags), path, flags & O_TRUNC);                                                                 \
         return fd;                                                                                                     \
     }
 OPEN_AT(openat)
@@ -215,7 +221,7 @@ OPEN_AT(openat64)
         const char *kind = strpbrk(mode, "wa+") ? "create" : "open";                                                   \
         FAIL(kind, path, NULL);                                                                                        \
         FILE *file = REAL(name)(path, mode);                                                                           \
-        if (file) note(kind, path, NULL);                                                                              \
+        if (file) note_open(kind, path, strchr(mode, 'w') != NULL);                                                                              \
         return file;                                                                                                   \
     }
 FOPEN(fopen)
@@ -305,10 +311,37 @@ int renameat(int from_directory, const char *from, int to_directory, const char 
     return result;
 }
 
+int renameat2(int from_directory, const char *from, int to_directory, const char *to, unsigned flags) {
+    char first[PATH_MAX], second[PATH_MAX];
+    const char *from_path = path_at(from_directory, from, first), *to_path = path_at(to_directory, to, second);
+    FAIL("rename", to_path, -1);
+    int result = REAL(renameat2)(from_directory, from, to_directory, to, flags);
+    if (result == 0) note("rename", from_path, to_path);
+    return result;
+}
+
 int link(const char *from, const char *to) {
     FAIL("link", to, -1);
     int result = REAL(link)(from, to);
     if (result == 0) note("link", from, to);
+    return result;
+}
+
+int linkat(int from_directory, const char *from, int to_directory, const char *to, int flags) {
+    char first[PATH_MAX], second[PATH_MAX];
+    const char *from_path = path_at(from_directory, from, first), *to_path = path_at(to_directory, to, second);
+    FAIL("link", to_path, -1);
+    int result = REAL(linkat)(from_directory, from, to_directory, to, flags);
+    if (result == 0) note("link", from_path, to_path);
+    return result;
+}
+
+int mkdirat(int directory, const char *name, mode_t mode) {
+    char buffer[PATH_MAX];
+    const char *path = path_at(directory, name, buffer);
+    FAIL("mkdir", path, -1);
+    int result = REAL(mkdirat)(directory, name, mode);
+    if (result == 0) note("mkdir", path, NULL);
     return result;
 }
 

@@ -21,9 +21,10 @@ pytestmark = [pytest.mark.one_world, pytest.mark.timeout(1800 if LONG else 180)]
 def laid_out(crash: Crash, folder: Path, blobs: dict[bytes, Path]) -> None:
     """Writes what a crash has left. The same content is one file of several names."""
     folder.mkdir()
+    for path in crash.folders:
+        (folder / path).mkdir()
     for path, content in crash.files.items():
         place = folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
         if content not in blobs:
             blobs[content] = folder.parent / f"content {len(blobs)}"
             blobs[content].write_bytes(content)

@@ -1,0 +1,93 @@
+"""Steps of TF 2: `tf.train.CheckpointManager` as its guide shows it, and ours."""
+
+import tensorflow as tf
+from job import EVERY, SIZE
+
+from fastsup import train
+from fastsup.loop import CheckpointHook, StepLoop, StopAtStepHook
+
+
+class _Model:
+    def __init__(self):
+        self.weights = tf.Variable(tf.zeros([SIZE]))
+        self.checkpoint = tf.train.Checkpoint(weights=self.weights)
+
+    def step(self):
+        return self.weights.assign_add(tf.ones([SIZE]))
+
+
+def manager(job):
+    """`tf.train.CheckpointManager`: `restore_or_initialize`, and `save` every few steps."""
+    model = _Model()
+    counter = tf.Variable(0, dtype=tf.int64)
+    checkpoint = tf.train.Checkpoint(weights=model.weights, step=counter)
+    saves = tf.train.CheckpointManager(checkpoint, job.folder, max_to_keep=1)
+    saves.restore_or_initialize()
+    job.started(counter.numpy(), model.weights.numpy())
+    while counter.numpy() < job.last:
+        model.step()
+        counter.assign_add(1)
+        if counter.numpy() % EVERY == 0 or counter.numpy() == job.last:
+            saves.save(checkpoint_number=counter)
+            job.returned(counter.numpy())
+        job.rested()
+
+
+def step_loop(job):
+    """`StepLoop` with a `CheckpointHook`."""
+    model = _Model()
+    saver = CheckpointHook(model.checkpoint, every_steps=EVERY, directory=job.folder, max_to_keep=1)
+
+    def step():
+        # The hooks of the step before have returned.
+        number = loop.global_step
+        job.started(number, model.weights.numpy())
+        if number % EVERY == 0:
+            job.returned(number)
+        job.rested()
+        return model.step()
+
+    loop = StepLoop(step, [saver, StopAtStepHook(last_step=job.last)], resume_from=saver)
+    loop.run()
+    job.returned(job.last)
+
+
+class _Steps(train.SessionRunHook):
+    """Says where the training begins, and, when a step has returned, whether it has saved."""
+
+    def __init__(self, job, model):
+        self._job, self._model = job, model
+        self._first = None
+
+    def after_create_session(self, session, coord):
+        number = session.run(tf.compat.v1.train.get_global_step(session.graph))
+        self._job.started(number, self._model.weights.numpy())
+        self._first = number
+
+    def stepped(self, number):
+        # The hook saves after so many steps, counted from the step that was restored.
+        if (number - self._first) % EVERY == 0:
+            self._job.returned(number)
+        self._job.rested()
+
+
+def function(job):
+    """`monitored_function`."""
+    model = _Model()
+    steps = _Steps(job, model)
+    with train.monitored_function(
+        tf.function(model.step),
+        model.checkpoint,
+        job.folder,
+        hooks=[steps, train.StopAtStepHook(last_step=job.last)],
+        save_checkpoint_steps=EVERY,
+        max_to_keep=1,
+        log_step_count_steps=None,
+    ) as training:
+        while not training.should_stop():
+            training()
+            steps.stepped(training.global_step)
+    job.returned(job.last)
+
+
+PROGRAMS = {"tf_manager": manager, "fastsup_step_loop": step_loop, "fastsup_function": function}
