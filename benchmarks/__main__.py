@@ -130,7 +130,7 @@ def run_peers(options: argparse.Namespace, console: Console) -> int:
     """Runs the loops of other libraries. Returns the exit code: 1 if one that is installed has failed."""
     folder = options.environments or peer_environments.default_folder()
     with console.status(f"installing other libraries in {folder}"):
-        peer_environments.install(folder, options.peer)
+        peer_environments.install_peers(folder, options.peer)
     with console.status("running loops"):
         seconds = QUICK_PEER_SECS if options.quick else PEER_SECS
         runs, versions = peer_table.measure(folder, options.rounds, seconds, options.peer, options.workload)

@@ -1,4 +1,7 @@
-"""The environments of the peers of `python -m benchmarks --peers`: which packages each needs, and where they lie."""
+"""The environments of other libraries: which packages each needs, and where they lie.
+
+`python -m benchmarks --peers` runs loops in them, and `python -m benchmarks.savers` ways to save.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["ENVIRONMENTS", "PEERS", "Peer", "default_folder", "install", "python_of"]
+__all__ = ["ENVIRONMENTS", "PEERS", "Peer", "default_folder", "install", "install_peers", "python_of"]
 
 # For each environment, the arguments of its calls of pip. "here" is the interpreter that runs the benchmark.
 ENVIRONMENTS: dict[str, list[list[str]]] = {
@@ -21,6 +24,7 @@ ENVIRONMENTS: dict[str, list[list[str]]] = {
     "jax": [["jax", "keras"]],
     # CLU's writers import TensorFlow and TensorBoard.
     "clu": [["jax", "clu", "tensorflow-cpu", "tensorboard"]],
+    "orbax": [["jax", "orbax-checkpoint"]],
     "torch": [["torch", "keras", "pytorch-ignite", "lightning"]],
 }
 
@@ -92,8 +96,8 @@ def python_of(environment: str, folder: Path) -> str | None:
     return str(folder / environment / "bin" / "python") if finished.exists() else None
 
 
-def install(folder: Path, adapters: Iterable[str] = ()) -> None:
-    """Installs the environments that aren't there yet: some gigabytes.
+def install_peers(folder: Path, adapters: Iterable[str] = ()) -> None:
+    """Installs the environments of the peers that aren't there yet: some gigabytes.
 
     Args:
       folder: where they lie; made if need be.
@@ -103,7 +107,20 @@ def install(folder: Path, adapters: Iterable[str] = ()) -> None:
       subprocess.CalledProcessError: pip has failed.
       RuntimeError: no Python is there that TensorFlow 2.15 runs on.
     """
-    wanted = {peer.environment for peer in PEERS if not adapters or peer.adapter in set(adapters)}
+    install(folder, {peer.environment for peer in PEERS if not adapters or peer.adapter in set(adapters)})
+
+
+def install(folder: Path, wanted: Collection[str]) -> None:
+    """Installs the environments that aren't there yet.
+
+    Args:
+      folder: where they lie; made if need be.
+      wanted: their names.
+
+    Raises:
+      subprocess.CalledProcessError: pip has failed.
+      RuntimeError: no Python is there that TensorFlow 2.15 runs on.
+    """
     for name, calls in ENVIRONMENTS.items():
         if name not in wanted or python_of(name, folder) is not None:
             continue

@@ -96,7 +96,7 @@ def failing(program: Program, wanted: int) -> dict[str, Any]:
     total = sum(operation.name == "failed" for operation in operations)
     last = later.started[0]
     count = _Count(("ok", "lost", "unreported"))
-    faults = 0
+    faults = hung = 0
     for error, lasting in FAULTS:
         for nth in sorted(evenly(total, wanted)):
             fault = f"any,/,{nth + 1},{0 if lasting else nth + 1},error {getattr(errno, error)}"
@@ -105,13 +105,14 @@ def failing(program: Program, wanted: int) -> dict[str, Any]:
             if failed is None:
                 continue
             faults += 1
+            hung += run.error.startswith("no end")
             lost = is_lost(run, later, before, _saved(operations, before))
             unreported = is_unreported(run, later, last)
             about = f"{error}{' on' if lasting else ''} of {failed.second} {failed.path}: {run}; later {later}"
             for outcome, happened in (("lost", lost), ("unreported", unreported), ("ok", not (lost or unreported))):
                 if happened:
                     count.add(outcome, about)
-    return {"operations": total, "faults": faults, **count.counts, "examples": count.examples}
+    return {"operations": total, "faults": faults, "hung": hung, **count.counts, "examples": count.examples}
 
 
 def _saved(operations: Iterable[Any], before: int) -> int:

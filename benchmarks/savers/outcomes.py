@@ -34,10 +34,9 @@ def is_lost(under_fault: Run, later: Run, before: int, saved: int) -> bool:
       before: the step that was saved before the fault.
       saved: the last step whose save has returned, with the fault or before.
     """
-    # Without an error, the training with the fault must begin with what was saved.
-    began = under_fault._replace(ended=True)
-    lost_at_start = began.started is not None and after_power_loss(began, before) != OK
-    return lost_at_start or after_power_loss(later, saved) != OK
+    # A training that ends without an error must have begun with what was saved: else it has trained all that again.
+    began_wrong = under_fault.ended and after_power_loss(under_fault, before) != OK
+    return began_wrong or after_power_loss(later, saved) != OK
 
 
 def is_unreported(under_fault: Run, later: Run, last: float) -> bool:

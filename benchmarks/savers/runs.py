@@ -87,9 +87,9 @@ class Program:
             "output": str(place / "output"),
             "limit_secs": LIMIT_SECS,
         }
-        self._temporary = {"TMPDIR": str(self.watched / "tmp")}
-        environment = {**os.environ, **saver.settings, "LD_PRELOAD": str(shim)}
+        environment = {**os.environ, **saver.settings, "LD_PRELOAD": str(shim), "TMPDIR": str(self.watched / "tmp")}
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path)) if python == sys.executable else ""
+        self.empty()
         self._process = subprocess.Popen(
             [python, str(WORKER), saver.module],
             stdin=subprocess.PIPE,
@@ -99,7 +99,6 @@ class Program:
             env=environment,
         )
         self.versions: dict[str, str] = self._answer()
-        self.empty()
 
     def _answer(self) -> Any:
         line = self._process.stdout.readline() if self._process.stdout else ""
@@ -108,7 +107,7 @@ class Program:
         return json.loads(line)
 
     def _run(self, last: int, environment: dict[str, str]) -> Run:
-        request = {**self._request, "last": last, "environment": {**self._temporary, **environment}}
+        request = {**self._request, "last": last, "environment": environment}
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()

@@ -6,6 +6,7 @@
     {"ended": true or false, "error": why not, or "", "started": [step, least weight, greatest weight] or null}
 """
 
+import atexit
 import ctypes
 import gc
 import importlib
@@ -14,6 +15,7 @@ import os
 import platform
 import signal
 import sys
+import threading
 import time
 import traceback
 from importlib.metadata import distributions
@@ -25,7 +27,7 @@ os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
-from job import Job  # noqa: E402
+from job import Job
 
 DISTRIBUTIONS = {"tensorflow", "tensorflow-cpu", "keras", "jax", "orbax-checkpoint", "tensorstore", "torch", "fsspec"}
 DISTRIBUTIONS |= {"pytorch-ignite", "lightning", "fastsup", "numpy", "h5py"}
@@ -39,7 +41,7 @@ def versions():
 
 
 def run(program, request):
-    """Runs a program in this process. Returns the exit status, after the error's one line is in the output."""
+    """Runs a program in this process. Returns the exit code. The last line of the output is the error."""
     try:
         program(Job(request["folder"], request["last"], os.environ.get("FAULTS_LOG"), request["report"]))
     except BaseException as error:
@@ -47,6 +49,15 @@ def run(program, request):
         print(f"{type(error).__name__}: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
         return 1
     return 0
+
+
+def end(code):
+    """Ends this process as an interpreter ends, but for freeing its memory: that of a fork would have to be copied."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def end_of(child, limit_secs):
@@ -78,7 +89,7 @@ def answer_to(request, code):
 
 
 def main():
-    """Answers requests. In a child, runs the program and returns its exit status."""
+    """Answers requests, each from a child."""
     programs = importlib.import_module(sys.argv[1]).PROGRAMS
     print(json.dumps(versions()), flush=True)
     gc.freeze()
@@ -97,10 +108,9 @@ def main():
             os.dup2(output, 1)
             os.dup2(output, 2)
             os.environ.update(request["environment"])
-            return run(programs[request["program"]], request)
+            end(run(programs[request["program"]], request))
         print(json.dumps(answer_to(request, end_of(child, request["limit_secs"]))), flush=True)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

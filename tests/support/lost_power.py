@@ -11,6 +11,7 @@ takes all earlier ones along. `ordered=True` is such a file system.
 
 from __future__ import annotations
 
+import collections
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -236,10 +237,8 @@ def contents(
     Args:
       operations, blobs, folder, folders: as in `crashes`.
     """
-    disk = _Disk(folders, ordered=False)
-    for _, _, disk in _replayed(operations, blobs, folder, folders, ordered=False):
-        pass
-    return next(disk.after_a_crash())[0]
+    last = collections.deque(_replayed(operations, blobs, folder, folders, ordered=False), maxlen=1)
+    return next(last[0][2].after_a_crash())[0] if last else {}
 
 
 def _replayed(

@@ -3,7 +3,6 @@
 import tensorflow as tf
 from job import EVERY, SIZE
 
-from fastsup import train
 from fastsup.loop import CheckpointHook, StepLoop, StopAtStepHook
 
 
@@ -52,41 +51,29 @@ def step_loop(job):
     job.returned(job.last)
 
 
-class _Steps(train.SessionRunHook):
-    """Says where the training begins, and, when a step has returned, whether it has saved."""
-
-    def __init__(self, job, model):
-        self._job, self._model = job, model
-        self._first = None
-
-    def after_create_session(self, session, coord):
-        number = session.run(tf.compat.v1.train.get_global_step(session.graph))
-        self._job.started(number, self._model.weights.numpy())
-        self._first = number
-
-    def stepped(self, number):
-        # The hook saves after so many steps, counted from the step that was restored.
-        if (number - self._first) % EVERY == 0:
-            self._job.returned(number)
-        self._job.rested()
-
-
 def function(job):
     """`monitored_function`."""
+    # Its module belongs to the process that imports it: not to that which forks this one.
+    from fastsup import train
+
     model = _Model()
-    steps = _Steps(job, model)
     with train.monitored_function(
         tf.function(model.step),
         model.checkpoint,
         job.folder,
-        hooks=[steps, train.StopAtStepHook(last_step=job.last)],
+        hooks=[train.StopAtStepHook(last_step=job.last)],
         save_checkpoint_steps=EVERY,
         max_to_keep=1,
         log_step_count_steps=None,
     ) as training:
+        first = training.global_step
+        job.started(first, model.weights.numpy())
         while not training.should_stop():
             training()
-            steps.stepped(training.global_step)
+            # The hook saves after so many steps, counted from the step that was restored.
+            if (training.global_step - first) % EVERY == 0:
+                job.returned(training.global_step)
+            job.rested()
     job.returned(job.last)
 
 

@@ -71,7 +71,7 @@ def weights(job):
     """`ModelCheckpoint(save_weights_only=True)`: one file, as in its documentation; `load_weights` at the start."""
     path = os.path.join(job.folder, "checkpoint.weights.h5")
     model = _new_model()
-    if os.path.exists(path):
+    if os.listdir(job.folder):
         model.load_weights(path)
     _fit(job, model, keras.callbacks.ModelCheckpoint(path, save_weights_only=True))
 
@@ -79,7 +79,7 @@ def weights(job):
 def model(job):
     """`ModelCheckpoint`: one file with the whole model, as in its documentation; `load_model` at the start."""
     path = os.path.join(job.folder, "checkpoint.model.keras")
-    model = keras.models.load_model(path) if os.path.exists(path) else _new_model()
+    model = keras.models.load_model(path) if os.listdir(job.folder) else _new_model()
     _fit(job, model, keras.callbacks.ModelCheckpoint(path))
 
 

@@ -35,7 +35,7 @@ def save(job):
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     path = os.path.join(job.folder, "model.pt")
     number = 0
-    if os.path.exists(path):
+    if os.listdir(job.folder):
         checkpoint = torch.load(path)
         model.load_state_dict(checkpoint["model_state_dict"])
         optimizer.load_state_dict(checkpoint["optimizer_state_dict"])
