@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import collections
 import errno
-from collections.abc import Iterable
+import subprocess
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,15 @@ def _saved(operations: Iterable[Any], before: int) -> int:
     return max((int(each.path) for each in operations if each.name == "returned"), default=before)
 
 
-def check(saver: Saver, python: str, shim: Path, place: Path, states: int, faults: int) -> dict[str, Any]:
+def check(
+    saver: Saver,
+    python: str,
+    shim: Path,
+    place: Path,
+    states: int,
+    faults: int,
+    start: Callable[..., Any] = subprocess.Popen,
+) -> dict[str, Any]:
     """Checks a saver.
 
     Args:
@@ -130,6 +139,7 @@ def check(saver: Saver, python: str, shim: Path, place: Path, states: int, fault
       place: an empty folder.
       states: how many states of the directory are checked, of each kind of file system.
       faults: how many operations fail, for each error.
+      start: starts a process, as `subprocess.Popen` does.
 
     Returns:
       The counts, and the versions.
@@ -137,7 +147,7 @@ def check(saver: Saver, python: str, shim: Path, place: Path, states: int, fault
     Raises:
       RuntimeError: the program fails without a fault, or the log of its operations doesn't explain what is there.
     """
-    program = Program(saver, python, shim, place)
+    program = Program(saver, python, shim, place, start)
     try:
         for last in (FIRST, SECOND):
             run = program.run_logged(last)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,9 +72,12 @@ class Program:
       python: the interpreter of its environment.
       shim: path of the compiled shim.
       place: an empty folder.
+      start: starts the worker, as `subprocess.Popen` does.
     """
 
-    def __init__(self, saver: Saver, python: str, shim: Path, place: Path) -> None:
+    def __init__(
+        self, saver: Saver, python: str, shim: Path, place: Path, start: Callable[..., Any] = subprocess.Popen
+    ) -> None:
         self._saver = saver
         self.watched = place / "watched"
         self._blobs = place / "blobs"
@@ -90,25 +93,25 @@ class Program:
         environment = {**os.environ, **saver.settings, "LD_PRELOAD": str(shim), "TMPDIR": str(self.watched / "tmp")}
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path)) if python == sys.executable else ""
         self.empty()
-        self._process = subprocess.Popen(
-            [python, str(WORKER), saver.module],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(place / "errors").open("w"),
-            text=True,
-            env=environment,
-        )
+        with (place / "errors").open("w") as errors:
+            self._process: Any = start(
+                [python, str(WORKER), saver.module],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=environment,
+            )
         self.versions: dict[str, str] = self._answer()
 
     def _answer(self) -> Any:
-        line = self._process.stdout.readline() if self._process.stdout else ""
+        line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"the worker of {self._saver.title} has ended, with {self._process.wait()}")
         return json.loads(line)
 
     def _run(self, last: int, environment: dict[str, str]) -> Run:
         request = {**self._request, "last": last, "environment": environment}
-        assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         return Run(**self._answer())
@@ -166,6 +169,4 @@ class Program:
 
     def close(self) -> None:
         """Ends the worker."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        self._process.communicate()
