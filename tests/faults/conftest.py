@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -52,13 +53,14 @@ class Faults:
         self.blobs = place / "blobs"
         self.blobs.mkdir()
         self._log = place / "log"
+        self._spec = place / "spec"
         self._environment = {
             **os.environ,
             "LD_PRELOAD": str(shim),
             "FAULTS_DIR": str(self.folder),
             "FAULTS_LOG": str(self._log),
             "FAULTS_BLOBS": str(self.blobs),
-            "FAULTS_SPEC": str(place / "spec"),
+            "FAULTS_SPEC": str(self._spec),
             "TF_CPP_MIN_LOG_LEVEL": "3",
             # For the ways to save, which programs.py and the tests share.
             "PYTHONPATH": os.pathsep.join(filter(None, (str(HERE.parent / "support"), os.environ.get("PYTHONPATH")))),
@@ -70,6 +72,23 @@ class Faults:
         done = self._processes.python(*command, env=self._environment)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
+
+    def each_operation(self, way: str, start: int, fault: str, lasting: bool, first: int, stride: int) -> list[Any]:
+        """The results of `each_operation` of programs.py, in as many processes as it takes."""
+        results: list[Any] = []
+        while True:
+            arguments = json.dumps((way, start, fault, lasting, first, stride))
+            command = (HERE / "programs.py", "each_operation", self.folder, arguments)
+            done = self._processes.python(*command, env=self._environment)
+            found = [json.loads(line) for line in done.stdout.splitlines()]
+            results += found
+            if done.returncode == 0:
+                return results
+            # TensorFlow's reader crashes if it can't read an index to its end.
+            assert done.returncode == -signal.SIGSEGV, done.stderr
+            after_a_crash = bool(found) and found[0][1] == "crashed"
+            first += stride * (len(found) - after_a_crash + 1)
+            self._spec.unlink()
 
     def operations(self) -> list[Operation]:
         """The operations so far, with paths relative to the folder."""

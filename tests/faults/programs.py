@@ -1,6 +1,7 @@
 """What is left of trainings after faults of the file system.
 
-`python programs.py FUNCTION FOLDER ARGUMENTS` calls a function, and prints what it returns, as JSON.
+`python programs.py FUNCTION FOLDER ARGUMENTS` calls a function, and prints what it returns, or each value that it
+yields, as JSON.
 """
 
 from __future__ import annotations
@@ -170,28 +171,37 @@ def each_fault(folder: str, way: str, faults: list[list[str]]) -> list[list[Any]
     return [_continued(base, folder, way, lines) for lines in faults]
 
 
+def _failed() -> list[str]:
+    """What has failed, as the log has it: "operation name" of each."""
+    with open(os.environ["FAULTS_LOG"]) as log:
+        lines = [line.rstrip().split("\t") for line in log if line.startswith("failed\t")]
+    return [f"{operation} {os.path.basename(path)}" for _, path, operation in lines]
+
+
 def each_operation(
     folder: str, way: str, start: int, fault: str, lasting: bool, first: int, stride: int
-) -> list[list[Any]]:
+) -> Iterator[list[Any]]:
     """A training to a step that is continued to step 20, where the Nth operation fails, or all from the Nth on.
 
-    For N = first, first + stride, ... to the end. Each result begins with what has failed: "operation path".
+    For N = first, first + stride, ... to the end. Each result begins with what has failed first. If the process
+    crashes, another one goes on: its first result is what the crash has left.
     """
-    base = _trained(folder, way, start)
-    results: list[list[Any]] = []
-    failed: list[str] | None = ["", "", ""]
+    base = f"{os.path.dirname(folder)}/base"
+    if os.path.exists(base):
+        yield [_failed()[-1], "crashed", state(folder), train_once(folder, way, 20), state(folder)]
+    else:
+        _trained(folder, way, start)
     for nth in itertools.count(first, stride):
-        if failed is None:
-            break
         with open(os.environ["FAULTS_LOG"], "w"):
             pass
         result = _continued(base, folder, way, [f"any,/,{nth},{0 if lasting else nth},{fault}"])
-        with open(os.environ["FAULTS_LOG"]) as log:
-            failed = next((line.split("\t") for line in log if line.startswith("failed\t")), None)
-        if failed is not None:
-            results.append([f"{failed[2].strip()} {os.path.basename(failed[1])}", *result])
-    return results
+        failed = _failed()
+        if not failed:
+            return
+        yield [failed[0], *result]
 
 
 if __name__ == "__main__":
-    print(json.dumps(globals()[sys.argv[1]](sys.argv[2], *json.loads(sys.argv[3]))))
+    returned_value = globals()[sys.argv[1]](sys.argv[2], *json.loads(sys.argv[3]))
+    for value in returned_value if isinstance(returned_value, Iterator) else [returned_value]:
+        print(json.dumps(value), flush=True)
