@@ -185,7 +185,7 @@ static void note_open(const char *kind, const char *path, int truncates) {
         va_end(rest);                                                                                                  \
         FAIL(kind_of(flags), path, -1);                                                                                \
         int fd = REAL(name)(path, flags, mode);                                                                        \
-        if (fd >= 0) note_open(kind_of(flags), path, flags & O_TRUNC);                                                                 \
+        if (fd >= 0) note_open(kind_of(flags), path, flags & O_TRUNC);                                                 \
         return fd;                                                                                                     \
     }
 OPEN(open)
@@ -210,7 +210,7 @@ static const char *path_at(int directory, const char *name, char *path) {
         const char *path = path_at(directory, relative, buffer);                                                       \
         FAIL(kind_of(flags), path, -1);                                                                                \
         int fd = REAL(name)(directory, relative, flags, mode);                                                         \
-        if (fd >= 0) note_open(kind_of(flags), path, flags & O_TRUNC);                                                                 \
+        if (fd >= 0) note_open(kind_of(flags), path, flags & O_TRUNC);                                                 \
         return fd;                                                                                                     \
     }
 OPEN_AT(openat)
@@ -221,7 +221,7 @@ OPEN_AT(openat64)
         const char *kind = strpbrk(mode, "wa+") ? "create" : "open";                                                   \
         FAIL(kind, path, NULL);                                                                                        \
         FILE *file = REAL(name)(path, mode);                                                                           \
-        if (file) note_open(kind, path, strchr(mode, 'w') != NULL);                                                                              \
+        if (file) note_open(kind, path, strchr(mode, 'w') != NULL);                                                    \
         return file;                                                                                                   \
     }
 FOPEN(fopen)
