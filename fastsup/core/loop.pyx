@@ -72,7 +72,7 @@ cdef inline const fs_drive_clock* clock_to_use() noexcept:
     return &fs_steady_clock
 
 
-def log_failed_on_error(hook, error):
+def _log_failed_on_error(hook, error):
     logger.error("on_error of the hook %r has failed", hook, exc_info=error)
 
 
@@ -305,7 +305,7 @@ cdef class Loop:
                 self.run_c()
             self._end_hooks(probe)
         except BaseException as error:
-            tell_hooks(begun, lambda hook: hook.on_error(self, error), log_failed_on_error)
+            tell_hooks(begun, lambda hook: hook.on_error(self, error), _log_failed_on_error)
             raise
         finally:
             self.running = False
