@@ -20,7 +20,7 @@ from tensorflow.python.training.saver import Saver
 
 from fastsup.checkpoint.directory import STATE_FILE
 from fastsup.checkpoint.first_save import marking_the_first
-from fastsup.common.file_system import is_local, write_whole
+from fastsup.common.file_system import is_local, tensorflow_errors, write_whole
 from fastsup.common.files import files_of_checkpoint, fsync_checkpoint
 from fastsup.common.tensorflow_errors import writing_files
 
@@ -178,7 +178,7 @@ def save_durably(
             with session.graph.as_default():
                 saver.export_meta_graph(checkpoint_management.meta_graph_filename(written))
         if is_local(written):
-            fsync_checkpoint(written)
+            _flush(written)
         saver._RecordLastCheckpoint(written)
         relative = saver._save_relative_paths
         write_state(os.path.dirname(path), written, saver.last_checkpoints, relative, name=state_file or STATE_FILE)
@@ -210,8 +210,13 @@ def checkpoint_name(saver: Any, path: Any, step: Any) -> Any:
 def _flush_what_was_saved(path: Any, state_file: str | None) -> None:
     """After a save of a program's own: its files, and the state file if there is one."""
     if isinstance(path, (str, bytes)) and is_local(path):
+        _flush(path)
+        _flush(os.path.join(os.path.dirname(os.fsdecode(path)), state_file or STATE_FILE))
+
+
+def _flush(path: str | bytes) -> None:
+    with tensorflow_errors("flushed to the disk"):
         fsync_checkpoint(path)
-        fsync_checkpoint(os.path.join(os.path.dirname(os.fsdecode(path)), state_file or STATE_FILE))
 
 
 def keep_durable(manager: Any) -> None:
@@ -243,7 +248,7 @@ class _StateWriter:
         manager = self._manager
         newest = manager.latest_checkpoint
         if is_local(newest):
-            fsync_checkpoint(newest)
+            _flush(newest)
         write_state(
             manager.directory,
             newest,

@@ -6,15 +6,17 @@ A question to a file system has three answers: yes, no, and an error, which says
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+from collections.abc import Iterator
 
 from tensorflow.python.framework import errors
 from tensorflow.python.lib.io import file_io
 
 from fastsup.common import files
 
-__all__ = ["exists", "is_local", "list_names", "write_whole"]
+__all__ = ["exists", "is_local", "list_names", "tensorflow_errors", "write_whole"]
 
 # TensorFlow's error for an errno, as its own file systems have it (tsl/platform/errors.cc); but EFBIG, EOVERFLOW and
 # ERANGE aren't the end of an input.
@@ -58,12 +60,13 @@ def exists(path: str) -> bool:
         except errors.NotFoundError:
             return False
         return True
-    try:
-        os.stat(path)
-    except OSError as error:
-        if error.errno in _ABSENT:
-            return False
-        raise _tensorflow_error(error, path) from None
+    with tensorflow_errors("looked up", path):
+        try:
+            os.stat(path)
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return False
+            raise
     return True
 
 
@@ -81,12 +84,13 @@ def list_names(directory: str) -> list[str]:
         if not file_io.is_directory_v2(directory) and not exists(directory):
             return []
         return [name.rstrip("/") for name in file_io.list_directory_v2(directory)]
-    try:
-        return os.listdir(directory or ".")
-    except OSError as error:
-        if error.errno in _ABSENT:
-            return []
-        raise _tensorflow_error(error, directory) from None
+    with tensorflow_errors("listed", directory):
+        try:
+            return os.listdir(directory or ".")
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return []
+            raise
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
@@ -103,19 +107,24 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
     if not is_local(path):
         file_io.atomic_write_string_to_file(os.fspath(path), text)
         return
-    try:
+    with tensorflow_errors("written", os.fspath(path)):
         files.write_whole(path, text)
-    except OSError as error:
-        raise _tensorflow_error(error, os.fspath(path)) from None
 
 
-def _tensorflow_error(error: OSError, path: str) -> errors.OpError:
-    """The error that TensorFlow raises for an error of the operating system.
+@contextlib.contextmanager
+def tensorflow_errors(done: str, path: str | None = None) -> Iterator[None]:
+    """Raises an error of the operating system as the one that TensorFlow would raise.
 
     Args:
-      error: the error.
-      path: the path that the operation was given.
+      done: what was to be done to a file, as a participle: "written".
+      path: the path to name. None: that of the error.
+
+    Raises:
+      tf.errors.OpError: the wrapped code has raised an OSError.
     """
-    kind = _KIND_OF.get(error.errno or -1, errors.UnknownError)
-    text = error.strerror or str(error)
-    return kind(None, None, f"{path}; {text}")
+    try:
+        yield
+    except OSError as error:
+        kind = _KIND_OF.get(error.errno or -1, errors.UnknownError)
+        text = error.strerror or str(error)
+        raise kind(None, None, f"{path or error.filename} can't be {done}; {text}") from None

@@ -142,7 +142,7 @@ def _fsync(path: str) -> None:
         os.fsync(descriptor)
     except OSError as error:
         if error.errno not in _CANNOT_FSYNC:
-            raise OSError(error.errno, f"{error.strerror} (fsync)", path) from None
+            raise OSError(error.errno, error.strerror, path) from None
     finally:
         os.close(descriptor)
 

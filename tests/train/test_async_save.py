@@ -357,6 +357,8 @@ def test_a_preemption_while_it_is_written(program: Program, trace: Any, tmp_path
         for number in range(6):
             if number == 1:
                 wait_for(lambda: saver.ended == [0])
+            if number == 2:
+                wait_for(lambda: saver.began[-1:] == [2])
             session.run(program.op)
             if number > 1:
                 saver.go.set()

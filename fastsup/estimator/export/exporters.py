@@ -11,7 +11,7 @@ from tensorflow.python.framework import errors
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.common.file_system import is_local
+from fastsup.common.file_system import is_local, tensorflow_errors
 from fastsup.common.files import fsync_directory
 from fastsup.core.checks import check_range
 
@@ -154,7 +154,8 @@ def collect_old_exports(export_path: Any, exports_to_keep: int | None) -> None:
                 unfinished = os.path.join(os.fsdecode(export_path), f"temp-{name}")
                 with contextlib.suppress(errors.AlreadyExistsError):
                     file_io.rename_v2(path, unfinished)
-                    fsync_directory(os.path.dirname(path))
+                    with tensorflow_errors("flushed to the disk"):
+                        fsync_directory(os.path.dirname(path))
                     deleted = unfinished
             file_io.delete_recursively_v2(deleted)
         except errors.NotFoundError as error:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.common.file_system import is_local
+from fastsup.common.file_system import is_local, tensorflow_errors
 from fastsup.common.files import fsync_directory, fsync_tree
 from fastsup.common.tensorflow_errors import writing_files
 
@@ -56,12 +56,14 @@ def publish_export(folder: str | bytes, final: str | bytes) -> None:
       final: its path from now on.
 
     Raises:
-      tf.errors.OpError, OSError: the disk has failed, or the folder can't be renamed.
+      tf.errors.OpError: the disk has failed, or the folder can't be renamed.
     """
-    if is_local(final):
+    if not is_local(final):
+        file_io.rename_v2(folder, final)
+        return
+    with tensorflow_errors("flushed to the disk"):
         fsync_tree(folder)
-    file_io.rename_v2(folder, final)
-    if is_local(final):
+        file_io.rename_v2(folder, final)
         fsync_directory(os.path.dirname(os.fsdecode(final)))
 
 
