@@ -163,8 +163,9 @@ def _is_special(path: str | os.PathLike[str]) -> bool:
     """Returns True for a device, a pipe or the like, which a file must not replace."""
     if os.path.isdir(path):
         return False
-    if os.path.realpath(os.path.dirname(os.path.abspath(path))).startswith(("/dev", "/proc")):
-        return True  # /dev/stdout may be a regular file.
+    directory = os.path.realpath(os.path.dirname(os.path.abspath(path)))
+    if directory == "/dev" or f"{directory}/".startswith("/proc/"):
+        return True  # /dev/stdout may be a regular file. Those in /dev/shm are files like others.
     try:
         return not stat.S_ISREG(os.stat(path).st_mode)
     except OSError:
