@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.savers.outcomes import CLASSES, after_power_loss, is_lost, is_unreported
 from benchmarks.savers.registry import Saver
-from benchmarks.savers.runs import FOLDERS, Program, lost_power
+from benchmarks.savers.runs import FOLDERS, NO_END, Program, lost_power
 
 __all__ = ["FAULTS", "check"]
 
@@ -96,8 +96,8 @@ def failing(program: Program, wanted: int) -> dict[str, Any]:
         raise RuntimeError(f"a training without a fault fails: {run}, {later}")
     total = sum(operation.name == "failed" for operation in operations)
     last = later.started[0]
-    count = _Count(("ok", "lost", "unreported"))
-    faults = hung = 0
+    count = _Count(("ok", "lost", "unreported", "hung"))
+    faults = 0
     for error, lasting in FAULTS:
         for nth in sorted(evenly(total, wanted)):
             fault = f"any,/,{nth + 1},{0 if lasting else nth + 1},error {getattr(errno, error)}"
@@ -106,14 +106,15 @@ def failing(program: Program, wanted: int) -> dict[str, Any]:
             if failed is None:
                 continue
             faults += 1
-            hung += run.error.startswith("no end")
             lost = is_lost(run, later, before, _saved(operations, before))
             unreported = is_unreported(run, later, last)
             about = f"{error}{' on' if lasting else ''} of {failed.second} {failed.path}: {run}; later {later}"
+            if run.error.startswith(NO_END):
+                count.add("hung", about)
             for outcome, happened in (("lost", lost), ("unreported", unreported), ("ok", not (lost or unreported))):
                 if happened:
                     count.add(outcome, about)
-    return {"operations": total, "faults": faults, "hung": hung, **count.counts, "examples": count.examples}
+    return {"operations": total, "faults": faults, **count.counts, "examples": count.examples}
 
 
 def _saved(operations: Iterable[Any], before: int) -> int:

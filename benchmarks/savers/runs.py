@@ -16,13 +16,15 @@ from typing import Any, NamedTuple
 
 from benchmarks.savers.registry import Saver
 
-__all__ = ["FOLDERS", "Operation", "Program", "Run", "build_shim", "lost_power"]
+__all__ = ["FOLDERS", "NO_END", "Operation", "Program", "Run", "build_shim", "lost_power"]
 
 ROOT = Path(__file__).parents[2]
 WORKER = Path(__file__).with_name("worker.py")
 # What the watched directory has: that of the checkpoints, and that of temporary files, which some savers rename.
 FOLDERS = ("model", "tmp")
 LIMIT_SECS = 90
+# How the error of a program begins that hasn't ended by then.
+NO_END = "no end after"
 # Far enough apart for each file system's clock.
 MTIME_STEP_NS = 10 * 10**9
 CTIME_STEP_SECS = 0.012
@@ -146,9 +148,10 @@ class Program:
         return {name: known.setdefault(content, content) for name, content in contents}
 
     def files(self) -> dict[str, bytes]:
-        """What the directory has, by path, without event files."""
+        """What the directory has, by path, without event files. Those that were changed last come last."""
         paths = (path for path in self.watched.rglob("*") if path.is_file() and "tfevents" not in path.name)
-        return {str(path.relative_to(self.watched)): path.read_bytes() for path in paths}
+        in_order = sorted(paths, key=lambda path: path.stat().st_ctime_ns)
+        return {str(path.relative_to(self.watched)): path.read_bytes() for path in in_order}
 
     def empty(self) -> None:
         """Empties the directory."""

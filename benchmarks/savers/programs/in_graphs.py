@@ -60,7 +60,8 @@ def supervisor(train, timer_thread, job):
     with tf.Graph().as_default():
         weights, counter, step = _graph()
         saver = v1.train.Saver(max_to_keep=1)
-        sv = train.Supervisor(logdir=job.folder, saver=saver, save_model_secs=0, summary_op=None)
+        # No other service runs: TensorFlow's threads fail under TF 2 behaviour, for want of a graph.
+        sv = train.Supervisor(logdir=job.folder, saver=saver, save_model_secs=0, save_summaries_secs=0)
         with sv.managed_session() as managed:
             number, values = managed.run([counter, weights])
             job.started(number, values)
