@@ -66,8 +66,8 @@ def test_directories_that_are_there_at_the_start() -> None:
 
 def test_a_file_that_is_opened_without_being_emptied_keeps_its_content() -> None:
     written = log(*FLUSHED, "fsync /watched")
-    assert states(written + log("create new kept")) == states(written)
-    assert {"new": b""} in states(written + log("create new"))
+    assert contents(written + log("create new kept"), BLOBS, FOLDER) == {"new": b"first."}
+    assert contents(written + log("create new"), BLOBS, FOLDER) == {"new": b""}
 
 
 def test_a_file_that_is_removed() -> None:
@@ -75,10 +75,15 @@ def test_a_file_that_is_removed() -> None:
     assert contents(removed, BLOBS, FOLDER) == {}
     assert states(removed)[-1] == {"new": b"first."}
     assert states(removed + log("fsync /watched", "create other"))[-1] == {"other": b""}
-    assert contents(log("mkdir part", "rmdir part", *FLUSHED, "link new other"), BLOBS, FOLDER) == {
-        "new": b"first.",
-        "other": b"first.",
-    }
+
+
+def test_a_directory_that_is_removed() -> None:
+    removed = log("mkdir part", "fsync /watched", "rmdir part", "fsync /watched", "create other")
+    assert states(removed)[-1] == {"other": b""}
+
+
+def test_a_file_with_two_names() -> None:
+    assert contents(log(*FLUSHED, "link new other"), BLOBS, FOLDER) == {"new": b"first.", "other": b"first."}
 
 
 def test_the_order_of_names_may_be_kept() -> None:
