@@ -8,6 +8,7 @@ Each file names its machine, versions and date. These commands measure them, bes
     python -m benchmarks --programs --json benchmarks/results/programs.json   # docs/benchmarks.md
     python -m benchmarks --peers --json benchmarks/results/peers.json         # README.md, docs/peers.md, its chart
     python -m benchmarks.hook_counts --json benchmarks/results/hook_counts.json    # the chart of docs/index.md
+    python -m benchmarks.savers --json benchmarks/results/savers.json         # docs/savers.md
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import peer_table, whole_programs
+from benchmarks.savers import table as saver_table
+from benchmarks.savers.registry import SAVERS
 from website import bars, chart
 
 __all__ = ["Results", "documents", "results"]
@@ -153,12 +156,37 @@ def peers(found: Results) -> Iterator[str]:
         yield from (f"### {workload}: {peer_table.WORKLOADS[workload]}", "")
         yield from table(["loop", *peer_table.HEADINGS], peer_table.rows_of(of_it))
         yield ""
+    yield from environments(found, found["versions"])
+
+
+def environments(found: Results, versions: dict[str, dict[str, str]]) -> Iterator[str]:
+    """Where and when it was measured, and the versions in each environment."""
     yield machine_line(found, ["fastsup"])
     yield "The environments:"
     yield ""
-    for name, packages in found["versions"].items():
+    for name, packages in versions.items():
         listed = ", ".join(f"{package} {version}" for package, version in sorted(packages.items()))
         yield f"- {'that of fastsup' if name == 'here' else name}: {listed}"
+
+
+def savers(found: Results) -> Iterator[str]:
+    """The table of docs/savers.md: a loss of power where POSIX's promises hold, and failing operations."""
+    yield from table(saver_table.HEADINGS, saver_table.rows_of(found["savers"]))
+    yield ""
+    yield from environments(
+        found, {each["environment"]: each["versions"] for each in found["savers"].values() if "versions" in each}
+    )
+
+
+def ordered_savers(found: Results) -> Iterator[str]:
+    """The table of docs/savers.md for a file system that keeps the order of changes."""
+    yield from table(saver_table.ORDERED_HEADINGS, saver_table.ordered_rows_of(found["savers"]))
+
+
+def saver_programs(found: Results) -> Iterator[str]:
+    """What each row of docs/savers.md does."""
+    rows = [[saver.title, saver.does] for saver in SAVERS if saver.title in found["savers"]]
+    yield from table(["saver", "how it saves; how it resumes"], rows, texts=2)
 
 
 # The sections of documents, by file: the name of the section, the results that it shows, and how.
@@ -167,6 +195,11 @@ SECTIONS: dict[str, list[tuple[str, str, Callable[[Results], Iterator[str]]]]] =
     "docs/benchmarks.md": [("cases", "cases", cases), ("programs", "programs", programs)],
     "docs/embedding.md": [("loops", "cases", loops)],
     "docs/peers.md": [("peers", "peers", peers)],
+    "docs/savers.md": [
+        ("programs", "savers", saver_programs),
+        ("savers", "savers", savers),
+        ("ordered", "savers", ordered_savers),
+    ],
 }
 CHARTS: dict[str, tuple[str, Callable[[Results], str]]] = {
     "docs/pictures/steps-by-hooks.svg": ("hook_counts", chart.draw),

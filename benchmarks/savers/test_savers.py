@@ -36,7 +36,7 @@ def test_the_mistake_of_a_saver_is_found(name: str, processes: Any, tmp_path: Pa
     def start(command: list[str], **settings: Any) -> Any:
         return processes.start(*command, **settings)
 
-    saver = Saver(name, "in_python", name)
+    saver = Saver(name, "", "in_python", name)
     result = check(saver, sys.executable, build_shim(tmp_path), place, ALL, ALL, start)
     posix, ordered, failing = result["power"]["posix"], result["power"]["ordered"], result["failing"]
     assert posix["checked"] == posix["made"] == sum(posix[outcome] for outcome in CLASSES) > 10
