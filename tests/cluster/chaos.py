@@ -53,7 +53,18 @@ END_SECS = 240.0
 MAX_STOPPED_SECS, MAX_LATE_SECS, MAX_CUT_SECS = 30.0, 15.0, 8.0
 # What becomes of a file operation, and how many operations of a kind succeed before one fails.
 ERRORS = ("EIO", "ENOSPC", "ESTALE", "EACCES", "EMFILE")
-MOST_OPERATIONS = {"any": 60, "write": 10, "read": 10, "fsync": 6, "rename": 6, "stat": 10, "access": 10, "list": 4}
+MOST_OPERATIONS = {
+    "any": 90,
+    "create": 10,
+    "open": 10,
+    "write": 20,
+    "read": 20,
+    "fsync": 6,
+    "rename": 6,
+    "stat": 10,
+    "access": 10,
+    "list": 4,
+}
 SECS_OF_A_SET_CLOCK = 3600
 # What a tiny job's longest absences are multiplied by.
 SHORTENED = 0.2
@@ -106,7 +117,7 @@ def _random_loss(
     elif how == "files":
         operation, most_before = chance.choice(list(MOST_OPERATIONS.items()))
         first = chance.randint(1, most_before)
-        what = f"{operation},/,{first},{chance.choice([0, first])},{getattr(errno, chance.choice(ERRORS))}"
+        what = f"{operation},/,{first},{chance.choice([0, first])},error {getattr(errno, chance.choice(ERRORS))}"
     elif how == "clock":
         what = chance.choice([-SECS_OF_A_SET_CLOCK, SECS_OF_A_SET_CLOCK])
     return task, "killed" if how == "late" else how, seconds, others, what

@@ -9,11 +9,10 @@ import json
 import logging
 import os
 import sys
-import time
 from typing import Any
 
 import tensorflow as tf
-from chaos_notes import Notes, note_line
+from noting_hooks import Journal, Progress
 from program import PARAMS, input_fn, set_up_process
 
 from fastsup import estimator as est
@@ -37,40 +36,6 @@ def model_fn(features: Any, labels: Any, mode: str, params: dict[str, float]) ->
     return est.EstimatorSpec(
         mode, loss=loss, train_op=train_op, eval_metric_ops={"mae": v1.metrics.mean(tf.abs(error))}
     )
-
-
-class Progress(v1.train.SessionRunHook):
-    """Notes each step where the job's keeper sees it, and makes steps last until it says that the job may end."""
-
-    def __init__(self, folder: str, task: str, step_secs: float) -> None:
-        self._notes = Notes(os.path.join(folder, f"{task}.notes"))
-        self._hurry = os.path.join(folder, "hurry")
-        self._restored = os.path.join(folder, "journal") if task == "chief-0" else None
-        self._secs = step_secs
-
-    def begin(self) -> None:
-        self._step = v1.train.get_global_step()
-
-    def after_create_session(self, session: Any, coord: Any) -> None:
-        if self._restored is not None:
-            note_line(self._restored, "start", int(session.run(self._step)))
-
-    def before_run(self, run_context: Any) -> Any:
-        return v1.train.SessionRunArgs(self._step)
-
-    def after_run(self, run_context: Any, run_values: Any) -> None:
-        self._notes.add_step(int(run_values.results))
-        time.sleep(0.001 if os.path.exists(self._hurry) else self._secs)
-
-
-class Journal(v1.train.CheckpointSaverListener):
-    """Notes each checkpoint when its save is acknowledged."""
-
-    def __init__(self, folder: str) -> None:
-        self._path = os.path.join(folder, "journal")
-
-    def after_save(self, session: Any, global_step_value: Any) -> None:
-        note_line(self._path, "saved", int(global_step_value))
 
 
 def untuned_input_fn() -> Any:

@@ -71,6 +71,10 @@ static void read_faults(void) {
             if (sscanf(line, "%15[^,],%127[^,],%d,%d,%15[a-z] %d", f->operation, f->substring, &f->first, &f->last,
                        f->kind, &f->number) >= 5)
                 fault_count++;
+            else if (*line) {
+                fprintf(stderr, "not a fault: %s\n", line);
+                abort();
+            }
         }
     }
     if (fd >= 0) syscall(SYS_close, fd);

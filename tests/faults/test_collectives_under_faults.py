@@ -117,14 +117,14 @@ def test_a_task_that_stands_still_for_longer_than_the_limit(training: Any, stopp
     "fault",
     [
         "fsync,ckpt-,1,0",
-        pytest.param("write,tempstate,1,0", marks=long_only),
+        pytest.param("create,tempstate,1,0", marks=long_only),
         pytest.param("rename,/,1,1", marks=long_only),
     ],
 )
 def test_files_of_the_chief_fail(training: Any, fault: str) -> None:
     """Both tasks end with an error that names the chief's. The next start goes on from the last checkpoint."""
     cluster = training(linked=False, preload=True)
-    cluster.fail_files("chief-0", f"{fault},{errno.EIO}")
+    cluster.fail_files("chief-0", f"{fault},error {errno.EIO}")
     assert cluster.exit_codes(TASKS, ENDS_SECS) == dict.fromkeys(TASKS, 1)
     assert re.search(r"UnavailableError: chief \(localhost:\d+\) has failed: ", cluster.log("worker-0"))
     cluster.fail_files("chief-0")

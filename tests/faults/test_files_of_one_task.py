@@ -11,16 +11,16 @@ TASKS = ("ps-0", "chief-0", "worker-0", "evaluator-0")
 SETTINGS = {"max_steps": 800, "save_steps": 20, "step_secs": 0.05, "recovery_wait_secs": 0.5, "close_secs": 2}
 # Of the chief's operations: which one, in which files, from the first to the last one that fails (0: without end).
 FAULTS_OF_THE_CHIEF = (
-    f"write,.fastsup,1,0,{errno.ENOSPC}",
-    f"fsync,ckpt-,1,1,{errno.EIO}",
-    f"rename,/checkpoint,1,1,{errno.ESTALE}",
-    f"list,/,1,0,{errno.EIO}",
-    f"any,/,7,7,{errno.EIO}",
+    f"create,.fastsup,1,0,error {errno.ENOSPC}",
+    f"fsync,ckpt-,1,1,error {errno.EIO}",
+    f"rename,/checkpoint,1,1,error {errno.ESTALE}",
+    f"list,/,1,0,error {errno.EIO}",
+    f"any,/,7,7,error {errno.EIO}",
 )
 FAULTS_OF_OTHERS = {
-    "worker-0": [f"any,/,1,0,{errno.EIO}"],
-    "ps-0": [f"any,/,1,0,{errno.ESTALE}"],
-    "evaluator-0": [f"read,.index,1,0,{errno.ESTALE}", f"any,/,5,5,{errno.EIO}"],
+    "worker-0": [f"any,/,1,0,error {errno.EIO}"],
+    "ps-0": [f"any,/,1,0,error {errno.ESTALE}"],
+    "evaluator-0": [f"open,.index,1,0,error {errno.ESTALE}", f"any,/,5,5,error {errno.EIO}"],
 }
 WITHIN_SECS = 40
 
@@ -57,10 +57,10 @@ def test_files_of_the_other_tasks_fail(new_job: Any) -> None:
 @pytest.mark.parametrize(
     ("program", "task", "fault"),
     [
-        ("chaos_task.py", "chief-0", "write,/,1,0"),
-        ("session_task.py", "chief-0", "write,/,1,0"),
+        ("chaos_task.py", "chief-0", "create,/,1,0"),
+        ("session_task.py", "chief-0", "create,/,1,0"),
         # A parameter server writes the values of its variables.
-        ("chaos_task.py", "ps-0", "write,tempstate,1,0"),
+        ("chaos_task.py", "ps-0", "create,tempstate,1,0"),
     ],
 )
 def test_a_full_disk_ends_the_chief_with_an_error(new_job: Any, program: str, task: str, fault: str) -> None:
@@ -68,7 +68,7 @@ def test_a_full_disk_ends_the_chief_with_an_error(new_job: Any, program: str, ta
     tasks = TASKS if program == "chaos_task.py" else TASKS[:3]
     job = new_job(program, tasks, preload=True, **SETTINGS)
     keeper = job.train()
-    job.cluster.fail_files(task, f"{fault},{errno.ENOSPC}")
+    job.cluster.fail_files(task, f"{fault},error {errno.ENOSPC}")
     assert job.cluster.exit_codes(["chief-0"], WITHIN_SECS) == {"chief-0": 1}
     assert "ResourceExhaustedError" in job.cluster.log("chief-0")
     assert job.cluster.exit_code("worker-0") is None
