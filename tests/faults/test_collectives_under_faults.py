@@ -139,6 +139,3 @@ def test_clocks_that_are_set_change_nothing(training: Any) -> None:
             cluster.set_clock(task, shift if task == "chief-0" else -shift)
         time.sleep(SETTINGS["silent_secs"] + 1)
         assert_trains_on(cluster)
-    cluster.signal("worker-0", signal.SIGTERM)
-    assert cluster.exit_codes(TASKS, ENDS_SECS) == dict.fromkeys(TASKS, 143)
-    assert steps_of(cluster.log("chief-0"))[-1] == cluster.newest_step()
