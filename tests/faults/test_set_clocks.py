@@ -66,7 +66,8 @@ def test_the_limit_of_a_wait_stays(new_job: Any, shift: int) -> None:
     while "DeadlineExceededError: Session was not ready after waiting 12 secs" not in job.cluster.log("worker-0"):
         assert time.monotonic() < started + 40
         time.sleep(0.05)
-    assert time.monotonic() >= started + 12
+    # The wait has begun before its line was seen here.
+    assert time.monotonic() > started + 11
     assert job.cluster.exit_codes(["chief-0", "worker-0"], 40) == {"chief-0": 1, "worker-0": 1}
 
 
