@@ -355,7 +355,7 @@ def test_a_preemption_while_it_is_written(program: Program, trace: Any, tmp_path
     creator = train.ChiefSessionCreator(v1.train.Scaffold(saver=saver), checkpoint_dir=str(tmp_path))
     with train.MonitoredSession(creator, hooks=[Preempted(), Go(), hook]) as session:
         for number in range(6):
-            if number == 1:
+            if number == 0:
                 wait_for(lambda: saver.ended == [0])
             if number == 2:
                 wait_for(lambda: saver.began[-1:] == [2])
