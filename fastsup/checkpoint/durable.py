@@ -181,7 +181,7 @@ def save_durably(
             _flush(written)
         saver._RecordLastCheckpoint(written)
         relative = saver._save_relative_paths
-        write_state(os.path.dirname(path), written, saver.last_checkpoints, relative, name=state_file or STATE_FILE)
+        write_state(directory, written, saver.last_checkpoints, relative, name=state_file or STATE_FILE)
         saver._MaybeDeleteOldCheckpoints()
         return written
 

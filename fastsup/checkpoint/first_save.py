@@ -40,7 +40,7 @@ def end_save(directory: str) -> None:
       directory: the directory.
     """
     if is_local(directory):
-        # One that can't be deleted does no harm: beside a state file it has no meaning.
+        # One that can't be deleted does no harm: it has no meaning where there is a state file.
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(directory, FIRST_SAVE))
 

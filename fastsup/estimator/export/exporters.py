@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -11,9 +10,8 @@ from tensorflow.python.framework import errors
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.common.file_system import is_local, tensorflow_errors
-from fastsup.common.files import fsync_directory
 from fastsup.core.checks import check_range
+from fastsup.estimator.export.temporary_exports import delete_export
 
 __all__ = ["Exporter", "FinalExporter", "LatestExporter", "SavedModelExporter", "collect_old_exports"]
 
@@ -136,7 +134,7 @@ def list_exports(export_path: Any) -> list[str]:
 
 
 def collect_old_exports(export_path: Any, exports_to_keep: int | None) -> None:
-    """Deletes all but the newest exports of a directory. Each loses its name first: it is never seen in parts.
+    """Deletes all but the newest exports of a directory.
 
     Args:
       export_path: the directory.
@@ -148,16 +146,7 @@ def collect_old_exports(export_path: Any, exports_to_keep: int | None) -> None:
     for name in names[: max(0, len(names) - exports_to_keep)]:
         path = os.path.join(os.fsdecode(export_path), name)
         try:
-            deleted = path
-            if is_local(path):
-                # The name of an export that was never finished, which a later export deletes if this process can't.
-                unfinished = os.path.join(os.fsdecode(export_path), f"temp-{name}")
-                with contextlib.suppress(errors.AlreadyExistsError):
-                    file_io.rename_v2(path, unfinished)
-                    with tensorflow_errors("flushed to the disk"):
-                        fsync_directory(os.path.dirname(path))
-                    deleted = unfinished
-            file_io.delete_recursively_v2(deleted)
+            delete_export(path)
         except errors.NotFoundError as error:
             logging.warning("Can not delete %s recursively: %s", path, error)
 

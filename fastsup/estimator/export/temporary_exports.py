@@ -1,4 +1,7 @@
-"""The folders in which SavedModels are made before they get their names. One that fails, or is killed, leaves none."""
+"""Exports have their names exactly while they are whole.
+
+They are made in a folder with a temporary name, and deleted under one. An export that fails, or is killed, leaves none.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import shutil
 import time
 from collections.abc import Iterator
 
+from tensorflow.python.framework import errors
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 
@@ -16,7 +20,7 @@ from fastsup.common.file_system import is_local, tensorflow_errors
 from fastsup.common.files import fsync_directory, fsync_tree
 from fastsup.common.tensorflow_errors import writing_files
 
-__all__ = ["publish_export", "temporary_export"]
+__all__ = ["delete_export", "publish_export", "temporary_export"]
 
 # The names that TensorFlow and `extend_export_strategy` give these folders.
 _NAME = re.compile(r"temp-(?:(?:base|post)-export-)?\d{10}")
@@ -65,6 +69,28 @@ def publish_export(folder: str | bytes, final: str | bytes) -> None:
         fsync_tree(folder)
         file_io.rename_v2(folder, final)
         fsync_directory(os.path.dirname(os.fsdecode(final)))
+
+
+def delete_export(path: str) -> None:
+    """Deletes an export. Where the path is local, it loses its name first: it is never seen in parts.
+
+    Args:
+      path: path of the export.
+
+    Raises:
+      tf.errors.OpError: the export can't be renamed or deleted.
+    """
+    deleted = path
+    if is_local(path):
+        directory, name = os.path.split(path)
+        # As one that was never finished, which a later export deletes if this process can't.
+        unfinished = os.path.join(directory, f"temp-{name}")
+        with contextlib.suppress(errors.AlreadyExistsError):
+            file_io.rename_v2(path, unfinished)
+            with tensorflow_errors("flushed to the disk"):
+                fsync_directory(directory)
+            deleted = unfinished
+    file_io.delete_recursively_v2(deleted)
 
 
 def _delete_stale(directory: str) -> None:

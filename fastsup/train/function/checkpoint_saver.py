@@ -62,15 +62,11 @@ class FunctionCheckpointHook(CheckpointSaverHook):
         self._save_failed = False
         return self._announce_checkpoint(session, step)
 
-    def _finish_background_write(self, session: Any) -> bool:
-        try:
-            with context.eager_mode():
-                if self._saves.wait():
-                    session.saves_ended += 1
-        except BaseException:
-            self._save_failed = True
-            raise
-        return False
+    def _wait_for_write(self, session: Any) -> None:
+        # The listeners were called when the write began.
+        with context.eager_mode():
+            if self._saves.wait():
+                session.saves_ended += 1
 
     def end(self, session: Any) -> None:
         super().end(session)

@@ -176,7 +176,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
     def _finish_background_write(self, session: Any) -> bool:
         """Waits for the background write, if any. Returns True if a listener requests a stop."""
         try:
-            step = self._checkpoint_writer.finish()
+            step = self._wait_for_write(session)
         except BaseException:
             self._save_failed = True
             raise
@@ -184,6 +184,10 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
             if self._written:
                 self._set_written(False)
         return step is not None and self._announce_checkpoint(session, step)
+
+    def _wait_for_write(self, session: Any) -> Any:
+        """Returns the step of a background write whose listeners are to be called; None if there is none."""
+        return self._checkpoint_writer.finish()
 
     def _announce_checkpoint(self, session: Any, step: Any) -> bool:
         """Writes the checkpoint's event and calls the listeners. Returns True if one of them requests a stop."""

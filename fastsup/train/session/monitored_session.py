@@ -34,6 +34,7 @@ from fastsup.train.session.hook_arguments import check_hook, hooks_argument, sor
 from fastsup.train.session.monitored import Monitored
 from fastsup.train.session.session_creators import ChiefSessionCreator
 from fastsup.train.session.session_stack import CoordinatedSessionCreator
+from fastsup.train.session.signal_end import is_by_signal, log_failed_end
 from fastsup.train.session.step_context import StepContext
 from fastsup.train.session.wrapped_sessions import RecoverableSession, WrappedSession
 
@@ -202,14 +203,14 @@ class _MonitoredSession(Monitored):
             exception_type = None
         if raise_in_fork(self._made_in, _CANT_CLOSE, exception_type):
             return False
-        by_signal = exception_type and _raised_by_signal(exception_type)
+        by_signal = is_by_signal(exception_type)
         # A session that the signal has interrupted in a recovery has no state to save.
         if by_signal and self._sess is not None and self._sess.raw_session() is not None:
             # The exception goes on after this and ends the program.
             try:
                 self._end_and_close(None)
             except BaseException as error:
-                _log_failed_end(error)
+                log_failed_end("session", error)
             finally:
                 self._stop_watching_signals()
             return False
@@ -232,7 +233,7 @@ class _MonitoredSession(Monitored):
             except BaseException as error:
                 if exception_type or not stop_signals.has_come():
                     raise
-                _log_failed_end(error)
+                log_failed_end("session", error)
             if not exception_type:
                 # A signal has ended the loop; now it ends the program.
                 stop_signals.raise_if_come()
@@ -294,15 +295,6 @@ class _MonitoredSession(Monitored):
 def _recoverable(creator: Any, max_recoveries: int | None) -> RecoverableSession:
     # Programs replace the constructor of RecoverableSession by one that takes TensorFlow's only argument.
     return RecoverableSession(creator) if max_recoveries == 10 else RecoverableSession(creator, max_recoveries)
-
-
-def _log_failed_end(error: BaseException) -> None:
-    """Logs the error of an end that a signal has led to. The program leaves with the exit code of the signal."""
-    logging.error("The session has not ended well after the signal: %r", error, exc_info=error)
-
-
-def _raised_by_signal(exception_type: Any) -> bool:
-    return stop_signals.has_come() and issubclass(exception_type, (KeyboardInterrupt, SystemExit))
 
 
 # TensorFlow's classes are the last bases, for isinstance alone: our classes define every method.

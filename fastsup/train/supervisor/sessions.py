@@ -19,6 +19,7 @@ from fastsup.core import timeline
 from fastsup.core.probe import Profiler
 from fastsup.core.session_origin import current_origin
 from fastsup.runtime.session import Session
+from fastsup.train.session.signal_end import is_by_signal, log_failed_end
 
 __all__ = ["Sessions"]
 
@@ -72,7 +73,7 @@ class Sessions:
                     try:
                         sv._checkpoints.save_last(sv._save, session, sv._saver, sv._global_step)
                     except BaseException as error:
-                        _log_failed_end(error)
+                        log_failed_end("Supervisor", error)
                 raise
             finally:
                 self._stop_and_close(session, close_summary_writer)
@@ -99,14 +100,14 @@ class Sessions:
     def _stop_and_close(self, session: Any, close_summary_writer: bool) -> None:
         if raise_in_fork(self._made_in, "The Supervisor can't be stopped", sys.exc_info()[0]):
             return
-        by_signal = stop_signals.has_come() and isinstance(sys.exc_info()[1], (KeyboardInterrupt, SystemExit))
+        by_signal = is_by_signal(sys.exc_info()[0])
         held = stop_signals.holds_signals()
         try:
             self._sv.stop(close_summary_writer=close_summary_writer)
         except BaseException as error:
             if not by_signal:
                 raise
-            _log_failed_end(error)
+            log_failed_end("Supervisor", error)
         finally:
             # Cancels steps that still wait, for example in a queue. Nothing depends on the session any more.
             with contextlib.suppress(Exception):
@@ -204,8 +205,3 @@ class Sessions:
             # After the threads have ended, because they write events.
             if close_summary_writer:
                 close()
-
-
-def _log_failed_end(error: BaseException) -> None:
-    """Logs the error of an end that a signal has led to. The program leaves with the exit code of the signal."""
-    logging.error("The Supervisor has not ended well after the signal: %r", error, exc_info=error)
