@@ -20,6 +20,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import memory, peer_environments, peer_table, report, whole_programs
+from benchmarks.arguments import check_file_to_write, positive
 from benchmarks.cases import CASES, Case
 from benchmarks.contenders import leave_out_stale_steps
 from benchmarks.measure import QUICK_SLICE_SECS, SLICE_SECS, alternate
@@ -31,14 +32,6 @@ OF_PEERS = {
     "--peer": list(dict.fromkeys(peer.adapter for peer in peer_environments.PEERS)),
     "--workload": list(peer_table.WORKLOADS),
 }
-
-
-def positive(text: str) -> int:
-    """Parses a positive integer, for argparse."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
-    return value
 
 
 def parse_options(arguments: list[str] | None) -> argparse.Namespace:
@@ -87,8 +80,7 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
         parser.error("argument --reference: only with --programs")
     if options.reference and shutil.which(options.reference) is None:
         parser.error(f"argument --reference: there is no interpreter {options.reference}")
-    if options.json and not options.json.resolve().parent.is_dir():
-        parser.error(f"argument --json: there is no folder {options.json.resolve().parent}")
+    check_file_to_write(parser, "--json", options.json)
     if options.peers:
         options.rounds = options.rounds or (1 if options.quick else PEER_ROUNDS)
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)

@@ -24,20 +24,13 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import peer_environments, report
+from benchmarks.arguments import check_file_to_write, positive
 from benchmarks.savers import table
 from benchmarks.savers.checks import check
 from benchmarks.savers.registry import SAVERS, Saver
 from benchmarks.savers.runs import build_shim
 
 STATES, FAULTS, JOBS = 150, 40, 2
-
-
-def positive(text: str) -> int:
-    """Parses a positive integer, for argparse."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
-    return value
 
 
 def parse_options(arguments: list[str] | None) -> argparse.Namespace:
@@ -61,8 +54,7 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
         "--json", type=Path, metavar="FILE", help="write the counts; of savers that aren't run, those in FILE stay"
     )
     options = parser.parse_args(arguments)
-    if options.json and not options.json.resolve().parent.is_dir():
-        parser.error(f"argument --json: there is no folder {options.json.resolve().parent}")
+    check_file_to_write(parser, "--json", options.json)
     return options
 
 
@@ -88,15 +80,17 @@ def checked(saver: Saver, folder: Path, states: int, faults: int) -> dict[str, A
             return {"failed": str(error)}
 
 
-def run(options: argparse.Namespace, folder: Path, done: Callable[[str, dict[str, Any]], None]) -> None:
-    """Checks the chosen savers, and calls `done` with the title and the result of each.
+def run(
+    chosen: list[Saver], options: argparse.Namespace, folder: Path, done: Callable[[str, dict[str, Any]], None]
+) -> None:
+    """Checks savers, and calls `done` with the title and the result of each.
 
     Args:
+      chosen: the savers.
       options: the parsed command line.
       folder: where the environments lie.
       done: called in this thread.
     """
-    chosen = [saver for saver in SAVERS if not options.saver or saver.program in options.saver]
     with ThreadPoolExecutor(options.jobs) as pool:
         results = [pool.submit(checked, saver, folder, options.states, options.faults) for saver in chosen]
         for saver, result in zip(chosen, results, strict=True):
@@ -123,7 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
             results = {"machine": report.machine(), "savers": in_order}
             options.json.write_text(json.dumps(results, indent=1) + "\n")
 
-    run(options, folder, done)
+    run(chosen, options, folder, done)
     shown = Table(title="after a loss of power, and after a failing file operation", title_justify="left")
     for heading in table.HEADINGS:
         shown.add_column(heading, justify="left" if heading == table.HEADINGS[0] else "right")

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.savers.registry import Saver
 
-__all__ = ["FOLDERS", "NO_END", "Operation", "Program", "Run", "build_shim", "lost_power"]
+__all__ = ["FOLDERS", "NO_END", "Program", "Run", "build_shim", "lost_power"]
 
 ROOT = Path(__file__).parents[2]
 WORKER = Path(__file__).with_name("worker.py")
@@ -29,17 +28,10 @@ NO_END = "no end after"
 MTIME_STEP_NS = 10 * 10**9
 CTIME_STEP_SECS = 0.012
 
-# The model of a disk belongs to the tests.
+# The shim and the model of a disk belong to the tests.
 sys.path.append(str(ROOT / "tests" / "support"))
 lost_power = importlib.import_module("lost_power")
-
-
-class Operation(NamedTuple):
-    """A line of the shim's log, with paths relative to the watched directory."""
-
-    name: str
-    path: str
-    second: str
+preload = importlib.import_module("preload")
 
 
 class Run(NamedTuple):
@@ -58,12 +50,8 @@ class Run(NamedTuple):
 
 def build_shim(folder: Path) -> Path:
     """Compiles the shim. Returns its path."""
-    library = folder / "shim.so"
-    compiler = (sysconfig.get_config_var("CC") or "cc").split()
-    source = ROOT / "tests" / "faults" / "shim.c"
-    options = ["-shared", "-fPIC", "-O1", "-o", str(library), "-ldl", "-lpthread"]
-    subprocess.run([*compiler, str(source), *options], check=True)
-    return library
+    (library,) = preload.compile_preloads(folder, ["shim"])
+    return Path(library)
 
 
 class Program:
@@ -136,10 +124,9 @@ class Program:
         directories = {"FAULTS_DIR": str(self.watched), "FAULTS_LOG": str(self._log), "FAULTS_SPEC": str(self._spec)}
         return self._run(last, directories)
 
-    def operations(self) -> list[Operation]:
-        """The log. Event files are left out: nothing is restored from them."""
-        lines = (line.replace(f"{self.watched}/", "").split("\t") for line in self._log.read_text().splitlines())
-        return [Operation(*parts) for parts in lines if "tfevents" not in parts[1]]
+    def operations(self) -> list[Any]:
+        """The log, as `lost_power.operations_in` reads it."""
+        return list(lost_power.operations_in(self._log, self.watched))
 
     def blobs(self) -> dict[str, bytes]:
         """The copies of what was written, by number. Equal contents are one object."""

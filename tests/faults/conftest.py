@@ -9,9 +9,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
+from lost_power import Operation, operations_in
 from preload import compile_preloads
 from processes import Processes
 
@@ -21,20 +22,6 @@ from faulty_job import FaultyJob
 
 HERE = Path(__file__).parent
 CLUSTER = HERE.parent / "cluster"
-
-
-class Operation(NamedTuple):
-    """A file operation that has succeeded.
-
-    Attributes:
-      name: the operation.
-      path: the file.
-      second: the new name of a rename; of a file that is flushed or closed, the number of a copy of its content; or "".
-    """
-
-    name: str
-    path: str
-    second: str
 
 
 class Faults:
@@ -66,10 +53,13 @@ class Faults:
             "PYTHONPATH": os.pathsep.join(filter(None, (str(HERE.parent / "support"), os.environ.get("PYTHONPATH")))),
         }
 
+    def _start(self, program: str, *args: Any) -> Any:
+        command = (HERE / "programs.py", program, self.folder, json.dumps(args))
+        return self._processes.python(*command, env=self._environment)
+
     def run(self, program: str, *args: Any) -> Any:
         """Runs a function of programs.py, and returns what it returns."""
-        command = (HERE / "programs.py", program, self.folder, json.dumps(args))
-        done = self._processes.python(*command, env=self._environment)
+        done = self._start(program, *args)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 
@@ -77,9 +67,7 @@ class Faults:
         """The results of `each_operation` of programs.py, in as many processes as it takes."""
         results: list[Any] = []
         while True:
-            arguments = json.dumps((way, start, fault, lasting, first, stride))
-            command = (HERE / "programs.py", "each_operation", self.folder, arguments)
-            done = self._processes.python(*command, env=self._environment)
+            done = self._start("each_operation", way, start, fault, lasting, first, stride)
             found = [json.loads(line) for line in done.stdout.splitlines()]
             results += found
             if done.returncode == 0:
@@ -91,9 +79,8 @@ class Faults:
             self._spec.unlink()
 
     def operations(self) -> list[Operation]:
-        """The operations so far, with paths relative to the folder."""
-        lines = self._log.read_text().splitlines()
-        return [Operation(*(part.replace(f"{self.folder}/", "") for part in line.split("\t"))) for line in lines]
+        """The operations so far."""
+        return operations_in(self._log, self.folder)
 
 
 @pytest.fixture(scope="session")

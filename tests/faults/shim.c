@@ -299,46 +299,24 @@ FWRITE(fwrite)
 #undef fwrite_unlocked
 FWRITE(fwrite_unlocked)
 
-int rename(const char *from, const char *to) {
-    FAIL("rename", to, -1);
-    int result = REAL(rename)(from, to);
-    if (result == 0) note("rename", from, to);
-    return result;
-}
-
-int renameat(int from_directory, const char *from, int to_directory, const char *to) {
-    char first[PATH_MAX], second[PATH_MAX];
-    const char *from_path = path_at(from_directory, from, first), *to_path = path_at(to_directory, to, second);
-    FAIL("rename", to_path, -1);
-    int result = REAL(renameat)(from_directory, from, to_directory, to);
-    if (result == 0) note("rename", from_path, to_path);
-    return result;
-}
-
-int renameat2(int from_directory, const char *from, int to_directory, const char *to, unsigned flags) {
-    char first[PATH_MAX], second[PATH_MAX];
-    const char *from_path = path_at(from_directory, from, first), *to_path = path_at(to_directory, to, second);
-    FAIL("rename", to_path, -1);
-    int result = REAL(renameat2)(from_directory, from, to_directory, to, flags);
-    if (result == 0) note("rename", from_path, to_path);
-    return result;
-}
-
-int link(const char *from, const char *to) {
-    FAIL("link", to, -1);
-    int result = REAL(link)(from, to);
-    if (result == 0) note("link", from, to);
-    return result;
-}
-
-int linkat(int from_directory, const char *from, int to_directory, const char *to, int flags) {
-    char first[PATH_MAX], second[PATH_MAX];
-    const char *from_path = path_at(from_directory, from, first), *to_path = path_at(to_directory, to, second);
-    FAIL("link", to_path, -1);
-    int result = REAL(linkat)(from_directory, from, to_directory, to, flags);
-    if (result == 0) note("link", from_path, to_path);
-    return result;
-}
+/* Renames or links `from` in the directory `from_at` as `to` in `to_at`. */
+#define TWO_PATHS(operation, name, arguments, from_at, to_at, ...)                                                     \
+    int name arguments {                                                                                               \
+        char first[PATH_MAX], second[PATH_MAX];                                                                        \
+        const char *from_path = path_at(from_at, from, first), *to_path = path_at(to_at, to, second);                  \
+        FAIL(operation, to_path, -1);                                                                                  \
+        int result = REAL(name)(__VA_ARGS__);                                                                          \
+        if (result == 0) note(operation, from_path, to_path);                                                          \
+        return result;                                                                                                 \
+    }
+TWO_PATHS("rename", rename, (const char *from, const char *to), AT_FDCWD, AT_FDCWD, from, to)
+TWO_PATHS("rename", renameat, (int from_at, const char *from, int to_at, const char *to), from_at, to_at, from_at, from,
+          to_at, to)
+TWO_PATHS("rename", renameat2, (int from_at, const char *from, int to_at, const char *to, unsigned flags), from_at,
+          to_at, from_at, from, to_at, to, flags)
+TWO_PATHS("link", link, (const char *from, const char *to), AT_FDCWD, AT_FDCWD, from, to)
+TWO_PATHS("link", linkat, (int from_at, const char *from, int to_at, const char *to, int flags), from_at, to_at,
+          from_at, from, to_at, to, flags)
 
 int mkdirat(int directory, const char *name, mode_t mode) {
     char buffer[PATH_MAX];

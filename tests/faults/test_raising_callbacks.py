@@ -18,10 +18,10 @@ from raising_callbacks import (
     Case,
     Expected,
     Record,
+    check_each,
     check_outcome,
     chosen,
     expected,
-    failures_of,
     is_interrupt,
     no_new_threads,
 )
@@ -120,10 +120,7 @@ def check(case: Case, folder: Path) -> None:
 def test_sessions(way: str, callback: str, tmp_path: Path, record_property: Any) -> None:
     if way == "function" and not tf.executing_eagerly():
         pytest.skip("a monitored function needs TF 2 behaviour")
-    cases = chosen(GROUPS[way, callback], 2)
-    record_property("combinations", len(cases))
-    failed = failures_of(cases, tmp_path, check)
-    assert not failed, f"{len(failed)} of {len(cases)}:\n" + "\n".join(failed)
+    check_each(chosen(GROUPS[way, callback], 2), tmp_path, record_property, check)
 
 
 # TensorFlow's classes.
@@ -160,7 +157,9 @@ def compare(case: Case, folder: Path) -> None:
 @pytest.mark.parametrize(("way", "callback"), OF_BOTH)
 def test_as_tensorflow(way: str, callback: str, tmp_path: Path, record_property: Any) -> None:
     # TensorFlow handles no signals.
-    cases = chosen([case for case in GROUPS[way, callback] if case.ending != "signal"], 1)
-    record_property("combinations", len(cases))
-    failed = failures_of(cases, tmp_path, compare)
-    assert not failed, f"{len(failed)} of {len(cases)}:\n" + "\n".join(failed)
+    check_each(
+        chosen([case for case in GROUPS[way, callback] if case.ending != "signal"], 1),
+        tmp_path,
+        record_property,
+        compare,
+    )

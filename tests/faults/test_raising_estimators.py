@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import raising_estimators
 import tensorflow as tf
-from raising_callbacks import LONG, Case, check_outcome, chosen, expected, failures_of, is_interrupt, no_new_threads
+from raising_callbacks import LONG, Case, check_each, check_outcome, chosen, expected, is_interrupt, no_new_threads
 from raising_sessions import EVERY, LAST, state
 
 pytestmark = [pytest.mark.timeout(1800 if LONG else 120)]
@@ -62,10 +62,7 @@ def check(case: Case, folder: Path) -> None:
 
 @pytest.mark.parametrize("callback", list(GROUPS))
 def test_train(callback: str, tmp_path: Path, record_property: Any) -> None:
-    cases = chosen(GROUPS[callback], 1)
-    record_property("combinations", len(cases))
-    failed = failures_of(cases, tmp_path, check)
-    assert not failed, f"{len(failed)} of {len(cases)}:\n" + "\n".join(failed)
+    check_each(chosen(GROUPS[callback], 1), tmp_path, record_property, check)
 
 
 def check_evaluated(case: Case, folder: Path) -> None:
@@ -96,7 +93,4 @@ def check_evaluated(case: Case, folder: Path) -> None:
 
 
 def test_train_and_evaluate(tmp_path: Path, record_property: Any) -> None:
-    cases = chosen(list(raising_estimators.evaluated_cases()), 3)
-    record_property("combinations", len(cases))
-    failed = failures_of(cases, tmp_path, check_evaluated)
-    assert not failed, f"{len(failed)} of {len(cases)}:\n" + "\n".join(failed)
+    check_each(chosen(list(raising_estimators.evaluated_cases()), 3), tmp_path, record_property, check_evaluated)

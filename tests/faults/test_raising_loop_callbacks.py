@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import raising_loops
 import tensorflow as tf
-from raising_callbacks import LONG, Case, check_outcome, chosen, expected, failures_of, no_new_threads
+from raising_callbacks import LONG, Case, check_each, check_outcome, chosen, expected, no_new_threads
 from raising_loops import LoopProgram, state
 
 pytestmark = [pytest.mark.timeout(1200 if LONG else 120)]
@@ -54,7 +54,4 @@ def check(case: Case, folder: Path) -> None:
 @pytest.mark.skipif(not tf.executing_eagerly(), reason="the loop's variables are those of TF 2 behaviour")
 @pytest.mark.parametrize(("way", "callback"), list(GROUPS))
 def test_step_loops(way: str, callback: str, tmp_path: Path, record_property: Any) -> None:
-    cases = chosen(GROUPS[way, callback], 3)
-    record_property("combinations", len(cases))
-    failed = failures_of(cases, tmp_path, check)
-    assert not failed, f"{len(failed)} of {len(cases)}:\n" + "\n".join(failed)
+    check_each(chosen(GROUPS[way, callback], 3), tmp_path, record_property, check)

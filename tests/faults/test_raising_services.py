@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import raising_supervisors
 import tensorflow as tf
-from raising_callbacks import LONG, Case, Record, chosen, failures_of, is_interrupt, no_new_threads
+from raising_callbacks import LONG, Case, Record, check_each, chosen, is_interrupt, no_new_threads
 from raising_supervisors import SupervisorProgram, state
 
 pytestmark = [pytest.mark.timeout(600 if LONG else 120)]
@@ -57,10 +57,7 @@ def check(case: Case, folder: Path) -> None:
 
 @pytest.mark.parametrize("callback", list(GROUPS))
 def test_services(callback: str, tmp_path: Path, record_property: Any) -> None:
-    cases = chosen(GROUPS[callback], 4)
-    record_property("combinations", len(cases))
-    failed = failures_of(cases, tmp_path, check)
-    assert not failed, f"{len(failed)} of {len(cases)}:\n" + "\n".join(failed)
+    check_each(chosen(GROUPS[callback], 4), tmp_path, record_property, check)
 
 
 def compare(case: Case, folder: Path) -> None:
@@ -83,7 +80,4 @@ def test_services_as_tensorflow(callback: str, tmp_path: Path, record_property: 
         for case in GROUPS[callback]
         if case.ending != "signal" and (callback, case.error) != ("init_fn", "OutOfRangeError")
     ]
-    cases = chosen(cases, 2)
-    record_property("combinations", len(cases))
-    failed = failures_of(cases, tmp_path, compare)
-    assert not failed, f"{len(failed)} of {len(cases)}:\n" + "\n".join(failed)
+    check_each(chosen(cases, 2), tmp_path, record_property, compare)

@@ -14,9 +14,10 @@ from __future__ import annotations
 import collections
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Crash", "contents", "crashes"]
+__all__ = ["Crash", "Operation", "contents", "crashes", "operations_in"]
 
 # What a crash leaves of content that wasn't flushed.
 ALL, HALF, NONE = range(3)
@@ -65,6 +66,31 @@ class _Change(NamedTuple):
     name: str
     node: _Node | None
     source: tuple[_Directory, str] | None = None
+
+
+class Operation(NamedTuple):
+    """A line of the shim's log, with paths relative to the watched directory.
+
+    Attributes:
+      name: the operation; "failed" for one that has failed.
+      path: the file.
+      second: the new name of a rename; of a file that is flushed or closed, the number of a copy of its content; or "".
+    """
+
+    name: str
+    path: str
+    second: str
+
+
+def operations_in(log: Path, folder: Path) -> list[Operation]:
+    """Reads the shim's log. Event files are left out: nothing is restored from them.
+
+    Args:
+      log: the log.
+      folder: the watched directory.
+    """
+    lines = (line.replace(f"{folder}/", "").split("\t") for line in log.read_text().splitlines())
+    return [Operation(*parts) for parts in lines if "tfevents" not in parts[1]]
 
 
 class Crash(NamedTuple):

@@ -146,6 +146,16 @@ def logged(records: list[logging.LogRecord]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def noted(record: Record) -> Iterator[None]:
+    """Wraps a training: its log lines and what leaves it are noted, and nothing leaves the block."""
+    with logged(record.log):
+        try:
+            yield
+        except BaseException as error:
+            record.outcome = error
+
+
+@contextlib.contextmanager
 def no_new_threads(secs: float = 5.0) -> Iterator[None]:
     """Fails if a thread that was started in the block is alive after it."""
     before = set(threading.enumerate())
@@ -259,7 +269,16 @@ def chosen(cases: list[Case], count: int) -> list[Case]:
     return taken
 
 
-def failures_of(cases: list[Case], folder: Path, check_one: Any) -> list[str]:
+def check_each(cases: list[Case], folder: Path, record_property: Any, check_one: Any) -> None:
+    """Checks cases, all of them before it fails. The report of the test says how many there were.
+
+    Args:
+      cases: the cases.
+      folder: gets a folder for each.
+      record_property: pytest's fixture.
+      check_one: function of a case and its folder.
+    """
+    record_property("combinations", len(cases))
     failed = []
     for case in cases:
         place = folder / str(case)
@@ -267,4 +286,4 @@ def failures_of(cases: list[Case], folder: Path, check_one: Any) -> list[str]:
             check_one(case, place)
         except AssertionError as error:
             failed.append(f"{case}: {str(error).splitlines()[0] if str(error) else error!r}")
-    return failed
+    assert not failed, f"{len(failed)} of {len(cases)}:\n" + "\n".join(failed)

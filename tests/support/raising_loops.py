@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
-from raising_callbacks import ERRORS, EVERY, LAST, Case, Record, logged
+from raising_callbacks import ERRORS, EVERY, LAST, Case, Record, noted
 
 from fastsup.loop import CheckpointHook, Hook, StepLoop, StopAtStepHook
 
@@ -127,11 +127,8 @@ class LoopProgram:
         last = {"stop": [StopAtStepHook(LAST)], "recovery": [StopAtStepHook(LAST)]}.get(self.ending, [])
         last = [StopAtStepHook(num_steps=2)] if self.case is None else last
         hooks = [self.hook("a"), self.new_saver(), self.hook("r"), self.hook("z"), *last]
-        with logged(self.record.log):
-            try:
-                StepLoop(self.step, hooks, resume_from=self.manager, max_recoveries=2).run()
-            except BaseException as error:
-                self.record.outcome = error
+        with noted(self.record):
+            StepLoop(self.step, hooks, resume_from=self.manager, max_recoveries=2).run()
         return self.record
 
 

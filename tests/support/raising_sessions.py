@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
-from raising_callbacks import ERRORS, EVERY, LAST, Case, Record, logged
+from raising_callbacks import ERRORS, EVERY, LAST, Case, Record, noted
 from tensorflow.python.eager import context
 
 v1 = tf.compat.v1
@@ -289,11 +289,8 @@ class Program:
 
     def run(self) -> Record:
         """Runs the training, and notes what leaves it."""
-        with logged(self.record.log):
-            try:
-                self.run_in_graph()
-            except BaseException as error:
-                self.record.outcome = error
+        with noted(self.record):
+            self.run_in_graph()
         return self.record
 
     def run_in_graph(self) -> None:

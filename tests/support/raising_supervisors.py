@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
-from raising_callbacks import ERRORS, LAST, Case, Record, logged
+from raising_callbacks import ERRORS, LAST, Case, Record, noted
 
 v1 = tf.compat.v1
 
@@ -87,11 +87,8 @@ class SupervisorProgram:
 
     def run(self) -> Record:
         """Runs the training, and notes what leaves it."""
-        with logged(self.record.log), tf.Graph().as_default():
-            try:
-                self.train()
-            except BaseException as error:
-                self.record.outcome = error
+        with noted(self.record), tf.Graph().as_default():
+            self.train()
         return self.record
 
     def train(self) -> None:
