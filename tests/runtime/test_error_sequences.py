@@ -40,7 +40,8 @@ def test_an_operation_that_cannot_be_placed(alike: Any) -> None:
     def program(new_session: Any, attempt: Any) -> None:
         x = tf1.placeholder(tf.float32, [], name="x")
         y = tf.multiply(x, 2.0, name="y")
-        with new_session() as session:
+        # The default depends on `tf.config.set_soft_device_placement`, which other tests of this process may call.
+        with new_session(config=tf1.ConfigProto(allow_soft_placement=False)) as session:
             attempt(session.run, y, {x: 1.5})
             attempt(session.run, y, {x: 2.5})
             with tf.device("/device:GPU:7"):
