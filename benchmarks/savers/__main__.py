@@ -16,7 +16,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -92,9 +92,9 @@ def run(
       done: called in this thread.
     """
     with ThreadPoolExecutor(options.jobs) as pool:
-        results = [pool.submit(checked, saver, folder, options.states, options.faults) for saver in chosen]
-        for saver, result in zip(chosen, results, strict=True):
-            done(saver.title, result.result())
+        titles = {pool.submit(checked, saver, folder, options.states, options.faults): saver.title for saver in chosen}
+        for future in as_completed(titles):
+            done(titles[future], future.result())
 
 
 def main(arguments: list[str] | None = None) -> int:
