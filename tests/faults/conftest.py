@@ -78,6 +78,11 @@ class Faults:
             first += stride * (len(found) - after_a_crash + 1)
             self._spec.unlink()
 
+    def failed(self) -> list[tuple[str, str]]:
+        """The faults so far: the operation and the path."""
+        lines = [line.split("\t") for line in self._log.read_text().splitlines()]
+        return [(operation, path) for what, path, operation in lines if what == "failed"]
+
     def operations(self) -> list[Operation]:
         """The operations so far."""
         return operations_in(self._log, self.folder)

@@ -16,10 +16,13 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import keras
+import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from ways_to_save import EVERY, SIZE, WAYS
 
+import fastsup
 from fastsup import train
 
 
@@ -103,6 +106,28 @@ def two_trainings(folder: str, way: str) -> list[str]:
         ended.append(train_once(folder, way, last))
         returned(last)
     return ended
+
+
+def keras_backups(folder: str) -> list[list[float]]:
+    """Keras's `fit` with `BackupAndRestore`, plain and accelerated: the losses and the weights of each."""
+    return [_keras_backups(os.path.join(folder, name), name == "accelerated") for name in ("plain", "accelerated")]
+
+
+def _keras_backups(folder: str, accelerated: bool) -> list[float]:
+    """Of two epochs, and then from there of four."""
+    data = np.arange(30, dtype="float32").reshape(10, 3) / 30
+    numbers: list[float] = []
+    for epochs in (2, 4):
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        model.compile(optimizer="sgd", loss="mse", jit_compile=False)
+        if accelerated:
+            fastsup.keras.accelerate(model)
+        backup = keras.callbacks.BackupAndRestore(folder, save_freq=2, delete_checkpoint=False)
+        settings = {"batch_size": 2, "epochs": epochs, "shuffle": False, "verbose": 0, "callbacks": [backup]}
+        numbers += model.fit(data, data[:, :1], **settings).history["loss"]
+        numbers += model.get_weights()[0].ravel().tolist()
+    return numbers
 
 
 def after_crashes(folder: str, way: str, crashes: str, count: int, trained: int) -> list[list[Any]]:

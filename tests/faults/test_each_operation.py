@@ -43,3 +43,14 @@ def test_any_operation_may_fail(
         assert "OutOfRange" not in under_fault, about
         assert under_fault != "crashed" or re.fullmatch(r"read \S+\.index", failed), about
         assert (ended_later, last_weight, last_step in (20, 21)) == ("ended", last_step, True), about
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_short_and_late_operations_change_nothing(faults: Any, way: str) -> None:
+    """Each read and write moves half of its data; each operation takes a millisecond more."""
+    short, late = ["read,/,1,0,short", "write,/,1,0,short"], ["any,/,1,0,delay 1"]
+    for under_fault, (step, weight), _, _ in faults.run("each_fault", way, [short, late]):
+        assert under_fault == "ended"
+        assert step == weight
+        assert step in (20, 21)
+    assert {operation for operation, _ in faults.failed()} >= {"read", "write", "fsync", "rename", "unlink"}
