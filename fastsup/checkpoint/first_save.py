@@ -12,7 +12,8 @@ import os
 from collections.abc import Iterator
 
 from fastsup.checkpoint.directory import FIRST_SAVE, STATE_FILE
-from fastsup.common.file_system import exists, is_local, write_whole
+from fastsup.common.file_system import exists, is_local, tensorflow_errors, write_whole
+from fastsup.common.files import fsync_directory_and_above
 
 __all__ = ["begin_save", "end_save", "marking_the_first"]
 
@@ -20,7 +21,7 @@ _TEXT = "The first save in this directory has begun and not ended. A later save 
 
 
 def begin_save(directory: str) -> None:
-    """Makes the mark durable, unless a save has ended in the directory before.
+    """Makes the directory and the mark durable, unless a save has ended in it before.
 
     Args:
       directory: the directory. One that doesn't exist or isn't local gets no mark.
@@ -31,6 +32,8 @@ def begin_save(directory: str) -> None:
     # Without a directory, the save itself fails.
     if is_local(directory) and os.path.isdir(directory or ".") and not exists(os.path.join(directory, STATE_FILE)):
         write_whole(os.path.join(directory, FIRST_SAVE), _TEXT)
+        with tensorflow_errors("flushed to the disk", directory):
+            fsync_directory_and_above(directory or ".")
 
 
 def end_save(directory: str) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
 import stat
 import tempfile
 
-__all__ = ["check_writable", "files_of_checkpoint", "fsync_checkpoint", "fsync_directory", "fsync_tree", "write_whole"]
+__all__ = [
+    "check_writable", "files_of_checkpoint", "fsync_checkpoint", "fsync_directory", "fsync_directory_and_above",
+    "fsync_tree", "write_whole",
+]  # fmt: skip
 
 # Errors of file systems that can't flush a file, or needn't.
 _CANNOT_FSYNC = (errno.EINVAL, errno.ENOTSUP, errno.EROFS)
@@ -134,6 +138,28 @@ def fsync_directory(path: str) -> None:
       OSError: the disk has failed.
     """
     _fsync(path or ".")
+
+
+def fsync_directory_and_above(path: str) -> None:
+    """Flushes the names in a local directory, and its own name and those of the directories above it.
+
+    For directories that may be new: until its name is flushed, a directory may be gone after a loss of power, with all
+    that was flushed in it. Another file system above isn't flushed, since its directories were there before.
+
+    Args:
+      path: the directory.
+
+    Raises:
+      OSError: the disk has failed.
+    """
+    directory = os.path.realpath(path)
+    device = os.stat(directory).st_dev
+    _fsync(directory)
+    while (above := os.path.dirname(directory)) != directory and os.stat(above).st_dev == device:
+        directory = above
+        # One that this process may not read isn't one that it has made.
+        with contextlib.suppress(PermissionError):
+            _fsync(directory)
 
 
 def _fsync(path: str) -> None:

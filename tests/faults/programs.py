@@ -19,6 +19,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from mutants import MUTANTS
 from tensorflow.core.protobuf import saved_model_pb2
 from ways_to_save import EVERY, SIZE, WAYS
 
@@ -99,8 +100,14 @@ def returned(step: int) -> None:
         log.write(f"returned\t{step}\t\n")
 
 
-def two_trainings(folder: str, way: str) -> list[str]:
-    """Trains to step 12, and from there to step 20."""
+def two_trainings(folder: str, way: str, below: str = "", mutant: str = "") -> list[str]:
+    """Trains to step 12, and from there to step 20.
+
+    In the folder or in a new one below it; with a change of mutants.py if one is named.
+    """
+    folder = os.path.join(folder, below) if below else folder
+    if mutant:
+        MUTANTS[mutant]()
     ended = []
     for last in (12, 20):
         ended.append(train_once(folder, way, last))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import itertools
-import re
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from durability_checks import check_order
 from ways_to_save import WAYS
 
 # From the first to the last operation that fails: the first alone, or all.
@@ -56,59 +55,6 @@ def test_no_fault_costs_what_was_saved(faults: Any, way: str) -> None:
         "the state file can't be renamed",
     ):
         assert results[name][0] != "ended", name
-
-
-# The order of a save.
-
-
-def number_of(path: str) -> int | None:
-    """The global step in the name of a checkpoint's index; None for another file."""
-    found = re.fullmatch(r"(?:model\.)?ckpt-(\d+)\.index", path)
-    return int(found[1]) if found else None
-
-
-def check_order(operations: Iterable[Any], folder: str) -> int:
-    """Checks each save in a log of file operations. Returns how many times a state file has been put in its place."""
-    dirty: set[str] = set()  # Files whose content isn't on the disk.
-    names: set[str] = set()  # Files whose name isn't.
-    newest = named = (
-        named_on_disk
-    ) = -1  # The newest checkpoint, the one in the state file, the one in that on the disk.
-    written = 0
-    for name, path, second in operations:
-        if name == "create":
-            dirty.add(path)
-            names.add(path)
-            newest = number_of(path) or newest
-        elif name == "fsync" and path == folder:
-            names.clear()
-            named_on_disk = named
-        elif name == "fsync":
-            dirty.discard(path)
-        elif name == "rename":
-            assert not (second == "checkpoint" and path in dirty), "the state file isn't flushed before its rename"
-            if path in dirty:
-                dirty.remove(path)
-                dirty.add(second)
-            names.discard(path)
-            names.add(second)
-            newest = number_of(second) or newest
-            if second == "checkpoint":
-                written += 1
-                named = newest
-                checkpoints = [
-                    file for file in (dirty | names) - {second} if ".ckpt-" in file or file.startswith("ckpt-")
-                ]
-                assert checkpoints == [], "named before it is on the disk"
-        elif name == "unlink":
-            dirty.discard(path)
-            names.discard(path)
-            number = number_of(path)
-            assert number is None or number < named_on_disk, (
-                f"{path} is deleted before a newer one is named on the disk"
-            )
-    assert named_on_disk == newest
-    return written
 
 
 @pytest.mark.parametrize("way", WAYS)

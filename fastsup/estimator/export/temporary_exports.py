@@ -17,7 +17,7 @@ from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.common.file_system import is_local, tensorflow_errors
-from fastsup.common.files import fsync_directory, fsync_tree
+from fastsup.common.files import fsync_directory, fsync_directory_and_above, fsync_tree
 from fastsup.common.tensorflow_errors import writing_files
 
 __all__ = ["delete_export", "publish_export", "temporary_export"]
@@ -68,7 +68,7 @@ def publish_export(folder: str | bytes, final: str | bytes) -> None:
     with tensorflow_errors("flushed to the disk"):
         fsync_tree(folder)
         file_io.rename_v2(folder, final)
-        fsync_directory(os.path.dirname(os.fsdecode(final)))
+        fsync_directory_and_above(os.path.dirname(os.fsdecode(final)) or ".")
 
 
 def delete_export(path: str) -> None:
