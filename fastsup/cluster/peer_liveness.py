@@ -18,7 +18,7 @@ from tensorflow.python.training import server_lib
 from fastsup.cluster.task_settings import TaskType
 from fastsup.cluster.tf_config import read_tf_config
 
-__all__ = ["PeerLiveness", "peer_liveness_of", "peer_timeout_secs", "silent_tasks"]
+__all__ = ["PeerLiveness", "named_tasks", "peer_liveness_of", "peer_timeout_secs", "silent_tasks"]
 
 _TRAINING_ROLES = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
 _CONNECT_TIMEOUT_SECS = 1.0
@@ -104,31 +104,44 @@ class PeerLiveness:
             )
 
 
-def silent_tasks(device_filters: Iterable[str]) -> list[str]:
-    """The tasks of TF_CONFIG's cluster whose servers don't answer, as "ps 0 at host:2222". Takes some seconds at most.
+def named_tasks(device_filters: Iterable[str]) -> dict[str, str]:
+    """The tasks of TF_CONFIG's cluster, by their addresses.
 
     Args:
       device_filters: the tasks that matter, as "/job:ps" or "/job:worker/task:0"; all if it is empty.
 
     Returns:
-      Their names; an empty list if TF_CONFIG has no cluster, or one without ports.
+      Dict of HOST:PORT to "ps 0 at HOST:PORT"; empty if TF_CONFIG has no cluster, or one without ports.
     """
     try:
         tf_config = read_tf_config()
         cluster = server_lib.ClusterSpec(tf_config.get("cluster") or {})
     except (TypeError, ValueError):
-        return []
+        return {}
     if tf_config.get("environment") == "google":
-        return []
+        return {}
     filters = list(device_filters)
-    names = {
+    found = {
         cluster.task_address(role, index): f"{role} {index}"
         for role in cluster.jobs
         for index in cluster.task_indices(role)
         if not filters or f"/job:{role}" in filters or f"/job:{role}/task:{index}" in filters
     }
-    answering = _answering(list(names))
-    return [f"{name} at {address}" for address, name in names.items() if address not in answering]
+    return {address: f"{name} at {address}" for address, name in found.items()}
+
+
+def silent_tasks(device_filters: Iterable[str]) -> dict[str, str]:
+    """The tasks of TF_CONFIG's cluster whose ports don't answer. Takes some seconds at most.
+
+    Args:
+      device_filters: as for `named_tasks`.
+
+    Returns:
+      As `named_tasks`.
+    """
+    tasks = named_tasks(device_filters)
+    answering = _answering(list(tasks))
+    return {address: name for address, name in tasks.items() if address not in answering}
 
 
 def peer_timeout_secs(config: Any) -> float:

@@ -18,12 +18,13 @@ from program import set_up_process
 
 from fastsup import train
 from fastsup.runtime import remote_close
+from fastsup.train.session import server_watch
 
 v1 = tf.compat.v1
 SIZE = 1000
 DEFAULTS: dict[str, Any] = {
     "max_steps": 2000, "save_steps": 10, "save_secs": None, "step_secs": 0.05, "wait_secs": 60, "close_secs": 10,
-    "alarm_secs": 170, "recovery_wait_secs": 0.5, "keep_every_n_hours": 10000, "max_to_keep": 5,
+    "silent_secs": 60, "alarm_secs": 170, "recovery_wait_secs": 0.5, "keep_every_n_hours": 10000, "max_to_keep": 5,
 }  # fmt: skip
 
 
@@ -37,6 +38,7 @@ def graph_step() -> Any:
 def main(model_dir: str, settings: dict[str, Any]) -> None:
     set_up_process(settings["alarm_secs"])
     remote_close.CLOSE_SECS = settings["close_secs"]
+    server_watch.STILL_SECS = server_watch.ANSWER_SECS = settings["silent_secs"]
     tf_config = json.loads(os.environ["TF_CONFIG"])
     role, index = tf_config["task"]["type"], tf_config["task"]["index"]
     server = v1.train.Server(tf_config["cluster"], job_name=role, task_index=index)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import Any
 
 import pytest
@@ -12,8 +14,11 @@ SETTINGS = {"max_steps": 800, "save_steps": 20, "step_secs": 0.05, "recovery_wai
 # Limits of a job, in seconds: of a wait for other tasks, and of closing a session.
 LIMITS = {"wait_secs": 4, "close_secs": 2}
 # What a task needs to find the loss, wait, close its session and end, on a busy machine.
-WITHIN_SECS = 40
+WITHIN_SECS = 60
 
+long_only = pytest.mark.skipif(
+    os.environ.get("FASTSUP_FAULTS") != "long", reason="takes long: FASTSUP_FAULTS=long runs it"
+)
 pytestmark = [pytest.mark.slow, pytest.mark.one_world, pytest.mark.timeout(170)]
 
 
@@ -29,6 +34,41 @@ def test_training_outlives_a_lost_network(new_job: Any, program: str) -> None:
             losses += 1
     assert keeper.restarts == 0
     job.assert_ends_well(2 * losses)
+
+
+@pytest.mark.parametrize(
+    ("cut_off", "goes_on"), [("chief-0", "worker-0"), pytest.param("worker-0", "chief-0", marks=long_only)]
+)
+def test_a_task_that_hears_nothing_of_its_parameter_server_fails(new_job: Any, cut_off: str, goes_on: str) -> None:
+    """No connection is closed. Its session is closed in place of that; a new one waits until the limit."""
+    settings = {**SETTINGS, **LIMITS, "silent_secs": 4}
+    job = new_job("session_task.py", TASKS, linked=[(cut_off, "ps-0")], **settings)
+    keeper = job.train()
+    job.cluster.cut(cut_off, "ps-0")
+    assert job.cluster.exit_codes([cut_off], WITHIN_SECS) == {cut_off: 1}
+    log = job.cluster.log(cut_off)
+    assert "No step has ended for 4 s, and " in log
+    assert "DeadlineExceededError: Session was not ready after waiting 4 secs" in log
+    steps = keeper.steps()[goes_on]
+    keeper.look_for(1.0, starts_failed=False)
+    assert keeper.steps()[goes_on] > steps
+    job.cluster.mend(cut_off, "ps-0")
+    job.cluster.start(cut_off)
+    keeper.wait_for_steps_of_all(WITHIN_SECS)
+    job.assert_ends_well(4)
+
+
+@pytest.mark.parametrize("stopped", [pytest.param(False, marks=long_only), True])
+def test_a_new_session_trains_on_after_a_long_silence(new_job: Any, stopped: bool) -> None:
+    """If the network is back before the limit, or the process of the parameter server goes on, no task ends."""
+    job = new_job("session_task.py", TASKS, linked=[] if stopped else PAIRS[:1], **{**SETTINGS, "silent_secs": 3})
+    keeper = job.train()
+    job.cluster.signal("ps-0", signal.SIGSTOP) if stopped else job.cluster.cut("chief-0", "ps-0")
+    job.cluster.wait_for("its end", lambda: "The step is ended" in job.cluster.log("chief-0"))
+    job.cluster.signal("ps-0", signal.SIGCONT) if stopped else job.cluster.mend("chief-0", "ps-0")
+    keeper.wait_for_steps_of_all(WITHIN_SECS)
+    assert keeper.restarts == 0
+    job.assert_ends_well(4)
 
 
 @pytest.mark.parametrize(("cut_off", "goes_on"), [("chief-0", "worker-0"), ("worker-0", "chief-0")])

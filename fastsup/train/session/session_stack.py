@@ -9,6 +9,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import coordinator, queue_runner
 
 from fastsup.common import stop_signals
+from fastsup.train.session.server_watch import watch_servers
 from fastsup.train.session.session_creators import SessionCreator
 from fastsup.train.session.wrapped_sessions import CoordinatedSession, HookedSession
 
@@ -63,6 +64,7 @@ class CoordinatedSessionCreator(SessionCreator):  # type: ignore[misc]
     def _start(self, session: Any) -> None:
         if ops.get_collection(ops.GraphKeys.QUEUE_RUNNERS):
             queue_runner.start_queue_runners(sess=session, coord=self.coord)
+        watch_servers(session, self.coord)
         held = stop_signals.holds_signals()
         try:
             for hook in self._hooks:

@@ -163,7 +163,7 @@ def wait_for_servers(master: str, config: Any, limit: float, log_interval: float
     log = log or WaitLog(log_interval)
 
     def awaited() -> str:
-        silent = silent_tasks(config.device_filters if config is not None else ())
+        silent = list(silent_tasks(config.device_filters if config is not None else ()).values())
         which = f": {', '.join(silent[:_MOST_NAMES])}{', ...' if len(silent) > _MOST_NAMES else ''}" if silent else ""
         return f"an answer from every task of the cluster of {master}, one of which isn't up or can't be reached{which}"
 
