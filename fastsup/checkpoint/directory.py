@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from google.protobuf import text_format
 from tensorflow.python.framework import errors
 from tensorflow.python.lib.io import file_io
-from tensorflow.python.training import py_checkpoint_reader
 from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 
+from fastsup.checkpoint.index import open_checkpoint
 from fastsup.common.file_system import is_local, list_names
 from fastsup.common.tensorflow_errors import is_read_failure
 from fastsup.core.checks import check_no_pattern
@@ -134,15 +134,18 @@ def step_of(path: str) -> int | None:
     return int(match["step"]) if match else None
 
 
-def _age_key(path: str) -> tuple[bool, int]:
-    """A key that sorts checkpoints from old to new: first those without a step, by their time; then by their step."""
+def _age_key(path: str) -> tuple[bool, int, int]:
+    """A key that sorts checkpoints from old to new: first those without a step, by their time; then by their step.
+
+    Of one step, the longer name is the one that a checkpoint has while another one overwrites it.
+    """
     step = step_of(path)
     if step is not None:
-        return True, step
+        return True, step, -len(path)
     try:
-        return False, int(file_io.stat(path + ".index").mtime_nsec)
+        return False, int(file_io.stat(path + ".index").mtime_nsec), 0
     except errors.OpError:
-        return False, 0
+        return False, 0, 0
 
 
 def is_in(path: str, directory: str) -> bool:
@@ -271,11 +274,10 @@ def damage_of(path: Any) -> str | None:
     if prefix in directory.begun and prefix not in directory.with_index:
         return "its index file is missing"
     try:
-        reader = py_checkpoint_reader.NewCheckpointReader(path)
-        names = sorted(reader.get_variable_to_shape_map())
+        reader, shapes = open_checkpoint(path)
     except (errors.OpError, IndexError, RuntimeError) as error:
         return _damage_in(error)
-    return next((f"{cause} (in {name})" for name in names if (cause := _damage_of_tensor(reader, name))), None)
+    return next((f"{cause} (in {name})" for name in sorted(shapes) if (cause := _damage_of_tensor(reader, name))), None)
 
 
 def _damage_of_tensor(reader: Any, name: str) -> str | None:

@@ -20,6 +20,7 @@ from tensorflow.python.training.saver import Saver
 
 from fastsup.checkpoint.directory import STATE_FILE
 from fastsup.checkpoint.first_save import marking_the_first
+from fastsup.checkpoint.overwritten import keeping_the_overwritten
 from fastsup.common.file_system import is_local, tensorflow_errors, write_whole
 from fastsup.common.files import files_of_checkpoint, fsync_checkpoint
 from fastsup.common.tensorflow_errors import writing_files
@@ -166,7 +167,8 @@ def save_durably(
     directory = os.path.dirname(os.fsdecode(path))
     # A saver with a state file of its own isn't what a training is restored from.
     first = contextlib.nullcontext() if state_file else marking_the_first(directory)
-    with saving(checkpoint_name(saver, path, step)), first:
+    name = checkpoint_name(saver, path, step)
+    with saving(name), first, keeping_the_overwritten(None if name is None else os.fsdecode(name)):
         if not is_plain_saver(saver) or saver._is_empty:
             options = {"write_meta_graph": write_meta_graph, "latest_filename": state_file}
             given = {name: value for name, value in options.items() if value is not None}

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from tensorflow.python.framework import errors, tensor_shape, tensor_util
+from tensorflow.python.framework import dtypes, errors, tensor_shape, tensor_util
 from tensorflow.python.platform import tf_logging as logging
-from tensorflow.python.training import py_checkpoint_reader
 from tensorflow.python.training import saver as tf_saver
+
+from fastsup.checkpoint.index import is_object_based, open_checkpoint
 
 __all__ = ["restore_partially"]
 
-_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 # Size of the values that one run feeds. If a run fails because of a shape, its operations are run one by one.
 _BYTES_PER_RUN = 1 << 28
 
@@ -118,24 +118,23 @@ class _Source:
     """The tensors of a checkpoint, by the names that a saver uses."""
 
     def __init__(self, path: str) -> None:
-        self._reader = py_checkpoint_reader.NewCheckpointReader(path)
-        self._dtypes = self._reader.get_variable_to_dtype_map()
-        keys = {name: name for name in self._dtypes}
-        if _OBJECT_GRAPH in keys:
+        self._reader, shapes = open_checkpoint(path)
+        keys = {name: name for name in shapes}
+        if is_object_based(shapes):
             # tf.train.Checkpoint names tensors after objects, and stores the variables' names in the object graph.
             keys = tf_saver.object_graph_key_mapping(path)
-        self.keys = {name: key for name, key in keys.items() if key in self._dtypes}
+        self.keys = {name: key for name, key in keys.items() if key in shapes}
 
     def value_of(self, wanted: _Wanted) -> Any:
         key = self.keys[wanted.name]
-        saved, here = self._dtypes[key], wanted.tensor.dtype.base_dtype
-        if saved != here:
-            raise _mismatch(f"{wanted.name} is {saved.name} in the checkpoint, {here.name} here")
         try:
             value = self._reader.get_tensor(key)
         except (IndexError, RuntimeError) as error:
             # The reader's errors for a file that is too short.
             raise errors.DataLossError(None, None, f"{key}: {error}") from error
+        saved, here = dtypes.as_dtype(np.asarray(value).dtype), wanted.tensor.dtype.base_dtype
+        if saved != here:
+            raise _mismatch(f"{wanted.name} is {saved.name} in the checkpoint, {here.name} here")
         return _sliced(value, wanted)
 
 

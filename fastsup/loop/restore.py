@@ -87,7 +87,8 @@ def _check_match(checkpoint: Any, status: Any, path: str) -> None:
     """
     matched = getattr(getattr(status, "_checkpoint", None), "object_by_proto_id", None)
     if matched is None:
-        return  # A checkpoint of another form.
+        _check_older_form(status, path)
+        return
     counter = getattr(checkpoint, "_save_counter", None)
     root = getattr(status, "_root", checkpoint)
     if any(known is not root and known is not counter for known in matched.values()):
@@ -100,6 +101,21 @@ def _check_match(checkpoint: Any, status: Any, path: str) -> None:
             f"any of {names}: it is another program's, or these have other names in it. Pass the objects under the "
             "names that they were saved with, or use another directory."
         )
+
+
+def _check_older_form(status: Any, path: str) -> None:
+    """Refuses a checkpoint that TensorFlow has taken for one of its older form, of a Saver, though it isn't one.
+
+    It does so if reading the index has failed, in the middle of it, and restores nothing then.
+    """
+    from tensorflow.python.checkpoint.checkpoint import NameBasedSaverStatus
+    from tensorflow.python.framework import errors
+
+    from fastsup.checkpoint.index import is_object_based, open_checkpoint
+
+    # Another library has other ones.
+    if isinstance(status, NameBasedSaverStatus) and is_object_based(open_checkpoint(path)[1]):
+        raise errors.UnavailableError(None, None, f"{path}.index could not be read, so nothing was restored from it.")
 
 
 def _number_of(path: str) -> int:

@@ -25,6 +25,7 @@ TITLES = {
     "async_session": "`MonitoredTrainingSession(async_save=True)`",
     "sharded_session": "`MonitoredTrainingSession`, `Saver(sharded=True)`",
     "session_with_preserved": "`MonitoredTrainingSession`, `keep_checkpoint_every_n_hours`",
+    "partial_session": '`MonitoredTrainingSession(restore="partial")`',
     "session_loop": "`MonitoredTrainingSession.run_loop`",
     "singular_session": "`SingularMonitoredSession` with a `CheckpointSaverHook`",
     "supervisor": "`Supervisor`",

@@ -17,8 +17,8 @@ TRAINED = 40
 
 
 def number_of(path: str) -> int | None:
-    """The global step in the name of a checkpoint's index; None for another file."""
-    found = re.fullmatch(r"(?:model\.)?ckpt-(\d+)\.index", path)
+    """The global step in the name of a checkpoint's index; None for another file, as of what is overwritten."""
+    found = re.fullmatch(r"(?:model\.)?ckpt-(\d{1,9})\.index", path)
     return int(found[1]) if found else None
 
 

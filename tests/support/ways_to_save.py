@@ -55,6 +55,11 @@ def session_with_preserved(folder: str, last: int) -> None:
     session(folder, last, saver={"max_to_keep": 1, "keep_checkpoint_every_n_hours": 1e-9})
 
 
+def partial_session(folder: str, last: int) -> None:
+    """Restores what the checkpoint has: a name that can't be read must not be taken for one that isn't there."""
+    session(folder, last, restore="partial")
+
+
 def session_loop(folder: str, last: int) -> None:
     session(folder, last, loop=True)
 
@@ -164,7 +169,8 @@ def function(folder: str, last: int) -> None:
 WAYS: dict[str, Callable[[str, int], None]] = {
     way.__name__: way
     for way in (
-        session, async_session, sharded_session, session_with_preserved, session_loop, singular_session, supervisor,
-        async_supervisor, step_loop, async_step_loop, function, estimator_train, train_and_evaluate,
+        session, async_session, sharded_session, session_with_preserved, partial_session, session_loop,
+        singular_session, supervisor, async_supervisor, step_loop, async_step_loop, function, estimator_train,
+        train_and_evaluate,
     )
 }  # fmt: skip
