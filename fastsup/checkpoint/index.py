@@ -23,7 +23,7 @@ def open_checkpoint(path: str) -> tuple[Any, dict[str, list[int]]]:
       (reader, shapes): TensorFlow's reader, and for each tensor's name its shape.
 
     Raises:
-      tf.errors.UnavailableError: there is no name. No saver writes such a checkpoint, so reading has failed.
+      tf.errors.UnavailableError: the list is empty. No saver writes such a checkpoint, so reading has failed.
       Exception: as TensorFlow's reader.
     """
     reader = py_checkpoint_reader.NewCheckpointReader(path)

@@ -1,7 +1,7 @@
 """A save over a checkpoint of the same name: the earlier one stays there under another name until the save is durable.
 
 TensorFlow replaces the files of a checkpoint one after the other. If the process is killed or the power is lost in
-between, the index of one state stands beside the data of the other, and neither can be restored. A checkpoint of the
+between, the index is that of one state and the data that of the other, and neither can be restored. A checkpoint of the
 same step is written again after a partial restore, and where a program's steps don't change the global step.
 """
 

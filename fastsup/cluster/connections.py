@@ -14,7 +14,7 @@ _MAPPED = "::ffff:"
 
 
 def end_connections(addresses: Collection[str]) -> int:
-    """Ends this process's TCP connections to some addresses, whoever has opened them.
+    """Ends all TCP connections of this process to some addresses.
 
     To their users they look as if the other side had closed them. TensorFlow's runtime then fails the calls that wait
     for an answer, with `tf.errors.UnavailableError`, and connects again for the next ones.

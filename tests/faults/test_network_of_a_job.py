@@ -22,6 +22,17 @@ long_only = pytest.mark.skipif(
 pytestmark = [pytest.mark.slow, pytest.mark.one_world, pytest.mark.timeout(170)]
 
 
+def assert_goes_on(job: Any, trains_on: str, cut_off: str) -> None:
+    """One task trains on; the other one does when the network is back and it is started again."""
+    steps = job.keeper.steps()[trains_on]
+    job.keeper.look_for(1.0, starts_failed=False)
+    assert job.keeper.steps()[trains_on] > steps
+    job.cluster.mend(cut_off, "ps-0")
+    job.cluster.start(cut_off)
+    job.keeper.wait_for_steps_of_all(WITHIN_SECS)
+    job.assert_ends_well(4)
+
+
 @pytest.mark.parametrize("program", ["session_task.py", "chaos_task.py"])
 def test_training_outlives_a_lost_network(new_job: Any, program: str) -> None:
     """Between each two tasks, silently and with a reset."""
@@ -43,19 +54,13 @@ def test_a_task_that_hears_nothing_of_its_parameter_server_fails(new_job: Any, c
     """No connection is closed. Its session is closed in place of that; a new one waits until the limit."""
     settings = {**SETTINGS, **LIMITS, "silent_secs": 4}
     job = new_job("session_task.py", TASKS, linked=[(cut_off, "ps-0")], **settings)
-    keeper = job.train()
+    job.train()
     job.cluster.cut(cut_off, "ps-0")
     assert job.cluster.exit_codes([cut_off], WITHIN_SECS) == {cut_off: 1}
     log = job.cluster.log(cut_off)
     assert "No step has ended for 4 s, and " in log
     assert "DeadlineExceededError: Session was not ready after waiting 4 secs" in log
-    steps = keeper.steps()[goes_on]
-    keeper.look_for(1.0, starts_failed=False)
-    assert keeper.steps()[goes_on] > steps
-    job.cluster.mend(cut_off, "ps-0")
-    job.cluster.start(cut_off)
-    keeper.wait_for_steps_of_all(WITHIN_SECS)
-    job.assert_ends_well(4)
+    assert_goes_on(job, goes_on, cut_off)
 
 
 @pytest.mark.parametrize("stopped", [pytest.param(False, marks=long_only), True])
@@ -75,16 +80,10 @@ def test_a_new_session_trains_on_after_a_long_silence(new_job: Any, stopped: boo
 def test_a_task_cut_off_from_its_parameter_server_fails(new_job: Any, cut_off: str, goes_on: str) -> None:
     """Within the limit, with an error that names the server. The other one trains on; and a new start goes on."""
     job = new_job("session_task.py", TASKS, linked=[(cut_off, "ps-0")], **SETTINGS, **LIMITS)
-    keeper = job.train()
+    job.train()
     job.cluster.reset(cut_off, "ps-0")
     assert job.cluster.exit_codes([cut_off], WITHIN_SECS) == {cut_off: 1}
     log = job.cluster.log(cut_off)
     assert "DeadlineExceededError: Session was not ready after waiting 4 secs" in log
     assert "ps 0 at localhost:" in log
-    steps = keeper.steps()[goes_on]
-    keeper.look_for(1.0, starts_failed=False)
-    assert keeper.steps()[goes_on] > steps
-    job.cluster.mend(cut_off, "ps-0")
-    job.cluster.start(cut_off)
-    keeper.wait_for_steps_of_all(WITHIN_SECS)
-    job.assert_ends_well(4)
+    assert_goes_on(job, goes_on, cut_off)

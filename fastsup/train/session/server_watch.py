@@ -1,4 +1,4 @@
-"""Ends a session on a cluster one of whose tasks doesn't answer any more, though no connection was closed."""
+"""Ends a step that waits for a task of the cluster which has stopped to answer without closing its connections."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def watch_servers(session: Any, coord: Any) -> None:
 
     If a machine or a network is lost, TensorFlow's runtime waits for the answer to a step without a limit. The thread
     ends that step with `tf.errors.UnavailableError`, after two minutes in which no step has ended; in the second one, a
-    task was asked and hasn't answered. As long as steps end, it asks nobody.
+    task was asked and hasn't answered. As long as steps end, no task is asked.
 
     Args:
       session: the session. Nothing is watched if it is another kind than `fastsup.Session`, or isn't on a cluster.
@@ -92,7 +92,7 @@ class _ServerWatch:
         others = [address for address in named_tasks(filters) if not target.endswith(f"//{address}")]
         if end_connections(silent or others):
             return True
-        # If a session is closed while a step waits for a task, TensorFlow's runtime asks that task to clean up, and the
-        # step may go on waiting for this. So it is closed only where there was no connection to be ended.
+        # Only now: if a session is closed while a step waits for a task, TensorFlow's runtime asks the task to clean up,
+        # and the step may wait for the answer to this.
         self._session._give_up(errors.UnavailableError(None, None, f"{text}."))
         return False
