@@ -92,7 +92,7 @@ class _ServerWatch:
         others = [address for address in named_tasks(filters) if not target.endswith(f"//{address}")]
         if end_connections(silent or others):
             return True
-        # Only now: if a session is closed while a step waits for a task, TensorFlow's runtime asks the task to clean up,
+        # Only now: if a session is closed while a step waits for a task, TensorFlow's runtime asks it to clean up,
         # and the step may wait for the answer to this.
         self._session._give_up(errors.UnavailableError(None, None, f"{text}."))
         return False
