@@ -18,7 +18,10 @@ cdef list stored_attributes(object fetch):
     cdef object kind = type(fetch)
     cdef list attributes = []
     fields = getattr(kind, "__attrs_attrs__", None)
-    if fields is None or kind.__getattribute__ is not plain_lookup or isinstance(fetch, (list, tuple, Mapping)):
+    if fields is None or kind.__getattribute__ is not plain_lookup:
+        return None
+    # By itself: Cython 3.3 doesn't look for an error of such a class where it is in a tuple with built-in ones.
+    if isinstance(fetch, (list, tuple)) or isinstance(fetch, Mapping):
         return None
     try:
         for field in fields:
