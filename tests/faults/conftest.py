@@ -55,7 +55,9 @@ class Faults:
 
     def _start(self, program: str, *args: Any) -> Any:
         command = (HERE / "programs.py", program, self.folder, json.dumps(args))
-        return self._processes.python(*command, env=self._environment)
+        # A long run makes hundreds of trainings in a process.
+        limit = {"timeout": 3000} if os.environ.get("FASTSUP_FAULTS") == "long" else {}
+        return self._processes.python(*command, env=self._environment, **limit)
 
     def run(self, program: str, *args: Any) -> Any:
         """Runs a function of programs.py, and returns what it returns."""
