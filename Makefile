@@ -5,7 +5,7 @@ QUICK = tests/core tests/recording tests/csrc tests/loop tests/embed tests/runti
 C_FILES = $(shell git ls-files '*.c' '*.h' '*.cc')
 
 .DEFAULT_GOAL := help
-.PHONY: help compile quick test devices faults lint format bench debug testinstalled release-files release docs
+.PHONY: help compile quick test devices faults canary lint format bench debug testinstalled release-files release docs
 
 help:  ## show these lines
 	@sed -n 's/^\([a-z-]*\):  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -29,6 +29,9 @@ devices:  ## tests of functions, loops and Keras where TensorFlow has several de
 
 faults:  ## every file operation of every way to save fails, or is the last one before the power is lost: long
 	FASTSUP_FAULTS=long $(PYTHON) -m pytest -q -n auto tests/faults
+
+canary:  ## the tests on a nightly build of the next TensorFlow, in an environment of its own
+	bash .ci/canary
 
 lint:  ## linters and types
 	$(PYTHON) -m ruff check .

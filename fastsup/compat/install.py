@@ -6,11 +6,11 @@ import gc
 import importlib
 import importlib.util
 import os
-import re
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from fastsup.common.tried_versions import ANY_VERSION, TRIED_VERSIONS, allows_untried, is_tried
 from fastsup.compat.import_hook import ImportHook, is_interface
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["install", "install_at_import", "uninstall"]
 
-_OLDEST, _NEWEST = (2, 16), (2, 21)
 _LIBRARIES = frozenset({"fastsup", "keras", "tensorflow", "tf_keras"})
 
 _current: Installation | None = None
@@ -176,12 +175,11 @@ class Installation:
 
 
 def _check_version(version: str) -> None:
-    found = re.match(r"(\d+)\.(\d+)", version)
-    if found is None or not _OLDEST <= (int(found[1]), int(found[2])) <= _NEWEST:
+    if not is_tried(version) and not allows_untried(version):
         raise ImportError(
-            f"fastsup works with TensorFlow {_OLDEST[0]}.{_OLDEST[1]} to {_NEWEST[0]}.{_NEWEST[1]}, and this is "
-            f"TensorFlow {version}. Install one of these versions: pip install 'fastsup[cpu]' (tensorflow-cpu), "
-            "'fastsup[tensorflow]' or 'fastsup[cuda]'."
+            f"fastsup works with TensorFlow {TRIED_VERSIONS[0]} to {TRIED_VERSIONS[-1]}, and this is TensorFlow "
+            f"{version}. Install one of these versions: pip install 'fastsup[cpu]' (tensorflow-cpu), "
+            f"'fastsup[tensorflow]' or 'fastsup[cuda]'. {ANY_VERSION}=1 in the environment lets a newer one pass."
         )
 
 

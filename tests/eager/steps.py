@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 import keras
@@ -811,7 +812,6 @@ def datasets_inside() -> Step:
     )
 
 
-@step
 def summaries() -> Step:
     folder = tempfile.mkdtemp()
     writer = tf.summary.create_file_writer(folder)
@@ -835,6 +835,11 @@ def summaries() -> Step:
         return [tf.constant([f"{at} {tag} {text!r}" for at, tag, text in values])]
 
     return Step(run, batch(3), variables=events, close=writer.close)
+
+
+# TensorFlow's summaries need TensorBoard, which it doesn't require any more.
+if find_spec("tensorboard") is not None:
+    step(summaries)
 
 
 # Random numbers.

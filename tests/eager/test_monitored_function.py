@@ -538,7 +538,8 @@ def test_not_beside_asynchronous_eager_code(model: Model) -> None:
 
 def test_a_forked_child_says_why_it_cannot_run(run: Any) -> None:
     program = """
-    import os
+    import os, warnings
+    warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of a fork where there are threads.
     process = os.fork()
     if process == 0:
         try:
@@ -553,7 +554,8 @@ def test_a_forked_child_says_why_it_cannot_run(run: Any) -> None:
 
 def test_a_forked_child_that_leaves_the_block_ends(run: Any, tmp_path: Path) -> None:
     program = """
-    import os
+    import os, warnings
+    warnings.simplefilter("ignore", DeprecationWarning)
     with training:
         training.run_loop(steps=3)
         if (process := os.fork()) == 0:

@@ -76,11 +76,11 @@ def test_is_flushed_after_an_error_too() -> None:
 
 def test_tensorflows_writer(tmp_path: Path) -> None:
     import tensorflow as tf
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+    accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     writer = tf.summary.create_file_writer(str(tmp_path))
     StepLoop(iter([4.0, 2.0, 1.0, 0.5]).__next__, [SummaryHook(writer, every_steps=2)]).run()
-    events = EventAccumulator(str(tmp_path), size_guidance={"tensors": 0})
+    events = accumulators.EventAccumulator(str(tmp_path), size_guidance={"tensors": 0})
     events.Reload()
     read = [(event.step, float(tf.make_ndarray(event.tensor_proto))) for event in events.Tensors("loss")]
     assert read == [(2, 2.0), (4, 0.5)]

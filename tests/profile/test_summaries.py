@@ -7,16 +7,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import fastsup
 from fastsup import train
 from fastsup.profile.recording.recorder import ManualClock
 
+accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+
 
 def read(directory: Path) -> Any:
     """(scalars, texts): the points of each curve, and the versions of each text, in order."""
-    found = EventAccumulator(str(directory)).Reload()
+    found = accumulators.EventAccumulator(str(directory)).Reload()
     scalars = {tag: [(e.step, e.value) for e in found.Scalars(tag)] for tag in found.Tags()["scalars"]}
     # TensorBoard's text tab shows the tensors whose metadata name its plugin.
     assert all(found.SummaryMetadata(tag).plugin_data.plugin_name == "text" for tag in found.Tags()["tensors"])
