@@ -136,7 +136,7 @@ def _why_self_test_failed() -> str:
     outcome, is_verdict = _self_test()
     if is_verdict and place is not None:
         if outcome:
-            outcome += f". It isn't repeated for a day, unless you delete {place}"
+            outcome = f"{outcome.rstrip('.')}. It isn't repeated for a day, unless you delete {place}"
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             write_whole(place, json.dumps({"outcome": outcome}))
