@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -63,3 +64,14 @@ def test_an_export_that_fails_leaves_nothing(tmp_path: Path, error: BaseExceptio
 def test_a_folder_that_isnt_there_yet(tmp_path: Path) -> None:
     with temporary_export(str(tmp_path / "new" / "temp-1700000000")):
         pass
+
+
+def test_one_that_failed_in_this_second_and_is_still_there(make: Any, input_fn: Any, tmp_path: Path) -> None:
+    """On a full disk it could not be deleted."""
+    model = make()
+    model.train(input_fn)
+    exports = tmp_path / "exports"
+    left = [leave(exports, f"temp-{int(time.time()) + seconds}") for seconds in range(3)]
+    receiver = est.export.build_parsing_serving_input_receiver_fn({"x": tf.io.FixedLenFeature([2], tf.float32)})
+    made = Path(model.export_saved_model(str(exports), receiver).decode())
+    assert sorted(exports.iterdir()) == sorted([*left, made])

@@ -11,20 +11,46 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from tensorflow.python.framework import errors
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.saved_model import model_utils
 
 from fastsup.common.file_system import is_local, tensorflow_errors
 from fastsup.common.files import fsync_directory, fsync_directory_and_above, fsync_tree
 from fastsup.common.tensorflow_errors import writing_files
 
-__all__ = ["delete_export", "publish_export", "temporary_export"]
+__all__ = ["delete_export", "new_export_folders", "publish_export", "temporary_export"]
 
 # The names that TensorFlow and `extend_export_strategy` give these folders.
 _NAME = re.compile(r"temp-(?:(?:base|post)-export-)?\d{10}")
 _PROCESS_START = time.time()
+# As many as TensorFlow makes for the final name.
+_ATTEMPTS = 10
+
+
+def new_export_folders(base: str | bytes | os.PathLike[Any]) -> tuple[bytes, bytes]:
+    """Chooses the names of an export. Waits for the next second where an export has failed in this one.
+
+    Args:
+      base: the directory of the exports.
+
+    Returns:
+      (final, temporary): the path of the export, and that of the folder in which it is made.
+
+    Raises:
+      RuntimeError: every second has had its export, as often as TensorFlow looks.
+    """
+    for _ in range(_ATTEMPTS):
+        final = model_utils.get_timestamped_export_dir(base)
+        temporary = model_utils.get_temp_export_dir(final)
+        # One that couldn't be deleted.
+        if not file_io.file_exists_v2(temporary):
+            break
+        time.sleep(1)
+    return final, temporary
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from tensorflow.python.util import deprecation
 
 from fastsup.checkpoint.restore import CheckpointRestorer
 from fastsup.estimator.export.export_assets import check_assets, copy_assets
-from fastsup.estimator.export.temporary_exports import publish_export, temporary_export
+from fastsup.estimator.export.temporary_exports import new_export_folders, publish_export, temporary_export
 from fastsup.estimator.model import trained_model, warm_start
 from fastsup.estimator.model.keras_names import graph_keras_names
 from fastsup.estimator.model.model_fn import ModeKeys
@@ -112,8 +112,7 @@ class Exporter:
                     f"{', '.join(map(repr, _MODES))} a function that returns an input receiver."
                 )
             check_assets(assets_extra)
-            export_dir = model_utils.get_timestamped_export_dir(export_dir_base)
-            temporary_dir = model_utils.get_temp_export_dir(export_dir)
+            export_dir, temporary_dir = new_export_folders(export_dir_base)
             with temporary_export(temporary_dir):
                 builder = builder_impl.SavedModelBuilder(temporary_dir)
                 for mode in modes:
