@@ -77,9 +77,9 @@ def _discard_unfinished(path: str) -> None:
         return
     try:
         names = files_of_checkpoint(path, also=_UNFINISHED)
-        is_complete = path + ".index" in names
-        for name in names:
-            suffix = name[len(path) :]
+        suffixes = {name: os.path.basename(name)[len(os.path.basename(path)) :] for name in names}
+        is_complete = ".index" in suffixes.values()
+        for name, suffix in suffixes.items():
             if os.path.isdir(name):
                 shutil.rmtree(name)
             elif "tempstate" in suffix or (suffix.startswith(".data-") and not is_complete):

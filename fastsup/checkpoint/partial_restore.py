@@ -119,6 +119,7 @@ class _Source:
 
     def __init__(self, path: str) -> None:
         self._reader, shapes = open_checkpoint(path)
+        self._dtypes = self._reader.get_variable_to_dtype_map()
         keys = {name: name for name in shapes}
         if is_object_based(shapes):
             # tf.train.Checkpoint names tensors after objects, and stores the variables' names in the object graph.
@@ -132,7 +133,9 @@ class _Source:
         except (IndexError, RuntimeError) as error:
             # The reader's errors for a file that is too short.
             raise errors.DataLossError(None, None, f"{key}: {error}") from error
-        saved, here = dtypes.as_dtype(np.asarray(value).dtype), wanted.tensor.dtype.base_dtype
+        # An array of quantized numbers has lost their type.
+        saved = self._dtypes.get(key) or dtypes.as_dtype(np.asarray(value).dtype)
+        here = wanted.tensor.dtype.base_dtype
         if saved != here:
             raise _mismatch(f"{wanted.name} is {saved.name} in the checkpoint, {here.name} here")
         return _sliced(value, wanted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 from collections.abc import Collection
 
 __all__ = ["end_connections"]
@@ -39,11 +40,16 @@ def end_connections(addresses: Collection[str]) -> int:
 def _end_if_to(descriptor: int, ends: set[tuple[str | int | bytes, ...]]) -> bool:
     """Ends the connection of a descriptor if it is one to one of some addresses. Returns whether it was."""
     try:
+        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            return False
+        blocks = os.get_blocking(descriptor)
         with socket.socket(fileno=os.dup(descriptor)) as connection:
+            # `socket.setdefaulttimeout` has changed it, for the other users of the socket too.
+            os.set_blocking(descriptor, blocks)
             peer = connection.getpeername()
             if not isinstance(peer, tuple) or (str(peer[0]).removeprefix(_MAPPED), peer[1]) not in ends:
                 return False
             connection.shutdown(socket.SHUT_RDWR)
             return True
     except OSError:
-        return False  # No socket, not connected, or closed in the meantime.
+        return False  # Not connected, or closed in the meantime.

@@ -9,7 +9,8 @@ cdef class StepGate:
     cdef Py_ssize_t held_back
     # Steps that have ended, well or not: as long as it stands, nothing has written a variable.
     cdef readonly uint64_t passed
-    cdef bint closed
+    # Whether a save is under way, or waits for the steps to end.
+    cdef readonly bint closed
     cdef object closed_by
     # Wakes up who waits for one of the above to change.
     cdef object changed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 
@@ -35,6 +36,20 @@ def test_connections_to_one_address_are_ended(listeners: list[socket.socket]) ->
     for connection in (ended, other, *accepted):
         connection.close()
     assert end_connections([address]) == 0
+
+
+def test_other_files_are_left_alone(listeners: list[socket.socket], monkeypatch: pytest.MonkeyPatch) -> None:
+    """No descriptor is left, and a socket of another user keeps its mode, whatever the default timeout."""
+    host, port = listeners[0].getsockname()[:2]
+    before = len(os.listdir("/dev/fd"))
+    socket.setdefaulttimeout(5)
+    try:
+        for _ in range(3):
+            end_connections([f"{host}:{port + 1}"])
+    finally:
+        socket.setdefaulttimeout(None)
+    assert len(os.listdir("/dev/fd")) == before
+    assert all(os.get_blocking(listener.fileno()) for listener in listeners)
 
 
 @pytest.mark.parametrize("address", ["", "localhost", "localhost:", "no.such.host.invalid:1", "localhost:ps"])

@@ -69,7 +69,7 @@ def test_a_new_session_trains_on_after_a_long_silence(new_job: Any, stopped: boo
     job = new_job("session_task.py", TASKS, linked=[] if stopped else PAIRS[:1], **{**SETTINGS, "silent_secs": 3})
     keeper = job.train()
     job.cluster.signal("ps-0", signal.SIGSTOP) if stopped else job.cluster.cut("chief-0", "ps-0")
-    job.cluster.wait_for("its end", lambda: "The step is ended" in job.cluster.log("chief-0"))
+    job.cluster.wait_for("its end", lambda: "What waits for it is ended" in job.cluster.log("chief-0"))
     job.cluster.signal("ps-0", signal.SIGCONT) if stopped else job.cluster.mend("chief-0", "ps-0")
     keeper.wait_for_steps_of_all(WITHIN_SECS)
     assert keeper.restarts == 0

@@ -41,16 +41,18 @@ def new_export_folders(base: str | bytes | os.PathLike[Any]) -> tuple[bytes, byt
       (final, temporary): the path of the export, and that of the folder in which it is made.
 
     Raises:
-      RuntimeError: every second has had its export, as often as TensorFlow looks.
+      RuntimeError: the names of ten seconds in a row are taken.
     """
     for _ in range(_ATTEMPTS):
-        final = model_utils.get_timestamped_export_dir(base)
+        final = model_utils.get_timestamped_export_dir(os.fspath(base))
         temporary = model_utils.get_temp_export_dir(final)
         # One that couldn't be deleted.
         if not file_io.file_exists_v2(temporary):
-            break
+            return final, temporary
         time.sleep(1)
-    return final, temporary
+    raise RuntimeError(
+        f"The names of {_ATTEMPTS} seconds in a row are taken in {os.fsdecode(base)}: delete old exports there."
+    )
 
 
 @contextlib.contextmanager

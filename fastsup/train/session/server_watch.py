@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from typing import Any
 
 from tensorflow.python.framework import errors
@@ -27,11 +28,11 @@ _POLL_SECS = 1.0
 
 
 def watch_servers(session: Any, coord: Any) -> None:
-    """Starts a thread that watches a session, until its coordinator is stopped.
+    """Starts a thread that watches a session, until its coordinator is stopped or the session is closed.
 
-    If a machine or a network is lost, TensorFlow's runtime waits for the answer to a step without a limit. The thread
-    ends that step with `tf.errors.UnavailableError`, after two minutes in which no step has ended; in the second one, a
-    task was asked and hasn't answered. As long as steps end, no task is asked.
+    If a machine or a network is lost, TensorFlow's runtime waits for the answer to a step without a limit. If a step or
+    a save is under way and nothing ends for a minute, the thread asks the tasks; if one doesn't answer within another
+    minute, the thread ends what waits for it, with `tf.errors.UnavailableError`.
 
     Args:
       session: the session. Nothing is watched if it is another kind than `fastsup.Session`, or isn't on a cluster.
@@ -42,8 +43,12 @@ def watch_servers(session: Any, coord: Any) -> None:
         threading.Thread(target=watch.run, name="watch over the servers", daemon=True).start()
 
 
+def _progress(session: Session) -> tuple[int, int]:
+    return session.runs_ended, session.gate.passed
+
+
 class _ServerWatch:
-    """The body of the thread.
+    """The body of the thread. It doesn't keep the session alive.
 
     Args:
       session: the session.
@@ -51,48 +56,65 @@ class _ServerWatch:
     """
 
     def __init__(self, session: Session, coord: Any) -> None:
-        self._session = session
+        self._session = weakref.ref(session)
         self._coord = coord
+        # One that hasn't been answered: its thread waits as long as the task is silent, so it is asked again.
+        self._probe: ServerProbe | None = None
 
     def run(self) -> None:
         """Looks at the progress until the session has ended."""
-        ended, still = self._session.runs_ended, 0
+        seen, still = None, 0
         while not self._coord.wait_for_stop(STILL_SECS / _LOOKS):
-            before, ended = ended, self._session.runs_ended
-            still = still + 1 if ended == before else 0
-            if still < _LOOKS:
-                continue
-            still = 0
-            if not self._all_answer() and not self._end_wait():
+            session = self._session()
+            if session is None or session._closed:
                 return
+            before, seen = seen, _progress(session)
+            waits = session.gate.running > 0 or session.gate.closed
+            still = still + 1 if waits and seen == before else 0
+            if still >= _LOOKS:
+                still = 0
+                if not self._all_answer(session, seen) and not self._end_wait(session, seen):
+                    return
+            del session
 
-    def _all_answer(self) -> bool:
-        """Whether all tasks answer; also if the coordinator was stopped, or a step has ended, while they were asked."""
-        ended = self._session.runs_ended
-        probe = ServerProbe(os.fsdecode(self._session.sess_str), self._session._config)
+    def _goes_on(self, session: Session, seen: tuple[int, int]) -> bool:
+        return bool(self._coord.should_stop()) or session._closed or _progress(session) != seen
+
+    def _all_answer(self, session: Session, seen: tuple[int, int]) -> bool:
+        """Whether all tasks answer; also if the session goes on, or ends, while they are asked."""
+        self._probe = self._probe or ServerProbe(os.fsdecode(session.sess_str), session._config)
         try:
             for _ in range(max(1, round(ANSWER_SECS / _POLL_SECS))):
-                if probe.has_answered(_POLL_SECS) or self._coord.should_stop() or self._session.runs_ended != ended:
+                if self._probe.has_answered(_POLL_SECS):
+                    self._probe = None
+                    return True
+                if self._goes_on(session, seen):
                     return True
         except errors.OpError as error:
             # They do answer. If something is wrong, the step itself will say so.
-            logging.debug("The servers of %s answer with an error: %s", self._session.sess_str, error)
+            logging.debug("The servers of %s answer with an error: %s", session.sess_str, error)
+            self._probe = None
             return True
         return False
 
-    def _end_wait(self) -> bool:
-        """Ends the step that waits. Returns False if the session was closed for that."""
-        target = os.fsdecode(self._session.sess_str)
-        filters = self._session._config.device_filters
-        silent = silent_tasks(filters)
+    def _end_wait(self, session: Session, seen: tuple[int, int]) -> bool:
+        """Ends what waits. Returns False if the session was closed for that."""
+        target = os.fsdecode(session.sess_str)
+        tasks = named_tasks(session._config.device_filters)
+        silent = silent_tasks(session._config.device_filters)
+        if self._goes_on(session, seen):
+            return True
+        # The port of a process that is stopped answers: then it may be any task but this one.
+        suspects = silent or {address: name for address, name in tasks.items() if not target.endswith(f"//{address}")}
+        ended = end_connections(suspects)
+        if tasks and not ended:
+            return True  # A step that needs a task without a connection fails by itself: this one waits for others.
         which = ", ".join(silent.values()) or f"a task of the cluster of {target}"
         text = f"No step has ended for {STILL_SECS:g} s, and {which} hasn't answered for {ANSWER_SECS:g} s"
-        logging.error("%s. Its machine, its network or its process stands still. The step is ended.", text)
-        # The port of a process that is stopped answers: then it may be any task but this one.
-        others = [address for address in named_tasks(filters) if not target.endswith(f"//{address}")]
-        if end_connections(silent or others):
+        logging.error("%s. Its machine, its network or its process stands still. What waits for it is ended.", text)
+        if ended:
             return True
-        # Only now: if a session is closed while a step waits for a task, TensorFlow's runtime asks it to clean up,
-        # and the step may wait for the answer to this.
-        self._session._give_up(errors.UnavailableError(None, None, f"{text}."))
+        # Where TF_CONFIG doesn't name the tasks. A step that waits for the task may go on waiting, as TensorFlow's
+        # runtime asks the task to clean up when a session is closed.
+        session._give_up(errors.UnavailableError(None, None, f"{text}."))
         return False
