@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import re
 import signal
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from long_faults import long_only
 
 TASKS = ("chief-0", "worker-0")
 # silent_secs: after so long a task without a sign of life is asked for an answer, in place of 60 s.
@@ -21,9 +21,6 @@ SETTINGS = {"max_steps": 5000, "save_steps": 10, "slow": 0.05, "silent_secs": 4.
 LOST_SECS, ENDS_SECS = 14, 40
 
 pytestmark = [pytest.mark.slow, pytest.mark.one_world, pytest.mark.timeout(170)]
-long_only = pytest.mark.skipif(
-    os.environ.get("FASTSUP_FAULTS") != "long", reason="takes long: FASTSUP_FAULTS=long runs it"
-)
 
 
 @pytest.fixture
@@ -68,6 +65,7 @@ def assert_a_new_start_goes_on(cluster: Any) -> None:
     assert {steps_of(cluster.log(task))[-1] for task in TASKS} == {cluster.newest_step()}
 
 
+@long_only
 def test_a_short_loss_of_the_network_delays_a_step(training: Any) -> None:
     """Of 8 s, where a task counts as lost after 14."""
     cluster = training()
@@ -101,7 +99,8 @@ def test_a_reset_of_the_network_ends_both_tasks(training: Any) -> None:
     assert_a_new_start_goes_on(cluster)
 
 
-@pytest.mark.parametrize("stopped", ["worker-0", pytest.param("chief-0", marks=long_only)])
+@long_only
+@pytest.mark.parametrize("stopped", ["worker-0", "chief-0"])
 def test_a_task_that_stands_still_for_longer_than_the_limit(training: Any, stopped: str) -> None:
     """The other ends within the limit; the one that stood still ends when it goes on."""
     cluster = training(linked=False)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-import os
 import re
 from typing import Any
 
 import pytest
+from long_faults import LONG
 from ways_to_save import WAYS
 
-LONG = os.environ.get("FASTSUP_FAULTS") == "long"
 ERRORS = ("EIO", "ENOSPC", "EMFILE", "EACCES", "EINTR", "ESTALE", "EHOSTDOWN", "EDQUOT", "EROFS")
 # From which step a training goes on, the error, and whether all operations from the first on fail.
 FAULTS = (
@@ -19,7 +18,7 @@ FAULTS = (
     else [(0, "EIO", False), (12, "ENOSPC", True)]
 )
 # Of the operations, one in so many fails: in a short run, and in a long one of the ways that take long.
-SHORT = 31
+SHORT = 97
 SLOW = {"estimator_train": 61, "train_and_evaluate": 301}
 LONG_SLOW = {"estimator_train": 3, "train_and_evaluate": 31}
 

@@ -6,6 +6,7 @@ import errno
 from typing import Any
 
 import pytest
+from long_faults import long_only
 
 TASKS = ("ps-0", "chief-0", "worker-0", "evaluator-0")
 SETTINGS = {"max_steps": 800, "save_steps": 20, "step_secs": 0.05, "recovery_wait_secs": 0.5, "close_secs": 2}
@@ -58,7 +59,7 @@ def test_files_of_the_other_tasks_fail(new_job: Any) -> None:
     ("program", "task", "fault"),
     [
         ("chaos_task.py", "chief-0", "create,/,1,0"),
-        ("session_task.py", "chief-0", "create,/,1,0"),
+        pytest.param("session_task.py", "chief-0", "create,/,1,0", marks=long_only),
         # A parameter server writes the values of its variables.
         ("chaos_task.py", "ps-0", "create,tempstate,1,0"),
     ],

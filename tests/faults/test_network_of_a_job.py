@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from typing import Any
 
 import pytest
+from long_faults import long_only
 
 TASKS = ("ps-0", "chief-0", "worker-0")
 PAIRS = (("chief-0", "ps-0"), ("worker-0", "ps-0"), ("chief-0", "worker-0"))
@@ -16,9 +16,6 @@ LIMITS = {"wait_secs": 4, "close_secs": 2}
 # What a task needs to find the loss, wait, close its session and end, on a busy machine.
 WITHIN_SECS = 60
 
-long_only = pytest.mark.skipif(
-    os.environ.get("FASTSUP_FAULTS") != "long", reason="takes long: FASTSUP_FAULTS=long runs it"
-)
 pytestmark = [pytest.mark.slow, pytest.mark.one_world, pytest.mark.timeout(170)]
 
 
@@ -33,7 +30,7 @@ def assert_goes_on(job: Any, trains_on: str, cut_off: str) -> None:
     job.assert_ends_well(4)
 
 
-@pytest.mark.parametrize("program", ["session_task.py", "chaos_task.py"])
+@pytest.mark.parametrize("program", ["session_task.py", pytest.param("chaos_task.py", marks=long_only)])
 def test_training_outlives_a_lost_network(new_job: Any, program: str) -> None:
     """Between each two tasks, silently and with a reset."""
     job = new_job(program, TASKS, linked=PAIRS, **SETTINGS)
@@ -76,7 +73,9 @@ def test_a_new_session_trains_on_after_a_long_silence(new_job: Any, stopped: boo
     job.assert_ends_well(4)
 
 
-@pytest.mark.parametrize(("cut_off", "goes_on"), [("chief-0", "worker-0"), ("worker-0", "chief-0")])
+@pytest.mark.parametrize(
+    ("cut_off", "goes_on"), [("worker-0", "chief-0"), pytest.param("chief-0", "worker-0", marks=long_only)]
+)
 def test_a_task_cut_off_from_its_parameter_server_fails(new_job: Any, cut_off: str, goes_on: str) -> None:
     """Within the limit, with an error that names the server. The other one trains on; and a new start goes on."""
     job = new_job("session_task.py", TASKS, linked=[(cut_off, "ps-0")], **SETTINGS, **LIMITS)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from durability_checks import check_order, problems_after_crashes
+from long_faults import LONG
 from lost_power import crashes
 from mutants import MUTANTS
 from ways_to_save import WAYS
 
-LONG = os.environ.get("FASTSUP_FAULTS") == "long"
 # Of the crashes in a short run, one in so many is checked.
 SHORT = 11
 SLOW = {"estimator_train": 23, "train_and_evaluate": 151}

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from long_faults import long_only
 
 TASKS = ("ps-0", "chief-0", "worker-0", "evaluator-0")
 SETTINGS = {
@@ -49,6 +50,7 @@ def test_a_job_outlives_clocks_that_are_set(new_job: Any) -> None:
     job.assert_ends_well(0)
 
 
+@long_only
 @pytest.mark.parametrize("shift", [HOUR, -HOUR])
 def test_the_limit_of_a_wait_stays(new_job: Any, shift: int) -> None:
     """Of a worker that waits for a parameter server which is gone: neither sooner nor later."""
@@ -71,6 +73,7 @@ def test_the_limit_of_a_wait_stays(new_job: Any, shift: int) -> None:
     assert job.cluster.exit_codes(["chief-0", "worker-0"], 40) == {"chief-0": 1, "worker-0": 1}
 
 
+@long_only
 def test_what_is_kept_for_hours_is_kept_once(new_job: Any) -> None:
     """With keep_checkpoint_every_n_hours, by the clock: one more checkpoint for an hour that the clock was set."""
     job = new_job("session_task.py", TASKS[:3], preload=True, **SETTINGS, keep_every_n_hours=0.5, max_to_keep=2)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from long_faults import long_only
 
 TASKS = ("ps-0", "chief-0", "worker-0")
 WITH_EVALUATOR = (*TASKS, "evaluator-0")
@@ -44,7 +44,7 @@ def test_a_late_worker_joins_in(new_job: Any) -> None:
     job.assert_ends_well(0)
 
 
-@pytest.mark.skipif(os.environ.get("FASTSUP_FAULTS") != "long", reason="takes long: FASTSUP_FAULTS=long runs it")
+@long_only
 def test_a_chief_at_another_port_ends_within_the_limit(new_job: Any) -> None:
     """The others know its old address alone: a parameter server can't reach it, and each of its sessions fails.
 
