@@ -130,16 +130,12 @@ def named_tasks(device_filters: Iterable[str]) -> dict[str, str]:
     return {address: f"{name} at {address}" for address, name in found.items()}
 
 
-def silent_tasks(device_filters: Iterable[str]) -> dict[str, str]:
-    """The tasks of TF_CONFIG's cluster whose ports don't answer. Takes some seconds at most.
+def silent_tasks(tasks: dict[str, str]) -> dict[str, str]:
+    """Those of some tasks whose ports don't answer. Takes some seconds at most.
 
     Args:
-      device_filters: as for `named_tasks`.
-
-    Returns:
-      As `named_tasks`.
+      tasks: as `named_tasks` returns them. So is the result.
     """
-    tasks = named_tasks(device_filters)
     answering = _answering(list(tasks))
     return {address: name for address, name in tasks.items() if address not in answering}
 

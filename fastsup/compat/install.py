@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from fastsup.common.tried_versions import ANY_VERSION, TRIED_VERSIONS, allows_untried, is_tried
+from fastsup.common.tried_versions import ANY_VERSION, TRIED_VERSIONS, untried_reason
 from fastsup.compat.import_hook import ImportHook, is_interface
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class Installation:
 
 
 def _check_version(version: str) -> None:
-    if not is_tried(version) and not allows_untried(version):
+    if untried_reason(version):
         raise ImportError(
             f"fastsup works with TensorFlow {TRIED_VERSIONS[0]} to {TRIED_VERSIONS[-1]}, and this is TensorFlow "
             f"{version}. Install one of these versions: pip install 'fastsup[cpu]' (tensorflow-cpu), "

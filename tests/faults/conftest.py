@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from long_faults import LONG
 from lost_power import Operation, operations_in
 from preload import compile_preloads
 from processes import Processes
@@ -56,7 +57,7 @@ class Faults:
     def _start(self, program: str, *args: Any) -> Any:
         command = (HERE / "programs.py", program, self.folder, json.dumps(args))
         # A long run makes hundreds of trainings in a process.
-        limit = {"timeout": 3000} if os.environ.get("FASTSUP_FAULTS") == "long" else {}
+        limit = {"timeout": 3000} if LONG else {}
         return self._processes.python(*command, env=self._environment, **limit)
 
     def run(self, program: str, *args: Any) -> Any:

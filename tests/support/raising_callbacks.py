@@ -5,16 +5,13 @@ from __future__ import annotations
 import collections
 import contextlib
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-
-# All combinations, or some of each kind.
-LONG = os.environ.get("FASTSUP_FAULTS") == "long"
+from long_faults import LONG
 
 EVERY, LAST = 2, 5  # Steps between two saves, and the step at which a run ends that nothing ends before.
 EXIT_CODE = 3

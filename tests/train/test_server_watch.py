@@ -52,6 +52,14 @@ def watches() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == NAME]
 
 
+def assert_the_watch_ends() -> None:
+    deadline = time.monotonic() + 10
+    while watches() and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.05)
+    assert watches() == []
+
+
 def test_what_happens_between_steps_is_no_wait(silent: Any, target: str, tmp_path: Path) -> None:
     """As an evaluation of some minutes is: the session goes on, and its last checkpoint is saved."""
     with tf.Graph().as_default():
@@ -105,10 +113,7 @@ def test_the_thread_ends_with_the_session(silent: Any, target: str) -> None:
         v1.train.get_or_create_global_step()
         with train.MonitoredTrainingSession(target):
             assert len(watches()) == 1
-    deadline = time.monotonic() + 10
-    while watches() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert watches() == []
+    assert_the_watch_ends()
 
 
 def test_it_does_not_keep_a_session_alive(silent: Any, target: str) -> None:
@@ -117,11 +122,7 @@ def test_it_does_not_keep_a_session_alive(silent: Any, target: str) -> None:
         session: Any = train.MonitoredTrainingSession(target)
         assert len(watches()) == 1
         del session
-        deadline = time.monotonic() + 10
-        while watches() and time.monotonic() < deadline:
-            gc.collect()
-            time.sleep(0.05)
-    assert watches() == []
+        assert_the_watch_ends()
 
 
 def test_without_a_cluster_there_is_no_thread(silent: Any) -> None:

@@ -101,7 +101,7 @@ class _ServerWatch:
         """Ends what waits. Returns False if the session was closed for that."""
         target = os.fsdecode(session.sess_str)
         tasks = named_tasks(session._config.device_filters)
-        silent = silent_tasks(session._config.device_filters)
+        silent = silent_tasks(tasks)
         if self._goes_on(session, seen):
             return True
         # The port of a process that is stopped answers: then it may be any task but this one.

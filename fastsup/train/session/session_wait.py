@@ -10,7 +10,7 @@ from typing import Any
 from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.cluster.peer_liveness import silent_tasks
+from fastsup.cluster.peer_liveness import named_tasks, silent_tasks
 from fastsup.cluster.server_probe import ServerProbe
 from fastsup.cluster.task_settings import TaskType
 from fastsup.cluster.tf_config import read_tf_config
@@ -163,7 +163,8 @@ def wait_for_servers(master: str, config: Any, limit: float, log_interval: float
     log = log or WaitLog(log_interval)
 
     def awaited() -> str:
-        silent = list(silent_tasks(config.device_filters if config is not None else ()).values())
+        tasks = named_tasks(config.device_filters if config is not None else ())
+        silent = list(silent_tasks(tasks).values())
         which = f": {', '.join(silent[:_MOST_NAMES])}{', ...' if len(silent) > _MOST_NAMES else ''}" if silent else ""
         return f"an answer from every task of the cluster of {master}, one of which isn't up or can't be reached{which}"
 
