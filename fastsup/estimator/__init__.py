@@ -36,6 +36,7 @@ from fastsup.estimator.model.add_metrics import add_metrics
 from fastsup.estimator.model.estimator import Estimator
 from fastsup.estimator.model.model_fn import EstimatorSpec, ModeKeys, call_logit_fn
 from fastsup.estimator.model.warm_start import VocabInfo, WarmStartSettings
+from fastsup.estimator.serving.predictor import Predictor
 from fastsup.train import (
     CheckpointSaverHook,
     CheckpointSaverListener,
@@ -78,6 +79,7 @@ __all__ = [
     "NanLossDuringTrainingError",
     "NanTensorHook",
     "NewCheckpointListenerForEvaluate",
+    "Predictor",
     "ProfilerHook",
     "RunConfig",
     "SecondOrStepTimer",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from tensorflow.python.framework import ops
@@ -18,13 +18,22 @@ from fastsup.estimator.model.arguments import check_hooks
 from fastsup.estimator.model.model_fn import ModeKeys
 from fastsup.estimator.model.user_model import UserModel
 
-__all__ = ["Predictor"]
+__all__ = ["PredictModel", "Predictor"]
 
 
 _NO_BATCH = (
     "{} is a single value without a batch dimension: {!r}. Give it one value for each example, or pass "
     "yield_single_examples=False, which yields it as it is."
 )
+
+
+class PredictModel(NamedTuple):
+    """A model as it is built for predictions, and what its session needs."""
+
+    predictions: Any
+    scaffold: Any
+    input_hooks: list[Any]
+    hooks: Sequence[Any]
 
 
 class Predictor:
@@ -40,16 +49,27 @@ class Predictor:
         """Yields predictions. See `Estimator.predict`."""
         # The caller's code runs between two predictions, when this graph must not be the default one.
         graph = ops.Graph()
+        methods = self._model.methods
         with graph.as_default():
-            session, predictions = self._open_session(
-                graph, input_fn, predict_keys, check_hooks(hooks), checkpoint_path
+            given_hooks = check_hooks(hooks)
+            path = methods._checkpoint_or_initialize(checkpoint_path, "predict")
+            model = self.build(
+                graph,
+                lambda: methods._get_features_from_input_fn(input_fn, ModeKeys.PREDICT),
+                predict_keys,
+                path,
             )
+            with trained_model.explaining_missing_variables(path), session_role("predict"):
+                session = train.MonitoredSession(
+                    session_creator=self.session_creator(model, path),
+                    hooks=[*model.input_hooks, *given_hooks, *model.hooks],
+                )
         try:
             while True:
                 with graph.as_default():
                     if session.should_stop():
                         break
-                    values = session.run(predictions)
+                    values = session.run(model.predictions)
                 if yield_single_examples:
                     yield from self._examples_of(values)
                 else:
@@ -62,12 +82,18 @@ class Predictor:
             with graph.as_default():
                 session.close()
 
-    def _open_session(
-        self, graph: Any, input_fn: Callable[..., Any], predict_keys: Any, hooks: list[Any], checkpoint_path: Any
-    ) -> tuple[Any, Any]:
-        """Builds the model in the default graph. Returns a session with the model, and the predictions to run."""
+    def build(
+        self, graph: Any, make_features: Callable[[], tuple[Any, list[Any]]], predict_keys: Any, checkpoint_path: Any
+    ) -> PredictModel:
+        """Builds the model in the default graph, which is `graph`.
+
+        Args:
+          graph: the graph.
+          make_features: makes the features, and the hooks that initialise the input.
+          predict_keys: as for `Estimator.predict`.
+          checkpoint_path: path of the checkpoint that will be restored; None for an untrained model.
+        """
         model, methods = self._model, self._model.methods
-        checkpoint_path = methods._checkpoint_or_initialize(checkpoint_path, "predict")
         if not (checkpoint_path or model.has_temporary_dir or model.warm_start_settings):
             # A caller that names a directory expects a trained model there.
             logging.warning(
@@ -77,23 +103,27 @@ class Predictor:
                 model.model_dir,
             )
         model.seed_and_create_global_step(graph)
-        features, input_hooks = methods._get_features_from_input_fn(input_fn, ModeKeys.PREDICT)
+        features, input_hooks = make_features()
         spec = methods._call_model_fn(features, None, ModeKeys.PREDICT, methods.config)
         # Needs the variables of the model.
         methods._maybe_warm_start(checkpoint_path)
         predictions = methods._extract_keys(spec.predictions, predict_keys)
-        creator = train.ChiefSessionCreator(
-            scaffold=spec.scaffold,
+        return PredictModel(predictions, spec.scaffold or train.Scaffold(), input_hooks, spec.prediction_hooks or ())
+
+    def session_creator(self, model: PredictModel, checkpoint_path: Any) -> Any:
+        """What makes the session of a model in the default graph.
+
+        Args:
+          model: the model.
+          checkpoint_path: path of the checkpoint to restore; None for an untrained model.
+        """
+        return train.ChiefSessionCreator(
+            scaffold=model.scaffold,
             checkpoint_filename_with_path=checkpoint_path,
-            master=model.config.master,
-            config=model.session_config,
-            executor=model.config.executor,
+            master=self._model.config.master,
+            config=self._model.session_config,
+            executor=self._model.config.executor,
         )
-        with trained_model.explaining_missing_variables(checkpoint_path), session_role("predict"):
-            session = train.MonitoredSession(
-                session_creator=creator, hooks=[*input_hooks, *hooks, *(spec.prediction_hooks or [])]
-            )
-        return session, predictions
 
     def _examples_of(self, values: Any) -> Iterator[Any]:
         """The predictions for the single examples of a batch."""

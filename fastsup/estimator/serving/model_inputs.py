@@ -1,0 +1,143 @@
+"""The inputs of a predictor: the placeholders of a model's features, and what they are fed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from tensorflow.python.framework import dtypes, ops, tensor_spec
+from tensorflow.python.ops import array_ops
+from tensorflow.python.util import nest
+
+__all__ = ["ModelInputs", "check_specs", "inputs_from_receiver", "inputs_from_specs", "specs_of"]
+
+# What TensorFlow makes of Python's numbers.
+_OF_PYTHON = {np.dtype(np.float64): np.dtype(np.float32), np.dtype(np.int64): np.dtype(np.int32)}
+
+
+class ModelInputs:
+    """The features of a model as it is built, and the tensors that a prediction feeds.
+
+    Args:
+      features: what the model_fn takes.
+      tensors: structure of the tensors to feed: most often a dictionary by name.
+
+    Attributes:
+      features: the argument.
+    """
+
+    def __init__(self, features: Any, tensors: Any) -> None:
+        self.features = features
+        self._tensors = tensors
+        self._names = set(tensors) if isinstance(tensors, dict) else None
+        # One input is found without its name.
+        self._only = next(iter(tensors.values())) if isinstance(tensors, dict) and len(tensors) == 1 else None
+
+    def feed_dict(self, features: Any) -> dict[Any, Any]:
+        """What a session is fed for a prediction.
+
+        Args:
+          features: values in the structure of the tensors.
+
+        Raises:
+          ValueError: features are missing, or there are some that the model doesn't take.
+          TypeError: the values have another structure.
+        """
+        if self._names is None:
+            nest.assert_shallow_structure(self._tensors, features, check_types=False)
+            values = nest.flatten_up_to(self._tensors, features, check_types=False)
+            return dict(zip(nest.flatten(self._tensors), map(_fed, values), strict=True))
+        if not isinstance(features, Mapping):
+            if self._only is None:
+                raise TypeError(
+                    f"features must be a dictionary with the values of {sorted(self._names)}; got {features!r}."
+                )
+            return {self._only: _fed(features)}
+        if features.keys() != self._names:
+            raise ValueError(
+                f"features must have the names {sorted(self._names)}; got {sorted(features)}. "
+                f"Missing: {sorted(self._names - features.keys())}; "
+                f"unknown: {sorted(features.keys() - self._names)}."
+            )
+        return {self._tensors[name]: _fed(value) for name, value in features.items()}
+
+
+def _fed(value: Any) -> Any:
+    """A value as a session takes it: a tensor is read."""
+    return value.numpy() if isinstance(value, ops.EagerTensor) else value
+
+
+def inputs_from_specs(specs: Any) -> ModelInputs:
+    """Makes placeholders in the default graph.
+
+    Args:
+      specs: structure of `tf.TensorSpec`s.
+    """
+    tensors = nest.map_structure_with_paths(_placeholder, specs)
+    return ModelInputs(tensors, tensors)
+
+
+def inputs_from_receiver(receiver_fn: Callable[[], Any]) -> ModelInputs:
+    """Makes the inputs that an exported model would have, in the default graph.
+
+    Args:
+      receiver_fn: function that returns a `ServingInputReceiver`.
+
+    Raises:
+      TypeError: it returns something else.
+    """
+    receiver = receiver_fn()
+    try:
+        return ModelInputs(receiver.features, dict(receiver.receiver_tensors))
+    except AttributeError:
+        raise TypeError(
+            f"The function that was given as features must return a ServingInputReceiver; it returned {receiver!r}."
+        ) from None
+
+
+def _placeholder(path: str, spec: Any) -> Any:
+    return array_ops.placeholder(spec.dtype, spec.shape, spec.name or path.replace("/", "_") or "features")
+
+
+def check_specs(specs: Any) -> None:
+    """Refuses a structure with a member that isn't a `tf.TensorSpec`.
+
+    Args:
+      specs: the structure.
+
+    Raises:
+      TypeError: one of its members is something else.
+    """
+    for path, spec in nest.flatten_with_joined_string_paths(specs):
+        if not isinstance(spec, tensor_spec.TensorSpec):
+            raise TypeError(
+                f"features must have a tf.TensorSpec for each feature, or be a function that returns a "
+                f"ServingInputReceiver; {path or 'it'} is {spec!r}."
+            )
+
+
+def specs_of(features: Any) -> Any:
+    """The structure of `tf.TensorSpec`s that features fit to, with any number of examples.
+
+    Args:
+      features: arrays, or what NumPy makes arrays of, in dictionaries or tuples or alone.
+
+    Raises:
+      ValueError: a feature has no batch dimension.
+      TypeError: a feature isn't an array of numbers, texts or truth values.
+    """
+    if isinstance(features, Mapping):
+        return {name: specs_of(value) for name, value in features.items()}
+    if type(features) is tuple:
+        return tuple(specs_of(value) for value in features)
+    array = np.asarray(_fed(features))
+    if not array.ndim:
+        raise ValueError(f"A feature is a single value without a batch dimension: {features!r}. Give it [value].")
+    if not isinstance(features, np.ndarray | ops.EagerTensor):
+        array = array.astype(_OF_PYTHON.get(array.dtype, array.dtype))
+    try:
+        dtype = dtypes.string if array.dtype.kind in "OSU" else dtypes.as_dtype(array.dtype)
+    except TypeError:
+        raise TypeError(f"A feature must be an array of numbers, texts or truth values; got {features!r}.") from None
+    return tensor_spec.TensorSpec([None, *array.shape[1:]], dtype)

@@ -1,0 +1,275 @@
+"""`Predictor`: the predictions of an Estimator whose model is built once and stays in its session."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tensorflow.python.framework import errors, ops
+from tensorflow.python.lib.io import file_io
+from tensorflow.python.platform import tf_logging as logging
+
+from fastsup.core.checks import check_interval
+from fastsup.core.clock import steady
+from fastsup.core.session_origin import session_role
+from fastsup.estimator.model import trained_model
+from fastsup.estimator.model.estimator import check_estimator
+from fastsup.estimator.serving.loaded_model import LoadedModel
+from fastsup.estimator.serving.model_inputs import (
+    ModelInputs,
+    check_specs,
+    inputs_from_receiver,
+    inputs_from_specs,
+    specs_of,
+)
+from fastsup.train import MonitoredSession
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Predictor"]
+
+
+class _Built(NamedTuple):
+    """A model as it is built: its graph, a `PredictModel`, and what is fed."""
+
+    graph: Any
+    model: Any
+    inputs: ModelInputs
+
+
+class Predictor:
+    """Predicts with an Estimator's model, which is built and restored once. A call costs a run of the session.
+
+    Any thread may call it. `Estimator.predict` builds the graph, opens a session and restores the checkpoint in each
+    call: it is right for many examples that an input_fn reads.
+
+        with fastsup.estimator.Predictor(estimator) as predict:
+            predict({"x": [[1.0, 2.0, 3.0]]})
+
+    If the model has `prediction_hooks`, they are called around each prediction, and threads predict in turns.
+
+    Args:
+      estimator: the `Estimator`.
+      features: what a call is given: a structure of `tf.TensorSpec`s, most often a dictionary by name; or a function
+        without arguments that returns a `ServingInputReceiver`, as for `export_saved_model`: a call is then given
+        values for its `receiver_tensors`. None: the first call decides, the model is then built in it, and takes any
+        number of examples of its types and shapes.
+      predict_keys: names of the predictions to return, if the predictions are a dictionary. Defaults to all.
+      checkpoint_path: path of the checkpoint to predict with. Defaults to the newest one. If there is none, the model
+        predicts with its initial values, with a warning if a model directory was given.
+      follow_secs: seconds between two looks for a newer checkpoint. The call that finds one loads it, while other
+        threads go on with the one before. None: stay with the first one; `reload` looks for a newer one.
+
+    Raises:
+      TypeError: `estimator` isn't an Estimator, or `features` has a member that isn't a `tf.TensorSpec`.
+      ValueError: `follow_secs` isn't positive, or is given together with `checkpoint_path`; or the model lacks the
+        `predict_keys`.
+      tf.errors.OpError: the checkpoint doesn't fit the model, or can't be read.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        features: Any = None,
+        *,
+        predict_keys: Any = None,
+        checkpoint_path: Any = None,
+        follow_secs: float | None = None,
+    ) -> None:
+        check_estimator(estimator)
+        if follow_secs is not None:
+            check_interval("follow_secs", follow_secs)
+        if follow_secs is not None and checkpoint_path:
+            raise ValueError(
+                f"follow_secs={follow_secs!r} is for the newest checkpoint, and checkpoint_path={checkpoint_path!r} is "
+                "given: give no checkpoint_path, or no follow_secs."
+            )
+        if features is not None and not callable(features):
+            check_specs(features)
+        self._estimator = estimator
+        self._features = features
+        self._predict_keys = predict_keys
+        self._given_path = trained_model.parse_checkpoint_path(checkpoint_path)
+        self._follow_secs = follow_secs
+        self._next_look = 0.0
+        # Held by the thread that builds or loads.
+        self._loading = threading.Lock()
+        # Held by the thread that predicts, if hooks are called.
+        self._turn = threading.Lock()
+        self._is_closed = False
+        self._built: _Built | None = None
+        self._loaded: LoadedModel | None = None
+        # The path of the checkpoint, and when it was written.
+        self._version: tuple[str | None, int] = (None, 0)
+        if features is not None:
+            with self._loading:
+                self._load(self._newest_version())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else f"checkpoint_path={self.checkpoint_path!r}"
+        return f"<fastsup.estimator.Predictor of {self._estimator.model_dir!r}, {state}>"
+
+    @property
+    def checkpoint_path(self) -> str | None:
+        """Path of the checkpoint that predictions are made with. None: there is none, or no call has been made yet."""
+        return self._version[0]
+
+    def __call__(self, features: Any) -> Any:
+        """Predicts.
+
+        Args:
+          features: arrays, or what NumPy makes arrays of; the first dimension is that of the examples. Most often a
+            dictionary by name. A single one may be given without its name.
+
+        Returns:
+          The predictions for all examples: an array, or a dictionary of arrays. What `Estimator.predict` yields with
+          `yield_single_examples=False`.
+
+        Raises:
+          ValueError: a feature is missing, unknown, or of another shape.
+          TypeError: a feature is of the wrong type.
+          RuntimeError: the predictor is closed.
+          tf.errors.OpError: the model failed.
+        """
+        if self._follow_secs is not None and steady() >= self._next_look:
+            self._follow()
+        loaded = self._take() or self._first(features)
+        try:
+            return loaded.run(features)
+        finally:
+            loaded.release()
+
+    def reload(self) -> bool:
+        """Loads the newest checkpoint, if it is another one than that in use. Other threads predict meanwhile.
+
+        Returns:
+          True if one was loaded.
+
+        Raises:
+          RuntimeError: the predictor is closed.
+          tf.errors.OpError: the checkpoint doesn't fit the model, or can't be read. The one before stays.
+        """
+        with self._loading:
+            self._check_open()
+            if self._loaded is None or self._given_path:
+                return False
+            version = self._newest_version()
+            if version == self._version:
+                return False
+            self._load(version)
+            return True
+
+    def close(self) -> None:
+        """Closes the session, when the calls of other threads have ended. A second call does nothing."""
+        with self._loading:
+            self._is_closed = True
+            loaded, self._loaded = self._loaded, None
+        if loaded is not None:
+            loaded.retire()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("Attempted to use a closed Predictor.")
+
+    def _take(self) -> LoadedModel | None:
+        """The model to predict with, kept open until its release. None if it isn't built yet."""
+        while (loaded := self._loaded) is not None:
+            if loaded.take():
+                return loaded
+        self._check_open()
+        return None
+
+    def _first(self, features: Any) -> LoadedModel:
+        """Builds the model for the features of the first call."""
+        with self._loading:
+            self._check_open()
+            if self._loaded is None:
+                self._features = specs_of(features)
+                try:
+                    self._load(self._newest_version())
+                except BaseException:
+                    self._features = None
+                    raise
+        return self._take() or self._first(features)
+
+    def _follow(self) -> None:
+        """Looks for a newer checkpoint, unless another thread does. A failure leaves the one before."""
+        if not self._loading.acquire(blocking=False):
+            return
+        try:
+            assert self._follow_secs is not None
+            self._next_look = steady() + self._follow_secs
+            version = self._newest_version() if self._loaded is not None else self._version
+            if version != self._version and version[0] is not None:
+                self._load(version)
+        except (errors.OpError, ValueError, OSError) as error:
+            logging.warning(
+                "The newest checkpoint can't be loaded; predictions go on with %s: %r", self.checkpoint_path, error
+            )
+        finally:
+            self._loading.release()
+
+    def _newest_version(self) -> tuple[str | None, int]:
+        """The checkpoint to load, and the time of its index, in nanoseconds: a model may be trained again."""
+        path = self._given_path or self._estimator.latest_checkpoint()
+        if path is None:
+            return None, 0
+        try:
+            return path, file_io.stat(path + ".index").mtime_nsec
+        except errors.OpError:
+            return path, 0  # Restoring it says what is wrong.
+
+    def _load(self, version: tuple[str | None, int]) -> None:
+        """Makes a session with the values of a checkpoint, and lets the next calls take it."""
+        path = version[0]
+        built = self._built
+        # Hooks add to the graph each time that a session is made.
+        if built is None or built.model.hooks:
+            built = self._build(path)
+        loaded = self._open_session(built, path)
+        self._built, self._version = built, version
+        before, self._loaded = self._loaded, loaded
+        if before is not None:
+            before.retire()
+
+    def _build(self, path: str | None) -> _Built:
+        make = inputs_from_receiver if callable(self._features) else inputs_from_specs
+        made: list[ModelInputs] = []
+
+        def make_features() -> tuple[Any, list[Any]]:
+            made.append(make(self._features))
+            return made[0].features, []
+
+        with ops.Graph().as_default() as graph:
+            model = self._estimator._model_predictor.build(graph, make_features, self._predict_keys, path)
+        return _Built(graph, model, made[0])
+
+    def _open_session(self, built: _Built, path: str | None) -> LoadedModel:
+        """Makes a session, which restores a checkpoint."""
+        graph, model, inputs = built
+        with graph.as_default(), trained_model.explaining_missing_variables(path), session_role("predict"):
+            creator = self._estimator._model_predictor.session_creator(model, path)
+            session: Any = MonitoredSession(creator, model.hooks) if model.hooks else creator.create_session()
+
+        def predict(features: Any) -> Any:
+            return session.run(model.predictions, inputs.feed_dict(features))
+
+        if not model.hooks:
+            return LoadedModel(predict, session.close, None)
+
+        def run(features: Any) -> Any:
+            with graph.as_default():
+                return predict(features)
+
+        def close() -> None:
+            with graph.as_default():
+                session.close()
+
+        return LoadedModel(run, close, self._turn)
