@@ -28,7 +28,7 @@ LAYERS = (
     ("fastsup.estimator.config", "fastsup.estimator.inputs"),
     ("fastsup.estimator.export", "fastsup.estimator.collective"),
     ("fastsup.estimator.model",),
-    ("fastsup.estimator.hooks", "fastsup.estimator.jobs"),
+    ("fastsup.estimator.hooks", "fastsup.estimator.jobs", "fastsup.estimator.serving"),
     ("fastsup.estimator.canned",),
     ("fastsup.estimator",),
     ("fastsup.experiment",),

@@ -7,8 +7,10 @@ None of them needs TensorFlow. A loop calls its hooks in the order of its list. 
 from fastsup.core import Hook, NativeHook
 from fastsup.loop.checkpoint import CheckpointHook
 from fastsup.loop.nan_guard import NanGuardHook, NanResultError
+from fastsup.loop.open_telemetry import OpenTelemetryHook
 from fastsup.loop.periodic import PeriodicHook
 from fastsup.loop.progress import ProgressHook
+from fastsup.loop.prometheus import PrometheusHook
 from fastsup.loop.step_loop import StepLoop
 from fastsup.loop.stop import StopAtStepHook, StopWhenHook, TimeLimitHook
 from fastsup.loop.summary import SummaryHook
@@ -19,8 +21,10 @@ __all__ = [
     "NanGuardHook",
     "NanResultError",
     "NativeHook",
+    "OpenTelemetryHook",
     "PeriodicHook",
     "ProgressHook",
+    "PrometheusHook",
     "StepLoop",
     "StopAtStepHook",
     "StopWhenHook",
