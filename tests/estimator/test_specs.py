@@ -36,7 +36,7 @@ def test_the_fields_of_an_eval_spec() -> None:
     hook, exporter = v1.train.SessionRunHook(), named("a")
     spec = estimator.EvalSpec(no_data, 2, "name", [hook], exporter, 3, 4)
     assert spec[:7] == (no_data, 2, "name", (hook,), (exporter,), 3, 4)
-    assert estimator.EvalSpec(no_data) == (no_data, 100, None, (), (), 120, 600, None, None)
+    assert estimator.EvalSpec(no_data) == (no_data, 100, None, (), (), 120, 600, None, None, False)
     spec = estimator.EvalSpec(no_data, throttle_steps=7, idle_timeout_secs=8.5)
     assert (spec.throttle_steps, spec.idle_timeout_secs) == (7, 8.5)
     assert estimator.EvalSpec(no_data, steps=None).steps is None
@@ -99,6 +99,7 @@ def test_what_a_train_spec_refuses(arguments: dict[str, Any], error: Any, messag
         ),
         ({"throttle_steps": 0}, ValueError, "Must specify throttle_steps > 0, given: 0"),
         ({"idle_timeout_secs": 0}, ValueError, "Must specify idle_timeout_secs > 0, or None, given: 0"),
+        ({"keep_graph": 1}, TypeError, "keep_graph must be True or False, got 1."),
         (
             {"exporters": 5},
             TypeError,
@@ -157,11 +158,11 @@ def test_the_fields_of_an_eval_result() -> None:
 
 
 def test_numbers_that_the_reference_takes(tf_log: Any) -> None:
-    """A fraction of a step is a whole one; what never ends is no limit; NaN for a wait is none."""
+    """A fraction of a step is a whole one; what never ends isn't a limit; NaN for a wait is none."""
     for value in (1.5, float("inf"), float("nan")):
         assert estimator.TrainSpec(no_data, max_steps=value).max_steps is value
     assert estimator.EvalSpec(no_data, steps=2.5).steps == 2.5
-    assert "max_steps=1.5 is no integer" in tf_log.text
-    assert "steps=2.5 is no integer" in tf_log.text
+    assert "max_steps=1.5 isn't an integer" in tf_log.text
+    assert "steps=2.5 isn't an integer" in tf_log.text
     nan = float("nan")
     assert estimator.EvalSpec(no_data, throttle_secs=nan, start_delay_secs=nan).throttle_secs is nan

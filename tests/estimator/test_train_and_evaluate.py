@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from fastsup import estimator
 from fastsup.cluster.job_completion import mark_task_ended
+from fastsup.estimator.jobs.evaluator import Evaluator
 
 v1 = tf.compat.v1
 
@@ -90,6 +91,59 @@ def test_the_same_as_2_15(tmp_path: Path, tf_log: Any, exporters: list[Any]) -> 
     ]
     assert [len(list(folder.parent.iterdir())) for folder in folders] == [4, 1, 2]
     assert all((folder / "saved_model.pb").exists() for folder in folders)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"steps": 1, "name": "other"}])
+def test_a_kept_graph_evaluates_the_same(tmp_path: Path, tf_log: Any, exporters: list[Any], arguments: Any) -> None:
+    calls: list[str] = []
+
+    class Hook(estimator.SessionRunHook):
+        def begin(self) -> None:
+            calls.append("begin")
+
+        def end(self, session: Any) -> None:
+            calls.append("end")
+
+    def counted_data() -> Any:
+        calls.append("input")
+        return data()
+
+    found, called = [], []
+    for keep_graph in (False, True):
+        calls.clear()
+        tf_log.clear()
+        folder = tmp_path / str(keep_graph)
+        spec = estimator.EvalSpec(
+            counted_data, throttle_secs=0, exporters=exporters, hooks=[Hook()], keep_graph=keep_graph, **arguments
+        )
+        result = estimator.train_and_evaluate(make(folder), estimator.TrainSpec(endless, max_steps=35), spec)
+        events = estimator.read_eval_metrics(make(folder).eval_dir(arguments.get("name")))
+        found.append((result[0], saved(tf_log.messages), events))
+        called.append(list(calls))
+    assert found[0] == found[1]
+    assert len(found[0][1]) == 4
+    assert called == [["input", "begin", "end"] * 4, ["input", *["begin", "end"] * 4]]
+
+
+def test_a_kept_graph_that_could_not_be_built_is_built_again(tmp_path: Path) -> None:
+    fails = [True]
+
+    def data_later() -> Any:
+        v1.get_variable("made_before_the_error", initializer=0.0)
+        if fails.pop():
+            raise OSError("the data isn't there yet")
+        fails.append(False)
+        return data()
+
+    model = make(tmp_path)
+    model.train(endless, max_steps=10)
+    spec = estimator.EvalSpec(data_later, throttle_secs=0, keep_graph=True)
+    evaluator = Evaluator(model, spec, None)
+    with pytest.raises(OSError, match="the data isn't there yet"):
+        evaluator.evaluate_and_export()
+    fails.append(False)
+    with pytest.raises(tf.errors.NotFoundError, match="made_before_the_error"):
+        evaluator.evaluate_and_export()
 
 
 def test_a_second_call_returns_the_same(tmp_path: Path) -> None:
@@ -170,7 +224,7 @@ def test_the_best_export_survives_a_restart(tmp_path: Path, exporters: list[Any]
     assert len(list((tmp_path / "export" / "best_exporter").iterdir())) == 2
 
 
-# An evaluator beside a training.
+# An evaluator alongside a training.
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from tensorflow.python.util import compat
 from fastsup.core.clock import steady
 from fastsup.estimator.jobs.deleted_checkpoint import evaluate_or_newer, step_in_name
 from fastsup.estimator.jobs.eval_result import EvalResult, EvalStatus
+from fastsup.estimator.jobs.evaluation_graph import EvaluationGraph
 from fastsup.estimator.jobs.specs import assert_eval_spec
 
 __all__ = ["Evaluator"]
@@ -48,6 +49,7 @@ class Evaluator:
         self._max_training_steps = max_training_steps
         self._is_final_export_triggered = False
         self._previous_path: Any = None
+        self._graph: EvaluationGraph | None = None
         self._last_warning_time: float = 0
 
     @property
@@ -84,9 +86,7 @@ class Evaluator:
         if skipped is not None:
             return EvalResult(status=skipped), []
         spec = self._eval_spec
-        metrics = self._estimator.evaluate(
-            input_fn=spec.input_fn, steps=spec.steps, name=spec.name, checkpoint_path=path, hooks=spec.hooks
-        )
+        metrics = self._evaluate(path)
         try:
             result = EvalResult(EvalStatus.EVALUATED, metrics, path)
         except (TypeError, ValueError) as error:
@@ -99,6 +99,16 @@ class Evaluator:
         self._last_warning_time = 0
         self._previous_path = path
         return result, exported
+
+    def _evaluate(self, path: Any) -> Any:
+        spec = self._eval_spec
+        if not spec.keep_graph:
+            return self._estimator.evaluate(
+                input_fn=spec.input_fn, steps=spec.steps, name=spec.name, checkpoint_path=path, hooks=spec.hooks
+            )
+        if self._graph is None:
+            self._graph = EvaluationGraph(self._estimator, spec.input_fn, spec.steps, spec.hooks, spec.name)
+        return self._graph.evaluate(path)
 
     def _skip_status(self, path: Any, throttle_steps: int | None) -> str | None:
         """The status of a checkpoint that isn't evaluated, whose reason is logged; None for one to evaluate."""

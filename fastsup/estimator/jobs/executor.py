@@ -173,7 +173,7 @@ class TrainingExecutor:
         )
 
     def _evaluate_if_trained_before(self, listener: NewCheckpointListenerForEvaluate) -> None:
-        """Evaluates the last checkpoint if the model had reached `max_steps` before, so that there was no training."""
+        """Evaluates the last checkpoint if the model had reached `max_steps` before, so that nothing was trained."""
         if listener.has_begun or not self._train_spec.max_steps:
             return
         step = step_in_name(self._estimator.latest_checkpoint())

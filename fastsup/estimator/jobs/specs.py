@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from fastsup.core.checks import check_members, check_range
+from fastsup.core.checks import check_flag, check_members, check_range
 from fastsup.estimator.export.exporters import Exporter
 from fastsup.estimator.model.arguments import check_steps, check_type, is_hook, is_listener
 
@@ -58,7 +58,7 @@ def validate_exporters(exporters: Any) -> tuple[Any, ...]:
 
     Raises:
       TypeError: the value is neither an `Exporter` nor an iterable of them.
-      ValueError: a name is missing, is no string, or occurs twice.
+      ValueError: a name is missing, isn't a string, or occurs twice.
     """
     if not exporters:
         return ()
@@ -136,6 +136,7 @@ class _EvalSpec(NamedTuple):
     throttle_secs: float
     throttle_steps: int | None
     idle_timeout_secs: float | None
+    keep_graph: bool
 
 
 class EvalSpec(_EvalSpec):
@@ -153,6 +154,9 @@ class EvalSpec(_EvalSpec):
         don't apply to the final checkpoint, which is always evaluated.
       idle_timeout_secs: seconds without a new checkpoint after which an evaluator ends. None: an evaluator waits until
         training has ended.
+      keep_graph: True to build the graph of the evaluation once, for all checkpoints: input_fn and model_fn are then
+        called for the first evaluation only. What they read in Python, such as a list of files, stays what it was. The
+        sessions, and the calls of hooks, are as without it.
 
     Raises:
       ValueError: a number is out of its range.
@@ -172,6 +176,7 @@ class EvalSpec(_EvalSpec):
         throttle_secs: float = 600,
         throttle_steps: int | None = None,
         idle_timeout_secs: float | None = None,
+        keep_graph: bool = False,
     ) -> EvalSpec:
         _validate_input_fn(input_fn)
         check_steps("steps", steps, endless=False)
@@ -185,6 +190,7 @@ class EvalSpec(_EvalSpec):
         check_steps("throttle_steps", throttle_steps)
         if idle_timeout_secs is not None:
             _validate_number("idle_timeout_secs", idle_timeout_secs, lambda value: value > 0, "> 0, or None")
+        check_flag(keep_graph=keep_graph)
         return super().__new__(
             cls,
             input_fn,
@@ -196,6 +202,7 @@ class EvalSpec(_EvalSpec):
             throttle_secs,
             throttle_steps,
             idle_timeout_secs,
+            keep_graph,
         )
 
 
