@@ -39,7 +39,7 @@ from fastsup.profile.recording.watch.pass_probe import PassProbe, pass_of_this_t
 from fastsup.profile.recording.watch.replacements import Replacement
 from fastsup.profile.recording.watch.timed import timed
 
-__all__ = ["replacements", "replacements_of_keras_2"]
+__all__ = ["replacements", "replacements_of_arrays", "replacements_of_keras_2"]
 
 # Keras's methods that are passes, and what each calls for a batch.
 _PASSES = dict(zip(("fit", "evaluate", "predict"), PASS_FUNCTIONS, strict=True))
@@ -93,6 +93,15 @@ def replacements_of_keras_2(tf_keras: ModuleType) -> Iterator[Replacement]:
     """
     yield from _of_models(tf_keras.Model)
     yield from _of_callbacks(tf_keras.callbacks.CallbackList)
+
+
+def replacements_of_arrays(epoch: ModuleType) -> Iterator[Replacement]:
+    """The same for the batches of arrays of an accelerated model, which its function takes row by row.
+
+    Args:
+      epoch: the module `fastsup.keras.epoch`.
+    """
+    yield epoch.OrderedBatches, "__next__", functools.partial(timed, phase=INPUT_WAIT)
 
 
 def _of_models(model: Any) -> Iterator[Replacement]:
