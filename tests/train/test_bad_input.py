@@ -106,7 +106,8 @@ MISTAKES: dict[str, tuple[Callable[..., Any], type[BaseException], str]] = {
         fetches(lambda train, _: train.NanTensorHook("vector:0")), ValueError,
         "The truth value of an array with more than one element is ambiguous."),
     "a summary of another graph": (
-        fetches(lambda train, _: train.SummarySaverHook(1, summary_op=FOREIGN)), ValueError, NOT_OF_THIS_GRAPH),
+        fetches(lambda train, folder: train.SummarySaverHook(1, output_dir=folder, summary_op=FOREIGN)),
+        ValueError, NOT_OF_THIS_GRAPH),
     "final ops of another graph": (
         fetches(lambda train, _: train.FinalOpsHook([FOREIGN])), ValueError, NOT_OF_THIS_GRAPH),
     # Directories.
