@@ -6,7 +6,7 @@ Each file names its machine, versions and date. These commands measure them, bes
 
     python -m benchmarks --json benchmarks/results/cases.json                 # docs/benchmarks.md, docs/embedding.md
     python -m benchmarks --programs --json benchmarks/results/programs.json   # docs/benchmarks.md
-    python -m benchmarks --peers --json benchmarks/results/peers.json         # README.md, docs/peers.md, its chart
+    python -m benchmarks --peers --json benchmarks/results/peers.json         # README.md, docs/peers.md and compiled.md
     python -m benchmarks.hook_counts --json benchmarks/results/hook_counts.json    # the chart of docs/index.md
     python -m benchmarks.savers --json benchmarks/results/savers.json         # docs/savers.md
 """
@@ -34,6 +34,29 @@ Results = dict[str, Any]
 # The cases of docs/benchmarks.md that aren't tables elsewhere.
 LOOPS = {"dispatch", "loop_python", "loop_c"}
 ELSEWHERE = {*LOOPS, "async_save"}
+# The loops of README.md's table: docs/peers.md has all of them.
+IN_README = {
+    "fastsup, StepLoop of a compiled step, arrays",
+    "JAX, lax.scan of 100 steps",
+    "fastsup, MonitoredTrainingSession.run_loop",
+    "fastsup.function in a loop of Python",
+    "JAX, a jitted step",
+    "Keras fit, fastsup.keras.accelerate",
+    "TensorFlow, MonitoredTrainingSession",
+    "tf.function in a loop of Python",
+    "PyTorch",
+    "Keras fit on TensorFlow",
+}
+# Those of docs/compiled.md's table.
+COMPILED = {
+    "fastsup, StepLoop of a compiled step, arrays",
+    "JAX, lax.scan of 100 steps",
+    "JAX, a jitted step",
+    "Keras fit, compiled, fastsup.keras.accelerate, arrays",
+    "tf.function, compiled, arrays",
+    "Keras fit on TensorFlow, compiled, arrays",
+    "fastsup, StepLoop of a fastsup.function",
+}
 
 
 def results(name: str) -> Results:
@@ -82,11 +105,21 @@ def machine_line(found: Results, versions: Iterable[str] = ("python", "tensorflo
 
 
 def costs(found: Results) -> Iterator[str]:
-    """The table of README.md: a step of each workload in each loop."""
+    """The table of README.md: a step of each workload in the loops that most people know."""
+    yield from _steps(found, IN_README)
+
+
+def compiled(found: Results) -> Iterator[str]:
+    """The table of docs/compiled.md: a step of each workload in loops that XLA compiles, and one that it doesn't."""
+    yield from _steps(found, COMPILED)
+
+
+def _steps(found: Results, loops: set[str]) -> Iterator[str]:
+    """Microseconds of a step of each workload."""
     runs = peer_table.from_json(found)
     felt = {workload: peer_table.medians_of(peers) for workload, peers in runs.items()}
     first = next(iter(felt.values()))
-    titles = sorted({title: None for peers in felt.values() for title in peers}, key=lambda t: first[t].step_secs)
+    titles = sorted(loops & first.keys(), key=lambda title: first[title].step_secs)
     rows = [
         [f"**{title}**" if title.startswith("fastsup") or "fastsup." in title else title]
         + [micros(peers[title].step_secs) if title in peers else "" for peers in felt.values()]
@@ -103,7 +136,7 @@ def cases(found: Results) -> Iterator[str]:
     shown = (row for row in found["rows"] if row["case"] not in ELSEWHERE)
     for _, group in groupby(shown, key=lambda row: row["case"]):
         for number, row in enumerate(group):
-            # The floor of a variable's value is no copy of it, which a program needs.
+            # The floor of a variable's value isn't a copy of it, which a program needs.
             has_floor = not row["case"].startswith("variable_")
             rows.append(
                 [
@@ -193,6 +226,7 @@ def saver_programs(found: Results) -> Iterator[str]:
 SECTIONS: dict[str, list[tuple[str, str, Callable[[Results], Iterator[str]]]]] = {
     "README.md": [("costs", "peers", costs)],
     "docs/benchmarks.md": [("cases", "cases", cases), ("programs", "programs", programs)],
+    "docs/compiled.md": [("compiled", "peers", compiled)],
     "docs/embedding.md": [("loops", "cases", loops)],
     "docs/peers.md": [("peers", "peers", peers)],
     "docs/savers.md": [
