@@ -250,7 +250,7 @@ CASES: tuple[Case, ...] = (
             Row(
                 f"longest pause, saving {pauses.MEGABYTES} MB in the background (floor: waiting for it)",
                 pauses.BACKGROUND,
-                None,  # A pause is no step: it must not count in the mean.
+                None,  # A pause isn't a step: it must not count in the mean.
                 (pauses.WAITING,),
                 0.25,
             ),

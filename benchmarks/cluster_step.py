@@ -3,7 +3,7 @@
     python -m benchmarks.cluster_step                 # one table, two minutes
     python -m benchmarks.cluster_step --rounds 20 --all
 
-The worker's server is in this process, as in a real worker. Contenders take turns. Each has variables of its own.
+The worker's server is in this process, as in a real worker. Contenders take turns. Each has its own variables.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def cluster_of(servers: int) -> Iterator[Any]:
 
 
 def descent(stops: bool, numbers: Iterator[int]) -> Step:
-    """Gradient descent on variables that are spread over the parameter servers, in a container of their own."""
+    """Gradient descent on variables that are spread over the parameter servers, in their own container."""
     graph = tf1.get_default_graph()
     with graph.container(f"contender{next(numbers)}"), tf1.device(tf1.train.replica_device_setter(SERVERS)):
         variables = [

@@ -4,7 +4,7 @@
     reference/bin/pip install tensorflow-cpu==2.15.1 tensorflow-estimator==2.15.0
     python -m benchmarks.estimator --reference reference/bin/python
 
-The two need different versions of TensorFlow: each runs in a process of its own, and they are measured in turns.
+The two need different versions of TensorFlow: each runs in its own process, and they are measured in turns.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One side of `python -m benchmarks.estimator`: measures one implementation of Estimator, as it is told to.
 
-Runs under any TensorFlow that has an Estimator of its own (up to 2.15), without fastsup, and under today's with it.
+Runs under any TensorFlow that has its own Estimator (up to 2.15), without fastsup, and under today's with it.
 Reads orders from the standard input, one JSON object a line, `{"case": ..., "steps": ...}`, and answers each with
 `{"seconds": ...}`.
 """

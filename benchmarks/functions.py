@@ -4,7 +4,7 @@
     python -m benchmarks.functions tiny dense   # some of them
     pip install torch "jax[cpu]"                # for the rows of PyTorch and JAX, which are left out without them
 
-A model's first row is `tf.function`, to which the ratios refer. Each contender has variables of its own.
+A model's first row is `tf.function`, to which the ratios refer. Each contender has its own variables.
 """
 
 from __future__ import annotations

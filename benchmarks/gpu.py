@@ -111,7 +111,7 @@ def functions_table(rows: list[tuple[str, dict[str, float]]]) -> Table:
 
 
 def executor_row(device: str, executor: str) -> str:
-    """What one executor mode does with a step on the device, in a process of its own: microseconds, or why not."""
+    """What one executor mode does with a step on the device, in its own process: microseconds, or why not."""
     command = [sys.executable, "-m", "benchmarks.gpu", "--device", device, "--one-executor", executor]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=NO_END_SECS)

@@ -3,7 +3,7 @@
     python -m benchmarks.hook_counts --json benchmarks/results/hook_counts.json    # two minutes
     python -m website.measured                                                     # draws it
 
-The hooks are beside the default ones of a MonitoredTrainingSession: StopAtStepHooks that never stop, and hooks in
+The hooks are alongside the default ones of a MonitoredTrainingSession: StopAtStepHooks that never stop, and hooks in
 Python that ask for the global step in each run, as people write them.
 """
 

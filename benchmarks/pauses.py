@@ -53,7 +53,7 @@ SUPERVISORS: Mapping[str, tuple[Any, dict[str, Any]]] = {
 
 
 def untouched(floats: int) -> Any:
-    """A small step beside variables that no step changes."""
+    """A small step alongside variables that no step changes."""
     for number in range(VARIABLES):
         v1.get_variable(
             f"v{number}", [floats // VARIABLES], initializer=v1.random_uniform_initializer(), use_resource=True
@@ -192,7 +192,7 @@ def alternate_pauses(rounds: int) -> dict[str, list[float]]:
 
 
 def snapshots(kind: str, megabytes: int, rounds: int) -> dict[str, list[tuple[float, float]]]:
-    """Measures how long steps wait for a snapshot, and how long the next step takes, without a write beside them.
+    """Measures how long steps wait for a snapshot, and how long the next step takes, without a write alongside them.
 
     Args:
       kind: the kind of training.

@@ -180,7 +180,7 @@ def accuracy(steps: int = BUSY_STEPS) -> dict[int, float]:
         truth, reported = median(alone), row.times.p50_ns or 0.0
         found[hook.ns] = reported / truth
         comparison = f"{reported:8.0f} ns: {found[hook.ns] - 1:+.1%}"
-        print(f"a hook of {truth:8.0f} ns, timed by itself, is reported as {comparison}")
+        print(f"a hook of {truth:8.0f} ns, timed on its own, is reported as {comparison}")
     return found
 
 

@@ -3,7 +3,7 @@
     python -m benchmarks.save_cost                         # 1, 10 and 100 MB, in the temporary folder
     python -m benchmarks.save_cost --folder /data --megabytes 500
 
-Both savers write the same variables, in turns, into a folder of their own. The folder should be on the disk that
+Both savers write the same variables, in turns, into their own folder. The folder should be on the disk that
 matters: a file system in memory flushes nothing. TensorFlow's Saver leaves the writing to the kernel; the time that a
 later write then waits isn't in its column.
 """

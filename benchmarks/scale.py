@@ -7,7 +7,7 @@
 The tasks are threads of this process. They run the code of real tasks: parameter servers poll for the end of the job
 and check whether anybody trains, workers write their files and wait for a chief, all of them listen on the loopback.
 Only TensorFlow's servers and sessions aren't there; what a look of a waiting worker costs is measured on real ones
-beside it. docs/scaling.md has the figures, and the model that they are compared with.
+alongside it. docs/scaling.md has the figures, and the model that they are compared with.
 """
 
 from __future__ import annotations

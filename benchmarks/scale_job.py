@@ -56,7 +56,7 @@ def _model(features: Any, labels: Any, mode: str) -> Any:
 
 
 def run_task(model_dir: str, max_steps: int) -> None:
-    """Is the task that TF_CONFIG says. Writes its counts, and its CPU seconds, into a file beside the model."""
+    """Is the task that TF_CONFIG says. Writes its counts, and its CPU seconds, into a file alongside the model."""
     counter = Counter()
     config = estimator.RunConfig(model_dir=model_dir, save_checkpoints_steps=200, experimental_max_worker_delay_secs=0)
     with counted_calls(counter):

@@ -1,4 +1,4 @@
-"""Whole programs, each run in a process of its own: speed, start, end and memory."""
+"""Whole programs, each run in its own process: speed, start, end and memory."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ double fs_clock_seconds(void);
  * than in the last call. */
 int fs_clock_reached(double time, double *latest, int *set_back);
 
-/* Seconds since the epoch by a clock that nobody sets: it goes on from where time.time() stood when the library was
+/* Seconds since the epoch by a clock that can't be set: it goes on from where time.time() stood when the library was
  * loaded. For due times and durations, which a clock that is set would make hours too long. */
 double fs_clock_steady(void);
 

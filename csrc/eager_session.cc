@@ -5,9 +5,9 @@
    includes no header of TensorFlow: those differ from version to version, and most installations can't compile
    them. It is given the addresses of the symbols, which are looked up by name in the libraries that are loaded, and
    assumes what is written at each declaration below. `fastsup/eager/bridge.py` opens it for versions of TensorFlow that
-   were tried, after a self-test in a process of its own.
+   were tried, after a self-test in its own process.
 
-   The state is this library's, which is linked into one extension. Who may change it when is written beside it.
+   The state is this library's, which is linked into one extension. Who may change it when is written next to it.
 
    No C++ exception leaves a function that C, or TensorFlow, calls: it becomes a status, or the return value says that
    memory was short. */
@@ -188,7 +188,7 @@ uintptr_t error_word(int code, const char *message) noexcept {
     void *status = new_status();
     set_status(status, code, message);
     const uintptr_t word = word_of(status);
-    word_of(status) = ok_word; // The error belongs to whoever gets the word.
+    word_of(status) = ok_word; // The error belongs to the caller that gets the word.
     delete_status(status);
     return word;
 }
@@ -308,7 +308,7 @@ void *fastsup_eager_take_session(void) {
 void *fastsup_eager_object_handle(void *object) {
     if (!is_eager_tensor(object)) return nullptr;
     void *handle = handle_of_object(object);
-    // The first word of an object with virtual functions points behind the first two words of its class's table.
+    // The first word of an object with virtual functions points past the first two words of its class's table.
     if (!handle || *static_cast<void **>(handle) != static_cast<void **>(handle_vtable) + kWordsInFront) return nullptr;
     return handle;
 }
@@ -390,7 +390,7 @@ void *fastsup_eager_run(void *session, int64_t callable, void *const *inputs, in
         for (int i = 0; i < input_count && word == ok_word; ++i) {
             const Tensor *tensor = nullptr;
             word = tensor_of_handle(inputs[i], &tensor).word;
-            // The words of the tensor, without a reference of their own to its buffer: the handle outlives the run.
+            // The words of the tensor, without their own reference to its buffer: the handle outlives the run.
             if (word == ok_word) feeds.push_back(*tensor);
         }
         if (word == ok_word) word = run_callable(session, callable, feeds, &fetched, nullptr).word;

@@ -19,7 +19,7 @@ extern "C" {
 /* The highest rank of a tensor whose shape is looked at. TensorFlow's own limit is 254. */
 #define FASTSUP_MOST_DIMENSIONS 32
 
-/* The name of a symbol of TensorFlow's libraries that is needed: 0 is the first one. Null behind the last one. */
+/* The name of a symbol of TensorFlow's libraries that is needed: 0 is the first one. Null past the last one. */
 const char *fastsup_eager_symbol(int index);
 
 /* The symbol of the device manager's table of virtual functions, whose size is needed too. */

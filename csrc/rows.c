@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* So many rows ahead are fetched into the cache: a shuffled row is in memory, as a rule. */
+/* This many rows ahead are fetched into the cache: a shuffled row is in memory, as a rule. */
 #define ROWS_AHEAD 8
 
 /* Of a size that the compiler knows: a copy is then a few instructions, in place of a call. */

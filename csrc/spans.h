@@ -41,13 +41,13 @@ typedef int64_t (*fs_span_clock)(void *context); /* nanoseconds */
 /* The statistics of one kind of span: of a phase of a hook, for example. */
 typedef struct {
     int32_t id;    /* first, to share a cache line with the histogram's count */
-    int32_t aside; /* of spans in threads that work beside the loop, at the same time: not a part of the log's time */
+    int32_t aside; /* of spans in threads that work alongside the loop, at the same time: not a part of the log's time */
     fs_histogram times;
 } fs_span_stats;
 
 /* What a scope is.
  *
- * FS_BESIDE: work beside the steps, such as a callback after the last one. It isn't recorded before the first step.
+ * FS_BESIDE: work alongside the steps, such as a callback after the last one. It isn't recorded before the first step.
  * FS_STEP: a step.
  * FS_PASS: the work of a call that makes all steps itself, before, between and after them. Recorded from the begin on.
  * FS_ASIDE: work in another thread than the steps', at the same time. It isn't a part of the log's time. */

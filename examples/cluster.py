@@ -1,6 +1,6 @@
 """Trains the digits classifier on a cluster: a chief, two workers, a parameter server and an evaluator.
 
-Each is a process of its own, here all on this machine. What it is, it learns from the environment variable TF_CONFIG,
+Each is its own process, here all on this machine. What it is, it learns from the environment variable TF_CONFIG,
 which a cluster manager would set; the program is the same for all. When training has ended they all end.
 
     python examples/cluster.py
@@ -73,7 +73,7 @@ def run_task(options: argparse.Namespace) -> None:
 
 
 def free_addresses(number: int) -> list[str]:
-    """Addresses on this machine that nobody listens at."""
+    """Free addresses on this machine."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
         for each in sockets:
@@ -95,7 +95,7 @@ def tf_configs() -> dict[str, str]:
 
 def run_cluster(options: argparse.Namespace) -> int:
     """Starts the processes and waits for them. Returns 0 if each has ended well. None outlives this one."""
-    # Raising an exception in a signal's handler could interrupt the start of a process, which would be left behind.
+    # Raising an exception in a signal's handler could interrupt the start of a process, which would stay alive.
     signals: list[int] = []
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, lambda number, frame: signals.append(number))

@@ -52,7 +52,7 @@ def train_until_good() -> None:
 
 
 class ReportHook(Hook):
-    """Prints a number every so many steps: what the step function returned, or in a session the value of a tensor."""
+    """Prints a number at intervals of steps: what the step function returned, or in a session the value of a tensor."""
 
     def __init__(self, every_n_steps: int, tensor: Any = None) -> None:
         self._every_n_steps = every_n_steps

@@ -79,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
     train_x, test_x, train_y, test_y = train_test_split(images, labels, test_size=0.25, random_state=0, stratify=labels)
     dataset = tf.data.Dataset.from_tensor_slices((train_x, train_y)).shuffle(len(train_y), seed=0).repeat()
     model = Classifier()
-    # The iterator is in the checkpoint too, so that training goes on with the batch that would have come next.
+    # The iterator is in the checkpoint too, so that training goes on with the batch after the last one.
     batches = iter(dataset.batch(32, drop_remainder=True))
     checkpoint = tf.train.Checkpoint(model=model, batches=batches)
 

@@ -2,7 +2,7 @@
 
 `fastsup.train` has the session-layer names of `tf.compat.v1.train`, `fastsup.Session` is a `tf.compat.v1.Session`,
 `fastsup.estimator` has the names of `tf.estimator`, `fastsup.contrib` those of `tf.contrib` that train. `fastsup.core`
-is the compiled step loop by itself, and `fastsup.loop` the loop of training programs, with its hooks.
+is the compiled step loop on its own, and `fastsup.loop` the loop of training programs, with its hooks.
 `fastsup.HookProfiler` measures what each hook costs. `fastsup.install()` puts the classes of fastsup where programs
 look for those of TensorFlow. `fastsup.function` is a `tf.function` without the cost of its calls. TensorFlow is
 imported when a name that needs it is first used.

@@ -58,7 +58,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _folder() -> Path | None:
-    """The folder of the pages: beside this file where the package is installed, else that of the repository."""
+    """The folder of the pages: alongside this file where the package is installed, else that of the repository."""
     here = Path(__file__).resolve().parent
     return next((folder for folder in (here / "docs", here.parent / "docs") if (folder / "dropin.md").exists()), None)
 

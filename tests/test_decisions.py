@@ -1,4 +1,4 @@
-"""The table of decisions in docs/development.md: each row names places that exist."""
+"""The table of decisions in docs/internals.md: each row names places that exist."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TEXT = (ROOT / "docs" / "development.md").read_text()
+TEXT = (ROOT / "docs" / "internals.md").read_text()
 TABLE = TEXT[TEXT.index("## Where a decision is made") :].partition("\n## ")[0]
 ROWS = dict(line.strip("| ").split(" | ", 1) for line in TABLE.splitlines() if line.startswith("| ") and "`" in line)
 

@@ -83,7 +83,7 @@ def test_signatures_of_compiled_classes() -> None:
             super().__init__(int)
 
     assert str(inspect.signature(Mine)).startswith("(name")
-    # The signature is no part of the text.
+    # The signature isn't a part of the text.
     assert inspect.getdoc(fastsup.core.StepLoop).startswith("Calls a step function")  # type: ignore[union-attr]
 
 

@@ -44,7 +44,7 @@ RECOVERIES = "recovery has an end (docs/dropin.md#sessions-and-executors)"
 WAIT = "of SessionManager alone in TensorFlow (docs/dropin.md#sessions-and-executors)"
 RESTORE = "restores what a checkpoint has (docs/recovery.md#partial-restore)"
 ASYNC = "training goes on during a save (docs/saving.md)"
-PROGRESS = "adds a ProgressHook (docs/hooks.md#progress)"
+PROGRESS = "adds a ProgressHook (docs/monitoring.md#progress)"
 # Parameters that are added, by callable and name, with the reason.
 ADDED: dict[str, dict[str, str]] = {
     "CheckpointSaverHook": {"async_save": ASYNC, "_ends_last": "private"},

@@ -43,7 +43,7 @@ def draw(measured: dict[str, Any]) -> str:
     # No room for 1 and 2.
     marked = [count for count in counts if count not in (1, 2)]
     shapes += [svg.text(at(count, 0)[0], below, str(count), 12, anchor="middle") for count in marked]
-    shapes.append(svg.text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - _BOTTOM + 36, "hooks, beside the default ones",
+    shapes.append(svg.text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - _BOTTOM + 36, "hooks, alongside the default ones",
                            12, anchor="middle"))  # fmt: skip
     labels = []
     for name, (colour, dash) in _STYLES.items():

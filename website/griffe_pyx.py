@@ -63,7 +63,7 @@ class PyxDocstrings(griffe.Extension):
 
         Args:
           pkg: the package.
-          **kwargs: what griffe gives beside it.
+          **kwargs: what griffe gives alongside it.
         """
         self._fill(pkg)
 
@@ -96,6 +96,6 @@ def _describe(module: griffe.Module, name: str, text: str) -> None:
     try:
         found = module[name]
     except KeyError:
-        return  # It isn't in the .pyi file: it is no part of the interface.
+        return  # It isn't in the .pyi file: it isn't a part of the interface.
     if found.docstring is None:
         found.docstring = griffe.Docstring(text, parent=found)

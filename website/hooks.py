@@ -53,7 +53,7 @@ def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
     Args:
       markdown: the text of the page.
       page: the page.
-      **kwargs: what mkdocs gives beside it.
+      **kwargs: what mkdocs gives alongside it.
 
     Returns:
       The text with other links.

@@ -67,7 +67,7 @@ class SessionLoop:
     Args:
       workload: the workload.
       train: the module with the session layer.
-      loop: whether the session has a loop of its own.
+      loop: whether the session has its own loop.
     """
 
     def __init__(self, workload, train, loop):

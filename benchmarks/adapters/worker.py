@@ -1,4 +1,4 @@
-"""One measurement of one peer, in a process of its own: `worker.py PEER WORKLOAD SECONDS`.
+"""One measurement of one peer, in its own process: `worker.py PEER WORKLOAD SECONDS`.
 
 The last line of the output is a JSON object: `started` and `last`, readings of the clock that all processes share,
 in seconds, at the first line and at the end of the last step; `import_secs`, from the first line to the end of the

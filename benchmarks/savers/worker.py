@@ -1,4 +1,4 @@
-"""Runs programs, each in a process of its own that is forked from this one, which has imported what they need.
+"""Runs programs, each in its own process that is forked from this one, which has imported what they need.
 
 `worker.py MODULE`: each line of the input is a request as JSON, and each line of the output the answer:
 

@@ -15,7 +15,7 @@ from tensorflow.python.framework import dtypes
 
 from fastsup.checkpoint.durable import save_durably
 from fastsup.common.interpreter_end import uninterrupted
-from fastsup.runtime.graph.operations import operations_behind
+from fastsup.runtime.graph.operations import upstream_operations
 from fastsup.runtime.graph.variable_sharing import Snapshot, snapshot_of
 
 __all__ = ["BackgroundSaver"]
@@ -37,7 +37,7 @@ class BackgroundSaver:
         self._prepared_for: tuple[Any, int] | None = None
         self._tensors: list[Any] = []
         self._snapshot = Snapshot([], [])
-        # The memory of the copies of the last save, by the place of the tensor; None for what isn't copied.
+        # The memory of the copies of the last save, by the place of the tensor; None for those that aren't copied.
         self._buffers: list[Any] = []
         # Guards `_thread`: a Supervisor's service may save while another thread waits, and `join` needs a started one.
         self._starting = threading.Lock()
@@ -155,7 +155,7 @@ def saved_tensors(saver: Any, graph: Any) -> list[Any]:
     """
     save = graph.as_graph_element(saver.as_saver_def().save_tensor_name)
     tensors: dict[int, Any] = {}
-    for op in operations_behind([save]):
+    for op in upstream_operations([save]):
         if op.type in _FIRST_VALUE:
             tensors.update((id(tensor), tensor) for tensor in list(op.inputs)[_FIRST_VALUE[op.type] :])
     values = list(tensors.values())

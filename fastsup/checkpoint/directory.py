@@ -31,7 +31,7 @@ FIRST_SAVE = ".first_save_under_way"
 MISSING = "none of its files exist"
 
 # PREFIX.index and PREFIX.data-00000-of-00001, and the files with other endings and the directory of parts that an
-# interrupted save leaves behind.
+# interrupted save leaves.
 _PART = re.compile(r"(?P<prefix>.+?)(?P<index>\.index)?(?:\.data-\d{5}-of-\d{5})?(?P<rest>\.tempstate\d+|_temp\w*)?$")
 # A sharded checkpoint of the format before 2016 has a pattern for a path: PREFIX-?????-of-00002.
 _NUMBERED = re.compile(r"(?P<stem>.+?)-(?P<step>\d+)(-\?{5}-of-\d{5})?$")
@@ -51,7 +51,7 @@ def directory_argument(name: str, value: Any) -> Any:
       The path as a string, or as bytes if bytes were given; None for None.
 
     Raises:
-      TypeError: `value` is no path.
+      TypeError: `value` isn't a path.
       ValueError: TensorFlow would take the path for a pattern.
     """
     if value is None:
@@ -284,7 +284,7 @@ def _damage_of_tensor(reader: Any, name: str) -> str | None:
     try:
         reader.get_tensor(name)
     except (errors.InternalError, errors.UnimplementedError):
-        # A type that Python can't hold, or a form that this reader doesn't know, is no damage.
+        # A type that Python can't hold, or a form that this reader doesn't know, isn't damage.
         return None
     except (errors.OpError, IndexError, RuntimeError) as error:
         return _damage_in(error)

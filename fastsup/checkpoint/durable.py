@@ -2,7 +2,7 @@
 
 First its files and the names in the directory are flushed to the disk. Then the state file names it: written under
 another name, flushed, renamed, and the directory flushed again. Only then are old checkpoints deleted. So whenever the
-machine stops, the state file names a checkpoint that is whole. A save that fails leaves no files of its own behind.
+machine stops, the state file names a checkpoint that is whole. A save that fails deletes its own files.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def save_durably(
       Exception: as `saving`.
     """
     directory = os.path.dirname(os.fsdecode(path))
-    # A saver with a state file of its own isn't what a training is restored from.
+    # A saver with its own state file isn't what a training is restored from.
     first = contextlib.nullcontext() if state_file else marking_the_first(directory)
     name = checkpoint_name(saver, path, step)
     with saving(name), first, keeping_the_overwritten(None if name is None else os.fsdecode(name)):

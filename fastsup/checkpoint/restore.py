@@ -102,8 +102,8 @@ class CheckpointRestorer:
 
         Args:
           directory: path of the directory.
-          expects_writer: whether another process is expected to write the first checkpoint. Then damage is no error as
-            long as the state file names no checkpoint.
+          expects_writer: whether another process is expected to write the first checkpoint. Then damage isn't an error
+            while the state file names no checkpoint.
 
         Returns:
           (path, rotation): the path of the restored checkpoint, and the paths of the checkpoints that the saver may

@@ -117,7 +117,7 @@ class CheckpointWriter:
         """Waits for the background write, unless an earlier call has done so.
 
         Returns:
-          The step of the checkpoint; None if there was no write to wait for.
+          The step of the checkpoint; None if no write was under way.
 
         Raises:
           Exception: the error of the write.

@@ -185,7 +185,7 @@ class JobCompletionWatcher:
             secs -= look_secs
 
     def job_has_ended(self, num_workers: int) -> bool:
-        """True if no task needs a parameter server any more.
+        """True if no task needs a parameter server now.
 
         That is the case when the chief and all workers have ended, or `WORKER_GRACE_SECS` after the chief.
 

@@ -13,7 +13,7 @@ __all__ = ["ServerProbe"]
 
 
 class ServerProbe:
-    """Opens a session in a thread of its own, which succeeds once every task that the session needs has answered.
+    """Opens a session in its own thread, which succeeds once every task that the session needs has answered.
 
     TensorFlow's runtime waits without limit for a task that is down. No timeout of the session or of the run ends that
     wait, so the probe's thread waits in place of the caller.

@@ -86,7 +86,7 @@ def _parse_index(index: Any) -> int:
     if isinstance(index, bool) or not isinstance(index, int | float) or not math.isfinite(index):
         raise ClusterConfigTypeError(f'TF_CONFIG["task"]["index"] must be an integer, got {json.dumps(index)}.')
     if not float(index).is_integer():
-        logging.warning('TF_CONFIG["task"]["index"]=%r is no integer: it is taken for %d.', index, int(index))
+        logging.warning('TF_CONFIG["task"]["index"]=%r is not an integer: it is taken for %d.', index, int(index))
     return int(index)
 
 
@@ -232,7 +232,7 @@ def check_service(tf_config: dict[str, Any]) -> dict[str, Any] | None:
       tf_config: TF_CONFIG as a dictionary.
 
     Raises:
-      ClusterConfigTypeError: it is no dictionary.
+      ClusterConfigTypeError: it isn't a dictionary.
     """
     service = tf_config.get("service")
     if service is not None and not isinstance(service, dict):

@@ -24,13 +24,13 @@ def delay_before_next_try(failures: int) -> float:
 
 
 def check_max_recoveries(max_recoveries: Any) -> None:
-    """Refuses what is no number of recoveries.
+    """Refuses a value that isn't a number of recoveries.
 
     Args:
       max_recoveries: the argument of a loop or session; None for no limit.
 
     Raises:
-      TypeError: it is no integer.
+      TypeError: it isn't an integer.
       ValueError: it is negative.
     """
     if max_recoveries is None:

@@ -23,7 +23,7 @@ _V1_SHARDS = re.compile(r"-\?+-of-\d+$")
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Checks that a file can be written, and leaves nothing behind.
+    """Checks that a file can be written, without leaving one.
 
     Args:
       path: the file's path.

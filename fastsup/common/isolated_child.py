@@ -57,14 +57,14 @@ def run(module: str, timeout: float, **environment: str) -> subprocess.Completed
 def _interpreter() -> str:
     """The path of an interpreter that runs programs as this process does."""
     name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    beside = [os.path.join(prefix, "bin", name) for prefix in (sys.exec_prefix, sys.base_exec_prefix)]
+    installed = [os.path.join(prefix, "bin", name) for prefix in (sys.exec_prefix, sys.base_exec_prefix)]
     # A program that embeds Python has, as sys.executable, what it is itself, nothing, or the first Python on the PATH.
     is_own = bool(sys.executable) and os.path.realpath(sys.executable) == os.path.realpath("/proc/self/exe")
-    for path in (sys.executable, *beside) if is_own else (*beside, sys.executable):
+    for path in (sys.executable, *installed) if is_own else (*installed, sys.executable):
         if path and _INTERPRETER.fullmatch(os.path.basename(path)) and os.access(path, os.X_OK):
             return path
     raise FileNotFoundError(
-        f"sys.executable, {sys.executable!r}, isn't a Python interpreter, and there is no {' or '.join(beside)}"
+        f"sys.executable, {sys.executable!r}, isn't a Python interpreter, and there is no {' or '.join(installed)}"
     )
 
 

@@ -46,7 +46,7 @@ def check_display_arguments(total: Any, file: Any) -> None:
       file: text stream, or None.
 
     Raises:
-      TypeError: `total` is no integer, or `file` is no stream.
+      TypeError: `total` isn't an integer, or `file` isn't a stream.
       ValueError: `total` isn't positive.
     """
     if total is not None and not hasattr(total, "__index__"):
@@ -73,7 +73,7 @@ def open_display(file: TextIO | None, step: int, total: int | None, label: str =
       The display.
     """
     file = sys.stderr if file is None else file
-    # While a bar is shown, rich replaces sys.stderr by a stream of its own.
+    # While a bar is shown, rich replaces sys.stderr by its own stream.
     file = getattr(file, "rich_proxied_file", file)
     if getattr(file, "isatty", bool)():
         with _lock:

@@ -33,17 +33,17 @@ cdef extern from "signal.h":
     int read_action "sigaction"(int number, const sigaction_t* action, sigaction_t* old) noexcept
     int SA_RESETHAND
 
-# The signals that are watched, each with what somebody who doesn't handle it has.
+# The signals that are watched, each with its default handler.
 cdef dict defaults = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
 
 # How many sessions watch, and in which thread; what is to be put back after the last of them.
 cdef int watching = 0
 cdef unsigned long main_thread = 0
 cdef dict replaced = {}
-# The signal that has come; how many scopes of the main thread it must not interrupt.
+# The signal that was received; how many scopes of the main thread it must not interrupt.
 cdef int pending = 0
 cdef int held = 0
-# What is called when a signal has come: a loop's `request_stop`.
+# What is called when a signal is received: a loop's `request_stop`.
 cdef list stop_requests = []
 # Python's handler in C, which lets `on_signal` be called when the step has returned.
 cdef handler_t python_handler = NULL
@@ -51,7 +51,7 @@ cdef const char* ANSWER = b"Ctrl-C: ending after the running step. A second one 
 
 
 cdef void answer(int number) noexcept nogil:
-    """The handler in C of Ctrl-C at a terminal: a line at once, so that nobody presses it again in a long step."""
+    """The handler in C of Ctrl-C at a terminal: a line at once, so that the user needn't press it again in a long step."""
     global errno
     cdef int before = errno
     write(2, ANSWER, strlen(ANSWER))
@@ -60,7 +60,7 @@ cdef void answer(int number) noexcept nogil:
 
 
 cdef int pending_signal() noexcept:
-    """The number of the signal that has come, or 0."""
+    """The number of the signal that was received, or 0."""
     return pending
 
 
@@ -100,12 +100,12 @@ def release(was_held):
 
 
 def has_come():
-    """Whether a signal has come that ends the sessions of this process."""
+    """Whether a signal was received that ends the sessions of this process."""
     return pending != 0
 
 
 def raise_if_come():
-    """Raises what the signal that has come stands for.
+    """Raises what the received signal stands for.
 
     Raises:
       KeyboardInterrupt: it was SIGINT.
@@ -164,7 +164,7 @@ def on_signal(number, frame):
 
 
 def watch():
-    """Begins to watch, where nobody else handles the signals. Each call needs one of `unwatch`.
+    """Begins to watch, where no other code handles the signals. Each call needs one of `unwatch`.
 
     Returns:
       Whether `unwatch` is to be called: not outside the main thread, in which nothing can be watched.
@@ -191,7 +191,7 @@ def watch():
 
 
 def unwatch():
-    """Ends what `watch` has begun. After the last session nothing is left of it, nor of a signal that has come."""
+    """Ends what `watch` has begun. After the last session the handlers are as before, and no signal is pending."""
     global watching
     if watching == 0:
         return  # In a child of the process that watches.

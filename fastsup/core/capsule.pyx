@@ -21,7 +21,7 @@ cdef void* function_in(object capsule, str role, str signature) except NULL:
       signature: the signature that it must have.
 
     Raises:
-      TypeError: `capsule` is no capsule, or its name is another signature.
+      TypeError: `capsule` isn't a capsule, or its name is another signature.
     """
     if not PyCapsule_CheckExact(capsule):
         raise TypeError(f"{role} in C must be a capsule named {signature!r}, got {capsule!r}")

@@ -79,7 +79,7 @@ def check_number(name: str, value: Any, what: str = "a number") -> None:
       what: kind of number that the argument must be, for the message.
 
     Raises:
-      TypeError: the value is no number. The message names argument, value and type.
+      TypeError: the value isn't a number. The message names argument, value and type.
     """
     try:
         bool(value > 0)
@@ -118,7 +118,7 @@ def check_interval(name: str, value: Any, optional: bool = True) -> None:
 
     Raises:
       ValueError: the interval isn't positive.
-      TypeError: the interval is no number.
+      TypeError: the interval isn't a number.
     """
     check_number(name, value)
     if not value > 0:
@@ -181,7 +181,7 @@ def hint_for_class(hook: Any) -> str:
       hook: what was given.
 
     Returns:
-      Text to append to an error; "" for what isn't a class, or a class that is a valid hook of a session: one whose
+      Text to append to an error; "" for anything but a class, or for a class that is a valid session hook: one whose
       `begin` takes no object, a static method.
     """
     try:
@@ -216,7 +216,7 @@ def check_members(
     no_member: str,
     error_type: type[Exception] = TypeError,
 ) -> list[Any]:
-    """Lists the hooks, or the listeners, that were given for an argument, and refuses what isn't one.
+    """Lists the hooks, or the listeners, that were given for an argument, and refuses other members.
 
     The messages are templates for `str.format`, because TensorFlow has its own text for each argument.
 

@@ -47,7 +47,7 @@ cdef uint64_t* times_set_back() noexcept:
 
 
 cdef double steady_seconds() except? -1.0:
-    """Seconds since the epoch by a clock that nobody sets; or by the replacement of `time.time` if there is one."""
+    """Seconds since the epoch by a clock that can't be set; or by the replacement of `time.time` if there is one."""
     return time.time() if is_replaced() else fs_clock_steady()
 
 
@@ -71,5 +71,5 @@ def now():
 
 
 def steady():
-    """Returns seconds of a clock that nobody sets, for durations; if `time.time` is replaced, what that returns."""
+    """Returns seconds of a clock that can't be set, for durations; if `time.time` is replaced, what that returns."""
     return steady_seconds()

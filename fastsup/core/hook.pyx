@@ -99,7 +99,7 @@ cdef class FunctionHook(LoopHook):
       context: a capsule of any name, whose pointer is the function's second argument in place of the capsule's context.
 
     Raises:
-      TypeError: `function` or `context` is no capsule, `function` has another name, or an interval isn't a number.
+      TypeError: `function` or `context` isn't a capsule, `function` has another name, or an interval isn't a number.
       ValueError: an interval isn't positive.
     """
 

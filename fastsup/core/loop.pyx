@@ -102,7 +102,7 @@ cdef int64_t step_number(str name, object value) except? -1:
     """Checks a number of steps.
 
     Raises:
-      TypeError: `value` is no integer.
+      TypeError: `value` isn't an integer.
       ValueError: `value` doesn't fit into 64 bits.
     """
     if isinstance(value, bool) or not hasattr(value, "__index__"):
@@ -116,7 +116,7 @@ cdef int64_t initial_step_number(str name, object value) except? -1:
     """Checks a global step that a loop goes on from.
 
     Raises:
-      TypeError: `value` is no integer.
+      TypeError: `value` isn't an integer.
       ValueError: `value` doesn't lie between 0 and 2**62.
     """
     cdef int64_t step = step_number(name, value)
@@ -145,7 +145,7 @@ cdef class Loop:
 
     Raises:
       TypeError: `step` can't be called, a hook isn't a `Hook`, a capsule has another signature, a number of steps is no
-        integer, or `profiler` is no profiler.
+        integer, or `profiler` isn't a profiler.
       ValueError: `max_steps` is negative, `initial_step` doesn't lie between 0 and 2**62, or a number of steps doesn't
         fit into 64 bits.
       RuntimeError: the loop is running, so `__init__` can't be called again.
@@ -270,7 +270,7 @@ cdef class Loop:
         """Runs the loop until its end.
 
         Returns:
-          `result`: the value that the last step returned, or None if there was no step.
+          `result`: the value that the last step returned, or None before the first step.
 
         Raises:
           RuntimeError: a function in C has failed, or the loop is running already.
@@ -380,7 +380,7 @@ cdef class Loop:
                     # The hooks in Cython that are due see it.
                     drive.loop.result = as_double(self.last_result)
                 self.handle(event)
-            # A compiled loop runs no signal handlers by itself and, around a compiled step, lets no other thread run.
+            # A compiled loop runs no signal handlers on its own and, around a compiled step, lets no other thread run.
             PyErr_CheckSignals()
             if drive.loop.steps % YIELD_STEPS == 1:
                 with nogil:
@@ -525,7 +525,7 @@ cdef class Loop:
         return 0
 
     cdef bint step_once(self) except -1:
-        """Calls the step function. Returns False if there was no step to do."""
+        """Calls the step function. Returns False if no step was left to do."""
         cdef fs_drive* drive = drive_of(self)
         cdef int code
         if drive.step is NULL:

@@ -42,7 +42,7 @@ cdef class Profiler:
 
 # Finds the probe of the steps of one session or loop.
 cdef class ProbeFinder:
-    # The address that says who records the steps: of `own_pointer`, or of the program's profiler. NULL there: nobody.
+    # The address that says who records the steps: of `own_pointer`, or of the program's profiler. NULL there: nothing records.
     cdef void** profiler
     cdef void* own_pointer
     cdef Profiler own

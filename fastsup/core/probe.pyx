@@ -3,7 +3,7 @@
 A session or loop has a `ProbeFinder`, which finds the `Probe` of its next step. Four functions of the probe say what
 happens:
 
-    begin, end      a step, or work beside the steps; `next` does both in a loop
+    begin, end      a step, or work alongside the steps; `next` does both in a loop
     enter, leave    a part of it: the runtime's run, a callback of a hook, the conversion of values
 
 After an error, parts may stay open: the end of their step ends them. `fastsup.profile` has the profiler that records.
@@ -81,7 +81,7 @@ cdef class Probe:
         return 0
 
     cdef int end(self, fs_scope* scope, bint is_step) except -1:
-        """Ends a step. `is_step`: False if it has turned out that there was no step to do."""
+        """Ends a step. `is_step`: False if no step was left to do."""
         return 0
 
     cdef int next(self, Part part) except -1:
@@ -113,7 +113,7 @@ cdef class Probe:
     # Context managers, for what happens seldom.
 
     def beside_steps(self, hook, phase):
-        """Returns a context manager for a callback of a hook that is called beside the steps.
+        """Returns a context manager for a callback of a hook that is called alongside the steps.
 
         Args:
           hook: the hook.
@@ -233,7 +233,7 @@ cdef class ProbeFinder:
             return self.known
         profiler.prepare(self.hooks, session)
         if profiler is self.known_to:
-            return self.known  # Another thread has come first.
+            return self.known  # Another thread was first.
         self.close()
         self.known_to = profiler
         try:

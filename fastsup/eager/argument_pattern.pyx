@@ -234,7 +234,7 @@ cdef class EqualPattern(ObjectPattern):
 
 
 cdef class SequencePattern(Pattern):
-    """A tuple, namedtuple or list of one length, each of whose items fits."""
+    """A tuple, namedtuple or list of one length, whose items all fit."""
 
     cdef bint fits(self, object value, CallTensors* tensors, list kept) except -1:
         if type(value) is not self.kind or len(value) != len(self.items):
@@ -263,7 +263,7 @@ cdef uint64_t digest_of_all(object values, dict kinds) except? 0:
 
 
 cdef class FieldsPattern(Pattern):
-    """An object of one class of the package attrs, each of whose attributes fits."""
+    """An object of one class of the package attrs, whose attributes all fit."""
 
     cdef bint fits(self, object value, CallTensors* tensors, list kept) except -1:
         return type(value) is self.kind and fit_all(self.items, self.fields(value), tensors, kept)
@@ -291,7 +291,7 @@ cdef class FlattenedPattern(Pattern):
 
 
 cdef class DictPattern(Pattern):
-    """A dict of the same keys, each of whose values fits."""
+    """A dict of the same keys, whose values all fit."""
 
     cdef bint fits(self, object value, CallTensors* tensors, list kept) except -1:
         if type(value) is not self.kind or len(<dict>value) != len(self.items):

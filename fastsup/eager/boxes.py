@@ -77,7 +77,7 @@ class _Variable(OfEagerContext):
             self._left.pop().write(None)
 
     def write(self, tensor: Any) -> None:
-        """Writes a tensor. None deletes the variable; the next tensor makes it anew.
+        """Writes a tensor. None deletes the variable; the next tensor makes it again.
 
         Args:
           tensor: the tensor, or None.

@@ -1,7 +1,7 @@
 """Whether lifted graphs may run in this process: only with versions of TensorFlow that were tried, after a self-test.
 
 The bridge (csrc/eager_session.cc) calls C++ functions of TensorFlow that no interface promises. So it is opened for
-versions on a list alone, and before that a process of its own opens it and runs functions. If that process fails or
+versions on a list alone, and before that its own process opens it and runs functions. If that process fails or
 crashes, this one never opens the bridge, and TensorFlow runs all functions. A verdict about TensorFlow is kept, by
 version and build, in the user's cache: a success for good, a failure for a day. If the self-test can't be completed (no
 memory, a signal, a module that isn't found), that holds for this process alone.
@@ -176,7 +176,7 @@ def report(state: str, reason: str = "") -> None:
 
 
 def _self_test() -> tuple[str, bool]:
-    """Runs the self-test in a process of its own.
+    """Runs the self-test in its own process.
 
     Returns:
       Why functions can't be lifted, and whether that is a verdict about this TensorFlow.
@@ -206,7 +206,7 @@ def _self_test() -> tuple[str, bool]:
 
 
 def _end() -> None:
-    """The program ends: no lifted graph runs any more, and iterators and tables in boxes go before their devices."""
+    """The program ends: lifted graphs no longer run, and iterators and tables in boxes go before their devices."""
     lifted_calls.share(None)
     if why_foreign():
         return

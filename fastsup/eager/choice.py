@@ -1,4 +1,4 @@
-"""Which executor runs a lifted graph, and in which order, so that a failing step leaves the same behind everywhere."""
+"""Which executor runs a lifted graph, and in which order, so that a failing step leaves the same state everywhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fastsup.runtime.executor import INLINE, POOL, REMEDY, SINGLE, decide, suits
 from fastsup.runtime.graph.can_fail import CanFail
 from fastsup.runtime.graph.effects import has_effect
 from fastsup.runtime.graph.nested_conditionals import check_threads
-from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, operations_behind, types_in_functions
+from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, types_in_functions, upstream_operations
 from fastsup.runtime.graph.step_failure import READS_INPUT, unordered
 from fastsup.runtime.trial import Trial
 
@@ -113,9 +113,9 @@ def _put_effects_first(fetches: Iterable[Any]) -> bool:
         order before.
 
     Returns:
-      Whether a step that fails by the values that it gets now leaves the same state behind in all executors.
+      Whether a step that fails by the values that it gets now leaves the same state in all executors.
     """
-    operations = sorted(operations_behind(fetches), key=lambda op: op._id)
+    operations = sorted(upstream_operations(fetches), key=lambda op: op._id)
     wanted: dict[ops.Operation, list[ops.Operation]] = {}
     for effect, failing, is_harmless in unordered(operations, CanFail(by_shapes=True), has_effect):
         if is_harmless:

@@ -22,7 +22,7 @@ from fastsup.eager.devices.shared_session import OverEagerContext, SharedCallabl
 from fastsup.eager.lifted_step import LiftedStep
 from fastsup.runtime.executor import CALLING_THREAD, INLINE, REMEDY, SINGLE, decide
 from fastsup.runtime.graph.devices import several_devices_error
-from fastsup.runtime.graph.operations import operations_behind
+from fastsup.runtime.graph.operations import upstream_operations
 from fastsup.runtime.session import Session
 
 __all__ = ["DeviceSession"]
@@ -108,7 +108,7 @@ class DeviceSession(OverEagerContext, Session):
             fetch_devices={name: place for name, place in results.items() if place != host},
             fetch_skip_sync=True,
         )
-        operations = operations_behind([*handler.fetches(), *handler.targets()], feeds)
+        operations = upstream_operations([*handler.fetches(), *handler.targets()], feeds)
         self._executor.check(self, lambda: operations, feeds)
         self._extend_graph()
         graph = _StepGraph(self, self._shared, options, list(results.values()))

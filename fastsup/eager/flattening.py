@@ -44,7 +44,7 @@ def flattened(graph: ops.Graph, kept: Iterable[str], arguments: Iterable[str]) -
     rewrites = config.graph_options.rewrite_options
     rewrites.optimizers.append("function")
     rewrites.min_graph_nodes = -1  # No graph is too small.
-    # By itself the optimizer would open the devices of this machine once more to ask for their properties.
+    # Left alone, the optimizer would open the devices of this machine once more to ask for their properties.
     cpu = device_properties_pb2.NamedDevice(name="/job:localhost/replica:0/task:0/device:CPU:0")
     cpu.properties.type = "CPU"
     optimized = tf_optimizer.OptimizeGraph(config, meta_graph, verbose=False, cluster=cluster.Cluster(devices=[cpu]))

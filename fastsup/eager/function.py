@@ -294,7 +294,7 @@ class Function(LiftedCalls):
             return entry
 
     def _lift_late(self, entry: _Entry, since: int) -> None:
-        """Lifts a trace for which there was no room, in the place of the one that was called the longest time ago.
+        """Lifts a trace that was past the limit, in the place of the one that was called the longest time ago.
 
         Args:
           entry: the trace's entry.
@@ -381,7 +381,7 @@ def _why_unfit(concrete: Any, inputs: list[Any]) -> str:
 
 
 def _may_go(step: LiftedStep) -> bool:
-    """Whether a step computes the same if TensorFlow goes on with it: it has no random sequences of its own."""
+    """Whether a step computes the same if TensorFlow goes on with it: it doesn't have its own random sequences."""
     return not step.graph.keeps_random_sequences
 
 
@@ -431,8 +431,8 @@ def function(
       A `Function`, or a decorator that makes one.
 
     Raises:
-      TypeError: `func` is no function, `executor` no string, or an argument is none of `tf.function`'s.
-      ValueError: `executor` or `fallback` is none of the names above, or arguments of `tf.function` are given for a
+      TypeError: `func` isn't a function, `executor` isn't a string, or an argument is none of `tf.function`'s.
+      ValueError: `executor` or `fallback` isn't one of the names above, or arguments of `tf.function` are given for a
         function that is one already.
     """
     check_executor(executor)

@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["FunctionNote", "end_notes", "note_function", "take_notes"]
 
 _MOST_NOTES = 100
-# None where nobody watches.
+# None where no profiler is on.
 _notes: list[FunctionNote] | None = None
 
 
@@ -53,7 +53,7 @@ def end_notes() -> None:
 
 
 def note_function(note: FunctionNote) -> None:
-    """Adds a note where somebody watches.
+    """Adds a note where a profiler is on.
 
     Args:
       note: the note, which may change later.

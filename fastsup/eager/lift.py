@@ -76,7 +76,7 @@ class LiftedGraph:
         that the graph reads it from.
       is_compiled_by_xla: whether XLA compiles the function, or a part of it.
       is_one_xla_call: whether XLA compiles all of it, so that the graph is one call.
-      keeps_random_sequences: whether operations in it draw from sequences that `tf.random.set_seed` begins anew.
+      keeps_random_sequences: whether operations in it draw from sequences that `tf.random.set_seed` begins again.
 
     Raises:
       NotLiftable: the function can't be lifted; the message says why.
@@ -182,7 +182,7 @@ class LiftedGraph:
         )
         found = dict(zip(wanted, imported[: len(wanted)], strict=True))
         outputs = [names.get(tensor.name, found.get(tensor.name)) for tensor in results]
-        # The effects alone: a call among the targets would compute the results that nobody takes, too.
+        # The effects alone: a call among the targets would compute unused results, too.
         return outputs, [control_flow_ops.group(*imported[len(wanted) :])] if operations else []
 
     def _call(self, outer: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -367,7 +367,7 @@ class LiftedGraph:
             self._searchable.leave_open()
 
     def empty_boxes(self) -> None:
-        """Lets the tensors in the boxes go. The graph can't be run any more."""
+        """Releases the tensors in the boxes. The graph can no longer be run."""
         for box in self.captured + [box for _, box in self.opaque_inputs]:
             box.empty()
         if self._searchable is not None:
@@ -427,7 +427,7 @@ def check_liftable(concrete: Any) -> None:
     """
     inner = concrete.graph
     if getattr(inner, "deferred_external_captures", ()) or any(callable(value) for value in concrete._captured_inputs):
-        raise NotLiftable("it captures values that are computed anew in each call")
+        raise NotLiftable("it captures values that are computed again in each call")
     external = [tensor for tensor, _ in inner.captures]
     captured = concrete.captured_inputs
     if len(captured) != len(external) or any(a is not b for a, b in zip(captured, external, strict=True)):

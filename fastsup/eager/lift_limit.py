@@ -1,4 +1,4 @@
-"""How many traces are lifted at a time: so many of one function, and so much memory of the process."""
+"""How many traces are lifted at a time: a number of one function, and a part of the memory of the process."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def share(eager_context):
     """Lets lifted graphs run under an eager context.
 
     Args:
-      eager_context: the context; None if nothing may run any more.
+      eager_context: the context; None once nothing may run.
     """
     global shared_context, only_device
     shared_context = eager_context
@@ -168,7 +168,7 @@ cdef class LiftedCalls:
 
     A subclass defines `_call_new(args, kwargs)`, for calls of no known pattern, `_explained(error, step, args,
     kwargs)`, which returns the error that a failed step raises, and `_lift_late(entry, since)`, which lifts a trace for
-    which there was no room, if there is another one that wasn't called since then.
+    which was past the limit, if there is another one that wasn't called since then.
 
     Args:
       original: TensorFlow's function, for calls that can't be lifted.

@@ -48,7 +48,7 @@ cdef class LiftedStep:
           What the function returns.
 
         Raises:
-          TypeError: one of the feeds is no EagerTensor.
+          TypeError: one of the feeds isn't an EagerTensor.
           tf.errors.OpError: the step has failed.
         """
         cdef void** inputs = <void**>malloc(max(1, len(tensors)) * sizeof(void*))
@@ -100,7 +100,7 @@ cdef class LiftedStep:
         return 0
 
     def run_inline(self):
-        """Runs the step in the calling thread by the ordinary executor from now on, unless that has to begin anew."""
+        """Runs the step in the calling thread by the ordinary executor from now on, unless that has to begin again."""
         if self.graph.executor == "single_threaded" and not self.keeps_random_sequences:
             self.chosen = self.graph.compile("inline")
 

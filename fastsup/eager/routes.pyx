@@ -11,7 +11,7 @@ from fastsup.eager.lifted_step cimport LiftedStep
 cdef enum:
     # Routes of one digest that are kept.
     MOST_OF_ONE_DIGEST = 64
-    # A full table takes one of so many new routes, so that it follows a program that changes its shapes, and costs
+    # A full table takes one of this many new routes, so that it follows a program that changes its shapes, and costs
     # nothing where a program has more shapes than the table has room for.
     REFUSED_IN_TURN = 16
 
@@ -140,7 +140,7 @@ cdef tuple _living(tuple routes):
 
 
 def let_go(list boxed):
-    """Empties boxes of tensors that no call will need any more, and the list of them.
+    """Empties boxes of tensors that no later call needs, and the list of them.
 
     Args:
       boxed: list of pairs of a Box and a tensor.

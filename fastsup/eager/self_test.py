@@ -1,4 +1,4 @@
-"""The self-test of the bridge: run in a process of its own, which may crash. `python -m fastsup.eager.self_test`."""
+"""The self-test of the bridge: run in its own process, which may crash. `python -m fastsup.eager.self_test`."""
 
 from __future__ import annotations
 

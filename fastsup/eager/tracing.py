@@ -30,7 +30,7 @@ class ArgumentType:
     Args:
       kind: TensorFlow's TraceType of it.
       feed: the place of its first tensor among the feeds.
-      is_cast: whether a signature has TensorFlow convert what isn't a tensor.
+      is_cast: whether a signature has TensorFlow convert other values to tensors.
     """
 
     kind: Any

@@ -1,6 +1,6 @@
 """Buffers of summaries: hooks that write often collect their summaries, and write them to the event file together.
 
-A FileWriter passes each event to a thread of its own, through a queue of ten events. Waking that thread, and sharing
+A FileWriter passes each event to its own thread, through a queue of ten events. Waking that thread, and sharing
 the interpreter's lock with it, takes many times as long as a short step. A buffer keeps the summaries with their times,
 and writes them into the file's own buffer without waking the thread.
 
@@ -70,7 +70,7 @@ class EventBuffer:
             if number < last and _is_idle(event_writer):
                 event_writer._ev_writer.WriteEvent(event)
             else:
-                # The last event goes through the thread, which flushes the file every so many seconds.
+                # The last event goes through the thread, which flushes the file at intervals.
                 writer.add_event(event)
         self._flushed = summaries[last][2]
 

@@ -199,8 +199,8 @@ def accelerate(model: Any, *, executor: str = "auto", fallback: str = "warn", fu
       The model.
 
     Raises:
-      TypeError: `model` is no `keras.Model`, or `executor` no string.
-      ValueError: Keras has another backend, or an argument is none of the names above.
+      TypeError: `model` is no `keras.Model`, or `executor` isn't a string.
+      ValueError: Keras has another backend, or an argument isn't one of the names above.
     """
     check_executor(executor)
     check_choice("fallback", fallback, FALLBACKS)

@@ -70,8 +70,8 @@ class LiftedStepFunction:
           The step's results: as a rule a dict of metrics.
 
         Raises:
-          StopIteration: there is no batch any more, where Keras's function raises it.
-          tf.errors.OutOfRangeError: there is no batch any more.
+          StopIteration: the input has ended, where Keras's function raises it.
+          tf.errors.OutOfRangeError: the input has ended.
         """
         if isinstance(iterator, tf.data.Iterator | tf.distribute.DistributedIterator):
             if self._is_one_step:

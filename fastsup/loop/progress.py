@@ -25,7 +25,8 @@ class ProgressHook(PeriodicHook):
 
     Raises:
       ValueError: `every_secs` or `total` isn't positive.
-      TypeError: `every_secs` isn't a number, `total` no integer, `file` no stream, or `values` can't be called.
+      TypeError: `every_secs` isn't a number, `total` isn't an integer, `file` isn't a stream, or `values`
+        can't be called.
     """
 
     def __init__(

@@ -101,7 +101,7 @@ class StepLoop(fastsup.core.StepLoop):
         """Runs the loop until its end.
 
           Returns:
-            `result`: the value that the last step returned, or None if there was no step.
+            `result`: the value that the last step returned, or None before the first step.
 
           Raises:
             KeyboardInterrupt, SystemExit: SIGINT or SIGTERM has ended the loop, and the hooks have ended.
@@ -155,7 +155,7 @@ class StepLoop(fastsup.core.StepLoop):
             self.restored_step = global_step
 
     def _recover(self, error: Exception) -> None:
-        """Waits, and restores the newest checkpoint. Raises the error if it is no preemption, or one too many."""
+        """Waits, and restores the newest checkpoint. Raises the error if it isn't a preemption, or one too many."""
         while True:
             self._wait_for_next_try(error)
             if self._manager is None or self.should_stop():
@@ -174,7 +174,7 @@ class StepLoop(fastsup.core.StepLoop):
         self._failures += 1
         limit = self._max_recoveries
         if limit is not None and self._failures > limit:
-            _logger.error("Not recovering any more: the step has failed %d times in a row.", self._failures)
+            _logger.error("No longer recovering: the step has failed %d times in a row.", self._failures)
             raise error
         delay = delay_before_next_try(self._failures)
         _logger.warning(

@@ -48,7 +48,7 @@ class TimeLimitHook(Hook):
     """Stops the loop after a time, at the end of the step that is under way then.
 
     Args:
-      secs: seconds since the begin of the loop, by a clock that nobody sets.
+      secs: seconds since the begin of the loop, by a clock that can't be set.
 
     Raises:
       ValueError: `secs` isn't positive.

@@ -26,7 +26,7 @@ class SummaryHook(PeriodicHook):
         numbers. None if the result is such itself.
 
     Raises:
-      TypeError: `writer` is none of the three, `values` can't be called, or an interval isn't a number.
+      TypeError: `writer` isn't one of the three, `values` can't be called, or an interval isn't a number.
       ValueError: an interval isn't positive.
       ImportError: `writer` is one of tf.summary, and TensorBoard isn't installed.
     """

@@ -215,7 +215,7 @@ class _SummaryThread(threading.Thread):
 
 
 def print_at_the_end(lines: list[Line]) -> None:
-    """Prints lines to the `sys.stdout` that the script has left behind.
+    """Prints lines to the `sys.stdout` that the script has left.
 
     Args:
       lines: the lines, each with its style.

@@ -51,15 +51,15 @@ def load(path: str) -> dict[str, Any]:
 
     Raises:
       OSError: the file can't be read.
-      ValueError: the file is no profile, or was written by a later version of fastsup.
+      ValueError: the file isn't a profile, or was written by a later version of fastsup.
     """
     with open(path, encoding="utf-8") as file:
         try:
             profile = json.load(file)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path} is no JSON: {error}. Give a file that --json has written.") from None
+            raise ValueError(f"{path} isn't JSON: {error}. Give a file that --json has written.") from None
     if not isinstance(profile, dict) or not _has(profile, _PROFILE):
-        raise ValueError(f"{path} is no profile. Give a file that --json has written.")
+        raise ValueError(f"{path} isn't a profile. Give a file that --json has written.")
     if profile["schema"] > SCHEMA:
         raise ValueError(
             f"{path} was written by a later version of fastsup: its schema is {profile['schema']}, and {SCHEMA} is the "

@@ -1,4 +1,4 @@
-"""A profile as files: the report as JSON and CSV, and steps as a Chrome trace. docs/profiling.md has the schemas."""
+"""A profile as files: the report as JSON and CSV, and steps as a Chrome trace. docs/profile-rows.md has the schemas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["SCHEMA", "as_chrome_trace", "as_csv", "as_dict", "as_json"]
 
 # Grows when a field changes its meaning or goes away; not when one is added.
 # 2: there may be several rows of one owner and phase, which differ in `session` or `detail`.
-# 3: what a callback does in a thread of its own isn't told by its `owner`, but by `thread`.
+# 3: what a callback does in its own thread isn't told by its `owner`, but by `thread`.
 SCHEMA = 3
 _ROW_FIELDS = ("owner", "phase", "kind", "basis", "calls", "total_ns", "share", "mean_ns", "p50_ns", "p95_ns", "p99_ns",
                "max_ns", "max_step", "session", "detail", "executor", "thread")  # fmt: skip

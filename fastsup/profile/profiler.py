@@ -32,7 +32,7 @@ class HookProfiler(Recorder):
     """Records what each hook costs, per call and phase, and where the rest of the time of a training loop goes.
 
     Pass it as `profiler=` to a session, a Supervisor or a StepLoop. Or use it as a context manager, which records every
-    session and loop of the program that has no profiler of its own:
+    session and loop of the program that doesn't have its own profiler:
 
         with fastsup.HookProfiler() as profiler:
             train()
@@ -46,7 +46,7 @@ class HookProfiler(Recorder):
       clock: a `fastsup.profile.recording.recorder.ManualClock`, for tests; None for the machine's monotonic clock.
 
     Raises:
-      TypeError: `skip_steps` is no integer, or `clock` no clock.
+      TypeError: `skip_steps` isn't an integer, or `clock` isn't a clock.
       ValueError: `skip_steps` is negative, or doesn't fit into 64 bits.
       ImportError: `step_markers` is True, and TensorFlow isn't installed.
     """
@@ -64,7 +64,7 @@ class HookProfiler(Recorder):
         self._libraries = LibraryWatch()
 
     def prepare(self, hooks: Iterable[Any] | None, session: Any) -> None:
-        """Gets ready to record a session: measures, once, what a fetched value costs in a session of its own."""
+        """Gets ready to record a session: measures, once, what a fetched value costs in its own session."""
         if session is None:
             return
         from fastsup.common.interpreter_end import uninterrupted
@@ -143,7 +143,7 @@ class HookProfiler(Recorder):
         print_table(self.report(), file or sys.stdout)
 
     def write_json(self, path: Path) -> None:
-        """Writes what was recorded as JSON. docs/profiling.md has the schema.
+        """Writes what was recorded as JSON. docs/profile-rows.md has the schema.
 
         Args:
           path: the file, which is written whole or not at all. "gs://..." and the like need TensorFlow.

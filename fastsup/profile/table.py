@@ -1,7 +1,7 @@
 """The table of a profile, 80 columns wide: the head, a line for each hook and phase of each session, the timeline.
 
 A name that is longer than its column has a line to itself, in front of its numbers. The tables of rich can't do that:
-they would break each long name, in a column of 18 characters beside nine of numbers. So rich only styles the lines.
+they would break each long name, in a column of 18 characters alongside nine of numbers. So rich only styles the lines.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from tensorflow.python.framework import errors, ops
 
 from fastsup.common.raised_outside import is_raised_outside
 from fastsup.runtime.failed_operation import find_failed
-from fastsup.runtime.graph.operations import operations_behind, outlive_callables
+from fastsup.runtime.graph.operations import outlive_callables, upstream_operations
 
 _HINT = (
     '\n(The single-threaded executor doesn\'t say which operation it was{}. executor="inline" or "thread_pool" does.)'
@@ -84,7 +84,7 @@ class ErrorSources:
             feed=[tensor.name for tensor in feeds], target=[op.name for op in operations]
         )
         function = compile_(options)
-        if outlive_callables(operations_behind(operations, feeds)):
+        if outlive_callables(upstream_operations(operations, feeds)):
             self._kept.append(function)
         return function
 

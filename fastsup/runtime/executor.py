@@ -24,7 +24,12 @@ from fastsup.core.checks import check_choice
 from fastsup.runtime.graph.devices import is_on_first_cpu
 from fastsup.runtime.graph.function_effects import CONTROL_FLOW
 from fastsup.runtime.graph.nested_conditionals import threads_held
-from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, operations_behind, sources_of, types_in_functions
+from fastsup.runtime.graph.operations import (
+    FUNCTIONAL_CONTROL_FLOW,
+    sources_of,
+    types_in_functions,
+    upstream_operations,
+)
 from fastsup.runtime.graph.step_cost import StepCost
 from fastsup.runtime.graph.step_failure import READS_INPUT, changes_beside_input
 
@@ -64,7 +69,7 @@ _POOL_SECS_PER_OPERATION = 0.5e-6
 _CPU_FLAGS = ("tf_xla_cpu_global_jit", "tf_xla_cpu_global_jit=true", "tf_xla_cpu_global_jit=1")
 _LEVEL_FLAGS = ("tf_xla_auto_jit=1", "tf_xla_auto_jit=2")
 
-# Graphs that somebody wants to trace: the single-threaded executor records no step statistics.
+# Graphs whose steps are to be traced: the single-threaded executor records no step statistics.
 _traced_graphs: weakref.WeakSet[ops.Graph] = weakref.WeakSet()
 
 
@@ -74,7 +79,7 @@ def keep_traceable(graph: ops.Graph) -> None:
 
 
 def check_executor(executor: Any) -> str:
-    """Refuses what isn't the name of an executor mode."""
+    """Raises ValueError for an unknown executor mode."""
     if not isinstance(executor, str):
         raise TypeError(f"executor must be a string, got {executor!r} of type {type(executor).__name__}.")
     check_choice("executor", executor, EXECUTORS)
@@ -140,7 +145,7 @@ def suits_single_thread(graph: ops.Graph, config: Any, *, may_end: bool = True, 
     # graph with a global step has is seldom run.
     if not types.isdisjoint(FUNCTIONAL_CONTROL_FLOW):
         guarded_read = training_util._get_global_step_read(graph)
-        beside_steps = set() if guarded_read is None else operations_behind([guarded_read])
+        beside_steps = set() if guarded_read is None else upstream_operations([guarded_read])
         if any(op.type in FUNCTIONAL_CONTROL_FLOW and op not in beside_steps for op in operations):
             return False
     if any(output.dtype._is_ref_dtype for op in operations for output in op.outputs):
@@ -148,7 +153,7 @@ def suits_single_thread(graph: ops.Graph, config: Any, *, may_end: bool = True, 
     # Steps of several threads that hold two threads of the pool each could wait for each other's.
     if any(held > 1 for held in threads_held(operations).values()):
         return False
-    # Parallelism can't save more than all there is to do: where that is little, nobody need ask what a step is, unless
+    # Parallelism can't save more than all there is to do: where that is little, the graph need not be analysed, unless
     # it reads a dataset.
     reads_input = may_end and not READS_INPUT.isdisjoint(types | types_inside)
     cost = StepCost(graph)
@@ -217,7 +222,7 @@ def _step_of(graph: ops.Graph) -> list[ops.Operation]:
     variables = graph.get_collection(ops.GraphKeys.GLOBAL_VARIABLES) + graph.get_collection(
         ops.GraphKeys.LOCAL_VARIABLES
     )
-    # A variable of a strategy has one for each device. Its own initializer is made anew each time that it is asked for.
+    # A variable of a strategy has one for each device. Its own initializer is made again each time it is read.
     parts = [part for variable in variables for part in getattr(variable, "_values", (variable,))]
     once = {getattr(part, "initializer", None) for part in parts}
     beside_steps: set[ops.Operation] = set()
@@ -227,8 +232,8 @@ def _step_of(graph: ops.Graph) -> list[ops.Operation]:
             beside_steps.add(op)
         elif not op._control_outputs and not any(output.consumers() for output in op.outputs):
             ends.append(op)
-    behind = operations_behind(ends)
-    return [op for op in operations if op in behind]
+    needed = upstream_operations(ends)
+    return [op for op in operations if op in needed]
 
 
 def _forbids_single_thread(op_type: str) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from tensorflow.python.framework import dtypes, errors, ops
 
 from fastsup.runtime.graph.effects import is_pure
-from fastsup.runtime.graph.operations import operations_behind
+from fastsup.runtime.graph.operations import upstream_operations
 
 # Runs operations with feeds and drops their results. Returns the text of the error, or None.
 Evaluate = Callable[[Sequence[ops.Operation], Mapping[Any, Any]], "str | None"]
@@ -45,7 +45,7 @@ class Found(NamedTuple):
 
     Args:
       names: the operations that can have failed; a single one is the one that has.
-      searched: whether there was anything to search for: an operation that the error can have come from.
+      searched: whether the search had a candidate: an operation that may have raised the error.
     """
 
     names: list[str]
@@ -67,7 +67,7 @@ def find_failed(error: Any, elements: Sequence[Any], feeds: Mapping[Any, Any], e
     placeholder = _PLACEHOLDER.search(message)
     if placeholder:
         return Found([placeholder.group(1)], searched=True)
-    operations = sorted(operations_behind(elements, feeds), key=lambda op: op._id)
+    operations = sorted(upstream_operations(elements, feeds), key=lambda op: op._id)
     for pattern, kinds in _SAID_BY:
         if re.search(pattern, message):
             names = [op.name for op in operations if op.type.startswith(kinds)]
@@ -116,7 +116,7 @@ def _first_to_fail_again(
         if evaluate([op], feeds) == message:
             return op
         # It fails now, and did not fail then. What depends on it can't be evaluated.
-        candidates = [other for other in candidates if op not in operations_behind([other], feeds)]
+        candidates = [other for other in candidates if op not in upstream_operations([other], feeds)]
     return None
 
 

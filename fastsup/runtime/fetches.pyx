@@ -13,14 +13,14 @@ cdef list stored_attributes(object fetch):
     """The attributes of an instance of a class made by attrs, as TensorFlow's session takes it: pairs of name and value.
 
     None for anything else, and where the attributes don't say what the session fetches: code of the class may compute one
-    anew each time, one has no value, or the class can't be called with their values in their order.
+    again each time, one has no value, or the class can't be called with their values in their order.
     """
     cdef object kind = type(fetch)
     cdef list attributes = []
     fields = getattr(kind, "__attrs_attrs__", None)
     if fields is None or kind.__getattribute__ is not plain_lookup:
         return None
-    # By itself: Cython 3.3 doesn't look for an error of such a class where it is in a tuple with built-in ones.
+    # In a separate test: Cython 3.3 doesn't look for an error of such a class where it is in a tuple with built-in ones.
     if isinstance(fetch, (list, tuple)) or isinstance(fetch, Mapping):
         return None
     try:

@@ -1,6 +1,6 @@
-"""Buffers for the metadata of runs whose metadata nobody wants: quicker to pass to the runtime than None.
+"""Buffers for the metadata of runs whose metadata isn't wanted: quicker to pass to the runtime than None.
 
-TensorFlow's runtime is called through pybind11, which takes an object of its own as it is. Of None's type it first asks
+TensorFlow's runtime is called through pybind11, which takes objects of its classes as they are. Of None's type it asks
 for an attribute that another module's binding would have, and each time an AttributeError is made, with its text, and
 dropped: a fifth of a small step. So runs get a buffer, which is emptied after each of them.
 

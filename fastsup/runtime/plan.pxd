@@ -13,7 +13,7 @@ cdef extern from "Python.h":
 @final
 cdef class Liveness:
     cdef public bint open
-    # Handles of callables that nobody has any more.
+    # Handles of callables that are no longer referenced.
     cdef list unused
     # How many callables are still referenced, and an estimate of the memory that they take.
     cdef Py_ssize_t callables
@@ -28,7 +28,7 @@ cdef class CompiledCallable:
     cdef object handle
     cdef Liveness liveness
     cdef object function
-    # What the runtime writes a run's metadata to, which nobody wants; and whether no run has it now.
+    # What the runtime writes a run's unwanted metadata to; and whether no run has it now.
     cdef object metadata
     cdef TF_Buffer* metadata_seen
     cdef bint metadata_is_free
@@ -89,7 +89,7 @@ cdef class Plan:
     cdef int64_t look_distance
     # What the run does to variables: a VariableAccess.
     cdef readonly int access
-    # What a run adds to the global step: 0 nothing, below 0 unknown. Filled in when somebody asks.
+    # What a run adds to the global step: 0 nothing, below 0 unknown. Filled in when it is first read.
     cdef int64_t step_delta
     cdef bint step_delta_known
     # What of the global step is fed, as StepCount.fed_of says; below 0 unknown, until a run needs it.

@@ -23,7 +23,7 @@ cdef object copy_array = numpy.ndarray.copy
 
 cdef Py_ssize_t LARGE_RESULTS_BYTES = _LARGE_RESULTS_BYTES
 cdef int64_t FOREVER = 1 << 62
-# A fed array with so many times the rows that its plan was tried with makes another step of it.
+# A fed array with this many times the rows that its plan was tried with makes another step of it.
 cdef Py_ssize_t MORE_ROWS = 4
 
 # What Session.run makes arrays with; numpy.asarray before TensorFlow 2.17.
@@ -62,7 +62,7 @@ cdef class Liveness:
         self.unused = []
 
     cdef int release_unused(self, object session_handle) except -1:
-        """Releases the callables that nobody has any more.
+        """Releases callables that are no longer referenced.
 
         Not where the last reference goes: releasing lets other threads run, in the middle of the assignment that it is
         dropped by.
@@ -232,7 +232,7 @@ cdef class Plan:
         self.session_run = None
 
     cdef int hand_over(self, object session_run) except -1:
-        """Has a `SessionRun` run the plan from now on, and lets the callable go."""
+        """Has a `SessionRun` run the plan from now on, and releases the callable."""
         # Held until all is replaced: letting go may let other threads run.
         replaced = (self.callable, self.trial, self.large_results)
         self.session_run = session_run

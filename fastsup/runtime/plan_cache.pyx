@@ -1,8 +1,8 @@
 """The plans of a session, and what is compiled of them, within a limit of memory.
 
 A combination of fetches and feeds that comes back must cost a run. Compiling takes 5 to 200 ms, so a session that has
-more combinations than there is room for can't compile one whenever its turn comes. Within the limit, each plan has a
-callable of its own. Past it, TensorFlow's own executors run what is new, as they do in `Session.run`; TensorFlow keeps
+more combinations than there is room for can't compile one whenever its turn comes. Within the limit, each plan has
+its own callable. Past it, TensorFlow's own executors run what is new, as they do in `Session.run`; TensorFlow keeps
 those as long as the session lives.
 
 A callable that is no longer used makes room for one that is: when it has been left out for many times as many look-ups as
@@ -15,7 +15,7 @@ from fastsup.common.interpreter_end import uninterrupted
 from fastsup.runtime.plan cimport CompiledCallable, Liveness, Plan
 from fastsup.runtime.session_run import SessionRun
 
-# A plan is stale after so many look-ups for each plan. Of combinations that are drawn by chance, one in 10 million is.
+# A plan is stale after this many look-ups for each plan. Of combinations that are drawn by chance, one in 10 million is.
 STALE_ROUNDS = 16
 
 # What a plan takes without a callable (2.4 kB were measured with six feeds, as the growth of the resident memory for each of
@@ -23,7 +23,7 @@ STALE_ROUNDS = 16
 PLAN_BYTES = 4 << 10
 
 cdef Py_ssize_t PLANS_SHARE = 2
-# So many callables are kept whatever they take. The sets of fetches that a training loop runs in turns are hardly more.
+# This many callables are kept whatever they take. The sets of fetches that a training loop runs in turns are hardly more.
 cdef Py_ssize_t FEWEST_CALLABLES = 4
 
 
@@ -100,7 +100,7 @@ cdef class PlanCache:
         return last_used + self.stale_rounds * <uint64_t> len(self.plans) < self.clock
 
     cdef bint has_room(self, Plan plan) except -1:
-        """True if a plan may be compiled, perhaps in the place of stale ones. Which it isn't itself: it has come back."""
+        """True if a plan may be compiled, perhaps in the place of stale ones. It isn't stale itself: it is used again."""
         # Where plans themselves have to go, one that is new may not stay for long.
         if plan.last_used > 0 or len(self.plans) + 1 < self.max_plans:
             if self.liveness.callable_bytes + plan.size <= self.max_bytes or self.liveness.callables < FEWEST_CALLABLES:
@@ -144,12 +144,12 @@ cdef class PlanCache:
             return False
         self.plans.pop(oldest_key, None)
         if oldest.callable is not None:
-            # Whoever still has the plan looks it up again.
+            # A caller that still has the plan looks it up again.
             oldest.hand_over(SessionRun(self.graph, self.session_handle, oldest.options))
         return True
 
     cdef int drop(self) except -1:
-        """Forgets every plan. Their callables are released when no thread runs them any more."""
+        """Forgets every plan. Their callables are released when no thread runs them."""
         self.plans = {}
         self.callables_full_until = self.plans_full_until = 0
         return 0

@@ -22,7 +22,7 @@ cdef list registered_expansions = tf_session._REGISTERED_EXPANSIONS
 cdef object OpError = errors.OpError
 
 # A graph that grows mostly takes names for what is new, and counting those costs nothing. Asking it for its version takes
-# a fortieth of a small step, so that is done once in so many runs.
+# a fortieth of a small step, so that is done once in this many runs.
 cdef uint64_t GRAPH_LOOKS = 64
 
 # How many plans are at hand without a key: those of a program that runs a few sets of fetches in turns.

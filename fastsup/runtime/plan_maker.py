@@ -13,7 +13,7 @@ from tensorflow.python.training import training_util
 
 from fastsup.runtime.executor import CALLING_THREAD, INLINE
 from fastsup.runtime.graph.callable_bytes import callable_bytes
-from fastsup.runtime.graph.operations import operations_behind, outlive_callables
+from fastsup.runtime.graph.operations import outlive_callables, upstream_operations
 from fastsup.runtime.graph.variable_access import VariableAccess, access_of
 from fastsup.runtime.graph_elements import structure_of
 from fastsup.runtime.plan import Plan
@@ -91,7 +91,7 @@ class PlanMaker:
             options.run_options.inter_op_thread_pool = CALLING_THREAD
         leaves: list[Any] = []
         structure = structure_of(fetches, graph, place, leaves)
-        operations = operations_behind(elements, feeds)
+        operations = upstream_operations(elements, feeds)
         self._executor.check(session, lambda: operations, feeds)
         pinned = (*leaves, *feed_keys)
         returns_feeds = any(tensor.ref() in handler._feeds for tensor in handler._fetches)
@@ -112,7 +112,7 @@ class PlanMaker:
         """
         feeds = [slot.tensor for slot in plan.feeds]
         if operations is None:
-            operations = operations_behind(plan.elements, feeds)
+            operations = upstream_operations(plan.elements, feeds)
         plan.set_size(callable_bytes(operations), not outlive_callables(operations))
         trial = None
         try:

@@ -14,20 +14,20 @@ __all__ = ["CLOSE_SECS", "close_remote"]
 
 # Seconds that closing a session may take.
 CLOSE_SECS = 10.0
-# Seconds that the end of the program waits for what was left behind. TensorFlow gives up a task that is gone after some
+# Seconds that the end of the program waits for abandoned sessions. TensorFlow gives up a task that is gone after some
 # ten seconds; a close that comes back from there later than this aborts the program, with a wrong exit code.
 _EXIT_SECS = 10.0
 
-_left_behind: list[threading.Thread] = []
+_abandoned: list[threading.Thread] = []
 
 
 @atexit.register
-def _wait_for_left_behind() -> None:
+def _wait_for_abandoned() -> None:
     """A thread that comes back from the runtime while Python is being taken down aborts the process."""
     until = time.monotonic() + _EXIT_SECS
-    for thread in _left_behind:
+    for thread in _abandoned:
         thread.join(max(0.0, until - time.monotonic()))
-    if any(thread.is_alive() for thread in _left_behind):
+    if any(thread.is_alive() for thread in _abandoned):
         _skip_destructors()
 
 
@@ -40,7 +40,7 @@ def _skip_destructors() -> None:
 
 
 def close_remote(close: Callable[[], None], target: object) -> None:
-    """Closes a session in a thread of its own, and leaves it behind if that takes too long.
+    """Closes a session in its own thread, and abandons it if that takes too long.
 
     TensorFlow's runtime tells every task of the cluster, and waits for a task that is gone until there is a new one at
     its address: for ever, if none is started.
@@ -65,11 +65,11 @@ def close_remote(close: Callable[[], None], target: object) -> None:
     thread.join(CLOSE_SECS)
     if thread.is_alive():
         logging.warning(
-            "A session of %s isn't closed after %g s and is left behind: a task of its cluster doesn't answer. See "
+            "A session of %s isn't closed after %g s and is abandoned: a task of its cluster doesn't answer. See "
             "docs/dropin.md#sessions-and-executors.",
             target,
             CLOSE_SECS,
         )
-        _left_behind[:] = [other for other in _left_behind if other.is_alive()] + [thread]
+        _abandoned[:] = [other for other in _abandoned if other.is_alive()] + [thread]
     elif failures:
         raise failures[0]

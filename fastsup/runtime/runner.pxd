@@ -27,7 +27,7 @@ cdef class SessionRunner:
     cdef public uint64_t saves_ended
     # Whether a run has metadata that its RunOptions don't ask for: the session's ConfigProto does.
     cdef public bint fills_metadata
-    # What a session that somebody has given up raises from then on; or None.
+    # What a session that was given up raises from then on; or None.
     cdef object given_up_for
 
     # Records the runs that are made in one thread, and the identifier of that thread.

@@ -130,7 +130,7 @@ cdef class SessionRunner:
         self.probes.close()
 
     cdef object run_recorded(self, Probe probe, object fetches, object feed_dict):
-        """A run as a step of its own in the profile."""
+        """A run as a separate step in the profile."""
         cdef fs_scope scope
         cdef Plan plan
         probe.begin(&scope)
@@ -218,7 +218,7 @@ cdef class SessionRunner:
 
         Returns:
           PlanCacheInfo, a named tuple: `hits`, runs of compiled combinations; `misses`, the other runs; `left`, those of
-          them that TensorFlow's own executors have run, as there was no room to compile more; `currsize`, the number of
+          them that TensorFlow's own executors have run, since the limit of compiled ones was reached; `currsize`, the number of
           compiled combinations; `bytes`, an estimate of what they take; `max_bytes`, what they may take.
         """
         return PlanCacheInfo(
@@ -316,7 +316,7 @@ cdef class SessionRunner:
           tensors: list of tensors.
           buffers: where the values are copied to: a list of arrays of the tensors' shapes and types, or None for those
             that get a new one. Memory that was used before is written several times as fast as new memory.
-          shared: for each tensor, whether its value may share the runtime's memory instead, which nobody writes to as
+          shared: for each tensor, whether its value may share the runtime's memory instead, which isn't written to as
             long as the value is held.
           before: list of operations to run before, at the same moment.
 

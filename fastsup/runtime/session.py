@@ -22,7 +22,7 @@ from fastsup.common.tensorflow_errors import not_end_of_input
 from fastsup.core.plan_executor import PlanExecutor
 from fastsup.runtime.errors import ErrorSources, with_remedy
 from fastsup.runtime.executor import SINGLE, check_executor, config_for
-from fastsup.runtime.graph.operations import operations_behind
+from fastsup.runtime.graph.operations import upstream_operations
 from fastsup.runtime.remote_close import close_remote
 from fastsup.runtime.runner import SessionRunner
 from fastsup.runtime.session_executor import SessionExecutor
@@ -96,7 +96,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
 
     Raises:
       TypeError: an argument is of the wrong type.
-      ValueError: `executor` is no executor mode.
+      ValueError: `executor` isn't an executor mode.
       tf.errors.OpError: TensorFlow couldn't make the session.
     """
 
@@ -152,7 +152,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
     def close(self) -> None:
         """Closes the session and frees what it holds. A second call does nothing.
 
-        A session on a cluster, a task of which doesn't answer, is left behind after 10 seconds, with a warning.
+        A session on a cluster, a task of which doesn't answer, is abandoned after 10 seconds, with a warning.
 
         Raises:
           tf.errors.OpError: TensorFlow couldn't close the session.
@@ -179,7 +179,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             self.liveness.open = False
         if not self._session or self._closed:
             return
-        # No run begins any more.
+        # No run begins from now on.
         self._closed = True
         self._let_runs_begin()
         close = partial(pywrap_tf_session.TF_CloseSession, self._session)
@@ -214,7 +214,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         if feed_list is None and self.executor == SINGLE:
             handler = tf_session._FetchHandler(self._graph, fetches, {})
             elements = [*handler.fetches(), *handler.targets()]
-            self._executor.check(self, partial(operations_behind, elements), ())
+            self._executor.check(self, partial(upstream_operations, elements), ())
         if feed_list is not None or accept_options or not self._has_plan_key(fetches):
             return function
         self._release_unused()
@@ -228,7 +228,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         return run_plan
 
     def _note_checkpoint(self, path: str, passed: int) -> None:
-        """Takes note that a checkpoint holds what the variables held at some time.
+        """Records that a checkpoint holds what the variables held at some time.
 
         Args:
           path: path of the checkpoint.
@@ -285,7 +285,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         if self.executor == SINGLE:
             feeds = {key.deref(): value for key, value in feed_dict.items()}
             elements = [*fetch_list, *target_list]
-            self._executor.check(self, partial(operations_behind, elements, feeds), list(feeds))
+            self._executor.check(self, partial(upstream_operations, elements, feeds), list(feeds))
             try:
                 return super()._do_run(handle, target_list, fetch_list, feed_dict, options, run_metadata)
             except errors.OpError as error:
@@ -321,7 +321,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             named = [*callable_options.fetch, *callable_options.target]
             feeds = [self._graph.as_graph_element(name) for name in callable_options.feed]
             elements = [self._graph.as_graph_element(name) for name in named]
-            self._executor.check(self, partial(operations_behind, elements, feeds), feeds)
+            self._executor.check(self, partial(upstream_operations, elements, feeds), feeds)
         self._extend_graph()
         function = _Callable(self, callable_options)
 

@@ -71,7 +71,7 @@ class LargeResults:
         self._copied = 0
 
     def copied(self, size: int, options: bytes) -> SessionRun | None:
-        """Takes note of a run's results that were copied.
+        """Records a run's results that were copied.
 
         Args:
           size: their bytes.

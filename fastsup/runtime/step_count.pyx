@@ -8,7 +8,7 @@ from tensorflow.python.training import training_util
 
 from fastsup.core.probe import session_part_here
 from fastsup.runtime.graph_elements import ELEMENT_TYPES
-from fastsup.runtime.graph.operations import operations_behind
+from fastsup.runtime.graph.operations import upstream_operations
 from fastsup.runtime.graph.global_step import track_global_step
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
@@ -132,10 +132,10 @@ cdef class StepCount:
         return plan.step_fed
 
     cdef int fed_by(self, object feeds) except -1:
-        """The same of what is fed: graph elements or their names. What is none of the graph is refused by the run."""
+        """The same of what is fed: graph elements or their names. Keys outside the graph are left for the run to reject."""
         cdef int fed = 0
         if self.upstream is None:
-            self.upstream = {by: operations_behind((tensor,)) for by, tensor in self.fetched_by.items()}
+            self.upstream = {by: upstream_operations((tensor,)) for by, tensor in self.fetched_by.items()}
         for feed in feeds:
             if type(feed) not in element_types:
                 try:
@@ -148,7 +148,7 @@ cdef class StepCount:
         return fed
 
     cdef bint can_be_fetched(self) except -1:
-        """Whether nobody has forbidden it."""
+        """False if `Graph.prevent_fetching` excludes the step."""
         cdef object unfetchable = self.session.finder.unfetchable
         if len(unfetchable) > 0:
             for tensor in self.fetched_by.values():

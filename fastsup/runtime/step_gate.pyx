@@ -57,7 +57,7 @@ cdef class StepGate:
         return self
 
     def __exit__(self, *error):
-        # A signal handler may raise in the middle of this, and nobody else could let the others go on.
+        # A signal handler may raise in the middle of this, and no other thread could release the waiting ones.
         try:
             self._open()
         finally:

@@ -25,7 +25,7 @@ _MOST_LIGHTNESS_RUNS = 12
 _BLOCK_RUNS = 16
 _SETTLING_RUNS = 4
 _SLOWEST_RUNS = 2
-# Each pair of blocks has a vote if the executors aren't close. So many more votes for one executor than for the other
+# Each pair of blocks has a vote if the executors aren't close. This many more votes for one executor than for the other
 # decide, unless the fastest blocks say otherwise. After the largest number of pairs their median decides.
 _CLOSE = 1.1
 _VOTES = 3
@@ -240,7 +240,7 @@ class Trial:
         self._choice = choice
         self._looks += 1
         self.on_trial = False
-        self._start(weighing=False)  # Lets the samples go.
+        self._start(weighing=False)  # Releases the samples.
         if choice != self._announced:
             self._announced = choice
             self._chosen(self)

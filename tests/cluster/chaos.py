@@ -1,4 +1,4 @@
-"""A job whose members are killed, stopped and started late at random. It must end by itself, at the right step.
+"""A job whose members are killed, stopped and started late at random. It must end on its own, at the right step.
 
     python tests/cluster/chaos.py                          # ten minutes, then the end of the job
     python tests/cluster/chaos.py --runs 30 --seed 100     # the soak of a release
@@ -12,7 +12,7 @@ last one isn't over. Then the job is let run to its end. With `--faults` there a
 members is cut for a while, silently or with a reset; file operations of a member in the model directory fail;
 its clock is set forward or back, and set right again.
 
-A run fails if the job doesn't end by itself with exit code 0 of every task; if the last checkpoint isn't of the last
+A run fails if the job doesn't end on its own with exit code 0 of every task; if the last checkpoint isn't of the last
 step, or isn't evaluated, or mixes the states of several; if the chief goes on from a checkpoint that is older than one
 whose save was acknowledged; or if a process is left. The table says how long training stood still for each kind of
 loss.
@@ -250,7 +250,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--only", choices=["chief", "worker", "ps", "evaluator"], default="", help="lose only members of this role"
     )
-    parser.add_argument("--busy", type=int, default=0, metavar="N", help="so many busy loops run beside the job")
+    parser.add_argument("--busy", type=int, default=0, metavar="N", help="so many busy loops run alongside the job")
     parser.add_argument("--untuned", action="store_true", help="the input's options.autotune.enabled is False")
     options = parser.parse_args(arguments)
     losses: list[Loss] = []

@@ -22,7 +22,7 @@ v1 = tf.compat.v1
 
 
 def model_fn(features: Any, labels: Any, mode: str, params: dict[str, float]) -> Any:
-    """A linear model, with variables beside it that say by how many steps each parameter server's part was changed."""
+    """A linear model, with variables next to it that say by how many steps each parameter server's part was changed."""
     weights = v1.get_variable("w", [2, 1], initializer=v1.zeros_initializer())
     counts = [
         v1.get_variable(f"count_{number}", [], tf.int64, initializer=v1.zeros_initializer()) for number in range(4)

@@ -1,4 +1,4 @@
-"""One task of a small job of collectives: what it is, TF_CONFIG says. Without TF_CONFIG, the same training by itself.
+"""One task of a small job of collectives: what it is, TF_CONFIG says. Without TF_CONFIG, the same training on its own.
 
 python collective_task.py MODEL_DIR SETTINGS
 """

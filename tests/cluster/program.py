@@ -1,4 +1,4 @@
-"""What the programs beside it share, each of which is one task of a small cluster: a model, its input, slow steps."""
+"""What the programs next to it share, each of which is one task of a small cluster: a model, its input, slow steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARAMS = {"learning_rate": 0.1}
 
 
 class SlowDown(v1.train.SessionRunHook):
-    """Makes steps last, so that training doesn't end before the test has said so: by a file beside the model."""
+    """Makes steps last, so that training doesn't end before the test has said so: by a file alongside the model."""
 
     def __init__(self, model_dir: str) -> None:
         self._file = os.path.join(os.path.dirname(model_dir), "hurry")

@@ -1,4 +1,4 @@
-"""The modules that importing the package loads, in a process of its own."""
+"""The modules that importing the package loads, in its own process."""
 
 from __future__ import annotations
 

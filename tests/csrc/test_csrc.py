@@ -1,4 +1,4 @@
-"""The code of csrc/, compiled by itself with warnings as errors, and run under ASan and UBSan."""
+"""The code of csrc/, compiled on its own with warnings as errors, and run under ASan and UBSan."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Step:
     """One step.
 
     Attributes:
-      function: the Python function, or a `tf.function` with options of its own.
+      function: the Python function, or a `tf.function` with its own options.
       arguments: gives the positional arguments of a call, by its number.
       keywords: gives its keyword arguments.
       variables: what the step changes.

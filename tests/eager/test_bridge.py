@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(180)
 
 @pytest.fixture
 def run(processes: Processes) -> Callable[[str], str]:
-    """Runs a program in a process of its own, and gives what it prints."""
+    """Runs a program in its own process, and gives what it prints."""
 
     def run(program: str) -> str:
         done = processes.python("-c", textwrap.dedent(program))

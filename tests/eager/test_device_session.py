@@ -1,4 +1,4 @@
-"""`fastsup.DeviceSession`: callables that take and give eager tensors, beside all that a session does."""
+"""`fastsup.DeviceSession`: callables that take and give eager tensors, alongside all that a session does."""
 
 from __future__ import annotations
 

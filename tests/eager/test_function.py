@@ -324,9 +324,9 @@ def test_fallback(tf_log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         values[0] = tf.constant(value)
         assert ours().numpy() == 2.0 * value
     assert not ours.lifted
-    assert "computed anew" in ours.why_not
+    assert "computed again" in ours.why_not
     assert [record.levelno for record in tf_log.records] == [logging.WARNING]
-    assert tf_log.messages[0].startswith("step isn't lifted: it captures values that are computed anew")
+    assert tf_log.messages[0].startswith("step isn't lifted: it captures values that are computed again")
     silent = fastsup.function(step, fallback="silent")
     assert silent().numpy() == 10.0
     assert len(tf_log.messages) == 1
@@ -492,7 +492,7 @@ def test_auto_tries_executors_for_loops(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_threads_count_exactly(tmp_path: Path) -> None:
-    """Lifted calls of two functions, eager reads, checkpoints: each in a thread of its own."""
+    """Lifted calls of two functions, eager reads, checkpoints: each in its own thread."""
     count, sums = tf.Variable(0, dtype=tf.int64), tf.Variable(tf.zeros([4], tf.float64))
     checkpoint = tf.train.Checkpoint(count=count, sums=sums)
     add = lift(lambda x: (count.assign_add(1), sums.assign_add(x, read_value=False))[0])

@@ -216,7 +216,7 @@ alpha.__spec__.submodule_search_locations = [pathlib.Path(folder) for folder in 
 
 @pytest.mark.parametrize("executable", ["", None, "/bin/true", "/nowhere/python", "/app/{tmp}"], ids=str)
 def test_a_program_that_embeds_python(run: Run, library: Path, tmp_path: Path, executable: str | None) -> None:
-    """Its sys.executable is no interpreter, or not the one that the program embeds: the program isn't started again."""
+    """sys.executable isn't an interpreter, or not the one that the program embeds: the program isn't started again."""
     if executable == "/app/{tmp}":
         place = tmp_path / "python3"  # As the first Python on the PATH may be another version.
         place.write_text("#!/bin/sh\necho started\nexit 3\n")

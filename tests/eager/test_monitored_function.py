@@ -256,7 +256,7 @@ def test_the_end_of_a_hook_that_fails(tmp_path: Path, model: Model, checkpoint: 
 def test_saves_that_fail_count_until_one_succeeds(
     tmp_path: Path, model: Model, checkpoint: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The steps between two saves end well, and don't begin the count anew."""
+    """The steps between two saves end well, and don't begin the count again."""
     failed = []
 
     def fail(*args: Any, **kwargs: Any) -> None:
@@ -464,7 +464,7 @@ def test_an_async_write_that_fails_is_raised_at_the_end(
 ) -> None:
     class Spoil(train.SessionRunHook):  # type: ignore[misc]
         def end(self, session: Any) -> None:
-            # The first checkpoint is written in the background: its state file comes last, and is written anew at once.
+            # The first checkpoint is written in the background: its state file comes last, and is rewritten at once.
             wait_for((tmp_path / "logs" / "checkpoint").exists)
             (tmp_path / "logs").rename(tmp_path / "moved")
             (tmp_path / "logs").write_text("no folder")

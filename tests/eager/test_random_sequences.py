@@ -1,4 +1,4 @@
-"""Stateful random operations: `tf.random.set_seed` begins the sequences of lifted functions anew, as TensorFlow's."""
+"""Stateful random operations: `tf.random.set_seed` begins the sequences of lifted functions again, as TensorFlow's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps, hooks and whole loops in C, by way of fastsup.h. Each program runs in a process of its own."""
+"""Steps, hooks and whole loops in C, by way of fastsup.h. Each program runs in its own process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks, steps and loops in Cython, by way of the .pxd files. Each program runs in a process of its own."""
+"""Hooks, steps and loops in Cython, by way of the .pxd files. Each program runs in its own process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How programs end while daemon threads use sessions: exit codes, times and what is printed, of many runs.
 
 `python tests/ends/end_table.py --runs 50 --write` measures all that the table of docs/ends.md says, and writes it. Each
-run is a process of its own, forked from one that has imported TensorFlow and made no session, and it ends as any script
+run is its own process, forked from one that has imported TensorFlow and made no session, and it ends as any script
 does: by the finalization of its interpreter. The whole table takes over an hour. With `--keep FILE` it can be measured
 in pieces: the runs that the file has count.
 """

@@ -1,6 +1,6 @@
 """One program for two Estimators: what it finds is compared with what the reference found.
 
-`reference_2_15.json` is what tensorflow-estimator 2.15.0 found, on TensorFlow 2.15.1, in both worlds. To make it anew,
+`reference_2_15.json` is what tensorflow-estimator 2.15.0 found, on TensorFlow 2.15.1, in both worlds. To make it again,
 in an environment with that: `python tests/estimator/reference_program.py v2 v1 > tests/estimator/reference_2_15.json`.
 In the world of v1 the reference reads the step while it is incremented: now and then it warns that the step doesn't
 move, or writes a summary more (of step 20 or 25). A run without that is what counts.

@@ -1,4 +1,4 @@
-"""A short chaos: members of a job are killed, and it must end by itself, at the right step, with no checkpoint lost.
+"""A short chaos: members of a job are killed, and it must end on its own, at the right step, with no checkpoint lost.
 
 `python tests/cluster/chaos.py` is the long one.
 """

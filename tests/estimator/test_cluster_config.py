@@ -171,7 +171,7 @@ def test_a_wrong_tf_config(set_tf_config: Any, value: Any, texts: list[str]) -> 
 
 
 def what_was_seen(value: Any) -> list[str]:
-    """What each message shows beside the value that is wrong: the roles with their numbers of tasks, and the task."""
+    """What each message shows next to the value that is wrong: the roles with their numbers of tasks, and the task."""
     cluster = value.get("cluster") if isinstance(value, dict) else None
     if not isinstance(cluster, dict):
         return ["TF_CONFIG"]
@@ -195,8 +195,8 @@ def what_was_seen(value: Any) -> list[str]:
 def test_keys_that_nobody_reads(set_tf_config: Any, tf_log: Any, value: Any, where: str, unknown: str) -> None:
     set_tf_config(value)
     assert est.RunConfig().is_chief
-    (warning,) = [message for message in tf_log.messages if "keys that nobody reads" in message]
-    assert warning.startswith(f"{where} has keys that nobody reads: {unknown}. The known ones are [")
+    (warning,) = [message for message in tf_log.messages if "has unknown keys" in message]
+    assert warning.startswith(f"{where} has unknown keys: {unknown}. The known ones are [")
     assert ("'cluster'" if where == "TF_CONFIG" else "'index'") in warning
 
 
@@ -205,7 +205,7 @@ def test_keys_that_platforms_set_are_known(set_tf_config: Any, tf_log: Any) -> N
     more: dict[str, Any] = dict.fromkeys(("master", "session_master", "rpc_layer"), "grpc") | {"job": {}, "service": {}}
     set_tf_config({"cluster": HOSTS, "task": task, "environment": "cloud", "eval_session_master": "", **more})
     est.RunConfig()
-    assert not [message for message in tf_log.messages if "nobody reads" in message]
+    assert not [message for message in tf_log.messages if "unknown keys" in message]
 
 
 NO_PS = {"chief": ["h0:1"], "worker": ["h1:1", "h2:1"]}
@@ -271,7 +271,7 @@ def test_an_index_that_the_reference_takes(set_tf_config: Any, tf_log: Any, inde
     """As many a job's description has it: between quotation marks."""
     set_tf_config(config_of("worker", index))
     assert est.RunConfig().task_id == task_id
-    assert ("is no integer: it is taken for 1" in tf_log.text) == (index == 1.5)
+    assert ("is not an integer: it is taken for 1" in tf_log.text) == (index == 1.5)
 
 
 def test_an_index_between_quotation_marks_without_a_cluster(set_tf_config: Any) -> None:

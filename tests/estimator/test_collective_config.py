@@ -83,7 +83,7 @@ def test_a_process_by_itself(make_config: Any) -> None:
 
 
 def test_copies_share_the_strategy(make_config: Any) -> None:
-    """Each copy would count the collectives by itself."""
+    """Each copy would count the collectives on its own."""
     config = make_config(config_of("chief", 0, CHIEF))
     for other in (copy.deepcopy(config), config.replace(tf_random_seed=2)):
         assert other is not config

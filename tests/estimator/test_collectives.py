@@ -1,4 +1,4 @@
-"""Training with MultiWorkerMirroredStrategy in processes of their own: what it computes, and how it ends."""
+"""Training with MultiWorkerMirroredStrategy in their own processes: what it computes, and how it ends."""
 
 from __future__ import annotations
 

@@ -447,7 +447,7 @@ def test_an_idle_evaluator_ends(run_config: Any, tf_log: Any, monkeypatch: pytes
     assert "EvalSpec.idle_timeout_secs=50" in tf_log.messages[-1]
 
 
-# A process by itself.
+# A process on its own.
 
 
 def local(config: Any, saves: list[int], last: int, **rest: Any) -> Any:

@@ -31,7 +31,7 @@ def no_data() -> Any:
 
 
 def lookalike(**more: Any) -> Any:
-    """Without a model_dir of its own: that is another mock."""
+    """Without its own model_dir: that is another mock."""
     est = mock.Mock(spec=estimator.Estimator, **more)
     est.config = mock.Mock(cluster_spec={}, task_type="worker", task_id=0, experimental_max_worker_delay_secs=None)
     est.latest_checkpoint.return_value = "latest_it_is"

@@ -55,7 +55,7 @@ def test_settings(model_fn: Any, input_fn: Any, tmp_path: Path) -> None:
     """A subclass assigns them before the constructor of its base, which replaces them, or later."""
 
     class Assigning(est.Estimator):
-        _device_fn = None  # A setting is no member that a subclass may not override.
+        _device_fn = None  # A setting isn't a member that a subclass may not override.
 
         def __init__(self, **arguments: Any) -> None:
             self._params = "mine"

@@ -17,7 +17,7 @@ LONG_AGO = 1_000_000_000.0
 
 
 def leave(folder: Path, name: str, changed: float | None = None) -> Path:
-    """A folder that a killed process has left behind, with a file in a folder of its own."""
+    """A folder that a killed process has left behind, with a file in its own folder."""
     path = folder / name
     (path / "variables").mkdir(parents=True)
     (path / "variables" / "variables.data").write_bytes(b"data")

@@ -1,4 +1,4 @@
-"""Training on two devices, in processes of their own: how many there are is settled when TensorFlow starts."""
+"""Training on two devices, in their own processes: how many there are is settled when TensorFlow starts."""
 
 from __future__ import annotations
 

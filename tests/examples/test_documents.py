@@ -1,4 +1,4 @@
-"""The programs in README.md and docs/, each as its reader runs it: in a process and a folder of its own."""
+"""The programs in README.md and docs/, each as its reader runs it: in its own process and folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each example as its user runs it: a process of its own, in a folder of its own."""
+"""Each example as its user runs it: its own process, in its own folder."""
 
 from __future__ import annotations
 

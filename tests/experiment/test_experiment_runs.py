@@ -114,7 +114,7 @@ def test_learn_runner(tmp_path: Path) -> None:
 
 
 class Rates:
-    """A tuner: one trial for each rate, in a directory of its own."""
+    """A tuner: one trial for each rate, in its own directory."""
 
     def __init__(self, place: Path, rates: list[float]) -> None:
         self.place, self.rates, self.steps = place, rates, {}

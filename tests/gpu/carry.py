@@ -167,7 +167,7 @@ def unpack(options: argparse.Namespace) -> None:
     packages = next((options.venv / "lib").glob("python3*")) / "site-packages"
     carried = {path.name for path in packages.glob("nvidia/*/lib/*.so*")}
     missing = {name: soname for name, soname in OPENED.items() if soname not in carried}
-    # TensorFlow looks for each library in the folder of its package, beside its own.
+    # TensorFlow looks for each library in the folder of its package, alongside its own.
     for name, soname in missing.items():
         make_stubs(packages / "nvidia" / name / "lib", {name: soname})
     command = [python, "-c", "import tensorflow as tf; print(tf.config.list_physical_devices('GPU'))"]

@@ -17,7 +17,7 @@ DEVICE = os.environ.get("FASTSUP_TEST_DEVICE", "/gpu:0")
 
 @pytest.fixture(scope="session")
 def number_of_gpus(processes: Processes) -> int:
-    """How many GPUs TensorFlow finds, asked in a process of its own: this one may have to train on the CPU."""
+    """How many GPUs TensorFlow finds, asked in its own process: this one may have to train on the CPU."""
     program = "import tensorflow as tf; print(len(tf.config.list_physical_devices('GPU')))"
     done = processes.python("-c", program)
     return int(done.stdout.split()[-1]) if done.returncode == 0 else 0
@@ -25,7 +25,7 @@ def number_of_gpus(processes: Processes) -> int:
 
 @pytest.fixture
 def run_program(tmp_path: Path, processes: Processes, number_of_gpus: int) -> Callable[..., Any]:
-    """Runs a program in a process of its own, which has the device as `DEVICE` and its ConfigProto as `config`."""
+    """Runs a program in its own process, which has the device as `DEVICE` and its ConfigProto as `config`."""
     if DEVICE.startswith("/gpu") and number_of_gpus == 0:
         pytest.skip("TensorFlow finds no GPU here; FASTSUP_TEST_DEVICE=/cpu:1 takes a second CPU device instead")
     head = f"import os, sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\nfrom device import *\n"

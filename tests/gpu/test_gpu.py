@@ -1,4 +1,4 @@
-"""Sessions, saves, Estimator, profiler and signals where the work is on a GPU. Each test is a process of its own."""
+"""Sessions, saves, Estimator, profiler and signals where the work is on a GPU. Each test is its own process."""
 
 from __future__ import annotations
 

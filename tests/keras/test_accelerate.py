@@ -39,7 +39,7 @@ def small_model(*layers: Any, **compiled: Any) -> Any:
         "optimizer": keras.optimizers.Adam(0.01),
         "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         "metrics": ["accuracy"],
-        # The fake accelerator has no XLA, which Keras takes by itself.
+        # The fake accelerator has no XLA, which Keras takes on its own.
         "jit_compile": False if "accelerator" in DEVICES else "auto",
     }
     model.compile(**{**settings, **compiled})

@@ -73,7 +73,7 @@ def table(folder: Path) -> None:
 
 
 class Autoencoder(keras.Model):
-    """As generative/vae: a `train_step` of its own, with a gradient tape and metrics."""
+    """As generative/vae: its own `train_step`, with a gradient tape and metrics."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture
 def stepping(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Callable[[], Any]]:
-    """Makes a step function that takes so many seconds on a clock of its own, and returns its results in turn."""
+    """Makes a step function that takes so many seconds on its own clock, and returns its results in turn."""
     clock = 1000.0
 
     def make(secs: float = 1.0, results: Any = None) -> Callable[[], Any]:

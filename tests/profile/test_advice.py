@@ -84,7 +84,7 @@ def test_many_small_hooks_together() -> None:
     parts: Parts = {(Quick(), "after_run"): 40 for _ in range(4)}
     parts[None, "runtime"] = 800
     advice = profile(100, parts).advice()
-    assert advice.startswith("Hooks cost 16.7% together, and none of them much by itself: the costliest, Quick")
+    assert advice.startswith("Hooks cost 16.7% together, and none of them much on its own: the costliest, Quick")
 
 
 def test_plans_that_are_made_all_the_time() -> None:

@@ -1,4 +1,4 @@
-"""Profiles of programs with several sessions and several sets of fetches: each has rows of its own."""
+"""Profiles of programs with several sessions and several sets of fetches: each has its own rows."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_supervisor(program: Any, tmp_path: Path) -> None:
 
 
 class Evaluating(v1.train.CheckpointSaverListener):  # type: ignore[misc]
-    """Opens a session of its own after each save."""
+    """Opens its own session after each save."""
 
     def after_save(self, session: Any, global_step_value: Any) -> None:
         with tf.Graph().as_default():
@@ -164,7 +164,7 @@ class Evaluating(v1.train.CheckpointSaverListener):  # type: ignore[misc]
 
 
 def test_a_listener_that_evaluates_is_named(program: Any, tmp_path: Path) -> None:
-    """Not the hook that it is of; with the time of the session that it opens, which has rows of its own."""
+    """Not the hook that it is of; with the time of the session that it opens, which has its own rows."""
     model = program()
     with HookProfiler() as profiler:
         saver = fastsup.train.CheckpointSaverHook(str(tmp_path), save_steps=50, listeners=[Evaluating()])

@@ -50,7 +50,7 @@ def run(run: Any) -> Any:
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
-    """A script with a module beside it."""
+    """A script with a module alongside it."""
     folder = tmp_path / "scripts"
     folder.mkdir()
     (folder / "neighbour.py").write_text("STEPS = 50\n")
@@ -374,7 +374,7 @@ def test_without_an_output(script: Path, processes: Processes) -> None:
 def test_loops_with_profilers_of_their_own_are_told_of(script: Path, run: Any) -> None:
     own = "fastsup.core.StepLoop(int, max_steps=30, profiler=fastsup.HookProfiler()).run()\n"
     script.write_text("import fastsup.core\n" + own)
-    told = "Sessions and loops with a profiler of their own aren't in this one."
+    told = "Sessions and loops with their own profiler aren't in this one."
     assert told in " ".join(run("profile", script).stdout.split())
     script.write_text("import fastsup.core\n" + own + "fastsup.core.StepLoop(int, max_steps=5).run()\n")
     result = run("profile", script)

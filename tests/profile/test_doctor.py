@@ -175,6 +175,6 @@ def test_a_script_that_calls_functions(tmp_path: Path, run: Any) -> None:
     assert lines[first + 1 : first + 4] == [
         "  step: lifted, single_threaded (3 ConcreteFunctions)",
         "  inline: lifted, inline",
-        "  anew: not lifted: it captures values that are computed anew in each call",
+        "  anew: not lifted: it captures values that are computed again in each call",
     ]
     assert "No step" not in result.stdout

@@ -183,7 +183,7 @@ def test_json(recorded: HookProfiler) -> None:
 
 
 def test_json_has_the_documented_fields(recorded: HookProfiler) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "profiling.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "profile-rows.md").read_text(encoding="utf-8")
     written = json.loads(_written(recorded.write_json))
     for name in {*written, *written["rows"][0], *written["step_time"]}:
         assert f"`{name}`" in page

@@ -382,7 +382,7 @@ def test_on_for_the_whole_program_and_off_again(program: Any) -> None:
             session.run_loop(model.step, steps=4)
     assert profiler.report().steps == 9
     assert calls(profiler, "Busy", "after_run") == 9
-    # The pause is no time between two steps.
+    # The pause isn't a time between two steps.
     assert calls(profiler, "session", "between steps") == 4 + 3
     assert_adds_up(profiler)
 
@@ -457,7 +457,7 @@ def test_monitored_training_session(program: Any, tmp_path: Path) -> None:
         "StepCounterHook",
         "SummarySaverHook",
     }
-    # Those of steps 5 and 10, beside the first one, and the last.
+    # Those of steps 5 and 10, alongside the first one, and the last.
     assert calls(profiler, "CheckpointSaverHook", "save") >= 3
     assert_adds_up(profiler)
 

@@ -151,7 +151,7 @@ class Form(NamedTuple):
     raises: type[Exception] | None
 
     def check(self, alike: Callable[[Program], Notes], run: Callable[[Any, Any], Any]) -> None:
-        """Runs four times in one session, twice with the same objects and twice with ones written anew.
+        """Runs four times in one session, twice with the same objects and twice with ones written again.
 
         So the first resolution is compared as well as every cached one.
         """

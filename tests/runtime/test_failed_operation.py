@@ -350,7 +350,7 @@ def test_a_key_that_the_checkpoint_lacks(impl: Any, graph: Any, tmp_path: Any) -
 
 
 def test_a_search_changes_nothing(graph: Any) -> None:
-    """What an operation waits for may have an effect: the operation isn't tried again by itself then."""
+    """What an operation waits for may have an effect: the operation isn't tried again on its own then."""
     index = fed([], tf.int32)
     steps, total = (v1.get_variable(name, initializer=0.0, use_resource=True) for name in ("steps", "total"))
     with tf.control_dependencies([steps.assign_add(1.0)]):

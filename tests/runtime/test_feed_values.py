@@ -50,7 +50,7 @@ class BrokenArray:
 
 Point = collections.namedtuple("Point", "x y")
 
-# Made anew for every run: some can be read only once.
+# Made again for every run: some can be read only once.
 VALUES = {
     "zero": lambda: 0,
     "one": lambda: 1,

@@ -1,4 +1,4 @@
-"""Every way to say what is fed: by tensor, name, variable, composite or nested tuple; and what is no feed.
+"""Every way to say what is fed: by tensor, name, variable, composite or nested tuple; and what isn't a feed.
 
 A form returns the fetches and the feed dictionary; see `Form.check` for how it is run.
 """
@@ -234,7 +234,7 @@ def test_no_feeds(alike: Any, nothing: Any) -> None:
     assert not any(alike(program).errors)
 
 
-# --- what is no feed --------------------------------------------------------------------------------------------------
+# --- what isn't a feed ------------------------------------------------------------------------------------------------
 
 
 @form(raises=TypeError)

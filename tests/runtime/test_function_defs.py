@@ -40,7 +40,7 @@ def tf_functions() -> None:
 
 
 def recorded_functions() -> None:
-    """Functions with gradients of their own: TensorFlow's older kind."""
+    """Functions with their own gradients: TensorFlow's older kind."""
 
     @functions.Defun(tf.float32, tf.float32)
     def gradient(x: Any, dy: Any) -> Any:

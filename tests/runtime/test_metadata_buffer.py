@@ -97,7 +97,7 @@ def test_threads_in_the_same_run(executor: str, graph: tf.Graph) -> None:
 
 
 def test_memory_does_not_grow_with_sessions(processes: Processes) -> None:
-    """In a process of its own. Each run leaves a megabyte in its buffer."""
+    """In its own process. Each run leaves a megabyte in its buffer."""
     program = """
 import gc, resource
 import tensorflow as tf

@@ -11,7 +11,7 @@ from processes import Processes
 
 import fastsup
 from fastsup.runtime.graph.nested_conditionals import threads_held
-from fastsup.runtime.graph.operations import operations_behind
+from fastsup.runtime.graph.operations import upstream_operations
 
 v1 = tf.compat.v1
 
@@ -51,7 +51,7 @@ def v(graph: Any) -> Any:
 )  # fmt: skip
 @pytest.mark.usefixtures("control_flow_v2")
 def test_threads_held(v: Any, kinds: str, threads: int) -> None:
-    held = threads_held(operations_behind([nest(kinds, v)]))
+    held = threads_held(upstream_operations([nest(kinds, v)]))
     assert max(held.values(), default=0) == threads
 
 

@@ -316,7 +316,7 @@ def test_mistakes_are_not_kept(both: Any, graph: tf.Graph) -> None:
 
 
 def test_callables_are_released(both: Any, processes: Processes) -> None:
-    """The runtime keeps a callable until it is released: counted in a process of its own, at the runtime's door.
+    """The runtime keeps a callable until it is released: counted in its own process, at the runtime's door.
 
     None may be released twice, nor after its session was closed.
     """

@@ -52,7 +52,7 @@ def test_options(alike: Any) -> None:
 
 
 def test_trace(impl: Any, graph: tf.Graph) -> None:
-    """A step that has run many times by itself is traced when that is asked for, and its counter goes on."""
+    """A step that has run many times on its own is traced when that is asked for, and its counter goes on."""
     v = tf1.get_variable("v", initializer=0, use_resource=True)
     add = v.assign_add(1)
     options = tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE)

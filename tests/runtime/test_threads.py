@@ -174,7 +174,7 @@ def test_closing_wakes_those_who_wait(sessions: Any, graph: tf.Graph) -> None:
 
 
 def test_prevented_while_others_run(sessions: Any, graph: tf.Graph) -> None:
-    """The plans are made anew while threads use them."""
+    """The plans are made again while threads use them."""
     x = tf1.placeholder(tf.int32, [], name="x")
     y = x * 3
     others = [tf.constant(i) for i in range(30)]

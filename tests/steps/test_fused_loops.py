@@ -561,7 +561,7 @@ class Counts(Hook):
 
 @pytest.mark.parametrize(("numbers", "most"), [(1 << 20, 4), (16, 256), (3 << 20, 1)])
 def test_results_of_all_steps_take_little_memory(numbers: int, most: int) -> None:
-    """At most 16 MB: where the results of two steps don't fit, each is made by itself."""
+    """At most 16 MB: where the results of two steps don't fit, each is made on its own."""
     weights = tf.Variable(tf.zeros([numbers]))
     hook = Counts()
     step = fastsup.bind(fastsup.function(lambda: weights.assign_add(tf.ones_like(weights)) + 0.0, jit_compile=True))

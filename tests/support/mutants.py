@@ -1,6 +1,6 @@
 """Saves that aren't durable, on purpose: each takes a piece out of fastsup's, or exchanges two. The tests must notice.
 
-Only for a process of its own: what is replaced stays replaced.
+Only for its own process: what is replaced stays replaced.
 """
 
 from __future__ import annotations

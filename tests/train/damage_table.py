@@ -234,7 +234,7 @@ def _collected_warnings() -> Iterator[list[str]]:
     class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             # TensorFlow's notes on deprecation come once a process, wherever that happens to be. That a session is made
-            # anew is said too, whatever its checkpoints are like.
+            # again is said too, whatever its checkpoints are like.
             if not record.getMessage().startswith(("From ", "An error was raised. This may be due to a preemption")):
                 found.append(record.getMessage())
 

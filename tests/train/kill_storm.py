@@ -135,7 +135,7 @@ Starter = Callable[..., subprocess.Popen[Any]]
 
 
 class Child:
-    """A training in a process of its own, which waits for `go`."""
+    """A training in its own process, which waits for `go`."""
 
     def __init__(self, folder: str, async_save: bool, starter: Starter) -> None:
         descriptor, self.log_path = tempfile.mkstemp(prefix="log-", dir=os.path.dirname(folder))

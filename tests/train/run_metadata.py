@@ -1,6 +1,6 @@
 """What hooks find in `run_values.run_metadata` where the ConfigProto, and no RunOptions, asks for some.
 
-test_run_metadata.py runs these tests in a process of their own.
+test_run_metadata.py runs these tests in their own process.
 """
 
 from __future__ import annotations

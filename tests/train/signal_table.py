@@ -261,7 +261,7 @@ STATES = {
     ),
     "with `handle_signals=False`": State(Program.without_signals, saved=False, code=-signal.SIGTERM),
     "training in another thread than the main one": State(Program.in_a_thread, saved=False, code=-signal.SIGTERM),
-    "the program has a handler of its own, which ends the loop": State(Program.with_a_handler_of_its_own, code=5),
+    "the program has its own handler, which ends the loop": State(Program.with_a_handler_of_its_own, code=5),
 }
 
 

@@ -331,7 +331,7 @@ def test_a_write_that_fails_after_the_loop_has_is_logged(
 
 
 def test_a_preemption_while_it_is_written(program: Program, trace: Any, tmp_path: Any, wait_for: Any) -> None:
-    """The session is made anew once the checkpoint is there, and from it."""
+    """The session is made again once the checkpoint is there, and from it."""
     saver = SlowSaver()
     listener = trace.listener("listener")
     failures = [tf.errors.AbortedError(None, None, "preempted")]

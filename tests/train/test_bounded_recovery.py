@@ -1,4 +1,4 @@
-"""How often, and after which waits, a preempted session is made anew; and then the error that it was preempted with."""
+"""How often, and after what waits, a preempted session is made again, and then the error that it was preempted with."""
 
 from __future__ import annotations
 

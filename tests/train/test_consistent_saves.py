@@ -282,7 +282,7 @@ class Order(list[str]):
 
         def note_sync(descriptor: int) -> None:
             name = os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))
-            # The new state file has a name of its own until it is complete.
+            # The new state file has its own name until it is complete.
             self.append("sync " + ("checkpoint" if name.startswith(".fastsup-") else name))
             if error is not None and name.endswith(".index"):
                 raise error

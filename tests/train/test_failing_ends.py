@@ -97,7 +97,7 @@ def test_after_a_signal(
 
 
 def test_after_a_signal_that_ended_the_loop(train_op: Any, trace: Any, tmp_path: Any, tf_log: Any) -> None:
-    """The signal comes in a hook, so that the loop ends by itself."""
+    """The signal comes in a hook, so that the loop ends on its own."""
 
     def send(call: int, *args: Any) -> None:
         signal.raise_signal(signal.SIGTERM)

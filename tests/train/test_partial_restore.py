@@ -207,7 +207,7 @@ def test_a_model_without_variables(graph: Any, folder: str) -> None:
 
 
 def test_a_checkpoint_of_objects(folder: str, tf_log: Any) -> None:
-    """What tf.train.Checkpoint has written: the names of the variables are kept beside those of the objects."""
+    """What tf.train.Checkpoint has written: the names of the variables are kept alongside those of the objects."""
     with tf.Graph().as_default(), v1.Session() as session:
         made = variables(a=1.0)
         session.run(v1.global_variables_initializer())

@@ -61,7 +61,7 @@ def test_the_loss_is_watched(open_session: Any, step: Any, loop: Any, trace: Any
             assert np.isnan(loop(session, [step.op, loss])[1])
         else:
             assert loop(session, step.op) is None
-        # The step at which the loss is no number is the sixth: before it, the variable is 5.
+        # The step at which the loss isn't a number is the sixth: before it, the variable is 5.
         assert session.raw_session().run(step.global_step) == 6
 
 

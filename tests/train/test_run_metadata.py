@@ -1,4 +1,4 @@
-"""Runs the tests of run_metadata.py in a process of their own.
+"""Runs the tests of run_metadata.py in their own process.
 
 A session that builds a cost model makes TensorFlow count the uses of its CPU allocator from then on. Memory that was
 allocated before isn't counted, but is when it is freed: the allocator may be deleted while it is still in use.

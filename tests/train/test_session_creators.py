@@ -1,4 +1,4 @@
-"""Sessions that the program makes itself, sessions that fail on schedule, and the threads beside them."""
+"""Sessions that the program makes itself, sessions that fail on schedule, and the threads alongside them."""
 
 from __future__ import annotations
 

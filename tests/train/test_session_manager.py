@@ -354,7 +354,7 @@ def test_waits_for_a_checkpoint_no_longer_than_it_may(
 
 @pytest.fixture
 def server() -> Any:
-    """A server whose sessions share their variables, which a session of its own initialises."""
+    """A server whose sessions share their variables, which its own session initialises."""
     return v1.train.Server.create_local_server()
 
 

@@ -58,7 +58,7 @@ def slot(name: str) -> Any:
 
 
 def dense(kind: str, slots: int, **arguments: Any) -> Callable[[Any], Any]:
-    """An optimizer's operation: of a variable, of so many variables beside it, and of a gradient."""
+    """An optimizer's operation: of a variable, of so many variables alongside it, and of a gradient."""
 
     def make(v: Any) -> Any:
         function = getattr(raw, kind)

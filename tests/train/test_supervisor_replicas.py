@@ -22,7 +22,7 @@ def server() -> Any:
 
 @pytest.fixture
 def replica(impl: Any, graph: Any, request: Any) -> Callable[..., Any]:
-    """Makes a replica of one program, each with a graph of its own and the variables on the server."""
+    """Makes a replica of one program, each with its own graph and the variables on the server."""
     # The server, and with it the variables, outlive the test: each has its own.
     name = re.sub(r"\W", "_", request.node.name)
 
@@ -72,7 +72,7 @@ def test_worker_waits_for_the_chief(impl: Any, server: Any, replica: Any, tf_log
     seen: list[Any] = []
 
     def work() -> None:
-        # A thread of its own has no default graph, and executes eagerly under TensorFlow 2 behaviour.
+        # Its own thread has no default graph, and executes eagerly under TensorFlow 2 behaviour.
         with worker.sv.session_manager._graph.as_default(), worker.sv.managed_session(server.target) as session:
             seen.append(session.run(worker.added))
 

@@ -1,4 +1,4 @@
-"""One session of a Supervisor after the other: what goes on in the same files, and what begins anew."""
+"""One session of a Supervisor after the other: what goes on in the same files, and what begins again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The threads beside a Supervisor's session: loops, queue runners, and that none of them is left."""
+"""The threads alongside a Supervisor's session: loops, queue runners, and that none of them is left."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def numbers(count: int, capacity: int = 4) -> Any:
         return queue.dequeue()
 
 
-# Threads beside the loop.
+# Threads alongside the loop.
 
 
 def test_error_in_a_thread(impl: Any, value: Any) -> None:

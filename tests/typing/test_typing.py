@@ -18,7 +18,7 @@ CONFIG = Path(__file__).parents[2] / "pyproject.toml"
 
 
 def test_types(processes: Processes, tmp_path: Path) -> None:
-    # mypy finds an installed package by itself, but not one that is installed in place.
+    # mypy finds an installed package on its own, but not one that is installed in place.
     sources = Path(fastsup.__file__).parents[1]
     environment = {**os.environ, "MYPYPATH": str(sources)} if (sources / "pyproject.toml").exists() else None
     command = ("-m", "mypy", "--config-file", CONFIG, "--no-error-summary", CASES)

@@ -51,7 +51,7 @@ def _save_silently(folder, step, weights):
 
 
 def _save_apart(folder, step, weights):
-    """The weights and the step are in files of their own."""
+    """The weights and the step are in their own files."""
     for name, data in (("weights", weights.tobytes()), ("step", bytes([step]))):
         _write(os.path.join(folder, "new"), data)
         os.rename(os.path.join(folder, "new"), os.path.join(folder, name))

@@ -18,7 +18,7 @@ from fastsup.cluster.collective.task_status import ENDED, FAILED, LEFT, TRAINING
 __all__ = ["HURRY_SECS", "PeerWatch"]
 
 _TELL_SECS = 1.0
-# While somebody waits for an answer.
+# While a thread waits for an answer.
 HURRY_SECS = 0.1
 _WATCH_SECS = 1.0
 # How long a run must have lasted before a task that has ended its training counts as missing in it.
@@ -68,7 +68,7 @@ class PeerWatch:
         self.started: bool = False
 
     def start(self) -> None:
-        """Starts the threads. Until `slow_down`, they exchange news as often as somebody who waits wants it."""
+        """Starts the threads. Until `slow_down`, they exchange news as often as a waiting thread needs it."""
         self.started = True
         for thread in self._threads:
             thread.start()

@@ -20,7 +20,7 @@ _QUIET_SECS = 2.0
 SILENT_SECS = 60.0
 _ANSWER_SECS = 10.0
 _CONNECT_SECS = 1.0
-# A port may be closed for a moment by the system's limits. So many looks in a row must find it closed.
+# A port may be closed for a moment by the system's limits. This many successive looks must find it closed.
 _LOOKS = 2
 
 
@@ -59,7 +59,7 @@ class Peer:
         self.status = status
 
     def note_alive(self) -> None:
-        """Takes note of a sign of life."""
+        """Records a sign of life."""
         self._heard = time.monotonic()
         self._closed_looks = 0
         self._probe = None
@@ -77,7 +77,7 @@ class Peer:
         self._closed_looks = 0
         if silent_secs < SILENT_SECS:
             return None
-        # Its thread that tells may have been held up by Python. TensorFlow's server has threads of its own.
+        # Its thread that tells may have been held up by Python. TensorFlow's server has its own threads.
         if self._probe is None:
             config = config_pb2.ConfigProto(device_filters=[self.job])
             self._probe, self._probe_started = ServerProbe(f"grpc://{self.address}", config), time.monotonic()
@@ -94,7 +94,7 @@ class Peer:
 
 
 def _is_closed(address: str) -> bool:
-    """Whether nobody listens at an address, or no such host is known. A host that doesn't answer isn't closed."""
+    """True if no process listens at an address, or the host is unknown. A host that doesn't answer isn't closed."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECS).close()

@@ -32,7 +32,7 @@ def ensure_server(config: Any, session_config: Any) -> None:
     if _started:
         raise RuntimeError(
             f"This process is {next(iter(_started))}, by an earlier training. It can't become {wanted}: TensorFlow's "
-            "server can't be ended. Train it in a process of its own."
+            "server can't be ended. Train it in its own process."
         )
     options = config_pb2.ConfigProto()
     options.CopyFrom(session_config)

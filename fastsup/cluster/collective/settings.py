@@ -96,7 +96,7 @@ def _parse(tf_config: dict[str, Any]) -> TaskSettings:
 
 
 def _check_roles(members: Any) -> None:
-    """Refuses a cluster that is no job of collectives."""
+    """Refuses a cluster that isn't a job of collectives."""
     roles = list(members.jobs)
     others = [role for role in roles if role not in (*_ROLES, TaskType.EVALUATOR)]
     if others:

@@ -16,7 +16,7 @@ from tensorflow.python.ops import array_ops, gen_lookup_ops
 
 __all__ = ["StatusBoard"]
 
-# Of its own, so that nobody who resets the server's usual container clears it.
+# A separate one, so that a reset of the server's usual container doesn't clear it.
 _CONTAINER = "fastsup.collective"
 _NAME = "status_board"
 # Milliseconds after which a call is given up. A server that isn't there answers with an error, one that is stopped with

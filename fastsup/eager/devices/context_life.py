@@ -21,7 +21,7 @@ class OfEagerContext:
     _uninterrupted = uninterrupted
 
     def _take_context(self) -> None:
-        """Takes note of the process and of the context. To be called before anything can fail."""
+        """Records the process and the context. To be called before anything can fail."""
         self._made_in = os.getpid()
         self._made_for = context.context()
 

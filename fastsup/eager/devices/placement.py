@@ -24,7 +24,7 @@ _HOST = "/job:localhost/replica:0/task:0/device:CPU:0"
 # What operations of accelerators keep in the host's memory.
 _ON_HOST = (dtypes.int32, dtypes.string, dtypes.resource)
 
-# Values of ConfigProto.placement_period, which says nothing to a function. Each config has a function prepared anew.
+# Values of ConfigProto.placement_period, which says nothing to a function. Each config has a function prepared again.
 _own_periods = itertools.count(7741)
 # How often a function is prepared until TensorFlow tells its graph.
 _MOST_TRIES = 5

@@ -1,7 +1,7 @@
 """Loads the modules of the archive that hold models, on fastsup's classes.
 
-The modules import `tensorflow` and modules of `tensorflow_estimator` by their names. Each of them gets an `__import__`
-of its own, which finds other modules under these names. So nothing of TensorFlow is changed for other code, and the
+The modules import `tensorflow` and modules of `tensorflow_estimator` by their names. Each gets its own
+`__import__`, which finds other modules under these names. So nothing of TensorFlow is changed for other code, and the
 package tensorflow_estimator as it is installed, which current TensorFlow can't import, is never imported.
 """
 

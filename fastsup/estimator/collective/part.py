@@ -34,7 +34,7 @@ _PERHAPS_LOST = (
 
 
 class CollectivePart:
-    """What a task's training has beside its graph.
+    """What a task's training has alongside its graph.
 
     Args:
       config: the `RunConfig` of the task.

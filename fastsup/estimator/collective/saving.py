@@ -1,7 +1,7 @@
 """Saves of a model whose variables are reduced over all tasks when they are read: every task must take part in them.
 
 Such variables have `VariableSynchronization.ON_READ`, as the averages of a batch normalisation. The leader writes the
-files; the others run the operations that the leader's save waits for. Of any other model the leader saves by itself.
+files; the others run the operations that the leader's save waits for. Of any other model the leader saves on its own.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from tensorflow.python.training import session_run_hook, training_util
 from fastsup import train
 from fastsup.cluster.collective.membership import Membership
 from fastsup.core import SecondOrStepTimer
-from fastsup.runtime.graph.operations import operations_behind
+from fastsup.runtime.graph.operations import upstream_operations
 
 __all__ = ["FollowerSaverHook", "LeaderSaverHook", "check_lone_runs"]
 
 
-def collectives_behind(elements: list[Any]) -> list[Any]:
+def upstream_collectives(elements: list[Any]) -> list[Any]:
     """The collective operations that a run of some tensors and operations needs."""
-    return [op for op in operations_behind(elements) if op.type.startswith("Collective")]
+    return [op for op in upstream_operations(elements) if op.type.startswith("Collective")]
 
 
 def collectives_of_save(saver: Any, graph: Any) -> list[Any]:
@@ -32,7 +32,7 @@ def collectives_of_save(saver: Any, graph: Any) -> list[Any]:
     """
     if saver is None:
         return []
-    return collectives_behind([graph.as_graph_element(saver.as_saver_def().save_tensor_name)])
+    return upstream_collectives([graph.as_graph_element(saver.as_saver_def().save_tensor_name)])
 
 
 def check_lone_runs(scaffold: Any, graph: Any, step: list[Any], saver_hooks: list[Any]) -> None:
@@ -56,8 +56,8 @@ def check_lone_runs(scaffold: Any, graph: Any, step: list[Any], saver_hooks: lis
         )
     if scaffold.summary_op is None:
         return
-    in_step = set(collectives_behind(step))
-    lone = [op for op in collectives_behind([scaffold.summary_op]) if op not in in_step]
+    in_step = set(upstream_collectives(step))
+    lone = [op for op in upstream_collectives([scaffold.summary_op]) if op not in in_step]
     if lone:
         raise ValueError(
             f"The summaries need {lone[0].name!r}, which waits for the other workers, and only one worker writes them. "
@@ -81,7 +81,7 @@ class LeaderSaverHook(train.CheckpointSaverHook):
         self._membership = membership
         self._by_time = options.get("save_steps") is None
         self._collective = False
-        # The number of steps after which all tasks save, once the time has come.
+        # The number of steps after which all tasks save, once the time is up.
         self._save_after: int | None = None
 
     def after_create_session(self, session: Any, coord: Any) -> None:

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT in a training of collectives, where no task may stop by itself: the others would wait for it."""
+"""SIGTERM and SIGINT in a training of collectives, where no task may stop on its own: the others would wait for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DEFAULTS: dict[signal.Signals, Any] = {signal.SIGTERM: signal.SIG_DFL, signal.S
 
 
 class StopSignals:
-    """Takes note of SIGTERM and SIGINT, where the program doesn't handle them. A second one ends it at once."""
+    """Records SIGTERM and SIGINT, where the program doesn't handle them. A second one ends it at once."""
 
     def __init__(self) -> None:
         self.number: int = 0
@@ -47,7 +47,7 @@ class StopSignals:
             )
 
     def raise_if_come(self) -> None:
-        """Raises what the signal that has come stands for.
+        """Raises what the received signal stands for.
 
         Raises:
           KeyboardInterrupt: it was SIGINT.

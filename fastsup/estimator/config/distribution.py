@@ -50,7 +50,7 @@ def evaluates_with(strategy: Any) -> Any:
       strategy: strategy of the configuration, or None.
     """
     if is_multi_worker(strategy) and strategy.extended._cluster_spec:
-        logging.info("eval_distribute=%r spans the tasks of a cluster: this task evaluates by itself.", strategy)
+        logging.info("eval_distribute=%r spans the tasks of a cluster: this task evaluates on its own.", strategy)
         return None
     return strategy
 
@@ -165,7 +165,7 @@ def resolve_strategies(config: Any, tf_config: dict[str, Any]) -> None:
       tf_config: TF_CONFIG as a dictionary.
 
     Raises:
-      TypeError: an argument is no strategy.
+      TypeError: an argument isn't a strategy.
       ValueError: a strategy is given twice, or no Estimator supports it.
       NotImplementedError: a strategy of one process is to train in the tasks of a cluster.
     """

@@ -14,7 +14,7 @@ def path_to_str(model_dir: Any) -> str | None:
     """A model directory as a string; None for None.
 
     Raises:
-      TypeError: the value is no path.
+      TypeError: the value isn't a path.
     """
     if model_dir is None:
         return None
@@ -34,7 +34,7 @@ def choose_model_dir(tf_config: dict[str, Any], model_dir: Any) -> Any:
       The path of the directory; None if there is none.
 
     Raises:
-      ValueError: a path is empty, TF_CONFIG's is no string, or the two paths differ.
+      ValueError: a path is empty, TF_CONFIG's isn't a string, or the two paths differ.
     """
     if model_dir == "":
         raise ValueError("model_dir should be non-empty.")

@@ -393,8 +393,8 @@ def resolve_config(config: Any, model_dir: Any) -> Any:
       The `RunConfig`: `config` itself or a copy.
 
     Raises:
-      ValueError: `config` is no RunConfig, or `model_dir` differs from that of `config`.
-      TypeError: `model_dir` is no path.
+      ValueError: `config` isn't a RunConfig, or `model_dir` differs from that of `config`.
+      TypeError: `model_dir` isn't a path.
     """
     if config is None:
         config = RunConfig()

@@ -19,7 +19,7 @@ def check_assets(assets_extra: Any) -> None:
       assets_extra: dictionary from destinations under `assets.extra` to files, or None.
 
     Raises:
-      TypeError: the argument is no dictionary.
+      TypeError: the argument isn't a dictionary.
       tf.errors.NotFoundError: a file doesn't exist.
     """
     if assets_extra and not isinstance(assets_extra, dict):

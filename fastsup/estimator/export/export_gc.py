@@ -30,7 +30,7 @@ class Path(NamedTuple):
 
     Args:
       path: the path.
-      export_version: the version, an integer, or None if nobody has given it one.
+      export_version: the version, an integer, or None if it has none.
     """
 
     path: Any

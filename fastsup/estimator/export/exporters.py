@@ -109,7 +109,7 @@ def check_exports_to_keep(exports_to_keep: Any, message: str) -> None:
 
     Raises:
       ValueError: the number isn't positive.
-      TypeError: the value is no integer.
+      TypeError: the value isn't an integer.
     """
     if exports_to_keep is None:
         return
@@ -120,7 +120,7 @@ def check_exports_to_keep(exports_to_keep: Any, message: str) -> None:
 
 
 def path_text(path: Any) -> str | None:
-    """A path as a string; None for an object that is no path, such as a mock."""
+    """A path as a string; None for an object that isn't a path, such as a mock."""
     return os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else None
 
 

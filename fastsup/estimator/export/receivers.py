@@ -97,7 +97,7 @@ class ServingInputReceiver(_ServingFields):
         signatures; or None.
 
     Raises:
-      ValueError: an argument is missing, a value is no tensor, or a name is no string.
+      ValueError: an argument is missing, a value isn't a tensor, or a name isn't a string.
     """
 
     __slots__ = ()
@@ -124,7 +124,7 @@ class TensorServingInputReceiver(_TensorServingFields):
       receiver_tensors_alternatives: as for `ServingInputReceiver`.
 
     Raises:
-      ValueError: an argument is missing, or a value is no tensor.
+      ValueError: an argument is missing, or a value isn't a tensor.
     """
 
     __slots__ = ()
@@ -165,7 +165,7 @@ class SupervisedInputReceiver(_SupervisedFields):
       receiver_tensors: tensors to feed: one tensor, or a dictionary from names to tensors.
 
     Raises:
-      ValueError: an argument is missing, a value is no tensor, or a name is no string.
+      ValueError: an argument is missing, a value isn't a tensor, or a name isn't a string.
     """
 
     __slots__ = ()
@@ -274,7 +274,7 @@ def build_supervised_input_receiver_fn_from_input_fn(
     """As `build_raw_supervised_input_receiver_fn`, with the types and the shapes of the input of an input_fn.
 
     Args:
-      input_fn: function that makes the input. Called in a graph of its own.
+      input_fn: function that makes the input. Called in its own graph.
       **input_fn_args: arguments of the input_fn.
 
     Returns:

@@ -80,7 +80,7 @@ def temporary_export(folder: str | bytes) -> Iterator[None]:
 def publish_export(folder: str | bytes, final: str | bytes) -> None:
     """Gives a complete SavedModel its name.
 
-    Older exports may be deleted next, and whoever serves the newest one takes it for complete: so it is flushed to the
+    Older exports may be deleted next, and a server takes the newest one for complete: so it is flushed to the
     disk first, where the path is local.
 
     Args:

@@ -37,7 +37,7 @@ class _StopOnPredicateHook(GlobalStepHook, GlobalStepReader):
       run_every_steps: global steps between two calls. Exactly one of the two.
 
     Raises:
-      TypeError: `should_stop_fn` can't be called, or an interval is no number.
+      TypeError: `should_stop_fn` can't be called, or an interval isn't a number.
       ValueError: both intervals are given, or neither.
     """
 
@@ -146,7 +146,7 @@ def make_early_stopping_hook(
       A `SessionRunHook` to pass to training: that of the chief or that of a worker, by the Estimator's configuration.
 
     Raises:
-      TypeError: `estimator` is no Estimator, `should_stop_fn` can't be called, or an interval is no number.
+      TypeError: `estimator` isn't an Estimator, `should_stop_fn` can't be called, or an interval isn't a number.
       ValueError: both intervals are given, or neither.
     """
     check_estimator(estimator)

@@ -81,7 +81,7 @@ class InMemoryEvaluatorHook(session_run_hook.SessionRunHook):  # type: ignore[mi
     """Evaluates during training, with the present values of the variables, without a checkpoint.
 
     Evaluates before the first step, every N runs, and at the end. Supports training in one process, of models whose
-    state is in their global variables, without a saver or init_fn of their own.
+    state is in their global variables, without their own saver or init_fn.
 
     Args:
       estimator: the `Estimator` that trains.

@@ -25,11 +25,11 @@ class CheckpointInputPipelineHook(session_run_hook.SessionRunHook):  # type: ign
 
     Args:
       estimator: the `Estimator` that is trained.
-      external_state_policy: "fail" for an error at the first save where the input depends on a state of its own, such
+      external_state_policy: "fail" for an error at the first save where the input depends on its own state, such
         as a random generator's; "warn" or "ignore" for saving the rest. None is "fail".
 
     Raises:
-      TypeError: `estimator` is no Estimator.
+      TypeError: `estimator` isn't an Estimator.
       ValueError: `external_state_policy` is something else.
     """
 

@@ -69,7 +69,7 @@ def make_stop_at_checkpoint_step_hook(estimator: Any, last_step: int, wait_after
       A `SessionRunHook` to pass to training: that of the chief or that of a worker, by the Estimator's configuration.
 
     Raises:
-      TypeError: `estimator` is no Estimator, or another argument is no number.
+      TypeError: `estimator` isn't an Estimator, or another argument isn't a number.
       ValueError: `last_step` is None.
     """
     check_estimator(estimator)

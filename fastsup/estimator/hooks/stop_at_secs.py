@@ -21,7 +21,7 @@ class StopAtSecsHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: i
       stop_after_secs: seconds from the begin to the stop. The stop comes after the first run that ends later.
 
     Raises:
-      TypeError: `stop_after_secs` is no number.
+      TypeError: `stop_after_secs` isn't a number.
     """
 
     _schedule_reads = frozenset({"_stop_after_secs", "_start_time"})

@@ -1,4 +1,4 @@
-"""The queue behind `numpy_input_fn` and `pandas_input_fn`, which threads fill with rows of arrays."""
+"""The queue of `numpy_input_fn` and `pandas_input_fn`, which threads fill with rows of arrays."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class FeedingQueueRunner(queue_runner.QueueRunner):  # type: ignore[misc]
 
     Args:
       queue: the queue.
-      enqueue_ops: the enqueue operations, each run in a thread of its own.
+      enqueue_ops: the enqueue operations, each run in its own thread.
       feed_fns: for each operation, a function that returns the feed dictionary of a run, and raises OutOfRangeError at
         the end.
     """

@@ -109,7 +109,7 @@ def numpy_input_fn(
       Function without arguments that returns the features, or a pair of features and targets, as tensors.
 
     Raises:
-      ValueError: `shuffle` is no bool. When the function is called: lengths differ, x and y have a name in common, or
+      ValueError: `shuffle` isn't a bool. When the function is called: lengths differ, x and y have a name in common, or
         one of them is empty.
       TypeError: when the function is called: `x` is neither an array nor a dictionary.
     """
@@ -169,8 +169,8 @@ def pandas_input_fn(
       Function without arguments that returns the features by column, or a pair of features and target or targets.
 
     Raises:
-      TypeError: pandas isn't installed, `x` or `y` isn't of pandas, or `target_column` is no string.
-      ValueError: `shuffle` is no bool, x has a column named `target_column`, or the indices differ.
+      TypeError: pandas isn't installed, `x` or `y` isn't of pandas, or `target_column` isn't a string.
+      ValueError: `shuffle` isn't a bool, x has a column named `target_column`, or the indices differ.
     """
     try:
         import pandas as pd  # type: ignore[import-untyped,unused-ignore]

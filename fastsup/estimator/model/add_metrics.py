@@ -27,8 +27,8 @@ def add_metrics(estimator: Any, metric_fn: Callable[..., dict[str, Any]]) -> Est
       The new `Estimator`.
 
     Raises:
-      TypeError: `estimator` is no Estimator, or `metric_fn` can't be called. In an evaluation: `metric_fn` returns no
-        dictionary.
+      TypeError: `estimator` isn't an Estimator, or `metric_fn` can't be called. In an evaluation: `metric_fn` returns
+        something other than a dictionary.
       ValueError: `metric_fn` has other arguments.
     """
     check_estimator(estimator)

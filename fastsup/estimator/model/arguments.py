@@ -34,7 +34,7 @@ def check_hooks(
     Args:
       hooks: iterable of `SessionRunHook` objects, or None.
       name: name of the argument.
-      no_member: message for a member that is no hook, as for `check_members`.
+      no_member: message for a member that isn't a hook, as for `check_members`.
 
     Raises:
       TypeError: the value isn't iterable, or a member is no `SessionRunHook`.
@@ -74,7 +74,7 @@ def check_steps(name: str, steps: Any, endless: bool = True) -> None:
       endless: True if infinity and NaN are accepted too, for no limit.
 
     Raises:
-      TypeError: `steps` is no number; or infinite or NaN, unless `endless`.
+      TypeError: `steps` isn't a number; or infinite or NaN, unless `endless`.
       ValueError: `steps` isn't positive.
     """
     if steps is None:
@@ -90,7 +90,7 @@ def check_steps(name: str, steps: Any, endless: bool = True) -> None:
         return
     if float(steps) < math.inf:
         logging.warning(
-            "%s=%r is no integer: the last step is the first at which that number is reached. See "
+            "%s=%r isn't an integer: the last step is the first at which that number is reached. See "
             "docs/dropin.md#estimator.",
             name,
             steps,

@@ -44,7 +44,7 @@ class EstimatorV1(EstimatorForwards):
     """Trains, evaluates, predicts with and exports a model that a function builds.
 
     The model directory has the checkpoints, events and exports. Training starts from the newest checkpoint there. Each
-    method builds the model in a graph of its own.
+    method builds the model in its own graph.
 
     A subclass may override `_create_and_assert_global_step`, `_export_all_saved_models`, `latest_checkpoint` and
     `model_fn`, and no other member. A subclass that overrides other members, on its own responsibility, also overrides
@@ -60,7 +60,7 @@ class EstimatorV1(EstimatorForwards):
         checkpoints or of a SavedModel, or `WarmStartSettings`.
 
     Raises:
-      ValueError: `model_fn` has the wrong arguments, `config` is no RunConfig, the directories of `model_dir` and
+      ValueError: `model_fn` has the wrong arguments, `config` isn't a RunConfig, the directories of `model_dir` and
         `config` differ, or a subclass overrides another member.
       TypeError: `model_fn` can't be called.
     """
@@ -130,7 +130,7 @@ class EstimatorV1(EstimatorForwards):
         Raises:
           ValueError: there is no checkpoint. The message lists the files of the model directory.
           tf.errors.NotFoundError: there is no such variable. The message lists the variables of the checkpoint.
-          TypeError: `name` is no string.
+          TypeError: `name` isn't a string.
         """
         with context.graph_mode():
             path = trained_model.require_checkpoint(self.model_dir)
@@ -169,7 +169,7 @@ class EstimatorV1(EstimatorForwards):
           name: name of the evaluation, or None for the evaluation without a name.
 
         Raises:
-          TypeError: `name` is no string.
+          TypeError: `name` isn't a string.
         """
         if name and not isinstance(name, str):
             raise TypeError(f"name must be a string or None, given: {name!r}")

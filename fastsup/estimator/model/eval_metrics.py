@@ -32,7 +32,7 @@ def _is_metric(value: Any) -> bool:
 
 
 def _backend_variables(metric: Any) -> list[Any]:
-    """The TensorFlow variables of a metric. Keras 3 wraps them in variables of its own."""
+    """The TensorFlow variables of a metric. Keras 3 wraps them in its own variables."""
     return [getattr(variable, "value", variable) if _is_keras3(metric) else variable for variable in metric.variables]
 
 
@@ -79,7 +79,7 @@ def check_metrics(eval_metric_ops: Any) -> dict[str, Any]:
       The dictionary; an empty one for None.
 
     Raises:
-      TypeError: the argument is no dictionary, or a value is neither a pair nor a metric.
+      TypeError: the argument isn't a dictionary, or a value is neither a pair nor a metric.
       ValueError: a metric was never updated, or isn't of the default graph.
     """
     if eval_metric_ops is None:

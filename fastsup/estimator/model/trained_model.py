@@ -127,7 +127,7 @@ def parse_checkpoint_path(checkpoint_path: Any) -> str | None:
     """The argument `checkpoint_path` as a string; None if it wasn't given.
 
     Raises:
-      TypeError: the argument is no path.
+      TypeError: the argument isn't a path.
     """
     if not checkpoint_path:
         return None

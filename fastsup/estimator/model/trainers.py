@@ -34,7 +34,7 @@ class LocalTrainer:
           saving_listeners: listeners of the caller.
 
         Returns:
-          The loss of the last step; None if there was no step.
+          The loss of the last step; None without a step.
         """
         model, methods = self._model, self._model.methods
         with ops.Graph().as_default() as graph, graph.device(model.device_fn):

@@ -41,7 +41,7 @@ class TrainingRun:
           saving_listeners: listeners of the caller.
 
         Returns:
-          The loss of the last step; None if there was no step.
+          The loss of the last step; None without a step.
         """
         spec, config, model_dir = self._spec, self._model.config, self._model.model_dir
         self._prepare_graph()

@@ -28,7 +28,7 @@ class _Fields(NamedTuple):
 
 
 class WarmStartSettings(_Fields):
-    """The checkpoint and the variables that initialise a model without a checkpoint of its own.
+    """The checkpoint and the variables that initialise a model without its own checkpoint.
 
     Args:
       ckpt_to_initialize_from: path of the checkpoint, or of a directory, whose newest checkpoint is used.
@@ -40,7 +40,7 @@ class WarmStartSettings(_Fields):
 
     Raises:
       ValueError: `ckpt_to_initialize_from` is missing.
-      TypeError: `ckpt_to_initialize_from` is no path, or another argument is no dictionary.
+      TypeError: `ckpt_to_initialize_from` isn't a path, or another argument isn't a dictionary.
     """
 
     __slots__ = ()

@@ -30,7 +30,7 @@ __all__ = ["advice_on"]
 
 # A cost is mentioned from this share of the time on.
 _WORTH_A_LOOK = 0.05
-# And so many are.
+# And this many are.
 _MOST_COSTS = 3
 # Plans are made once for each combination of fetches and feeds. If more than this are made, and more than one in so
 # many steps, the program makes new combinations all the time.
@@ -55,7 +55,7 @@ def advice_on(report: ProfileRows) -> str:
         sentences += [*_plans_made_once(report), *_outside_of_steps(report)]
     sentences += _may_be_compiled(report)
     if report.other_profilers_used:
-        sentences.append("Sessions and loops with a profiler of their own aren't in this one.")
+        sentences.append("Sessions and loops with their own profiler aren't in this one.")
     return " ".join(sentences)
 
 
@@ -82,7 +82,7 @@ def _on_steps(report: ProfileRows) -> str:
     if hooks and of_hooks >= 2 * _WORTH_A_LOOK:
         name, total, _ = hooks[0]
         return (
-            f"Hooks cost {percent(of_hooks)} together, and none of them much by itself: the costliest, {name}, "
+            f"Hooks cost {percent(of_hooks)} together, and none of them much on its own: the costliest, {name}, "
             f"{percent(report.share(total))}."
         )
     return _nothing_to_gain(report, of_hooks)
@@ -174,7 +174,7 @@ def _hook_part(
             name,
             total,
             f"{duration(mean)} a call{inside}. Each save calls it, before and after: save less often, or let it do its "
-            "work only every so many saves.",
+            "work only at every Nth save.",
         )
     if kind == SAVE:
         return Cost(
@@ -204,7 +204,7 @@ def _callbacks_text(report: ProfileRows, session: str, owner: str, rows: list[Ro
     calls = sum(row.times.calls for row in rows if row.phase in ("after_run", "after_step"))
     runs = next((part.runs for part in report.sessions if part.name == session), report.steps)
     if worst.phase == FETCHES:
-        text += " Does it need them in so many steps?"
+        text += " Does it need them that often?"
     elif calls >= runs and worst.phase in ("before_run", "after_run"):
         text += " It is called in every step: does it need to be?"
     ours = _counterpart_of(report, session, owner)
@@ -248,7 +248,7 @@ def _session_parts(report: ProfileRows) -> Iterable[Cost]:
     yield from part(
         BETWEEN,
         "the program's own code between the steps",
-        "It is none of the session's: profile it with Python's own profiler. If nothing needs to be done between the "
+        "It isn't the session's: profile it with Python's own profiler. If nothing needs to be done between the "
         "steps, run_loop runs them without it.",
     )
     yield from part(
@@ -268,7 +268,7 @@ def _session_parts(report: ProfileRows) -> Iterable[Cost]:
     yield from part(
         HOOK_DISPATCH,
         "hook dispatch",
-        f"The session calls {_listed(_called_most_often(report))} in so many steps, and makes arguments and results "
+        f"The session calls {_listed(_called_most_often(report))} in most steps, and makes arguments and results "
         "for that. A hook of your own is called in every step, and so is NanTensorHook. Leave out what you can do "
         "without; a standard hook with an interval is called only when it is due.",
     )

@@ -8,7 +8,7 @@ from fastsup.core.session_origin import SessionOrigin
 
 __all__ = ["counterpart", "one_line_for"]
 
-# The classes of `tf.compat.v1.train` for which `fastsup.train` has one of its own.
+# The classes of `tf.compat.v1.train` for which `fastsup.train` has its own.
 _TRAIN = frozenset({
     "CheckpointSaverHook", "GlobalStepWaiterHook", "LoggingTensorHook", "MonitoredSession", "MonitoredTrainingSession",
     "NanTensorHook", "ProfilerHook", "SingularMonitoredSession", "StepCounterHook", "StopAtStepHook",

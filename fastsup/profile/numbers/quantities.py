@@ -31,7 +31,7 @@ def count(number: int, digits: int = 5) -> str:
 
     Args:
       number: the number.
-      digits: up to so many digits, the number is written in full.
+      digits: up to this many digits, the number is written in full.
     """
     if number < 10**digits:
         return str(number)

@@ -106,7 +106,7 @@ class ProfileRows:
       rows: the rows, hooks first, the costliest in front.
       step_time: durations of the steps.
       step_buckets: histogram of the steps: (from, to, count), in nanoseconds.
-      other_profilers_used: whether sessions or loops had a profiler of their own. They aren't in this report.
+      other_profilers_used: whether sessions or loops had their own profiler. They aren't in this report.
       sessions: the sessions and loops, those that take the most time first.
       head: the script, the date, the versions and the machine.
       timeline: the phases of the whole program: (name, nanoseconds, number of times). Empty outside the command.

@@ -61,7 +61,7 @@ WAIT_FOR_CALLBACKS = "wait for callbacks"
 BATCH_CALLS = ("train_on_batch", "test_on_batch", "predict_on_batch")
 # A model's weights as arrays.
 WEIGHTS = "weights to Python"
-# A trace of a `fastsup.function` becomes a graph of its own.
+# A trace of a `fastsup.function` becomes a separate graph.
 LIFTING = "lifting"
 # The detail of calls of a `fastsup.function` that TensorFlow runs begins with this.
 BY_TENSORFLOW = "by TensorFlow"

@@ -1,6 +1,6 @@
 """Records where the time of training goes: a histogram for each phase of each hook, and a sample of spans for a trace.
 
-The memory of a recorder doesn't grow once each hook and phase has come, and a step allocates none. The time of a span
+The memory of a recorder doesn't grow once each hook and phase was seen, and a step allocates none. The time of a span
 doesn't include the spans nested in it, so that all times add up to the wall clock.
 """
 
@@ -74,7 +74,7 @@ cdef class Recorder(SpanRegistry):
       clock: a `ManualClock`, or None for the machine's monotonic clock.
 
     Raises:
-      TypeError: `skip_steps` is no integer, or `clock` no clock.
+      TypeError: `skip_steps` isn't an integer, or `clock` isn't a clock.
       ValueError: `skip_steps` is negative, or doesn't fit into 64 bits.
       RuntimeError: `__init__` was called a second time.
     """
@@ -207,7 +207,7 @@ cdef class Recorder(SpanRegistry):
         return StepScope(self, self.probe_around(), True)
 
     def span(self, hook, phase):
-        """Returns a context manager that records a span of a hook, in a step or beside the steps.
+        """Returns a context manager that records a span of a hook, in a step or alongside the steps.
 
         Args:
           hook: the hook.
@@ -217,7 +217,7 @@ cdef class Recorder(SpanRegistry):
         return Span(self, self.probe_around(), self.stats_of(known.session, known.name, phase, ""))
 
     def session_span(self, phase):
-        """Returns a context manager that records a span of the session, in a step or beside the steps.
+        """Returns a context manager that records a span of the session, in a step or alongside the steps.
 
         Args:
           phase: name of the phase.
@@ -237,7 +237,7 @@ cdef class Recorder(SpanRegistry):
     # The whole program.
 
     def start(self, replaceable=False):
-        """Records every session and loop of the program that has no profiler of its own, until `stop`.
+        """Records every session and loop of the program that doesn't have its own profiler, until `stop`.
 
         Args:
           replaceable: whether another recorder may be started meanwhile. It then records until it is stopped, and this

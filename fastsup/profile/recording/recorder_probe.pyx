@@ -150,7 +150,7 @@ cdef class RecorderProbe(Probe):
             elif key not in recorder.values_fetched:
                 recorder.note_values(key, count_values(requests[i]))
         if with_step:
-            # Whoever fetches it for hooks that were skipped: the session itself, as one of the hooks.
+            # The session itself fetches it for hooks that were skipped, as one of the hooks.
             keys.append((self.session.index, SESSION))
         stats = recorder.runtime_stats(self.caller, fetches, tuple(keys))
         if requests is None:

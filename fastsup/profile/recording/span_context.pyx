@@ -10,7 +10,7 @@ from fastsup.profile.recording.statistics cimport Recording, SpanStats, trace_of
 
 @cython.no_gc_clear
 cdef class StepScope:
-    """A context manager that records a step, or work beside the steps."""
+    """A context manager that records a step, or work alongside the steps."""
 
     cdef Recording recorder
     cdef Probe probe
@@ -43,7 +43,7 @@ cdef class StepScope:
 
 @cython.no_gc_clear
 cdef class Span(StepScope):
-    """A context manager that records a span. Outside a step, the span is work beside the steps."""
+    """A context manager that records a span. Outside a step, the span is work alongside the steps."""
 
     cdef SpanStats stats
 

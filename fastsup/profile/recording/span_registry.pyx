@@ -19,9 +19,9 @@ cdef extern from "Python.h":
 OTHER_FETCHES = "other fetches"
 cdef object OTHER_SESSIONS = SessionOrigin("other sessions")
 
-# The most pairs of (fetches of a caller, hooks with fetches in the run) that have statistics of their own.
+# The most pairs of (fetches of a caller, hooks with fetches in the run) that have their own statistics.
 cdef Py_ssize_t MAX_RUNTIME_STATS = 64
-# The most origins of sessions, and the most fetches of ended sessions of each, that have statistics of their own.
+# The most origins of sessions, and the most fetches of ended sessions of each, that have their own statistics.
 cdef Py_ssize_t MAX_SESSIONS = 32
 cdef Py_ssize_t MAX_KEPT_FETCHES = 32
 # The description of fetches is cut at about this many characters.

@@ -125,7 +125,7 @@ cdef class Recording(Profiler):
           Dictionary. `steps`, `skipped_steps` and `threads` are counts; `wall_ns`, `profiler_ns` and `unaccounted_ns`
           are nanoseconds; `step_time` and `between_steps` are times: dictionaries with calls, total_ns, mean_ns,
           p50_ns, p95_ns, p99_ns, max_ns, max_step. `spans` is a list of dictionaries with session, owner, phase,
-          detail, aside (whether it passed beside the steps, in another thread), and times. `fetches` is what `fetch_estimates` returns, `sessions` what `described_sessions` returns;
+          detail, aside (whether it passed alongside the steps, in another thread), and times. `fetches` is what `fetch_estimates` returns, `sessions` what `described_sessions` returns;
           `session` in the others is an index into it.
         """
         cdef fs_span_log* log = self.log
@@ -219,7 +219,7 @@ cdef class Recording(Profiler):
 
         Their keys: session, owner, calls, total_ns, basis, and `of`: the nanoseconds by the runtime's row that contains
         them. `basis` is "compared" where the runtime's median with the fetches is compared with the median without, and
-        "counted" where there are no runs without, so that only the number of values is known.
+        "counted" where each run has them, so that only the number of values is known.
         """
         cdef dict estimates = {
             hook: {**estimate, "of": dict(estimate["of"])} for hook, estimate in self.past_estimates.items()

@@ -25,7 +25,7 @@ def has_effect(op: ops.Operation) -> bool:
 
 
 def is_pure(op: ops.Operation) -> bool:
-    """Whether an operation may be run once more, by itself, without an effect."""
+    """Whether an operation may be run once more, on its own, without an effect."""
     if op.type in FUNCTION_CALLS:
         return all(_is_pure_type(node.op) for node in nodes_of_functions(op))
     return _is_pure_type(op.type)

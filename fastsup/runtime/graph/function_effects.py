@@ -33,7 +33,7 @@ def function_writes(name: str, find: Callable[[str], Any], seen: set[str]) -> bo
 
     Args:
       name: the function's name.
-      find: gives the definition of a function, or None if there is none of that name.
+      find: gives the definition of a function, or None if no function has that name.
       seen: names of functions that needn't be looked at; those that are looked at are added.
     """
     if name in seen:

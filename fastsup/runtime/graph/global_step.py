@@ -162,7 +162,7 @@ def track_global_step(session: Any) -> Any:
     try:
         variable = training_util.get_global_step(session.graph)
     except TypeError:
-        return None  # Something of that name that is no step, such as the handle of a variable. Who wants it says so.
+        return None  # Another object of that name, such as the handle of a variable.
     if variable is None:
         return None
     if not isinstance(variable.op, ops.Operation):

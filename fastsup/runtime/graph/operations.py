@@ -64,7 +64,7 @@ def sources_of(op: ops.Operation) -> list[ops.Operation]:
     return [*(tensor.op for tensor in op.inputs), *op.control_inputs]
 
 
-def operations_behind(elements: Iterable[Any], feeds: Iterable[Any] = ()) -> set[ops.Operation]:
+def upstream_operations(elements: Iterable[Any], feeds: Iterable[Any] = ()) -> set[ops.Operation]:
     """Every operation that computing these tensors and operations may run.
 
     Args:

@@ -24,16 +24,16 @@ def changes_beside_input(step: Sequence[ops.Operation]) -> bool:
     """Whether a step changes a variable that it may leave unchanged, or not, in the run that finds the input's end.
 
     A step that reads a dataset beyond its end fails with OutOfRangeError, which is how most evaluations end. The
-    variable that counts evaluations doesn't count: nobody reads it after the end of the input.
+    variable that counts evaluations doesn't count: it isn't read after the end of the input.
 
     Args:
       step: the operations of a graph's steps.
     """
-    beside = {effect for effect, _, _ in unordered(step, _reads_input, writes_variable)}
-    if not beside:
+    independent = {effect for effect, _, _ in unordered(step, _reads_input, writes_variable)}
+    if not independent:
         return False
     counters = {variable.op for variable in step[0].graph.get_collection(ops.GraphKeys.EVAL_STEP)}
-    return any(handle_source(op.inputs[0]) not in counters for op in beside)
+    return any(handle_source(op.inputs[0]) not in counters for op in independent)
 
 
 def unordered(
@@ -55,13 +55,13 @@ def unordered(
     failing: list[ops.Operation] = []
     effects: list[ops.Operation] = []
     # Bit masks: of `failing` and of `effects`, an operation itself and those that it depends on.
-    failing_behind: dict[ops.Operation, int] = {}
-    effects_behind: dict[ops.Operation, int] = {}
+    upstream_failing: dict[ops.Operation, int] = {}
+    upstream_effects: dict[ops.Operation, int] = {}
     for op in _in_order_of_dependence(operations):
         mask_of_failing = mask_of_effects = 0
         for source in sources_of(op):
-            mask_of_failing |= failing_behind.get(source, 0)
-            mask_of_effects |= effects_behind.get(source, 0)
+            mask_of_failing |= upstream_failing.get(source, 0)
+            mask_of_effects |= upstream_effects.get(source, 0)
         if may_fail(op):
             mask_of_failing |= 1 << len(failing)
             failing.append(op)
@@ -70,17 +70,17 @@ def unordered(
             effects.append(op)
             if op.type in FUNCTION_CALLS and failing and failing[-1] is op:
                 yield op, op, False
-        failing_behind[op], effects_behind[op] = mask_of_failing, mask_of_effects
+        upstream_failing[op], upstream_effects[op] = mask_of_failing, mask_of_effects
     everything = (1 << len(failing)) - 1
     for number, effect in enumerate(effects):
-        behind = failing_behind[effect]
-        rest = everything & ~behind
+        mask = upstream_failing[effect]
+        rest = everything & ~mask
         while rest:
             lowest = rest & -rest
             rest ^= lowest
             other = failing[lowest.bit_length() - 1]
-            if not effects_behind[other] >> number & 1:
-                yield effect, other, not behind & ~failing_behind[other]
+            if not upstream_effects[other] >> number & 1:
+                yield effect, other, not mask & ~upstream_failing[other]
 
 
 def _in_order_of_dependence(operations: Iterable[ops.Operation]) -> Iterator[ops.Operation]:

@@ -9,7 +9,7 @@ write. There are four exceptions:
 - A reference variable is written in place.
 - An operation that isn't TensorFlow's may write in place.
 - Operations on rows (a gather, a scatter, a sparse optimizer) have the variable copied when it is read, not when it is
-  written. `DisableCopyOnRead` undoes that, until the next such operation, which copies all of the variable if somebody
+  written. `DisableCopyOnRead` undoes that, until the next such operation, which copies all of the variable if a value
   has read it and still keeps it. So a snapshot of it is read without a copy, copied, and let go: one copy, into memory
   that was used before. A read that copies takes ten times as long, since it copies into new memory.
 """
@@ -57,7 +57,7 @@ def snapshot_of(graph: ops.Graph, tensors: Iterable[Any], is_remote: bool = Fals
     """Decides how the values of tensors are kept.
 
     Args:
-      graph: the graph, all of whose operations may run while the values are kept.
+      graph: the graph; any of its operations may run while the values are kept.
       tensors: the tensors that a Saver writes.
       is_remote: whether other processes run steps on the variables, at any time.
 

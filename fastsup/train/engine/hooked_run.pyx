@@ -196,7 +196,7 @@ cdef class HookedRun:
                     self.call_one_after_run(view, hook, self.scheduler.step_before(view))
         except BaseException:
             if self.scheduler is not None:
-                self.scheduler.skip_behind(view, hook, hooks)
+                self.scheduler.skip_remaining(view, hook, hooks)
             raise
         return 0
 

@@ -157,7 +157,7 @@ cdef class StepEngine:
             ):
                 runner = session
                 scheduler = HookScheduler(self.hooks, runner)
-            # Another thread may have come first.
+            # Another thread may have been first.
             if session is not self.session:
                 self.scheduler = scheduler
                 self.runner = runner
@@ -211,7 +211,7 @@ cdef class StepEngine:
           request: the request of a loop, with `several`. `last_result` is set if steps were made.
 
         Returns:
-          The number of steps; 0 if the next one has to be made by itself.
+          The number of steps; 0 if the next one has to be made on its own.
         """
         if self.should_stop or session is None:
             return 0

@@ -27,7 +27,7 @@ class FunctionCheckpointHook(CheckpointSaverHook):
       async_save: whether TensorFlow copies the values and writes them in a thread while training goes on.
 
     Raises:
-      TypeError: an interval is no number.
+      TypeError: an interval isn't a number.
       ValueError: both or neither of `save_secs` and `save_steps` were given.
     """
 

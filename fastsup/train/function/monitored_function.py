@@ -226,9 +226,9 @@ def monitored_function(
       A `MonitoredFunction`.
 
     Raises:
-      TypeError: `step` is no function, its arguments aren't known, another argument is of the wrong type, or `hooks`
+      TypeError: `step` isn't a function, its arguments aren't known, another argument is of the wrong type, or `hooks`
         has a CheckpointSaverHook, whose work `checkpoint` does.
-      ValueError: `global_step` is no integer variable that the step changes, or a `checkpoint` comes without directory.
+      ValueError: `global_step` isn't an integer variable that the step changes, or `checkpoint` has no directory.
       RuntimeError: the step can't be lifted, none of the checkpoints can be read, or steps can't be made at once though
         `fuse` is "always".
       Exception: as for `MonitoredSession`.
@@ -287,7 +287,7 @@ def _manager(checkpoint: Any, checkpoint_dir: Any, max_to_keep: int | None) -> A
         if not isinstance(checkpoint, tracking_checkpoint.Checkpoint):
             raise TypeError(
                 f"checkpoint must be a tf.train.Checkpoint of what is saved in checkpoint_dir={checkpoint_dir!r}, got "
-                f"{checkpoint!r}. A tf.train.CheckpointManager has a directory of its own."
+                f"{checkpoint!r}. A tf.train.CheckpointManager has its own directory."
             )
         return manager_in(directory_argument("checkpoint_dir", checkpoint_dir), checkpoint, max_to_keep)
     if checkpoint is None or all(hasattr(checkpoint, name) for name in ("latest_checkpoint", "checkpoints", "save")):

@@ -41,7 +41,7 @@ class StepGraph:
     Args:
       step: a step function, or `fastsup.bind` or `fastsup.bind_batches` of one. One that isn't bound is fed its
         arguments in each step; its `input_signature` says which.
-      global_step: the variable that the step counts up; None for one of its own, which the graph counts up.
+      global_step: the variable that the step counts up; None for a variable of the graph, which counts it up itself.
       fuse: whether several steps may be made in one compiled call, as for `monitored_function`.
 
     Attributes:
@@ -52,7 +52,7 @@ class StepGraph:
       steps_at_once: makes several steps in one call; or why that can't be done.
 
     Raises:
-      TypeError: `step` is no function, or has arguments that aren't known.
+      TypeError: `step` isn't a function, or has arguments that aren't known.
       ValueError: `global_step` isn't an integer variable that the step changes.
       RuntimeError: the step can't be lifted, or `fuse` is "always" and several steps can't be made at once; the message
         says why.
@@ -116,7 +116,7 @@ class StepGraph:
             reason = "eager operations run asynchronously, and a session wouldn't wait for them"
         if not reason:
             try:
-                # Hooks have runs of their own, with other feeds.
+                # Hooks have their own runs, with other feeds.
                 lifted = LiftedGraph(self._concrete, is_fed_by_name=True, variables=self._variables_of_devices())
                 if all(tensor.dtype not in _OPAQUE for tensor in lifted.outputs):
                     return lifted
@@ -304,7 +304,7 @@ def _in_graph(variable: Any) -> Any:
     if found is None:
         raise ValueError(f"global_step has a handle that is unknown: {variable.handle!r}.")
     handle = found.in_graph("global_step")
-    # Nobody runs the initializer: it is there because the description of a graph names it.
+    # The initializer isn't run: it is there because the description of a graph names it.
     initial_value = constant_op.constant(0, variable.dtype)
     return resource_variable_ops.BaseResourceVariable(
         trainable=False,

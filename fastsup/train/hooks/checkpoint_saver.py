@@ -45,7 +45,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         `after_save`. The last checkpoint is written before `end` returns. The snapshot needs memory.
 
     Raises:
-      TypeError: an interval is no number, or `checkpoint_dir` is no path.
+      TypeError: an interval isn't a number, or `checkpoint_dir` isn't a path.
       ValueError: both or neither of `save_secs` and `save_steps` were given, or both `saver` and `scaffold`.
     """
 

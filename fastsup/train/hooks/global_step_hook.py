@@ -19,7 +19,7 @@ _TFSecondOrStepTimer = tf_hooks.SecondOrStepTimer
 
 
 def check_one_interval(**intervals: Any) -> None:
-    """Refuses an interval that is no number. Warns of one that is likely a mistake, and accepts it as TensorFlow does.
+    """Refuses an interval that isn't a number. Warns of one that is likely a mistake, which TensorFlow accepts too.
 
     TensorFlow's constructor refuses both intervals, or neither.
 
@@ -27,7 +27,7 @@ def check_one_interval(**intervals: Any) -> None:
       **intervals: the hook's intervals, in steps or seconds, by the names of the arguments.
 
     Raises:
-      TypeError: the only interval that was given is no number.
+      TypeError: the only interval that was given isn't a number.
     """
     given = {name: value for name, value in intervals.items() if value is not None}
     if len(given) == 1:

@@ -10,7 +10,7 @@ __all__ = ["LastWriter"]
 class LastWriter:
     """Tells a thread whether another one has written what both have fetched for the same trigger.
 
-    A hook in TensorFlow's protocol keeps what it decides in `before_run` in attributes of its own. Other threads' runs
+    A hook in TensorFlow's protocol keeps what it decides in `before_run` in its own attributes. Other threads' runs
     change these before `after_run` is called.
 
     Attributes:

@@ -24,7 +24,7 @@ class ProfilerHook(NextStepHook, tf_hooks.ProfilerHook):  # type: ignore[misc]
       show_memory: whether the trace shows the sizes and lifetimes of tensors.
 
     Raises:
-      TypeError: an interval is no number.
+      TypeError: an interval isn't a number.
       ValueError: both or neither of `save_steps` and `save_secs` were given.
     """
 

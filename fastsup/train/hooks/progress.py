@@ -48,7 +48,8 @@ class ProgressHook(AdaptedHook):
 
     Raises:
       ValueError: `every_secs` or `total` isn't positive.
-      TypeError: `tensors` are no tensors, `every_secs` is no number, `total` no integer, or `file` no stream.
+      TypeError: `tensors` aren't tensors, `every_secs` isn't a number, `total` isn't an integer, or `file` isn't a
+        stream.
     """
 
     def __init__(

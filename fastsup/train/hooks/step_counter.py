@@ -24,7 +24,7 @@ class StepCounterHook(GlobalStepHook, tf_hooks.StepCounterHook):  # type: ignore
       summary_writer: `tf.compat.v1.summary.FileWriter` to use.
 
     Raises:
-      TypeError: an interval is no number.
+      TypeError: an interval isn't a number.
       ValueError: both or neither of `every_n_steps` and `every_n_secs` were given.
     """
 

@@ -26,7 +26,7 @@ class StopAtStepHook(GlobalStepHook, tf_hooks.StopAtStepHook):  # type: ignore[m
 
     Raises:
       ValueError: both or neither of `num_steps` and `last_step` were given.
-      TypeError: it is no number.
+      TypeError: it isn't a number.
     """
 
     _NAME = "StopAtStepHook"

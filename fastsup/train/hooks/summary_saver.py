@@ -26,7 +26,7 @@ class SummarySaverHook(NextStepHook, tf_hooks.SummarySaverHook):  # type: ignore
       summary_op: string tensor with a serialised Summary, or a list of such tensors. Exactly one of the two.
 
     Raises:
-      TypeError: an interval is no number.
+      TypeError: an interval isn't a number.
       ValueError: both or neither of a pair were given.
     """
 

@@ -38,7 +38,7 @@ class WatchdogHook(ScheduledHook, session_run_hook.SessionRunHook):  # type: ign
         the DeadlineExceededError.
 
     Raises:
-      TypeError: `timeout_secs` is no number, or `stop` isn't a bool.
+      TypeError: `timeout_secs` isn't a number, or `stop` isn't a bool.
       ValueError: `timeout_secs` isn't positive and finite.
     """
 

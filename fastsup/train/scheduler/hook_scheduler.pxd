@@ -44,7 +44,7 @@ cdef class HookScheduler:
     cdef int sync_before_run(self, object hook) except -1
     cdef int note_called(self, object hook) except -1
     cdef int sync_after_run(self, StepView* view, object hook) except -1
-    cdef int skip_behind(self, StepView* view, object failed, list hooks) except -1
+    cdef int skip_remaining(self, StepView* view, object failed, list hooks) except -1
     cdef object known_step(self, StepView* view)
     cdef object step_before(self, StepView* view)
     cdef int tell_step_after(self, StepView* view, ScheduledHookBase hook) except -1

@@ -11,7 +11,7 @@ Each run has a StepView, which goes through these states:
 
 The first question, asked before the run, is `any_in_run`; the second, asked after `close_step`, is `any_after_run`. Each
 has one predicate, which is asked for the earliest of all hooks and then for each hook. A hook is never called too late.
-It may be called in a run in which it isn't due: it then decides by itself that it has nothing to do.
+It may be called in a run in which it isn't due: it then decides that it has nothing to do.
 """
 
 from libc.math cimport HUGE_VAL
@@ -232,7 +232,7 @@ cdef class HookScheduler:
         return min(self.idle_steps(view), runs_until_due(view, &self.hooks.after_run.table.earliest, self.hooks.watches_stall))
 
     cdef double seconds_until_due(self) except? -1.0:
-        """The seconds until a hook is due by time; infinite if none is, negative if one has come due."""
+        """The seconds until a hook is due by time; infinite if none is, negative if one is due."""
         cdef double due = min(self.hooks.in_run.table.earliest.time, self.hooks.after_run.table.earliest.time)
         return due if due == HUGE_VAL else due - seconds()
 
@@ -255,7 +255,7 @@ cdef class HookScheduler:
         return self.close_step(view, None)
 
     cdef bint due_by_time(self) except -1:
-        """Whether an in-run hook has come due by time."""
+        """Whether an in-run hook is due by time."""
         return self.hooks.in_run.table.earliest.time != HUGE_VAL and reached(self.hooks.in_run.table.earliest.time)
 
     # Hooks that act after the run.
@@ -275,7 +275,7 @@ cdef class HookScheduler:
         if not (hook.is_scheduled and hook.is_after_run) or id(candidate) in self.hooks.every_run_ids:
             return False
         if not hook.is_current():
-            return True  # A hook called before it has changed its schedule: it decides by itself.
+            return True  # A hook called before it has changed its schedule: it decides on its own.
         # A hook called before it may have moved the step.
         self.find_step_after(view)
         return due_after_run(
@@ -305,13 +305,13 @@ cdef class HookScheduler:
             self.hooks.synced_to[id(hook)] = self.runs - 1
         return 0
 
-    cdef int skip_behind(self, StepView* view, object failed, list hooks) except -1:
-        """Notes that a hook's `after_run` has failed: the hooks behind it never hear of the run."""
-        cdef bint behind = False
+    cdef int skip_remaining(self, StepView* view, object failed, list hooks) except -1:
+        """Notes that a hook's `after_run` has failed: the hooks after it aren't called for the run."""
+        cdef bint is_after = False
         for hook in hooks:
-            if behind and self.hooks.synced_to.get(id(hook)) != self.runs - 1:
+            if is_after and self.hooks.synced_to.get(id(hook)) != self.runs - 1:
                 self.sync_after_run(view, hook)
-            behind = behind or hook is failed
+            is_after = is_after or hook is failed
         return 0
 
     cdef object known_step(self, StepView* view):
@@ -336,7 +336,7 @@ cdef class HookScheduler:
             return None
         if view.before != NO_STEP:
             return self.count.as_fetched(view.latest)
-        # Nobody needed the step before this run, so it is read now.
+        # No hook needed the step before this run, so it is read now.
         return self.count.session.run(self.step_read) - self.count.as_fetched(max(view.delta, 0))
 
     cdef int tell_step_after(self, StepView* view, ScheduledHookBase hook) except -1:

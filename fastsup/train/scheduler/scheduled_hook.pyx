@@ -32,7 +32,7 @@ cdef tuple callbacks_of(object kind):
 
 
 cdef class ScheduledHookBase(Scheduled):
-    """The compiled part of ScheduledHook: the schedule beside TensorFlow's callbacks.
+    """The compiled part of ScheduledHook: the schedule, in addition to TensorFlow's callbacks.
 
     The callbacks (`before_run`, `after_run`) do the same as TensorFlow's, called in every run or only in those in
     which they do something. A session that knows schedules asks for the latter with the methods below; any other
@@ -118,7 +118,7 @@ cdef class ScheduledHookBase(Scheduled):
           timer: the hook's timer.
 
         Returns:
-          False for a timer of somebody's own making, whose answers can't be foreseen.
+          False for a timer of another class, whose answers can't be foreseen.
         """
         if not isinstance(timer, Timer) or type(timer).should_trigger_for_step is not timer_decision:
             return False

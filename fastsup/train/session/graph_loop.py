@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.framework import importer, ops
 
 from fastsup.runtime.graph.function_effects import CONTROL_FLOW
-from fastsup.runtime.graph.operations import operations_behind
+from fastsup.runtime.graph.operations import upstream_operations
 from fastsup.steps.fused_loop import FusedLoop, NotFusable
 
 __all__ = ["GraphLoop"]
@@ -34,7 +34,7 @@ class GraphLoop:
         self._graph = graph
         self._tensors, self._targets = list(tensors), list(targets)
         self._session = session
-        self._operations = operations_behind([*self._tensors, *self._targets])
+        self._operations = upstream_operations([*self._tensors, *self._targets])
         self._handles = [operation for operation in self._operations if operation.type == "VarHandleOp"]
         self._check()
         self._loop = FusedLoop(self._make_one, self._tensors)

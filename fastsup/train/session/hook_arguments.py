@@ -41,7 +41,7 @@ def _is_of_loops(hook: Any) -> bool:
 
 
 def check_hook(hook: Any) -> None:
-    """Refuses an object that is no session-run hook.
+    """Refuses an object that isn't a session-run hook.
 
     Args:
       hook: the object that was given for a hook.

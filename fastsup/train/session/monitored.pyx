@@ -133,7 +133,7 @@ cdef class Monitored:
         return still_open(self._sess).run_without_hooks(fetches, feed_dict)
 
     def should_stop(self):
-        """Whether the loop should end: a hook, a thread or somebody else has asked for it, or the session is closed."""
+        """Whether the loop should end: a hook, a thread or the program has requested it, or the session is closed."""
         cdef Nest nest
         session = self._sess
         if session is None or pending_signal():
@@ -165,7 +165,7 @@ cdef class Monitored:
         Raises:
           RuntimeError: the session is closed.
           ValueError: `steps` is negative.
-          TypeError: `steps` is no integer, or `feed_fn` can't be called without arguments or with one.
+          TypeError: `steps` isn't an integer, or `feed_fn` can't be called without arguments or with one.
           Whatever `run` raises; OutOfRangeError too, which ends a `with` block normally. `last_result` then is what the
             last step that ended well returned.
         """
@@ -246,7 +246,7 @@ cdef class Monitored:
         return self.last_result
 
     cdef bint make_at_once(self, RunRequest request) except -1:
-        """Makes the next steps of a loop in one call, if they are to be. False if the next one has to be made by itself."""
+        """Makes the next steps of a loop in one call, if they are to be. False if the next one has to be made alone."""
         cdef Nest nest
         if request.steps_until_asked > 0:
             request.steps_until_asked -= 1
@@ -297,7 +297,7 @@ cdef class Monitored:
 
         Raises:
           RuntimeError: the session is closed.
-          TypeError: `feed_list` is no list or tuple, or `fetches` can't be fetched.
+          TypeError: `feed_list` isn't a list or tuple, or `fetches` can't be fetched.
           ValueError: `fetches` names what the graph doesn't have.
         """
         self.check_open()

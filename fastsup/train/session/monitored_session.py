@@ -78,7 +78,7 @@ class _MonitoredSession(Monitored):
         self._coordinated_creator: Any = None
         self._watches_signals = handle_signals and stop_signals.watch()
         try:
-            # The sessions that hooks open have a role of their own in the timeline.
+            # The sessions that hooks open have their own role in the timeline.
             with timeline.phase("open"), session_role(""):
                 self._graph_was_finalized = ops.get_default_graph().finalized
                 register_session(self)
@@ -134,7 +134,7 @@ class _MonitoredSession(Monitored):
     def why_not_fused(self) -> str:
         """Why the last `run_loop` doesn't make many steps in one compiled run.
 
-        An empty string if it does, may do so later, or there was no loop.
+        An empty string if it does, may do so later, or no loop has run.
         """
         last = "" if self._graph_steps is None else self._graph_steps.last
         return last if isinstance(last, str) else last.why_not_fused
@@ -327,7 +327,7 @@ class MonitoredSession(_MonitoredSession, tf_monitored_session.MonitoredSession)
         program, if one is on.
 
     Raises:
-      TypeError: `hooks` isn't iterable, or has an object that is no session-run hook.
+      TypeError: `hooks` isn't iterable, or has an object that isn't a session-run hook.
       AttributeError: `hooks` has an object without `begin`.
       RuntimeError: the model isn't ready after it was initialised.
       Exception: the error of a hook or of the session creator.

@@ -53,7 +53,7 @@ class Readiness(NamedTuple):
 
 
 class ReadyCheck:
-    """Checks a model by the flags behind its two reports of uninitialised variables.
+    """Checks a model by the flags of its two reports of uninitialised variables.
 
     It knows the reports that `tf.compat.v1.report_uninitialized_variables` and `Scaffold` make. For any other op, or
     None, each check returns False, and the caller has to run the op.

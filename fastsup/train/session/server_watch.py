@@ -108,7 +108,7 @@ class _ServerWatch:
         suspects = silent or {address: name for address, name in tasks.items() if not target.endswith(f"//{address}")}
         ended = end_connections(suspects)
         if tasks and not ended:
-            return True  # A step that needs a task without a connection fails by itself: this one waits for others.
+            return True  # A step that needs a task without a connection fails on its own: this one waits for others.
         which = ", ".join(silent.values()) or f"a task of the cluster of {target}"
         text = f"No step has ended for {STILL_SECS:g} s, and {which} hasn't answered for {ANSWER_SECS:g} s"
         logging.error("%s. Its machine, its network or its process stands still. What waits for it is ended.", text)

@@ -85,8 +85,8 @@ class ChiefSessionCreator(_GraphSessionCreator, tf_monitored_session.ChiefSessio
       max_wait_secs: seconds to wait at most until every server that the session needs answers. None: no limit.
 
     Raises:
-      AttributeError: `scaffold` is no Scaffold.
-      TypeError: `recovery_wait_secs` is no number.
+      AttributeError: `scaffold` isn't a Scaffold.
+      TypeError: `recovery_wait_secs` isn't a number.
       ValueError: `recovery_wait_secs` isn't finite, or `restore` is unknown.
     """
 
@@ -144,8 +144,8 @@ class WorkerSessionCreator(_GraphSessionCreator, tf_monitored_session.WorkerSess
       recovery_wait_secs: the most seconds between two checks of the model. The first ones come sooner.
 
     Raises:
-      AttributeError: `scaffold` is no Scaffold.
-      TypeError: `recovery_wait_secs` is no number.
+      AttributeError: `scaffold` isn't a Scaffold.
+      TypeError: `recovery_wait_secs` isn't a number.
       ValueError: `recovery_wait_secs` isn't finite.
     """
 

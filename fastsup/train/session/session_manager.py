@@ -57,7 +57,7 @@ class SessionManager(tf_session_manager.SessionManager):  # type: ignore[misc]
         tensors that the model doesn't have. A tensor of another shape or type is an error in both modes.
 
     Raises:
-      TypeError: `recovery_wait_secs` is no number.
+      TypeError: `recovery_wait_secs` isn't a number.
       ValueError: `ready_for_local_init_op` was given without `local_init_op`, `recovery_wait_secs` isn't finite, or
         `restore` is unknown.
     """

@@ -50,7 +50,7 @@ def check_recovery_wait_secs(value: Any) -> None:
       value: the argument `recovery_wait_secs`.
 
     Raises:
-      TypeError: `value` is no number.
+      TypeError: `value` isn't a number.
       ValueError: `value` is infinite or NaN.
     """
     if not isinstance(value, Real):
@@ -154,7 +154,7 @@ def wait_for_servers(master: str, config: Any, limit: float, log_interval: float
       config: ConfigProto of the session, or None. Its device filters say which tasks are needed.
       limit: seconds to wait at most.
       log_interval: seconds between the first two log lines.
-      log: log of the wait that begins with this one; None for a log of its own.
+      log: log of the wait that begins with this one; None for its own log.
 
     Raises:
       tf.errors.DeadlineExceededError: a task didn't answer within the limit.

@@ -14,7 +14,7 @@ cdef extern from "Python.h":
 
 
 cdef object own_copy(object fetches):
-    """The same structure, in objects that nobody else changes."""
+    """The same structure, in objects that no other code changes."""
     cdef list attributes
     if type(fetches) is list:
         return [own_copy(item) for item in fetches]

@@ -119,7 +119,7 @@ def MonitoredTrainingSession(
       A `MonitoredSession`, ready to run.
 
     Raises:
-      TypeError: hooks are no hooks, an interval is no number, or a switch isn't a bool.
+      TypeError: hooks aren't hooks, an interval isn't a number, or a switch isn't a bool.
       ValueError: `restore` is unknown, or an argument has no valid value.
       RuntimeError: a hook needs a global step and the graph has none, or the model isn't ready after it is initialised.
       NoIntactCheckpointError: `checkpoint_dir` has checkpoints, and each is damaged.

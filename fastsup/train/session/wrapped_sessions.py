@@ -326,7 +326,7 @@ class RecoverableSession(WrappedSession):
         limit = self._max_recoveries
         if limit is not None and failures > limit:
             logging.error(
-                "Not recovering any more: %d %s. max_recoveries says how many there may be. See "
+                "No longer recovering: %d %s. max_recoveries says how many there may be. See "
                 "docs/dropin.md#sessions-and-executors.",
                 failures,
                 "saves in a row have failed" if of_a_save

@@ -17,7 +17,7 @@ __all__ = ["check_fetchable", "check_saver", "check_seconds", "check_types"]
 
 
 def check_seconds(name: str, value: Any, remedy: str, endless: bool = False) -> None:
-    """Refuses a value that is no number of seconds. Warns of a negative one and of NaN: both mean no wait.
+    """Refuses a value that isn't a number of seconds. Warns of a negative one and of NaN: both mean no wait.
 
     Args:
       name: name of the argument.
@@ -26,7 +26,7 @@ def check_seconds(name: str, value: Any, remedy: str, endless: bool = False) -> 
       endless: whether infinity is valid.
 
     Raises:
-      TypeError: `value` is no number.
+      TypeError: `value` isn't a number.
       ValueError: `value` is infinite, unless `endless`.
     """
     if value is None and not endless:
@@ -50,8 +50,8 @@ def check_types(graph: Any, saver: Any, init_fn: Any) -> None:
       init_fn: the argument `init_fn`.
 
     Raises:
-      AttributeError: `graph` is no graph, or `saver` no saver.
-      TypeError: `init_fn` is no function.
+      AttributeError: `graph` isn't a graph, or `saver` isn't a saver.
+      TypeError: `init_fn` isn't a function.
     """
     if graph is not None and not hasattr(graph, "as_default"):
         raise AttributeError(

@@ -109,7 +109,7 @@ class Sessions:
                 raise
             log_failed_end("Supervisor", error)
         finally:
-            # Cancels steps that still wait, for example in a queue. Nothing depends on the session any more.
+            # Cancels steps that still wait, for example in a queue. Nothing depends on the session now.
             with contextlib.suppress(Exception):
                 session.close()
             stop_signals.release(held)

@@ -38,7 +38,7 @@ __all__ = ["SVStepCounterThread", "SVSummaryThread", "SVTimerCheckpointThread", 
 class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[misc]
     """Runs a training program: initialises or restores its model, saves checkpoints, writes summaries, and stops it.
 
-    The checkpoints, the summaries and the rate of steps are services. Each runs in a thread of its own:
+    The checkpoints, the summaries and the rate of steps are services. Each runs in its own thread:
 
         sv = Supervisor(logdir=logdir)
         with sv.managed_session() as sess:
@@ -89,7 +89,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
 
     Raises:
       RuntimeError: eager execution is enabled.
-      AttributeError: `graph` is no graph, or `saver` no saver.
+      AttributeError: `graph` isn't a graph, or `saver` isn't a saver.
       TypeError: an argument is of another wrong type.
       ValueError: an argument has no valid value or belongs to another graph, or this replica isn't the chief and a
         variable has no device.
@@ -290,7 +290,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
 
         Raises:
           ValueError: `timer_interval_secs` is infinite, or arguments were given without a function.
-          TypeError: `target` can't be called, or `timer_interval_secs` is no number.
+          TypeError: `target` can't be called, or `timer_interval_secs` isn't a number.
         """
         check_seconds("timer_interval_secs", timer_interval_secs, "pass None for no pause between two calls")
         if target is not None and not callable(target):
@@ -346,7 +346,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
           global_step: the step of the summary. None: the present global step.
 
         Raises:
-          TypeError: `summary` is no summary.
+          TypeError: `summary` isn't a summary.
           RuntimeError: there is no summary writer.
         """
         if not self._summary_writer:

@@ -136,7 +136,7 @@ def test_multiply_gradients(impl: Any, graph: Any) -> None:
 
 
 @pytest.mark.skipif(
-    os.environ.get("FASTSUP_TEST_WORLD") != "v1", reason="a variable is no key under TensorFlow 2 behaviour"
+    os.environ.get("FASTSUP_TEST_WORLD") != "v1", reason="a variable isn't a key under TensorFlow 2 behaviour"
 )
 def test_multipliers_by_variable(impl: Any, graph: Any) -> None:
     weight = v1.get_variable("w", [], initializer=v1.ones_initializer(), use_resource=True)

@@ -1,4 +1,4 @@
-"""A model_fn of its own, trained and evaluated by tf.estimator.train_and_evaluate, then exported and used."""
+"""Its own model_fn, trained and evaluated by tf.estimator.train_and_evaluate, then exported and used."""
 
 import argparse
 import json

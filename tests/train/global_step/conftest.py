@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from fastsup.runtime.graph.operations import operations_behind
+from fastsup.runtime.graph.operations import upstream_operations
 
 v1 = tf.compat.v1
 RUNS = 12
@@ -149,7 +149,7 @@ class Environment:
         """Has each read of the global step come after the rest of its run, where nothing orders them."""
         late = v1.py_func(lambda: time.sleep(0.02), [], [], stateful=True)
         variable = v1.get_default_graph().as_graph_element(self.step.global_step)
-        for op in operations_behind([self.step.read, variable]):
+        for op in upstream_operations([self.step.read, variable]):
             if op.type in ("ReadVariableOp", "VarIsInitializedOp", "IsVariableInitialized", "Identity"):
                 op._add_control_input(late)
 

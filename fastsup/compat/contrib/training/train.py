@@ -41,7 +41,7 @@ def train(
       run_metadata: `RunMetadata` that each step writes to, or None.
 
     Returns:
-      The loss of the last step; None if there was no step.
+      The loss of the last step; None without a step.
 
     Raises:
       ValueError: the chief has no `logdir`, and checkpoints or summaries to write.
