@@ -60,6 +60,10 @@ CASES = (
     Case("wide_and_deep", "train: canned DNNLinearCombinedClassifier", 0.97),
     Case("first_step", "from train() to the end of the first step", 1, "call", 3),
     Case("in_turns", "20 x (train 10 steps, evaluate 10)", 1, "turn", 20),
+    Case("evaluations", "train_and_evaluate: 100 steps, 11 evaluations", 1, "run", 2),
+    Case("evaluations_in_one_graph", "the same, EvalSpec(keep_graph=True)", 1, "run", 2),
+    Case("predictions", "predict of one example", 1, "call", 5),
+    Case("kept_predictions", "the same, by a Predictor", 100, "call", 5),
 )
 
 

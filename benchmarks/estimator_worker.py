@@ -63,6 +63,8 @@ class Worker:
         self._estimator = estimator
         self._digits = {key: digits[key] for key in ("images", "labels")}
         self._turns = 0
+        self._is_ours = hasattr(estimator, "Predictor")
+        self._trained = self._kept = None
 
     def _train(self, model_fn, input_fn, steps):
         """Seconds of so many steps, from the session to the last of them."""
@@ -180,6 +182,71 @@ class Worker:
             if self._turns % TURNS == 0:
                 shutil.rmtree(self._in_turns.model_dir)
         return seconds
+
+    def evaluations(self, steps, **options):
+        """train_and_evaluate that trains 100 steps and evaluates every tenth."""
+        seconds = 0.0
+        for _ in range(steps):
+            folder = tempfile.mkdtemp(prefix="fastsup-benchmark-")
+            model = self._estimator.Estimator(
+                self._digits_model, folder, self._estimator.RunConfig(save_checkpoints_steps=10)
+            )
+            train = self._estimator.TrainSpec(self._digits_input, max_steps=100)
+            evaluate = self._estimator.EvalSpec(self._digits_input, steps=10, throttle_secs=0, **options)
+            started = time.perf_counter()
+            self._estimator.train_and_evaluate(model, train, evaluate)
+            seconds += time.perf_counter() - started
+            shutil.rmtree(folder)
+        return seconds
+
+    def evaluations_in_one_graph(self, steps):
+        """The same, and fastsup's keeps the graph of the evaluations."""
+        return self.evaluations(steps, **({"keep_graph": True} if self._is_ours else {}))
+
+    def predictions(self, steps):
+        """Estimator.predict of one example."""
+        return self._predictions(steps, lambda model, x: next(model.predict(lambda: self._one_example(x))))
+
+    def kept_predictions(self, steps):
+        """One example: fastsup's by a Predictor, which is made before."""
+        if not self._is_ours:
+            return self.predictions(steps)
+        predict = self._kept
+        if predict is None:
+            predict = self._kept = self._estimator.Predictor(self._trained_model())
+            predict({"x": self._example()})
+        started = time.perf_counter()
+        for _ in range(steps):
+            predict({"x": self._example()})
+        return time.perf_counter() - started
+
+    def _predictions(self, steps, predict):
+        model = self._trained_model()
+        started = time.perf_counter()
+        for _ in range(steps):
+            predict(model, self._example())
+        return time.perf_counter() - started
+
+    def _example(self):
+        return np.ones([1, 10], np.float32)
+
+    def _one_example(self, x):
+        return tf.data.Dataset.from_tensors({"x": x})
+
+    def _trained_model(self):
+        if self._trained is None:
+
+            def model_fn(features, labels, mode):
+                weights = tf1.get_variable("weights", [10, 1])
+                predictions = tf.matmul(features["x"], weights)
+                if mode == "infer":
+                    return self._estimator.EstimatorSpec(mode, predictions={"y": predictions})
+                loss = tf.reduce_mean(tf.square(predictions - labels))
+                return self._estimator.EstimatorSpec(mode, loss=loss, train_op=descend(loss))
+
+            self._trained = self._estimator.Estimator(model_fn, tempfile.mkdtemp(prefix="fastsup-benchmark-"))
+            self._trained.train(lambda: tf.data.Dataset.from_tensors(({"x": self._example()}, [[1.0]])), steps=1)
+        return self._trained
 
 
 def main():

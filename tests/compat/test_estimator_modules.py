@@ -225,7 +225,7 @@ def test_the_guide_names_what_is_replaced_and_what_is_not_there() -> None:
     from fastsup.compat.replaced_names import REPLACEMENTS
 
     guide = (Path(__file__).parents[2] / "docs" / "migrating.md").read_text()
-    changed, absent = guide.split("## What isn't supported")
+    changed, absent = guide.split("## Unsupported names")
     assert [theirs.__name__ for theirs, _ in REPLACEMENTS if f"`{theirs.__name__}`" not in changed] == []
     assert [name for name in CANNED if f"`{name.rpartition('.')[2]}`" not in changed] == []
     assert "`EmbeddingConfigSpec`" in absent

@@ -462,7 +462,7 @@ def test_compared_with_a_profile_before(script: Path, tmp_path: Path, run: Any) 
 
 
 @pytest.mark.parametrize(
-    ("written", "text"), [(None, "No such file"), ("no json", "is no JSON"), ("{}", "is no profile")]
+    ("written", "text"), [(None, "No such file"), ("no json", "isn't JSON"), ("{}", "isn't a profile")]
 )
 def test_what_can_not_be_compared_is_said_before_the_run(
     script: Path, tmp_path: Path, written: str | None, text: str, capsys: pytest.CaptureFixture[str]

@@ -109,9 +109,9 @@ def test_a_profile_without_steps() -> None:
 @pytest.mark.parametrize(
     ("written", "error"),
     [
-        ("{", "is no JSON"),
-        ("[1]", "is no profile. Give a file that --json has written."),
-        ('{"schema": 1}', "is no profile"),
+        ("{", "isn't JSON"),
+        ("[1]", "isn't a profile. Give a file that --json has written."),
+        ('{"schema": 1}', "isn't a profile"),
         (json.dumps({**OLD, "schema": 99}), "its schema is 99, and 3 is the last one that this version knows"),
     ],
 )
