@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from fastsup.eager.function import Function
 from fastsup.eager.function import function as lift
+from fastsup.steps.blocks import next_element
 
 __all__ = ["LiftedPredictFunction", "LiftedStepFunction", "NotAccelerated", "lift_step_function"]
 
@@ -31,6 +32,8 @@ class LiftedStepFunction:
       name: what messages call it.
       options: arguments of `fastsup.function`.
       jit_compile: True if XLA compiles Keras's function of one batch, which is all that `on_data` calls.
+      takes_batch: whether Keras's function takes the batch of a single step itself, and calls `on_data` with it, as
+        since Keras 3.16: it is then traced with the shapes of batches.
     """
 
     def __init__(
@@ -42,8 +45,10 @@ class LiftedStepFunction:
         name: str,
         options: dict[str, Any],
         jit_compile: bool | None,
+        takes_batch: bool = False,
     ) -> None:
         self.original = original
+        self._takes_batch = takes_batch
 
         def one_step(iterator: Any) -> Any:
             return on_iterator(iterator).get_value()
@@ -53,7 +58,7 @@ class LiftedStepFunction:
             has_value = optional.has_value()
             return has_value, tf.cond(has_value, optional.get_value, lambda: _nothing_of(optional.element_spec))
 
-        self._is_one_step = steps_per_execution == 1
+        self._is_one_step = steps_per_execution == 1 and not takes_batch
         self._steps_per_execution = steps_per_execution
         on_iterators = one_step if self._is_one_step else steps
         #: The lifted functions: of an iterator, and of one batch.
@@ -73,6 +78,8 @@ class LiftedStepFunction:
           StopIteration: the input has ended, where Keras's function raises it.
           tf.errors.OutOfRangeError: the input has ended.
         """
+        if self._takes_batch and isinstance(iterator, tf.data.Iterator):
+            return self.on_data(next_element(iterator))
         if isinstance(iterator, tf.data.Iterator | tf.distribute.DistributedIterator):
             if self._is_one_step:
                 return self.on_iterator(iterator)
@@ -138,7 +145,10 @@ def lift_step_function(
     on_iterator, on_data = parts.get("multi_step_on_iterator"), parts.get("one_step_on_data")
     if not isinstance(on_iterator, tf.types.experimental.GenericFunction) or not callable(on_data):
         raise NotAccelerated(f"{original!r} isn't a function as Keras makes it")
-    return LiftedStepFunction(original, on_iterator, on_data, steps_per_execution, name, options, jit_compile)
+    takes_batch = steps_per_execution == 1 and "get_next_as_optional" in original.__code__.co_names
+    return LiftedStepFunction(
+        original, on_iterator, on_data, steps_per_execution, name, options, jit_compile, takes_batch
+    )
 
 
 def _lifted(function: Any, name: str, options: dict[str, Any]) -> Function:

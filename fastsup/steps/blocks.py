@@ -16,7 +16,7 @@ from fastsup.common.tensorflow_errors import is_end_of_input
 from fastsup.eager.function import Function
 from fastsup.steps.array_batches import ArrayBatches
 
-__all__ = ["ArrayBlocks", "Buffers", "IteratorBlocks"]
+__all__ = ["ArrayBlocks", "Buffers", "IteratorBlocks", "next_element"]
 
 # A block has at most this many batches, and about this many bytes: it is read while it is in a cache.
 MOST_BATCHES = 256
@@ -147,6 +147,24 @@ def _getter() -> Function:
     return Function(tf.function(lambda iterator: iterator.get_next(), autograph=False), "auto", "silent")
 
 
+def next_element(iterator: Any) -> Any:
+    """The next element of an iterator of tf.data, as eager tensors.
+
+    Args:
+      iterator: the `tf.data.Iterator`.
+
+    Raises:
+      StopIteration: the input has ended.
+      tf.errors.OpError: the input has failed.
+    """
+    try:
+        return _getter()(iterator)
+    except errors_impl.OutOfRangeError as error:
+        if is_end_of_input(error):
+            raise StopIteration from error
+        raise
+
+
 class IteratorBlocks:
     """Blocks of an iterator of tf.data.
 
@@ -216,12 +234,7 @@ class IteratorBlocks:
         if self._left is not None or self._error is not None:
             return
         try:
-            self._left = tf.nest.flatten(_getter()(self._iterator))
-        except errors_impl.OutOfRangeError as error:
-            self._error = error
-            if is_end_of_input(error):
-                self._error = StopIteration()
-                self._error.__cause__ = error
+            self._left = tf.nest.flatten(next_element(self._iterator))
         except Exception as error:
             self._error = error
 
