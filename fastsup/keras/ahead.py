@@ -157,15 +157,17 @@ class StepsAhead:
         """Makes the step for batches of one structure.
 
         Args:
-          spec: what Keras traces its function with. Its numbers depend on that: where the size of a batch isn't known,
-            it gives batches of all sizes the same weight in the means of some losses.
+          spec: what Keras traces its function with, up to 3.15. Its numbers depend on that: where the size of a batch
+            isn't known, it gives batches of all sizes the same weight in the means of some losses. Since 3.16 it
+            traces its function with the batches.
           fusion: what is known of the function with such batches.
         """
         on_data = self.lifted.on_data
+        takes_batch = getattr(self.lifted, "takes_batch", False)
 
         def make() -> FusedFunction:
             # The outputs of a prediction have as many rows as the batch.
-            traced_as = calls.blocks.spec if self._kind == "predict" else spec
+            traced_as = calls.blocks.spec if takes_batch or self._kind == "predict" else spec
             return FusedFunction(on_data.original, (), {}, (calls.blocks.spec,), self._name, (traced_as,))
 
         def single() -> Any:
@@ -174,7 +176,7 @@ class StepsAhead:
                 is_traced.append(on_data.original.get_concrete_function(spec))
             return on_data(batch)
 
-        is_traced: list[Any] = []
+        is_traced: list[Any] = [None] if takes_batch else []
         calls = FusedCalls(self._name, make, fusion, self._fuse == "always")
         return FusedStep(single, calls)
 

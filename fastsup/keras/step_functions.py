@@ -48,7 +48,8 @@ class LiftedStepFunction:
         takes_batch: bool = False,
     ) -> None:
         self.original = original
-        self._takes_batch = takes_batch
+        #: The argument.
+        self.takes_batch: bool = takes_batch
 
         def one_step(iterator: Any) -> Any:
             return on_iterator(iterator).get_value()
@@ -78,7 +79,7 @@ class LiftedStepFunction:
           StopIteration: the input has ended, where Keras's function raises it.
           tf.errors.OutOfRangeError: the input has ended.
         """
-        if self._takes_batch and isinstance(iterator, tf.data.Iterator):
+        if self.takes_batch and isinstance(iterator, tf.data.Iterator):
             return self.on_data(next_element(iterator))
         if isinstance(iterator, tf.data.Iterator | tf.distribute.DistributedIterator):
             if self._is_one_step:
