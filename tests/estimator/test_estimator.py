@@ -360,7 +360,7 @@ def test_a_fraction_of_a_step_is_a_whole_one(make: Any, input_fn: Any, tf_log: A
     if steps != float("inf"):
         model.evaluate(input_fn, steps=steps)
         assert f"Evaluation [{made}/" in tf_log.text or steps == 0.5 or steps == 2.5
-        assert ("is no integer" in tf_log.text) == (steps % 1 > 0)
+        assert ("isn't an integer" in tf_log.text) == (steps % 1 > 0)
 
 
 def test_export_of_a_variable_that_was_never_saved(make: Any, input_fn: Any, model_fn: Any) -> None:
