@@ -144,7 +144,7 @@ cdef class Loop:
         the whole program when `run` is called, if there is one.
 
     Raises:
-      TypeError: `step` can't be called, a hook isn't a `Hook`, a capsule has another signature, a number of steps is no
+      TypeError: `step` can't be called, a hook isn't a `Hook`, a capsule has another signature, a number of steps isn't an
         integer, or `profiler` isn't a profiler.
       ValueError: `max_steps` is negative, `initial_step` doesn't lie between 0 and 2**62, or a number of steps doesn't
         fit into 64 bits.
@@ -270,7 +270,7 @@ cdef class Loop:
         """Runs the loop until its end.
 
         Returns:
-          `result`: the value that the last step returned, or None before the first step.
+          `result`: the value that the last step returned, or None if none was made.
 
         Raises:
           RuntimeError: a function in C has failed, or the loop is running already.

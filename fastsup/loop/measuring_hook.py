@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,10 +46,17 @@ def check_labels(name: str, labels: Mapping[str, str] | None) -> dict[str, str]:
 
     Raises:
       TypeError: they are something else.
+      ValueError: a name isn't one that a label can have, or is that of a number of the result.
     """
     labels = {} if labels is None else labels
     if not isinstance(labels, Mapping) or not all(isinstance(text, str) for pair in labels.items() for text in pair):
         raise TypeError(f"{name} must be a dictionary of texts by name, or None; got {labels!r}.")
+    for label in labels:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", label) or label == "name":
+            raise ValueError(
+                f"{name} must have names of letters, digits and underscores, other than 'name', which numbers of the "
+                f"result have; got {label!r}."
+            )
     return dict(labels)
 
 
@@ -91,7 +100,9 @@ class MeasuringHook(PeriodicHook):
         self._has_failed = False
         self._last_steps, self._last_time = loop.steps, steady()
         self._measure(loop, running=1)
-        super().begin(loop)
+        self.never_due()
+        # After the first step, and then at intervals: a short program has its result, too.
+        self.due_at_time(now())
 
     def act(self, loop: Any) -> None:
         self._measure(loop, running=1)
@@ -99,6 +110,8 @@ class MeasuringHook(PeriodicHook):
 
     def end(self, loop: Any) -> None:
         self._measure(loop, running=0)
+        if getattr(loop, "session", None) is None:
+            self._read(loop.result)
 
     def on_error(self, loop: Any, error: BaseException) -> None:
         self._has_failed = True
@@ -106,7 +119,8 @@ class MeasuringHook(PeriodicHook):
 
     def _measure(self, loop: Any, running: int) -> None:
         time = steady()
-        steps, secs = loop.steps - self._last_steps, time - self._last_time
+        # Never negative, whatever another loop has done with the hook: counters only grow.
+        steps, secs = max(loop.steps - self._last_steps, 0), time - self._last_time
         self._last_steps, self._last_time = loop.steps, time
         self._counts["steps"] += steps
         measured = {"global step": float(loop.global_step), "running": float(running), **self._counts}
@@ -121,12 +135,17 @@ class MeasuringHook(PeriodicHook):
         self._measured = measured
 
     def _read(self, result: Any) -> None:
-        try:
+        if not self._is_optional:
             self._result = named_numbers(self._values(result))
-        except TypeError:
-            # What a step returns need not be numbers, unless `values` says which.
-            if not self._is_optional:
-                raise
+            return
+        # What a step returns need not be numbers, unless `values` says which.
+        items = result.items() if isinstance(result, Mapping) else [("loss", result)]
+        found = {}
+        for name, value in items:
+            if not isinstance(value, str | bytes):
+                with contextlib.suppress(TypeError):
+                    found.update(named_numbers({name: value}))
+        self._result = found
 
     def _checkpoint_time(self) -> float | None:
         try:

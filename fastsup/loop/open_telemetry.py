@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from fastsup.loop.measuring_hook import METRICS, RESULT, MeasuringHook, check_labels
 from fastsup.loop.numbers import Values
@@ -31,7 +30,7 @@ class OpenTelemetryHook(MeasuringHook):
 
     Raises:
       ImportError: opentelemetry-api isn't installed.
-      ValueError: `every_secs` isn't positive.
+      ValueError: `every_secs` isn't positive, or an attribute has no valid name.
       TypeError: an argument is of the wrong type.
     """
 
@@ -52,13 +51,12 @@ class OpenTelemetryHook(MeasuringHook):
             ) from error
         if meter is not None and not isinstance(meter, metrics.Meter):
             raise TypeError(f"meter must be an opentelemetry.metrics.Meter, or None; got {meter!r}.")
-        # Each call of `get_meter` may return another object: the module stands for the meter of the global provider.
-        self._key: Any = metrics if meter is None else meter
+        self._meter = meter
         self._attributes = check_labels("attributes", attributes)
 
     def begin(self, loop: Any) -> None:
         super().begin(loop)
-        _instruments_of(self._key).show(self._attributes, self)
+        _instruments_of(self._meter).show(self._attributes, self)
 
 
 class _Instruments:
@@ -99,14 +97,23 @@ class _Instruments:
                 yield Observation(value, {**dict(attributes), "name": name})
 
 
-_instruments: WeakKeyDictionary[Any, _Instruments] = WeakKeyDictionary()
-_instruments_lock = threading.Lock()
+# The attribute of a meter that has its instruments: both go together.
+_INSTRUMENTS = "_fastsup_instruments"
+_of_global_meter: list[_Instruments] = []
+_lock = threading.Lock()
 
 
-def _instruments_of(key: Any) -> _Instruments:
-    with _instruments_lock:
-        found = _instruments.get(key)
+def _instruments_of(meter: Any) -> _Instruments:
+    """The instruments of a meter. None stands for that of the global provider, which may be a new object each time."""
+    with _lock:
+        if meter is None:
+            from opentelemetry import metrics
+
+            if not _of_global_meter:
+                _of_global_meter.append(_Instruments(metrics.get_meter("fastsup")))
+            return _of_global_meter[0]
+        found: _Instruments | None = vars(meter).get(_INSTRUMENTS)
         if found is None:
-            meter = key.get_meter("fastsup") if hasattr(key, "get_meter") else key
-            found = _instruments[key] = _Instruments(meter)
+            found = _Instruments(meter)
+            setattr(meter, _INSTRUMENTS, found)
         return found

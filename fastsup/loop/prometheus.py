@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from fastsup.loop.measuring_hook import METRICS, RESULT, MeasuringHook, Metric, check_labels
 from fastsup.loop.numbers import Values
@@ -36,7 +35,7 @@ class PrometheusHook(MeasuringHook):
 
     Raises:
       ImportError: prometheus_client isn't installed.
-      ValueError: `every_secs` isn't positive.
+      ValueError: `every_secs` isn't positive, or a label has no valid name.
       TypeError: an argument is of the wrong type.
     """
 
@@ -76,8 +75,8 @@ class _Collector:
         self._hooks = {**self._hooks, frozenset(labels.items()): hook}
 
     def describe(self) -> list[Any]:
-        """Registries ask for this in place of the metrics, when it is registered: there are none yet."""
-        return []
+        """The metrics without a sample: registries ask which names there are."""
+        return [_family(metric, []) for metric in (*METRICS, RESULT)]
 
     def collect(self) -> Iterator[Any]:
         """The metrics, with a sample for each hook."""
@@ -102,14 +101,16 @@ def _family(metric: Metric, samples: list[tuple[dict[str, str], float]]) -> Any:
     return family
 
 
-_collectors: WeakKeyDictionary[Any, _Collector] = WeakKeyDictionary()
-_collectors_lock = threading.Lock()
+# The attribute of a registry that has its collector: both go together.
+_COLLECTOR = "_fastsup_collector"
+_lock = threading.Lock()
 
 
 def _collector_of(registry: Any) -> _Collector:
-    with _collectors_lock:
-        collector = _collectors.get(registry)
+    with _lock:
+        collector: _Collector | None = vars(registry).get(_COLLECTOR)
         if collector is None:
-            collector = _collectors[registry] = _Collector()
+            collector = _Collector()
             registry.register(collector)
+            setattr(registry, _COLLECTOR, collector)
         return collector

@@ -101,7 +101,7 @@ class StepLoop(fastsup.core.StepLoop):
         """Runs the loop until its end.
 
           Returns:
-            `result`: the value that the last step returned, or None before the first step.
+            `result`: the value that the last step returned, or None if none was made.
 
           Raises:
             KeyboardInterrupt, SystemExit: SIGINT or SIGTERM has ended the loop, and the hooks have ended.

@@ -79,7 +79,7 @@ def keep_traceable(graph: ops.Graph) -> None:
 
 
 def check_executor(executor: Any) -> str:
-    """Raises ValueError for an unknown executor mode."""
+    """Returns an executor mode. Raises TypeError if it isn't a string, ValueError if it is unknown."""
     if not isinstance(executor, str):
         raise TypeError(f"executor must be a string, got {executor!r} of type {type(executor).__name__}.")
     check_choice("executor", executor, EXECUTORS)

@@ -20,7 +20,7 @@ cdef class PlanCache:
     cdef uint64_t clock
     cdef uint64_t callables_full_until
     cdef uint64_t plans_full_until
-    # Runs by TensorFlow's own executors, since the limit of callables was reached.
+    # Runs by TensorFlow's own executors, because the limit of callables was reached.
     cdef uint64_t left_runs
 
     cdef bint is_stale(self, uint64_t last_used) noexcept

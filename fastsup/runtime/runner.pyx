@@ -218,7 +218,7 @@ cdef class SessionRunner:
 
         Returns:
           PlanCacheInfo, a named tuple: `hits`, runs of compiled combinations; `misses`, the other runs; `left`, those of
-          them that TensorFlow's own executors have run, since the limit of compiled ones was reached; `currsize`, the number of
+          them that TensorFlow's own executors have run, because the limit of compiled ones was reached; `currsize`, the number of
           compiled combinations; `bytes`, an estimate of what they take; `max_bytes`, what they may take.
         """
         return PlanCacheInfo(

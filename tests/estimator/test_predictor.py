@@ -6,7 +6,7 @@ import re
 import shutil
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -31,12 +31,13 @@ class Model:
     def __init__(self, path: Path, hooks: Any = lambda: (), single: bool = False) -> None:
         self.built: list[str] = []
         self._hooks, self._single = hooks, single
+        self.first_scale = 0.0
         config = est.RunConfig(save_checkpoints_steps=1_000, keep_checkpoint_max=2)
         self.estimator = est.Estimator(self._model_fn, str(path), config)
 
     def _model_fn(self, features: Any, labels: Any, mode: Any) -> Any:
         self.built.append(mode)
-        scale = v1.get_variable("scale", [], initializer=v1.zeros_initializer())
+        scale = v1.get_variable("scale", [], initializer=v1.constant_initializer(self.first_scale))
         step = v1.train.get_global_step()
         if mode == "train":
             op = tf.group(scale.assign_add(1.0), step.assign_add(1))
@@ -155,12 +156,13 @@ def test_follows_the_newest_checkpoint(model: Model) -> None:
             assert predict(EXAMPLES)["step"][0] == step
             assert predict(EXAMPLES)["y"][0].tolist() == [step, 2 * step]
             model.train(1)
-        # The same step, of a model that is trained again.
+        assert predict(EXAMPLES)["y"][0].tolist() == [8, 16]
+        # A checkpoint of the same name, of a model that is trained again, from another value.
         shutil.rmtree(model.estimator.model_dir)
+        model.first_scale = 100.0
         model.train(8)
-        with v1.Session(graph=tf.Graph()):
-            assert predict(EXAMPLES)["step"][0] == 8
         assert predict.checkpoint_path == model.estimator.latest_checkpoint()
+        assert predict(EXAMPLES)["y"][0].tolist() == [108, 216]
 
 
 def test_looks_no_more_often_than_asked(model: Model) -> None:
@@ -270,6 +272,69 @@ def test_prediction_hooks_are_called_around_each_prediction(tmp_path: Path) -> N
     assert calls == ["begin", "created 1", "run", "run", "begin", "created 1", "end", "run", "end"]
 
 
+def test_sessions_that_are_no_longer_used_are_closed(model: Model) -> None:
+    predict = est.Predictor(model.estimator)
+    predict(EXAMPLES)
+    loaded = [predict._loaded]
+    model.train(1)
+    predict.reload()
+    loaded.append(predict._loaded)
+    predict.close()
+    for each in loaded:
+        assert each is not None
+        with pytest.raises(RuntimeError, match="closed Session"):
+            each.run(EXAMPLES)
+
+
+def test_reload_without_a_checkpoint_keeps_the_model(model: Model) -> None:
+    with est.Predictor(model.estimator) as predict:
+        predict(EXAMPLES)
+        shutil.rmtree(model.estimator.model_dir)
+        assert not predict.reload()
+        assert predict(EXAMPLES)["step"][0] == 3
+
+
+def test_a_hook_that_is_in_a_session_already(tmp_path: Path, tf_log: Any) -> None:
+    hook = train.LoggingTensorHook(["global_step:0"], every_n_iter=1)
+    model = Model(tmp_path, hooks=lambda: [hook])
+    model.train(1)
+    with est.Predictor(model.estimator) as predict:
+        predict(EXAMPLES)
+        model.train(1)
+        with pytest.raises(ValueError, match="the same prediction hook as before"):
+            predict.reload()
+        assert predict(EXAMPLES)["step"][0] == 1
+
+
+def test_an_error_of_the_end_is_logged(tmp_path: Path, tf_log: Any) -> None:
+    class Hook(train.SessionRunHook):
+        def end(self, session: Any) -> None:
+            raise OSError("no more")
+
+    model = Model(tmp_path, hooks=lambda: [Hook()])
+    model.train(1)
+    predict = est.Predictor(model.estimator)
+    predict(EXAMPLES)
+    model.train(1)
+    assert predict.reload()
+    assert "The session of a Predictor hasn't ended well: OSError('no more')" in tf_log.text
+    assert predict(EXAMPLES)["step"][0] == 2
+    with pytest.raises(OSError, match="no more"):
+        predict.close()
+
+
+@pytest.mark.timeout(60)
+def test_a_model_with_a_queue(tmp_path: Path) -> None:
+    def model_fn(features: Any, mode: Any) -> Any:
+        v1.get_variable("w", [])
+        number = v1.train.input_producer([7.0]).dequeue()
+        return est.EstimatorSpec(mode, predictions=features + number)
+
+    with est.Predictor(est.Estimator(model_fn, str(tmp_path))) as predict:
+        assert predict([1.0]).tolist() == [8]
+        assert predict([2.0]).tolist() == [9]
+
+
 def test_a_closed_predictor(model: Model) -> None:
     predict = est.Predictor(model.estimator)
     predict(EXAMPLES)
@@ -311,7 +376,7 @@ BAD_FEATURES = {
     "missing": (dict, ValueError, r"must have the names \['x'\]; got \[\]. Missing: \['x'\]"),
     "unknown": (lambda: {"x": EXAMPLES, "z": EXAMPLES}, ValueError, r"unknown: \['z'\]"),
     "shape": (lambda: {"x": [[1.0, 2.0, 3.0]]}, ValueError, "Cannot feed value of shape"),
-    "type": (lambda: {"x": [["a", "b"]]}, ValueError, "could not convert string to float"),
+    "type": (lambda: {"x": [["a", "b"]]}, TypeError, "x must be of type float32; got"),
 }
 
 
@@ -334,6 +399,52 @@ def test_features_that_no_model_can_have(model: Model) -> None:
         assert predict({"x": EXAMPLES})["sum"].tolist() == [9, 21, 33]
         with pytest.raises(ValueError, match="Cannot feed"):
             predict({"x": EXAMPLES[0]})
+
+
+def echo(features: Any, mode: Any) -> Any:
+    """A model_fn that predicts its features."""
+    v1.get_variable("w", [])
+    return est.EstimatorSpec(
+        mode, predictions={str(n): tf.identity(x) for n, x in enumerate(tf.nest.flatten(features))}
+    )
+
+
+def test_numbers_keep_their_values(tmp_path: Path) -> None:
+    with est.Predictor(est.Estimator(echo, str(tmp_path))) as predict:
+        assert predict({"x": [2**40]})["0"].tolist() == [2**40]
+    with est.Predictor(est.Estimator(echo, str(tmp_path))) as predict:
+        assert predict({"x": [[1, 2]]})["0"].tolist() == [[1, 2]]
+        for lossy in ([[1.5, 2.5]], np.array([[2**40, 1]])):
+            with pytest.raises(TypeError, match="x must be of type int32; got"):
+                predict({"x": lossy})
+
+
+def test_features_of_any_structure_and_name(tmp_path: Path) -> None:
+    class Pair(NamedTuple):
+        first: Any
+        second: Any
+
+    one, two = [1.0, 2.0], [3.0, 4.0]
+    for features in ({"a": {"b": one, "c": two}}, Pair(one, two), {"_x": one, "sepal length (cm)": two}):
+        with est.Predictor(est.Estimator(echo, str(tmp_path))) as predict:
+            for _ in range(2):
+                assert {number: value.tolist() for number, value in predict(features).items()} == {"0": one, "1": two}
+
+
+def test_a_sparse_feature(tmp_path: Path) -> None:
+    def model_fn(features: Any, mode: Any) -> Any:
+        v1.get_variable("w", [])
+        return est.EstimatorSpec(mode, predictions=tf.sparse.to_dense(features["x"]))
+
+    def receiver() -> Any:
+        x = v1.sparse_placeholder(tf.float32, [None, 2])
+        return est.export.ServingInputReceiver({"x": x}, {"x": x})
+
+    value = tf.sparse.from_dense([[0.0, 5.0]])
+    with est.Predictor(est.Estimator(model_fn, str(tmp_path)), receiver) as predict:
+        assert predict({"x": value}).tolist() == [[0, 5]]
+    with pytest.raises(TypeError, match="A sparse feature needs a function"):
+        est.Predictor(est.Estimator(model_fn, str(tmp_path)))({"x": value})
 
 
 def test_two_features_have_names(tmp_path: Path) -> None:

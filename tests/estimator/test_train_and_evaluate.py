@@ -125,25 +125,52 @@ def test_a_kept_graph_evaluates_the_same(tmp_path: Path, tf_log: Any, exporters:
     assert called == [["input", "begin", "end"] * 4, ["input", *["begin", "end"] * 4]]
 
 
-def test_a_kept_graph_that_could_not_be_built_is_built_again(tmp_path: Path) -> None:
-    fails = [True]
+class FailsOnce(estimator.SessionRunHook):
+    """Fails in its second session."""
 
-    def data_later() -> Any:
-        v1.get_variable("made_before_the_error", initializer=0.0)
-        if fails.pop():
-            raise OSError("the data isn't there yet")
-        fails.append(False)
-        return data()
+    sessions = 0
 
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        self.sessions += 1
+        if self.sessions == 2:
+            raise OSError("not this time")
+
+
+class AddsVariable(estimator.SessionRunHook):
+    """Makes a variable in each `begin`."""
+
+    def begin(self) -> None:
+        self.variable = v1.get_local_variable("counter", initializer=0.0)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        run_context.session.run(self.variable)
+
+
+@pytest.mark.parametrize("hook", [FailsOnce, AddsVariable])
+def test_a_graph_that_can_not_be_kept_is_built_again(tmp_path: Path, hook: Any) -> None:
     model = make(tmp_path)
-    model.train(endless, max_steps=10)
-    spec = estimator.EvalSpec(data_later, throttle_secs=0, keep_graph=True)
-    evaluator = Evaluator(model, spec, None)
-    with pytest.raises(OSError, match="the data isn't there yet"):
-        evaluator.evaluate_and_export()
-    fails.append(False)
-    with pytest.raises(tf.errors.NotFoundError, match="made_before_the_error"):
-        evaluator.evaluate_and_export()
+    evaluator = Evaluator(model, estimator.EvalSpec(data, throttle_secs=0, hooks=[hook()], keep_graph=True), None)
+    found = []
+    for _ in range(3):
+        model.train(endless, steps=10)
+        try:
+            found.append(int(evaluator.evaluate_and_export()[0].metrics["global_step"]))
+        except OSError as error:
+            found.append(str(error))
+    assert found == ([10, "not this time", 30] if hook is FailsOnce else [10, 20, 30])
+
+
+def test_a_kept_graph_does_not_grow(tmp_path: Path) -> None:
+    sizes: list[int] = []
+
+    class Counts(estimator.SessionRunHook):
+        def end(self, session: Any) -> None:
+            sizes.append(len(session.graph.get_operations()))
+
+    spec = estimator.EvalSpec(data, throttle_secs=0, hooks=[Counts()], keep_graph=True)
+    estimator.train_and_evaluate(make(tmp_path), estimator.TrainSpec(endless, max_steps=50), spec)
+    assert len(sizes) == 5
+    assert len(set(sizes[1:])) == 1, sizes
 
 
 def test_a_second_call_returns_the_same(tmp_path: Path) -> None:

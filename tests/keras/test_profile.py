@@ -336,6 +336,7 @@ def test_an_accelerated_model() -> None:
     report = profiler.report()
     assert report.steps == 2 * BATCHES
     assert_is_found(report, "Costly", costly, ["on_train_batch_end"])
+    assert row_of(report, "session", "wait for input").times.calls == 2 * BATCHES
     assert_adds_up(report)
     assert len(history.history["loss"]) == 2
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -123,10 +125,10 @@ def test_what_is_read_while_a_loop_trains_and_after_it(system: Any, tmp_path: Pa
 def test_a_loop_that_is_measured_now_and_then(system: Any) -> None:
     StepLoop(lambda: 1.0, [system.hook(every_secs=3_600)], max_steps=100).run()
     found = system.read()
-    # At the end, whatever the interval. No result was read.
+    # At the end, whatever the interval.
     assert found[(system.names["global_step"],)] == 100
     assert found[(system.names["steps"],)] == 100
-    assert (system.names["result"], ("name", "loss")) not in found
+    assert found[(system.names["result"], ("name", "loss"))] == 1
 
 
 def test_a_start_after_an_error_is_counted(system: Any) -> None:
@@ -184,6 +186,12 @@ def test_the_numbers_of_a_result_are_chosen(system: Any) -> None:
         ({"every_secs": "1"}, TypeError, "every_secs"),
         ({"labels": ["x"]}, TypeError, "must be a dictionary of texts by name, or None; got"),
         ({"labels": {"x": 1}}, TypeError, "must be a dictionary of texts by name, or None; got"),
+        ({"labels": {"my-label": "x"}}, ValueError, "must have names of letters, digits and underscores"),
+        (
+            {"labels": {"name": "x"}},
+            ValueError,
+            "must have names of letters, digits and underscores, other than 'name'",
+        ),
         ({"values": 3}, TypeError, "values must be a function"),
         ({"checkpoint_dir": 3}, TypeError, "os.PathLike"),
     ],
@@ -191,6 +199,36 @@ def test_the_numbers_of_a_result_are_chosen(system: Any) -> None:
 def test_arguments_that_are_wrong(system: Any, arguments: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         system.hook(**arguments)
+
+
+def test_numbers_among_other_results(system: Any) -> None:
+    StepLoop(lambda: {"loss": 1.0, "text": "12", "array": np.zeros(2)}, [system.hook()], max_steps=2).run()
+    assert [key for key in system.read() if key[0] == system.names["result"]] == [
+        (system.names["result"], ("name", "loss"))
+    ]
+
+
+def test_a_counter_never_falls(system: Any) -> None:
+    """One hook in two loops at once."""
+    hook = system.hook()
+    seen: list[float] = []
+
+    def step() -> None:
+        StepLoop(lambda: None, [hook], max_steps=3).run()
+        seen.append(system.read()[(system.names["steps"],)])
+
+    StepLoop(step, [hook], max_steps=4).run()
+    assert seen == sorted(seen)
+
+
+def test_a_registry_goes_with_its_hooks() -> None:
+    registry = CollectorRegistry()
+    StepLoop(lambda: 1.0, [PrometheusHook(registry=registry)], max_steps=2).run()
+    assert b"fastsup_steps_total 2.0" in generate_latest(registry.restricted_registry(["fastsup_steps_total"]))
+    reference = weakref.ref(registry)
+    del registry
+    gc.collect()
+    assert reference() is None
 
 
 def test_registries_and_meters_that_are_none() -> None:
@@ -211,5 +249,7 @@ def test_the_defaults_are_those_of_the_packages() -> None:
     import prometheus_client
 
     StepLoop(lambda: 1.0, [PrometheusHook({"of": "test"}), OpenTelemetryHook()], max_steps=2).run()
+    # The global provider exports to nothing, and takes each instrument once.
+    assert OpenTelemetryHook().measurements() == {}
     StepLoop(lambda: 1.0, [OpenTelemetryHook(meter=get_meter("other"))], max_steps=2).run()
     assert prometheus_client.REGISTRY.get_sample_value("fastsup_steps_total", {"of": "test"}) == 2

@@ -8,6 +8,7 @@ from typing import Any
 
 from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
+from tensorflow.python.training import evaluation
 
 from fastsup.core.timeline import phase
 
@@ -40,22 +41,36 @@ class EvaluationGraph:
     def evaluate(self, checkpoint_path: str) -> dict[str, Any]:
         """Evaluates a checkpoint, and writes the metrics. Returns them.
 
+        After an error, and if hooks have added variables to the graph, the next evaluation builds it again.
+
         Args:
           checkpoint_path: path of the checkpoint.
         """
         strategy = self._estimator._eval_distribution
-        graph = ops.Graph() if self._built is None else self._built[0]
+        built, self._built = self._built, None
+        graph = ops.Graph() if built is None else built[0]
         scope = strategy.scope() if strategy else contextlib.nullcontext()
         with phase("evaluate"), context.graph_mode(), graph.as_default(), scope:
-            if self._built is None:
-                self._built = graph, self._build(checkpoint_path)
+            if built is None:
+                built = graph, self._build(checkpoint_path)
+            variables = _variables_of(graph)
             found: dict[str, Any] = self._estimator._evaluate_run(
-                checkpoint_path=checkpoint_path, output_dir=self._output_dir, **self._built[1]
+                checkpoint_path=checkpoint_path, output_dir=self._output_dir, **built[1]
             )
+            if _variables_of(graph) == variables:
+                self._built = built
             return found
 
     def _build(self, checkpoint_path: str) -> dict[str, Any]:
         scaffold, update_op, metrics, hooks = self._estimator._evaluate_build_graph(
             self._input_fn, self._hooks, checkpoint_path
         )
+        evaluation._get_or_create_eval_step()  # A variable of every evaluation.
         return {"scaffold": scaffold, "update_op": update_op, "eval_dict": metrics, "all_hooks": hooks}
+
+
+def _variables_of(graph: Any) -> list[int]:
+    """What says that something has added variables to a graph."""
+    return [
+        len(graph.get_collection_ref(name)) for name in (ops.GraphKeys.GLOBAL_VARIABLES, ops.GraphKeys.LOCAL_VARIABLES)
+    ]

@@ -14,6 +14,7 @@ from fastsup.estimator.jobs.deleted_checkpoint import evaluate_or_newer, step_in
 from fastsup.estimator.jobs.eval_result import EvalResult, EvalStatus
 from fastsup.estimator.jobs.evaluation_graph import EvaluationGraph
 from fastsup.estimator.jobs.specs import assert_eval_spec
+from fastsup.estimator.model.estimator import EstimatorV1
 
 __all__ = ["Evaluator"]
 
@@ -102,7 +103,7 @@ class Evaluator:
 
     def _evaluate(self, path: Any) -> Any:
         spec = self._eval_spec
-        if not spec.keep_graph:
+        if not spec.keep_graph or not isinstance(self._estimator, EstimatorV1):
             return self._estimator.evaluate(
                 input_fn=spec.input_fn, steps=spec.steps, name=spec.name, checkpoint_path=path, hooks=spec.hooks
             )

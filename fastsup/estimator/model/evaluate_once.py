@@ -17,6 +17,9 @@ from fastsup.core.session_origin import session_role
 from fastsup.train.hooks.progress import hooks_with_progress
 from fastsup.train.scheduler.scheduled_hook import ScheduledHook
 
+# The attribute of a graph that has, by operations of a step, these with the counter of steps.
+_COUNTED = "_fastsup_counted_evaluations"
+
 __all__ = ["StopAfterNEvalsHook", "evaluate_once", "run_evaluation", "with_eval_step"]
 
 
@@ -58,6 +61,20 @@ def with_eval_step(eval_ops: Any, hooks: list[Any]) -> Any:
     eval_step = evaluation._get_or_create_eval_step()
     if eval_ops is None:
         return None
+    # A graph that evaluates again and again has one counter, and doesn't grow.
+    known: dict[int, Any] = getattr(eval_step.graph, _COUNTED, {})
+    setattr(eval_step.graph, _COUNTED, known)
+    if id(eval_ops) not in known:
+        known[id(eval_ops)] = eval_ops, *_counted(eval_ops, eval_step)
+    _, eval_ops, completed = known[id(eval_ops)]
+    for hook in hooks:
+        if isinstance(hook, evaluation._StopAfterNEvalsHook):
+            hook._set_evals_completed_tensor(completed)
+    return eval_ops
+
+
+def _counted(eval_ops: Any, eval_step: Any) -> tuple[Any, Any]:
+    """The operations of a step with the counter, and the counter's value after them."""
     update_eval_step = state_ops.assign_add(eval_step, 1, use_locking=True)
     if isinstance(eval_ops, dict):
         eval_ops = {**eval_ops, "update_eval_step": update_eval_step}
@@ -65,11 +82,7 @@ def with_eval_step(eval_ops: Any, hooks: list[Any]) -> Any:
         eval_ops = [*eval_ops, update_eval_step]
     else:
         eval_ops = [eval_ops, update_eval_step]
-    completed = evaluation._get_latest_eval_step_value(eval_ops)
-    for hook in hooks:
-        if isinstance(hook, evaluation._StopAfterNEvalsHook):
-            hook._set_evals_completed_tensor(completed)
-    return eval_ops
+    return eval_ops, evaluation._get_latest_eval_step_value(eval_ops)
 
 
 def evaluate_once(

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from tensorflow.python.platform import tf_logging as logging
+
 __all__ = ["LoadedModel"]
 
 
@@ -33,20 +35,32 @@ class LoadedModel:
             return not self._is_retired
 
     def release(self) -> None:
-        """Says that a thread that has taken it is done."""
+        """Says that a thread that has taken it is done. An error of the end is logged: the thread has its result."""
         with self._lock:
             self._users -= 1
             is_last = self._is_retired and not self._users
         if is_last:
-            self._close()
+            self._end(logs_errors=True)
 
-    def retire(self) -> None:
-        """Lets no other thread take it, and closes it when the last one has released it."""
+    def retire(self, logs_errors: bool = False) -> None:
+        """Lets no other thread take it, and closes it when the last one has released it.
+
+        Args:
+          logs_errors: whether an error of the end is logged, and not raised.
+        """
         with self._lock:
             is_last = not self._is_retired and not self._users
             self._is_retired = True
         if is_last:
+            self._end(logs_errors)
+
+    def _end(self, logs_errors: bool) -> None:
+        try:
             self._close()
+        except Exception as error:
+            if not logs_errors:
+                raise
+            logging.error("The session of a Predictor hasn't ended well: %r", error, exc_info=error)
 
     def run(self, features: Any) -> Any:
         """Predicts.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from tensorflow.python.framework import dtypes, ops, tensor_spec
+from tensorflow.python.framework import dtypes, ops, sparse_tensor, tensor_spec
+from tensorflow.python.framework import tensor as tensor_lib
 from tensorflow.python.ops import array_ops
 from tensorflow.python.util import nest
 
@@ -30,9 +32,10 @@ class ModelInputs:
     def __init__(self, features: Any, tensors: Any) -> None:
         self.features = features
         self._tensors = tensors
-        self._names = set(tensors) if isinstance(tensors, dict) else None
+        is_flat = isinstance(tensors, dict) and not any(map(nest.is_nested, tensors.values()))
+        self._names = set(tensors) if is_flat else None
         # One input is found without its name.
-        self._only = next(iter(tensors.values())) if isinstance(tensors, dict) and len(tensors) == 1 else None
+        self._only = next(iter(tensors.values())) if is_flat and len(tensors) == 1 else None
 
     def feed_dict(self, features: Any) -> dict[Any, Any]:
         """What a session is fed for a prediction.
@@ -42,29 +45,50 @@ class ModelInputs:
 
         Raises:
           ValueError: features are missing, or there are some that the model doesn't take.
-          TypeError: the values have another structure.
+          TypeError: the values have another structure, or a type that the model's doesn't hold.
         """
         if self._names is None:
             nest.assert_shallow_structure(self._tensors, features, check_types=False)
             values = nest.flatten_up_to(self._tensors, features, check_types=False)
-            return dict(zip(nest.flatten(self._tensors), map(_fed, values), strict=True))
+            return {
+                tensor: _fed(tensor, value) for tensor, value in zip(nest.flatten(self._tensors), values, strict=True)
+            }
         if not isinstance(features, Mapping):
             if self._only is None:
                 raise TypeError(
                     f"features must be a dictionary with the values of {sorted(self._names)}; got {features!r}."
                 )
-            return {self._only: _fed(features)}
+            return {self._only: _fed(self._only, features)}
         if features.keys() != self._names:
             raise ValueError(
                 f"features must have the names {sorted(self._names)}; got {sorted(features)}. "
                 f"Missing: {sorted(self._names - features.keys())}; "
                 f"unknown: {sorted(features.keys() - self._names)}."
             )
-        return {self._tensors[name]: _fed(value) for name, value in features.items()}
+        return {self._tensors[name]: _fed(self._tensors[name], value) for name, value in features.items()}
 
 
-def _fed(value: Any) -> Any:
-    """A value as a session takes it: a tensor is read."""
+def _fed(tensor: Any, value: Any) -> Any:
+    """A value as a session takes it. Refuses one that the tensor's type doesn't hold, which a session would cut."""
+    if isinstance(value, sparse_tensor.SparseTensor):
+        return sparse_tensor.SparseTensorValue(
+            *(part.numpy() for part in (value.indices, value.values, value.dense_shape))
+        )
+    if not isinstance(tensor, tensor_lib.Tensor) or tensor.dtype == dtypes.string:
+        return _array(value)
+    array = np.asarray(_array(value))
+    wanted = np.dtype(tensor.dtype.as_numpy_dtype)
+    if array.dtype == wanted:
+        return array
+    holds = np.can_cast(array.dtype, wanted, "same_kind")
+    if holds and array.dtype.kind in "iu" and wanted.kind in "iu":
+        holds = bool((array.astype(wanted) == array).all())
+    if not holds:
+        raise TypeError(f"{tensor.op.name} must be of type {tensor.dtype.name}; got {value!r} of type {array.dtype}.")
+    return array.astype(wanted)
+
+
+def _array(value: Any) -> Any:
     return value.numpy() if isinstance(value, ops.EagerTensor) else value
 
 
@@ -97,7 +121,9 @@ def inputs_from_receiver(receiver_fn: Callable[[], Any]) -> ModelInputs:
 
 
 def _placeholder(path: str, spec: Any) -> Any:
-    return array_ops.placeholder(spec.dtype, spec.shape, spec.name or path.replace("/", "_") or "features")
+    # A column may have any name, an operation may not.
+    name = re.sub(r"^[^A-Za-z0-9.]|[^A-Za-z0-9_.-]", "_", spec.name or path or "features")
+    return array_ops.placeholder(spec.dtype, spec.shape, f"f{name}" if name.startswith("_") else name)
 
 
 def check_specs(specs: Any) -> None:
@@ -127,15 +153,22 @@ def specs_of(features: Any) -> Any:
       ValueError: a feature has no batch dimension.
       TypeError: a feature isn't an array of numbers, texts or truth values.
     """
+    if isinstance(features, sparse_tensor.SparseTensor | sparse_tensor.SparseTensorValue):
+        raise TypeError(
+            "A sparse feature needs a function that returns a ServingInputReceiver with its placeholder, as the "
+            f"argument features of the Predictor; got {features!r}."
+        )
     if isinstance(features, Mapping):
         return {name: specs_of(value) for name, value in features.items()}
-    if type(features) is tuple:
-        return tuple(specs_of(value) for value in features)
-    array = np.asarray(_fed(features))
+    if isinstance(features, tuple):
+        specs = [specs_of(value) for value in features]
+        return type(features)(*specs) if hasattr(features, "_fields") else tuple(specs)
+    array = np.asarray(_array(features))
     if not array.ndim:
         raise ValueError(f"A feature is a single value without a batch dimension: {features!r}. Give it [value].")
     if not isinstance(features, np.ndarray | ops.EagerTensor):
-        array = array.astype(_OF_PYTHON.get(array.dtype, array.dtype))
+        smaller = array.astype(_OF_PYTHON.get(array.dtype, array.dtype))
+        array = smaller if array.dtype.kind != "i" or (smaller == array).all() else array
     try:
         dtype = dtypes.string if array.dtype.kind in "OSU" else dtypes.as_dtype(array.dtype)
     except TypeError:

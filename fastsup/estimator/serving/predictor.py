@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -161,7 +163,7 @@ class Predictor:
             if self._loaded is None or self._given_path:
                 return False
             version = self._newest_version()
-            if version == self._version:
+            if version == self._version or version[0] is None:
                 return False
             self._load(version)
             return True
@@ -209,9 +211,12 @@ class Predictor:
             version = self._newest_version() if self._loaded is not None else self._version
             if version != self._version and version[0] is not None:
                 self._load(version)
-        except (errors.OpError, ValueError, OSError) as error:
+        except Exception as error:
             logging.warning(
-                "The newest checkpoint can't be loaded; predictions go on with %s: %r", self.checkpoint_path, error
+                "The newest checkpoint can't be loaded; predictions go on with %s. %s: %s",
+                self.checkpoint_path,
+                type(error).__name__,
+                error,
             )
         finally:
             self._loading.release()
@@ -221,10 +226,12 @@ class Predictor:
         path = self._given_path or self._estimator.latest_checkpoint()
         if path is None:
             return None, 0
-        try:
+        with contextlib.suppress(OSError):
+            return path, os.stat(path + ".index").st_mtime_ns
+        # Another file system, of which TensorFlow tells seconds. If there is no such file, restoring it says so.
+        with contextlib.suppress(errors.OpError):
             return path, file_io.stat(path + ".index").mtime_nsec
-        except errors.OpError:
-            return path, 0  # Restoring it says what is wrong.
+        return path, 0
 
     def _load(self, version: tuple[str | None, int]) -> None:
         """Makes a session with the values of a checkpoint, and lets the next calls take it."""
@@ -232,12 +239,17 @@ class Predictor:
         built = self._built
         # Hooks add to the graph each time that a session is made.
         if built is None or built.model.hooks:
-            built = self._build(path)
+            before_it, built = built, self._build(path)
+            if before_it is not None and any(hook in built.model.hooks for hook in before_it.model.hooks):
+                raise ValueError(
+                    "model_fn has returned the same prediction hook as before, which belongs to the session that it is "
+                    f"in: {list(built.model.hooks)}. Make it in model_fn."
+                )
         loaded = self._open_session(built, path)
         self._built, self._version = built, version
         before, self._loaded = self._loaded, loaded
         if before is not None:
-            before.retire()
+            before.retire(logs_errors=True)
 
     def _build(self, path: str | None) -> _Built:
         make = inputs_from_receiver if callable(self._features) else inputs_from_specs
@@ -256,12 +268,14 @@ class Predictor:
         graph, model, inputs = built
         with graph.as_default(), trained_model.explaining_missing_variables(path), session_role("predict"):
             creator = self._estimator._model_predictor.session_creator(model, path)
-            session: Any = MonitoredSession(creator, model.hooks) if model.hooks else creator.create_session()
+            # Queue runners need the threads of a monitored session.
+            is_monitored = bool(model.hooks or graph.get_collection(ops.GraphKeys.QUEUE_RUNNERS))
+            session: Any = MonitoredSession(creator, model.hooks) if is_monitored else creator.create_session()
 
         def predict(features: Any) -> Any:
             return session.run(model.predictions, inputs.feed_dict(features))
 
-        if not model.hooks:
+        if not is_monitored:
             return LoadedModel(predict, session.close, None)
 
         def run(features: Any) -> Any:

@@ -268,7 +268,7 @@ def _session_parts(report: ProfileRows) -> Iterable[Cost]:
     yield from part(
         HOOK_DISPATCH,
         "hook dispatch",
-        f"The session calls {_listed(_called_most_often(report))} in most steps, and makes arguments and results "
+        f"The session calls {_listed(_called_most_often(report))} in the most steps, and makes arguments and results "
         "for that. A hook of your own is called in every step, and so is NanTensorHook. Leave out what you can do "
         "without; a standard hook with an interval is called only when it is due.",
     )

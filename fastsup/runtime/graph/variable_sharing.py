@@ -10,7 +10,7 @@ write. There are four exceptions:
 - An operation that isn't TensorFlow's may write in place.
 - Operations on rows (a gather, a scatter, a sparse optimizer) have the variable copied when it is read, not when it is
   written. `DisableCopyOnRead` undoes that, until the next such operation, which copies all of the variable if a value
-  has read it and still keeps it. So a snapshot of it is read without a copy, copied, and let go: one copy, into memory
+  of it is still kept. So a snapshot of it is read without a copy, copied, and let go: one copy, into memory
   that was used before. A read that copies takes ten times as long, since it copies into new memory.
 """
 

@@ -31,7 +31,6 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
       formatter: function from a dictionary of tags and values to the line.
 
     Raises:
-      TypeError: `every_n_secs` isn't a number.
       TypeError: an interval isn't a number.
       ValueError: both intervals were given, or neither without `at_end`, or `every_n_iter` isn't positive.
     """

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from tensorflow.core.framework import summary_pb2
 from tensorflow.python.data.ops import dataset_ops
+from tensorflow.python.eager import context
 
 __all__ = ["InputWait", "TimedInput", "timed_input"]
 
@@ -74,7 +75,8 @@ class TimedInput:
     def __del__(self) -> None:
         waits = vars(self).get("_waits")
         if waits is not None and not sys.is_finalizing():
-            tf.raw_ops.DestroyResourceOp(resource=waits, ignore_lookup_error=True)
+            with context.eager_mode():  # It may be deleted while a graph is built.
+                tf.raw_ops.DestroyResourceOp(resource=waits, ignore_lookup_error=True)
 
     def read(self) -> InputWait:
         """Returns what has been waited for so far, in all iterations."""
