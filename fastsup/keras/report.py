@@ -23,7 +23,7 @@ class FunctionReport(NamedTuple):
       executor: what runs it.
       seconds: seconds that an execution takes, where "auto" has measured it; else None.
       fused: whether many steps are made in one compiled call now, where nothing looks between them.
-      why_not_fused: why they aren't; an empty string if they are, or may be later.
+      why_not_fused: why they aren't; an empty string if they are.
     """
 
     name: str
@@ -82,6 +82,9 @@ def _of(kind: str, function: Any, reason: str, executor: str) -> FunctionReport:
     elif isinstance(function, LiftedPredictFunction):
         parts = [function.on_list, function.on_data]
     called = [part for part in parts if isinstance(part, Function) and (part.lifted or part.why_not)]
+    if not called and ahead is not None and ahead.fused:
+        # No step was made alone.
+        return FunctionReport(kind, True, True, "", "inline", None, True)
     if not called:
         return FunctionReport(kind, bool(reason) and function is not None, False, reason, executor, None)
     part = next((part for part in called if not part.lifted), called[0])

@@ -94,8 +94,8 @@ class StepLoop(fastsup.core.StepLoop):
 
     @property
     def why_not_fused(self) -> str:
-        """Why many steps aren't made in one compiled call. An empty string if they are, or may be later."""
-        return str(getattr(self._step, "why_not_fused", ""))
+        """Why many steps aren't made in one compiled call now. An empty string if they are."""
+        return str(getattr(self._step, "why_not_now", ""))
 
     def run(self) -> Any:
         """Runs the loop until its end.

@@ -87,6 +87,26 @@ class FusedCalls:
         """True if steps are made at once now, where no hook is due between them."""
         return not self.why_not_fused and (self._is_forced or self.trial.choice == FUSED)
 
+    @property
+    def why_not_now(self) -> str:
+        """Why steps aren't made at once now: they can't be, or the trial has to come, or has chosen single steps.
+
+        An empty string if they are.
+        """
+        fusion = self.fusion
+        if self.fused or fusion.why_not:
+            return fusion.why_not
+        if fusion.function is None:
+            secs = max(fusion.first_secs or 0.0, _FEWEST_SECS)
+            return (
+                f"not tried yet: single steps come first, until they have taken {secs:.1f} s (now {fusion.spent:.1f} s)"
+                '; fuse="always" leaves that out'
+            )
+        if fusion.trial.choice is None:
+            return "the trial isn't over"
+        single, fused = (1e6 * fusion.trial.seconds[way] for way in (SINGLE, FUSED))
+        return f"single steps are faster: {single:,.1f} µs a step in place of {fused:,.1f}, by a trial"
+
     def is_next(self) -> bool:
         """Whether the next steps should be made at once."""
         fusion = self.fusion

@@ -103,6 +103,9 @@ def test_the_same(name: str) -> None:
     assert model.train_function.fused
     assert model.train_function.why_not_fused == ""
     assert model.test_function.fused
+    # No step was made alone, and still it was called.
+    assert str(fastsup.keras.report(model)[0]).startswith("train: lifted, ")
+    assert "many steps in one compiled call" in str(fastsup.keras.report(model)[0])
 
 
 def test_the_bar_has_the_logs_of_each_step() -> None:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import fastsup
 from fastsup.core import Hook
 from fastsup.loop import CheckpointHook, NanGuardHook, NanResultError, StepLoop, StopAtStepHook
+from fastsup.steps import fused_calls
 from fastsup.steps.fused_step import FusedStep
 
 ROWS = 24
@@ -329,6 +330,29 @@ def test_methods_and_functions_of_tensorflow() -> None:
     assert int(StepLoop(fastsup.bind(theirs), max_steps=50, fuse="always").run()) == 150
     assert loop.fused
     assert loop.why_not_fused == ""
+
+
+def test_says_why_steps_are_not_made_at_once_now() -> None:
+    count = tf.Variable(0)
+
+    @fastsup.function(jit_compile=True)
+    def add(by: Any) -> Any:
+        return count.assign_add(by)
+
+    loop = StepLoop(fastsup.bind(add, 2), max_steps=50)
+    loop.run()
+    assert not loop.fused
+    said = r"not tried yet: single steps come first, until they have taken \d+\.\d s \(now 0\.\d s\)"
+    assert re.match(said, loop.why_not_fused)
+    step = fastsup.bind(add, 2)
+    calls = fused_calls.fused_calls(step, "auto")
+    assert not isinstance(calls, str)
+    trial = calls.fusion.trial
+    calls.fusion.function = lambda *args: (None, None)
+    trial.choice, trial.seconds = None, {}
+    assert calls.why_not_now == "the trial isn't over"
+    trial.choice, trial.seconds = "single", {"single": 5e-6, "fused": 7e-6}
+    assert calls.why_not_now == "single steps are faster: 5.0 µs a step in place of 7.0, by a trial"
 
 
 def test_an_error_of_the_input_comes_after_the_batches_before_it() -> None:

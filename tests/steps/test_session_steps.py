@@ -167,7 +167,7 @@ def test_a_second_loop_of_the_session(at_once: list[int]) -> None:
             for _ in range(3):
                 session.run_loop([model["train_op"], model["loss"]], 30)
             assert session.fused is False  # Without a trial nothing is chosen.
-            assert session.why_not_fused == ""
+            assert session.why_not_fused == "the trial isn't over"
             assert session.run(model["step"]) == 90
     assert sum(at_once) > 60
 
@@ -268,7 +268,8 @@ def test_in_a_program_with_the_flags(processes: Processes) -> None:
             while session._graph_steps is None or session._graph_steps.last._calls.trial.choice is None:
                 session.run_loop([train_op, loss], 500)
                 made += 500
-                assert session.why_not_fused == "", session.why_not_fused
+                said = session.why_not_fused
+                assert session.fused or said.startswith(("not tried yet", "the trial", "single steps are faster")), said
             assert session.run(step) == made
             print("loss went down:", session.run(loss) < 1.0, session._graph_steps.last._calls.trial.seconds)
         """

@@ -54,6 +54,11 @@ class StepsAtOnce:
         return self._why_not or self._calls.why_not_fused
 
     @property
+    def why_not_now(self) -> str:
+        """Why steps aren't made at once now; an empty string if they are."""
+        return self._why_not or self._calls.why_not_now
+
+    @property
     def fused(self) -> bool:
         """True if steps are made at once now, where no hook is due between them."""
         return not self._why_not and self._calls.fused

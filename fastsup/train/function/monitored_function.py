@@ -77,9 +77,9 @@ class MonitoredFunction:
 
     @property
     def why_not_fused(self) -> str:
-        """Why `run_loop` doesn't make many steps in one compiled call. An empty string if it does, or may later."""
+        """Why `run_loop` doesn't make many steps in one compiled call now. An empty string if it does."""
         at_once = self._step_graph.steps_at_once
-        return at_once if isinstance(at_once, str) else at_once.why_not_fused
+        return at_once if isinstance(at_once, str) else at_once.why_not_now
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs one step, with the hooks that are due.

@@ -132,12 +132,12 @@ class _MonitoredSession(Monitored):
 
     @property
     def why_not_fused(self) -> str:
-        """Why the last `run_loop` doesn't make many steps in one compiled run.
+        """Why the last `run_loop` doesn't make many steps in one compiled run now.
 
-        An empty string if it does, may do so later, or no loop has run.
+        An empty string if it does, or no loop has run.
         """
         last = "" if self._graph_steps is None else self._graph_steps.last
-        return last if isinstance(last, str) else last.why_not_fused
+        return last if isinstance(last, str) else last.why_not_now
 
     def _steps_at_once(self, fetches: Any) -> Any:
         if self._graph_steps is None:
