@@ -20,7 +20,7 @@ ENVIRONMENTS: dict[str, list[list[str]]] = {
     "here": [],
     "tensorflow-2.15": [["tensorflow-cpu==2.15.1", "tensorflow-estimator==2.15.0", "numpy<2"]],
     # Orbit is a part of a distribution whose other parts need much that Orbit doesn't.
-    "orbit": [["tensorflow>=2.16,<2.22", "tf_keras>=2.16,<2.22"], ["--no-deps", "tf-models-official"]],
+    "orbit": [["tensorflow>=2.16,<2.23", "tf_keras>=2.16,<2.23"], ["--no-deps", "tf-models-official"]],
     "jax": [["jax", "keras"]],
     # CLU's writers import TensorFlow and TensorBoard.
     "clu": [["jax", "clu", "tensorflow-cpu", "tensorboard"]],

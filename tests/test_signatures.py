@@ -26,7 +26,7 @@ PAIRS = {
     **{name: (getattr(v1.train, name), getattr(train, name)) for name in train.__all__ if hasattr(v1.train, name)},
     **{name: (getattr(monitored_session, f"_{name}"), getattr(train, name)) for name in PRIVATE},
 }
-# What TensorFlow 2.16 to 2.21 has in none of its modules.
+# What TensorFlow 2.16 to 2.22 has in none of its modules.
 NEW = {
     "AdaptedHook": "a hook that says when it is due, in a session",
     "MonitoredFunction": "a step of TensorFlow 2 under a MonitoredSession",

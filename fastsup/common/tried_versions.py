@@ -10,7 +10,7 @@ import re
 
 __all__ = ["ANY_VERSION", "TRIED_VERSIONS", "is_tried", "untried_reason"]
 
-TRIED_VERSIONS = ("2.16", "2.17", "2.18", "2.19", "2.20", "2.21")
+TRIED_VERSIONS = ("2.16", "2.17", "2.18", "2.19", "2.20", "2.21", "2.22")
 # Environment variable that lets fastsup use a newer version that wasn't tried, as far as its self-test passes.
 ANY_VERSION = "FASTSUP_ANY_TENSORFLOW"
 
