@@ -7,6 +7,7 @@ import gc
 import importlib.util
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from processes import Processes
 
 import fastsup
 import fastsup.keras
+from fastsup.profile.advice import passes
 from fastsup.profile.report import Report
 
 pytestmark = [
@@ -436,13 +438,26 @@ def test_what_runs_a_step_and_what_acceleration_would_spare() -> None:
     assert "train_function: TensorFlow" in profiler.table()
     if report.call_ns > 0.1 * report.step_time.mean_ns:
         assert "fastsup.keras.accelerate(model)" in report.advice()
+    with fastsup.HookProfiler() as profiler:
+        model.fit(X, Y, batch_size=1, verbose=0, epochs=3)
+    report = profiler.report()
+    costs = {cost.name: cost for cost in passes.costs_of_passes(report)}
+    assert "jit_compile" not in costs["Keras's own loop"].text
+    calls = costs["TensorFlow's calls of the step function"]
+    # Of arrays, the iterators go too.
+    assert "of the dataset and the iterators that Keras makes of arrays" in calls.text
+    opened = sum(row.times.total_ns for row in report.rows if row.phase == "open input")
+    assert calls.total_ns > opened
+    assert "opening and ending the input" not in costs
     fastsup.keras.accelerate(model)
     with fastsup.HookProfiler() as profiler:
         model.fit(X, Y, batch_size=1, verbose=0)
     report = profiler.report()
     assert [part.executor_of("train_function") for part in report.sessions] in (["single_threaded"], ["inline"])
     assert report.call_ns == 0
-    assert "accelerate" not in report.advice()
+    assert "fastsup.keras.accelerate(model)" not in report.advice()
+    (loop,) = [cost for cost in passes.costs_of_passes(report) if cost.name == "Keras's own loop"]
+    assert re.search(r"With compile\(jit_compile=True\), .* saves nearly all of these [\d.]+[mµ]?s", loop.text)
     model.compile("sgd", "mse", run_eagerly=True)
     with fastsup.HookProfiler() as profiler:
         model.fit(X, Y, batch_size=8, verbose=0)

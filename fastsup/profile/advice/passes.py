@@ -28,6 +28,8 @@ __all__ = ["advice_on_callback", "costs_of_passes"]
 
 # How many batches an execution has in the advice.
 _STEPS_PER_EXECUTION = 10
+# The executors of an accelerated model's functions.
+_LIFTED = {"inline", "single_threaded", "thread_pool"}
 _PROGRESS_BAR, _TENSORBOARD = "ProgbarLogger", "TensorBoard"
 
 
@@ -41,8 +43,13 @@ def costs_of_passes(report: ProfileRows) -> Iterable[Cost]:
     passes = [part for part in report.sessions if part.is_pass and (part.within is None or part.within[1] == SESSION)]
     rows = [row for row in report.session if any(row.session == part.name for part in passes)]
     loops = [part for part in passes if part.kind.rpartition(".")[2] not in BATCH_CALLS]
-    yield from _of_loop(rows, sum(part.runs for part in loops))
-    yield from _of_calls(report, rows)
+    opened = [row for row in rows if row.phase in (OPEN_INPUT, PASS_EPOCHS) or row.detail == INPUT_TRACES]
+    opened_ns, times_opened = _sums(opened, OPEN_INPUT, PASS_EPOCHS, TRACING)[0], _sums(opened, OPEN_INPUT)[1]
+    # Keras makes a dataset of arrays, which an accelerated model takes row by row.
+    is_of_arrays = any(row.detail == INPUT_TRACES for row in opened)
+    yield from _of_loop(report, rows, sum(part.runs for part in loops))
+    of_calls = list(_of_calls(report, rows, opened_ns if is_of_arrays else 0))
+    yield from of_calls
     total, times = _sums(rows, INPUT_WAIT)
     if total:
         yield Cost(
@@ -52,14 +59,12 @@ def costs_of_passes(report: ProfileRows) -> Iterable[Cost]:
             "batches meanwhile with more workers (workers=4); a tf.data.Dataset with map(..., num_parallel_calls="
             "tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE), and cache() makes them once.",
         )
-    opened = [row for row in rows if row.phase in (OPEN_INPUT, PASS_EPOCHS) or row.detail == INPUT_TRACES]
-    total, times = _sums(opened, OPEN_INPUT, PASS_EPOCHS, TRACING)[0], _sums(opened, OPEN_INPUT)[1]
-    if times > 1:
+    if times_opened > 1 and not (of_calls and is_of_arrays):
         yield Cost(
             "opening and ending the input",
-            total,
-            f'{times} times, {duration(total / times)} each ("open input", "between epochs", "tracing of tf.data\'s '
-            'functions"): Keras makes an iterator for each epoch, and a dataset of arrays for each call. Fewer and '
+            opened_ns,
+            f'{times_opened} times, {duration(opened_ns / times_opened)} each ("open input", "between epochs", '
+            '"tracing of tf.data\'s functions"): Keras makes an iterator for each epoch, and a dataset of arrays for each call. Fewer and '
             "longer epochs save it; so does a dataset with repeat(), with steps_per_epoch.",
         )
 
@@ -70,9 +75,14 @@ def _sums(rows: Iterable[Row], *phases: str) -> tuple[int, int]:
     return sum(times.total_ns for times in found), sum(times.calls for times in found)
 
 
-def _of_loop(rows: Iterable[Row], batches: int) -> Iterable[Cost]:
+def _of_loop(report: ProfileRows, rows: Iterable[Row], batches: int) -> Iterable[Cost]:
     total, _ = _sums(rows, PASS_LOOP, LOGS)
     if total and batches:
+        executors = {report.executor_of(row) for row in rows if row.phase in PASS_FUNCTIONS}
+        compiled = (
+            " With compile(jit_compile=True), an accelerated model makes many batches in a call where no callback looks "
+            f"at each, which saves nearly all of these {duration(total)}, if a trial finds it faster."
+        )
         saved = total * (_STEPS_PER_EXECUTION - 1) // _STEPS_PER_EXECUTION
         yield Cost(
             "Keras's own loop",
@@ -80,23 +90,30 @@ def _of_loop(rows: Iterable[Row], batches: int) -> Iterable[Cost]:
             f"{duration(total / batches)} a batch, with the logs for its callbacks. "
             f"compile(steps_per_execution={_STEPS_PER_EXECUTION}) goes through it once in "
             f"{_STEPS_PER_EXECUTION} batches, which saves about {duration(saved)} here; callbacks then see each "
-            f"{_STEPS_PER_EXECUTION}th batch.",
+            f"{_STEPS_PER_EXECUTION}th batch.{compiled if executors & _LIFTED else ''}",
         )
 
 
-def _of_calls(report: ProfileRows, rows: Iterable[Row]) -> Iterable[Cost]:
-    """What it costs that TensorFlow calls the functions of models, or that Python runs them."""
+def _of_calls(report: ProfileRows, rows: Iterable[Row], of_arrays: int) -> Iterable[Cost]:
+    """What it costs that TensorFlow calls the functions of models, or that Python runs them.
+
+    Args:
+      report: the report.
+      rows: the rows of passes.
+      of_arrays: nanoseconds of opening the input of arrays, which an accelerated model doesn't do.
+    """
     by_tensorflow = [row for row in rows if report.executor_of(row) == BY_TENSORFLOW_FUNCTION]
     total, calls = _sums(by_tensorflow, *PASS_FUNCTIONS)
     # On a busy machine, the measurement may be above a whole call.
     saved = min(int(report.call_ns * calls), total * 9 // 10)
     if saved:
+        input_too = f", and {duration(of_arrays)} of the dataset and the iterators that Keras makes of arrays"
         yield Cost(
             "TensorFlow's calls of the step function",
-            saved,
-            f"about {duration(saved / calls)} of each of {calls} calls, by a measurement on this machine. "
-            "fastsup.keras.accelerate(model) makes the same steps without them, and takes arrays without an iterator "
-            "for each epoch.",
+            saved + of_arrays,
+            f"about {duration(saved / calls)} of each of {calls} calls, by a measurement on this machine"
+            f"{input_too if of_arrays else ''}. fastsup.keras.accelerate(model) makes the same steps without these "
+            f"{duration(saved + of_arrays)}.",
         )
     eagerly = [row for row in rows if BY_TENSORFLOW_EAGERLY in report.executor_of(row)]
     total, calls = _sums(eagerly, *PASS_FUNCTIONS)
