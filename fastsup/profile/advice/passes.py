@@ -64,8 +64,8 @@ def costs_of_passes(report: ProfileRows) -> Iterable[Cost]:
             "opening and ending the input",
             opened_ns,
             f'{times_opened} times, {duration(opened_ns / times_opened)} each ("open input", "between epochs", '
-            '"tracing of tf.data\'s functions"): Keras makes an iterator for each epoch, and a dataset of arrays for each call. Fewer and '
-            "longer epochs save it; so does a dataset with repeat(), with steps_per_epoch.",
+            '"tracing of tf.data\'s functions"): Keras makes an iterator for each epoch, and a dataset of arrays for each '
+            "call. Fewer and longer epochs save it; so does a dataset with repeat(), with steps_per_epoch.",
         )
 
 
