@@ -64,8 +64,8 @@ def costs_of_passes(report: ProfileRows) -> Iterable[Cost]:
             "opening and ending the input",
             opened_ns,
             f'{times_opened} times, {duration(opened_ns / times_opened)} each ("open input", "between epochs", '
-            '"tracing of tf.data\'s functions"): Keras makes an iterator for each epoch, and a dataset of arrays for each '
-            "call. Fewer and longer epochs save it; so does a dataset with repeat(), with steps_per_epoch.",
+            '"tracing of tf.data\'s functions"): Keras makes an iterator for each epoch, and a dataset of arrays for '
+            "each call. Fewer and longer epochs save it; so does a dataset with repeat(), with steps_per_epoch.",
         )
 
 
@@ -80,8 +80,8 @@ def _of_loop(report: ProfileRows, rows: Iterable[Row], batches: int) -> Iterable
     if total and batches:
         executors = {report.executor_of(row) for row in rows if row.phase in PASS_FUNCTIONS}
         compiled = (
-            " With compile(jit_compile=True), an accelerated model makes many batches in a call where no callback looks "
-            f"at each, which saves nearly all of these {duration(total)}, if a trial finds it faster."
+            " With compile(jit_compile=True), an accelerated model makes many batches in a call where no callback "
+            f"looks at each, which saves nearly all of these {duration(total)}, if a trial finds it faster."
         )
         saved = total * (_STEPS_PER_EXECUTION - 1) // _STEPS_PER_EXECUTION
         yield Cost(
