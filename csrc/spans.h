@@ -40,8 +40,9 @@ typedef int64_t (*fs_span_clock)(void *context); /* nanoseconds */
 
 /* The statistics of one kind of span: of a phase of a hook, for example. */
 typedef struct {
-    int32_t id;    /* first, to share a cache line with the histogram's count */
-    int32_t aside; /* of spans in threads that work alongside the loop, at the same time: not a part of the log's time */
+    int32_t id; /* first, to share a cache line with the histogram's count */
+    int32_t
+        aside; /* of spans in threads that work alongside the loop, at the same time: not a part of the log's time */
     fs_histogram times;
 } fs_span_stats;
 
