@@ -119,7 +119,7 @@ def _steps(found: Results, loops: set[str]) -> Iterator[str]:
     runs = peer_table.from_json(found)
     felt = {workload: peer_table.medians_of(peers) for workload, peers in runs.items()}
     first = next(iter(felt.values()))
-    titles = sorted(loops & first.keys(), key=lambda title: first[title].step_secs)
+    titles = sorted(loops, key=lambda title: first[title].step_secs)
     rows = [
         [f"**{title}**" if title.startswith("fastsup") or "fastsup." in title else title]
         + [micros(peers[title].step_secs) if title in peers else "" for peers in felt.values()]

@@ -163,7 +163,8 @@ class StepsAhead:
           fusion: what is known of the function with such batches.
         """
         on_data = self.lifted.on_data
-        takes_batch = getattr(self.lifted, "takes_batch", False)
+        takes_batch: bool = getattr(self.lifted, "takes_batch", False)
+        is_traced = takes_batch
 
         def make() -> FusedFunction:
             # The outputs of a prediction have as many rows as the batch.
@@ -171,12 +172,13 @@ class StepsAhead:
             return FusedFunction(on_data.original, (), {}, (calls.blocks.spec,), self._name, (traced_as,))
 
         def single() -> Any:
+            nonlocal is_traced
             batch = next(calls.blocks)
             if not is_traced:
-                is_traced.append(on_data.original.get_concrete_function(spec))
+                on_data.original.get_concrete_function(spec)
+                is_traced = True
             return on_data(batch)
 
-        is_traced: list[Any] = [None] if takes_batch else []
         calls = FusedCalls(self._name, make, fusion, self._fuse == "always")
         return FusedStep(single, calls)
 

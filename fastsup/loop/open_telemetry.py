@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fastsup.loop.measuring_hook import METRICS, RESULT, MeasuringHook, check_labels
 from fastsup.loop.numbers import Values
+from fastsup.loop.shown_hooks import ShownHooks, kept_by
 
 __all__ = ["OpenTelemetryHook"]
 
@@ -51,12 +51,14 @@ class OpenTelemetryHook(MeasuringHook):
             ) from error
         if meter is not None and not isinstance(meter, metrics.Meter):
             raise TypeError(f"meter must be an opentelemetry.metrics.Meter, or None; got {meter!r}.")
-        self._meter = meter
+        # Each call of `get_meter` may return another object: the module stands for the meter of the global provider.
+        self._owner: Any = metrics if meter is None else meter
+        self._meter: Any = metrics.get_meter("fastsup") if meter is None else meter
         self._attributes = check_labels("attributes", attributes)
 
     def begin(self, loop: Any) -> None:
         super().begin(loop)
-        _instruments_of(self._meter).show(self._attributes, self)
+        kept_by(self._owner, lambda: _Instruments(self._meter)).hooks.show(self._attributes, self)
 
 
 class _Instruments:
@@ -67,53 +69,27 @@ class _Instruments:
     """
 
     def __init__(self, meter: Any) -> None:
-        self._hooks: dict[frozenset[tuple[str, str]], MeasuringHook] = {}
+        self.hooks = ShownHooks()
         for metric in METRICS:
             make = meter.create_observable_counter if metric.counts else meter.create_observable_gauge
             name = f"fastsup.{metric.words.replace(' ', '_')}"
             make(name, [self._callback(metric.words)], "s" if metric.unit else "1", metric.help)
         meter.create_observable_gauge("fastsup.result", [self._results], "1", RESULT.help)
 
-    def show(self, attributes: dict[str, str], hook: MeasuringHook) -> None:
-        """Shows the measurements of a hook from now on, in place of those of another one with the same attributes."""
-        self._hooks = {**self._hooks, frozenset(attributes.items()): hook}
-
     def _callback(self, words: str) -> Callable[[Any], Iterator[Any]]:
         def observe(options: Any) -> Iterator[Any]:
             from opentelemetry.metrics import Observation
 
-            for attributes, hook in self._hooks.items():
+            for attributes, hook in self.hooks:
                 measured = hook.measurements()
                 if words in measured:
-                    yield Observation(measured[words], dict(attributes))
+                    yield Observation(measured[words], attributes)
 
         return observe
 
     def _results(self, options: Any) -> Iterator[Any]:
         from opentelemetry.metrics import Observation
 
-        for attributes, hook in self._hooks.items():
+        for attributes, hook in self.hooks:
             for name, value in hook.result_numbers().items():
-                yield Observation(value, {**dict(attributes), "name": name})
-
-
-# The attribute of a meter that has its instruments: both go together.
-_INSTRUMENTS = "_fastsup_instruments"
-_of_global_meter: list[_Instruments] = []
-_lock = threading.Lock()
-
-
-def _instruments_of(meter: Any) -> _Instruments:
-    """The instruments of a meter. None stands for that of the global provider, which may be a new object each time."""
-    with _lock:
-        if meter is None:
-            from opentelemetry import metrics
-
-            if not _of_global_meter:
-                _of_global_meter.append(_Instruments(metrics.get_meter("fastsup")))
-            return _of_global_meter[0]
-        found: _Instruments | None = vars(meter).get(_INSTRUMENTS)
-        if found is None:
-            found = _Instruments(meter)
-            setattr(meter, _INSTRUMENTS, found)
-        return found
+                yield Observation(value, {**attributes, "name": name})

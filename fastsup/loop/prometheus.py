@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fastsup.loop.measuring_hook import METRICS, RESULT, MeasuringHook, Metric, check_labels
 from fastsup.loop.numbers import Values
+from fastsup.loop.shown_hooks import ShownHooks, kept_by
 
 __all__ = ["PrometheusHook"]
 
@@ -61,18 +61,14 @@ class PrometheusHook(MeasuringHook):
 
     def begin(self, loop: Any) -> None:
         super().begin(loop)
-        _collector_of(self._registry).show(self._labels, self)
+        kept_by(self._registry, lambda: _registered(self._registry)).hooks.show(self._labels, self)
 
 
 class _Collector:
     """What a registry asks for the measurements of all hooks: it takes each name of a metric once."""
 
     def __init__(self) -> None:
-        self._hooks: dict[frozenset[tuple[str, str]], MeasuringHook] = {}
-
-    def show(self, labels: dict[str, str], hook: MeasuringHook) -> None:
-        """Shows the measurements of a hook from now on, in place of those of another one with the same labels."""
-        self._hooks = {**self._hooks, frozenset(labels.items()): hook}
+        self.hooks = ShownHooks()
 
     def describe(self) -> list[Any]:
         """The metrics without a sample: registries ask which names there are."""
@@ -80,7 +76,7 @@ class _Collector:
 
     def collect(self) -> Iterator[Any]:
         """The metrics, with a sample for each hook."""
-        hooks = [(dict(labels), hook) for labels, hook in self._hooks.items()]
+        hooks = list(self.hooks)
         measured = [(labels, hook.measurements()) for labels, hook in hooks]
         for metric in METRICS:
             samples = [(labels, numbers[metric.words]) for labels, numbers in measured if metric.words in numbers]
@@ -101,16 +97,7 @@ def _family(metric: Metric, samples: list[tuple[dict[str, str], float]]) -> Any:
     return family
 
 
-# The attribute of a registry that has its collector: both go together.
-_COLLECTOR = "_fastsup_collector"
-_lock = threading.Lock()
-
-
-def _collector_of(registry: Any) -> _Collector:
-    with _lock:
-        collector: _Collector | None = vars(registry).get(_COLLECTOR)
-        if collector is None:
-            collector = _Collector()
-            registry.register(collector)
-            setattr(registry, _COLLECTOR, collector)
-        return collector
+def _registered(registry: Any) -> _Collector:
+    collector = _Collector()
+    registry.register(collector)
+    return collector

@@ -17,10 +17,10 @@ from fastsup.core.session_origin import session_role
 from fastsup.train.hooks.progress import hooks_with_progress
 from fastsup.train.scheduler.scheduled_hook import ScheduledHook
 
+__all__ = ["StopAfterNEvalsHook", "evaluate_once", "run_evaluation", "with_eval_step"]
+
 # The attribute of a graph that has, by operations of a step, these with the counter of steps.
 _COUNTED = "_fastsup_counted_evaluations"
-
-__all__ = ["StopAfterNEvalsHook", "evaluate_once", "run_evaluation", "with_eval_step"]
 
 
 class StopAfterNEvalsHook(ScheduledHook, evaluation._StopAfterNEvalsHook):  # type: ignore[misc]

@@ -54,7 +54,6 @@ class Predictor:
             given_hooks = check_hooks(hooks)
             path = methods._checkpoint_or_initialize(checkpoint_path, "predict")
             model = self.build(
-                graph,
                 lambda: methods._get_features_from_input_fn(input_fn, ModeKeys.PREDICT),
                 predict_keys,
                 path,
@@ -83,12 +82,11 @@ class Predictor:
                 session.close()
 
     def build(
-        self, graph: Any, make_features: Callable[[], tuple[Any, list[Any]]], predict_keys: Any, checkpoint_path: Any
+        self, make_features: Callable[[], tuple[Any, list[Any]]], predict_keys: Any, checkpoint_path: Any
     ) -> PredictModel:
-        """Builds the model in the default graph, which is `graph`.
+        """Builds the model in the default graph.
 
         Args:
-          graph: the graph.
           make_features: makes the features, and the hooks that initialise the input.
           predict_keys: as for `Estimator.predict`.
           checkpoint_path: path of the checkpoint that will be restored; None for an untrained model.
@@ -102,7 +100,7 @@ class Predictor:
                 "docs/dropin.md#estimator.",
                 model.model_dir,
             )
-        model.seed_and_create_global_step(graph)
+        model.seed_and_create_global_step(ops.get_default_graph())
         features, input_hooks = make_features()
         spec = methods._call_model_fn(features, None, ModeKeys.PREDICT, methods.config)
         # Needs the variables of the model.

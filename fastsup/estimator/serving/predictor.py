@@ -260,7 +260,7 @@ class Predictor:
             return made[0].features, []
 
         with ops.Graph().as_default() as graph:
-            model = self._estimator._model_predictor.build(graph, make_features, self._predict_keys, path)
+            model = self._estimator._model_predictor.build(make_features, self._predict_keys, path)
         return _Built(graph, model, made[0])
 
     def _open_session(self, built: _Built, path: str | None) -> LoadedModel:
