@@ -23,8 +23,8 @@ cdef class RecorderProbe(Probe):
     cdef object last_hooks
     cdef bint last_with_step
 
-    # The conversion of logs to Python, which is looked up for each batch; None before the first one.
-    cdef SpanStats logs_stats
+    # By name: the statistics of the parts of a batch, which are looked up for each batch.
+    cdef dict batch_phases
 
     # By address of a step's scope: the context manager that marks the step for another profiler.
     cdef dict markers

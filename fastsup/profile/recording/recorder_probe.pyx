@@ -58,6 +58,7 @@ cdef class RecorderProbe(Probe):
         self.records = True
         self.marks_steps = recorder.step_markers
         self.markers = {}
+        self.batch_phases = {}
         self.dispatch = self.session.dispatch_stats
         self.feed_conversion = self.session.feed_stats
         self.fetch_conversion = self.session.fetch_stats

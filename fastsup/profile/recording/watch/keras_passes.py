@@ -20,6 +20,7 @@ from fastsup.profile.recording.phases import (
     BY_TENSORFLOW_EAGERLY,
     BY_TENSORFLOW_FUNCTION,
     INPUT_WAIT,
+    LOGS,
     OPEN_INPUT,
     PASS_FUNCTIONS,
     SAVE,
@@ -33,7 +34,7 @@ from fastsup.profile.recording.watch.pass_methods import (
     begin_loop,
     between_batches,
     end_batch,
-    timed_logs,
+    timed_batch_part,
 )
 from fastsup.profile.recording.watch.pass_probe import PassProbe, pass_of_this_thread
 from fastsup.profile.recording.watch.replacements import Replacement
@@ -59,7 +60,9 @@ _TIMED_INPUT = "_fastsup_timed_input"
 # Ends an iterator.
 _END = object()
 # Takes a batch from an iterator of Python's.
-_wait: Callable[[Iterator[Any]], Any] = timed(lambda batches: next(batches, _END), INPUT_WAIT)
+_wait: Callable[[Iterator[Any]], Any] = timed_batch_part(lambda batches: next(batches, _END), INPUT_WAIT)
+# What makes numbers of logs.
+_timed_logs = functools.partial(timed_batch_part, phase=LOGS)
 # Takes the first batch of an epoch.
 _first = timed(next, OPEN_INPUT)
 
@@ -73,7 +76,7 @@ def replacements(keras: ModuleType) -> Iterator[Replacement]:
     package = keras.Model.__module__.partition(".")[0]
     yield from _of_models(keras.Model)
     yield from _of_callbacks(keras.callbacks.CallbackList)
-    yield import_module(f"{package}.src.utils.python_utils"), "pythonify_logs", timed_logs
+    yield import_module(f"{package}.src.utils.python_utils"), "pythonify_logs", _timed_logs
     iterators: Any = import_module(f"{package}.src.trainers.epoch_iterator").EpochIterator
     yield iterators, "_enumerate_iterator", _opens_input
     trainers: dict[str, Any] = {name: sys.modules.get(f"{package}.src.backend.{name}.trainer") for name in _BACKENDS}
@@ -101,7 +104,7 @@ def replacements_of_arrays(epoch: ModuleType) -> Iterator[Replacement]:
     Args:
       epoch: the module `fastsup.keras.epoch`.
     """
-    yield epoch.OrderedBatches, "__next__", functools.partial(timed, phase=INPUT_WAIT)
+    yield epoch.OrderedBatches, "__next__", functools.partial(timed_batch_part, phase=INPUT_WAIT)
 
 
 def _of_models(model: Any) -> Iterator[Replacement]:

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fastsup.profile.recording.watch.pass_probe import enter_logs, leave_logs, pass_of_list, pass_of_this_thread
+from fastsup.profile.recording.watch.pass_probe import enter_phase, leave_phase, pass_of_list, pass_of_this_thread
 
-__all__ = ["begin_batch", "begin_loop", "between_batches", "end_batch", "timed_logs"]
+__all__ = ["begin_batch", "begin_loop", "between_batches", "end_batch", "timed_batch_part"]
 
 _Method = Callable[..., Any]
 
@@ -71,16 +71,21 @@ def between_batches(method: _Method) -> _Method:
     return on_event
 
 
-def timed_logs(function: _Method) -> _Method:
-    """The function that makes Python's numbers of logs."""
+def timed_batch_part(function: _Method, phase: str) -> _Method:
+    """A function of one argument that is called for each batch, at less cost than `timed` has.
+
+    Args:
+      function: the function. A call whose argument is false, such as empty logs, isn't recorded.
+      phase: name of the row.
+    """
 
     @functools.wraps(function)
-    def pythonify_logs(logs: Any) -> Any:
-        if not logs or not enter_logs():
-            return function(logs)
+    def batch_part(argument: Any) -> Any:
+        if not argument or not enter_phase(phase):
+            return function(argument)
         try:
-            return function(logs)
+            return function(argument)
         finally:
-            leave_logs()
+            leave_phase()
 
-    return pythonify_logs
+    return batch_part

@@ -9,7 +9,7 @@ from cpython.ref cimport PyObject
 
 from fastsup.core.probe import RECORDS_METHOD
 from fastsup.core.probe cimport Probe, probe_here
-from fastsup.profile.recording.phases import IN_A_THREAD, LOGS, PASS_EPOCHS, PASS_LOOP, PASS_SETUP
+from fastsup.profile.recording.phases import IN_A_THREAD, PASS_EPOCHS, PASS_LOOP, PASS_SETUP
 from fastsup.profile.recording.recorder cimport Recorder
 from fastsup.profile.recording.recorder_probe cimport RecorderProbe, new_recorder_probe, recorded_here
 from fastsup.profile.recording.span_registry cimport HookStats
@@ -269,19 +269,24 @@ def pass_of_list(callback_list):
     return here if here is not None and here.callback_list is callback_list else None
 
 
-def enter_logs():
-    """A conversion of logs begins. Returns whether it is recorded, and `leave_logs` is to be called after it."""
+def enter_phase(str phase):
+    """A part of a batch begins. Returns whether it is recorded, and `leave_phase` is to be called after it.
+
+    Args:
+      phase: name of its row.
+    """
     cdef RecorderProbe here = recorded_here()
     if here is None:
         return False
-    if here.logs_stats is None:
-        here.logs_stats = here.stats_of_phase(LOGS)
-    fs_span_enter(trace_of_this_thread(here.recorder), &here.logs_stats.c)
+    stats = here.batch_phases.get(phase)
+    if stats is None:
+        stats = here.batch_phases[phase] = here.stats_of_phase(phase)
+    fs_span_enter(trace_of_this_thread(here.recorder), &(<SpanStats> stats).c)
     return True
 
 
-def leave_logs():
-    """The conversion has ended."""
+def leave_phase():
+    """The part has ended."""
     cdef RecorderProbe here = recorded_here()
     if here is not None:
         fs_span_leave(trace_of_this_thread(here.recorder))
