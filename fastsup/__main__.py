@@ -9,9 +9,9 @@ from typing import Any
 
 import fastsup
 from fastsup import pages
+from fastsup.common.installed import tensorflow_version
 from fastsup.compat import run
 from fastsup.profile import command, doctor
-from fastsup.profile.numbers.head import tensorflow_version
 
 
 class _Version(argparse.Action):

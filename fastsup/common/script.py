@@ -13,6 +13,8 @@ from importlib.util import find_spec
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
+from fastsup.common.keras_2 import Keras2Hint
+
 __all__ = ["ScriptFile", "ScriptModule", "add_script", "run_script", "script_command"]
 
 
@@ -130,7 +132,8 @@ def run_script(script: ScriptFile | ScriptModule, arguments: list[str]) -> int:
         sys.path.insert(0, script.folder)  # Only such a folder is on the path under -I and -P.
     sys.modules["__main__"] = module
     try:
-        exec(script.code(), vars(module))
+        with Keras2Hint():
+            exec(script.code(), vars(module))
     except SystemExit:
         raise
     except KeyboardInterrupt:

@@ -10,9 +10,11 @@ import time
 from statistics import median
 from typing import Any
 
+from fastsup.common.installed import TENSORFLOWS, version_of
+from fastsup.common.keras_2 import SWITCH, install_command
 from fastsup.common.script import add_script
 from fastsup.profile.doctor_script import examine
-from fastsup.profile.numbers.head import TENSORFLOWS, cores, version_of
+from fastsup.profile.numbers.head import cores
 from fastsup.profile.numbers.quantities import duration
 from fastsup.profile.recording.recorder import Recorder
 
@@ -73,13 +75,9 @@ def layers_of_keras_2() -> str:
     """Returns a sentence: whether tf.compat.v1.layers can be used here, and if not, what makes them usable."""
     what = "tf.compat.v1.layers and tf.compat.v1.nn.rnn_cell"
     missing = [
-        *(["`pip install tf_keras`"] if version_of("tf_keras") is None else []),
+        *([f"`{install_command()}`"] if version_of("tf_keras") is None else []),
         # The values that TensorFlow takes as true.
-        *(
-            ["set the environment variable TF_USE_LEGACY_KERAS=1 before tensorflow is imported"]
-            if os.environ.get("TF_USE_LEGACY_KERAS") not in ("true", "True", "1")
-            else []
-        ),
+        *([SWITCH] if os.environ.get("TF_USE_LEGACY_KERAS") not in ("true", "True", "1") else []),
     ]
     if not missing:
         return f"{what}: available (tf_keras)"

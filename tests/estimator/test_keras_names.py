@@ -226,7 +226,9 @@ def test_layers_of_keras_2_under_keras_3_say_what_to_install(tmp_path: Path, nam
     def of_keras_2(features: Any, labels: Any, mode: str) -> Any:
         return getattr(v1.layers, name)
 
-    with pytest.raises(AttributeError, match=r"is not available with Keras 3\. .*pip install tf_keras") as caught:
+    with pytest.raises(
+        AttributeError, match=r"is not available with Keras 3\. .*pip install --no-deps 'tf_keras="
+    ) as caught:
         est.Estimator(of_keras_2, str(tmp_path)).train(data, max_steps=1)
     assert "TF_USE_LEGACY_KERAS=1" in str(caught.value)
     assert caught.value.name == name

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fastsup.__main__ import main
+from fastsup.common.keras_2 import install_command
 from fastsup.eager import bridge
 from fastsup.profile import doctor
 
@@ -70,8 +71,8 @@ def test_doctor(run: Any) -> None:
 @pytest.mark.parametrize(
     ("version", "value", "says"),
     [
-        (None, None, "not available. A program that needs them: `pip install tf_keras`, and set the environment"),
-        (None, "1", "not available. A program that needs them: `pip install tf_keras`."),
+        (None, None, f"not available. A program that needs them: `{install_command()}`, and set the environment"),
+        (None, "1", f"not available. A program that needs them: `{install_command()}`."),
         ("2.21.0", "0", "not available. A program that needs them: set the environment variable TF_USE_LEGACY_KERAS=1"),
         ("2.21.0", "True", "available (tf_keras)"),
     ],

@@ -6,7 +6,7 @@ import importlib.util
 from importlib import metadata
 from pathlib import Path
 
-from tensorflow.python.framework import versions
+from fastsup.common.keras_2 import install_command
 
 __all__ = ["absence", "is_installed", "model_file"]
 
@@ -27,11 +27,10 @@ def _folder() -> Path | None:
 
 
 def _remedy() -> str:
-    """What to install, and how. tf_keras requires the distribution tensorflow, so pip would install that, too."""
-    release = ".".join(str(versions.__version__).split(".")[:2])
+    """What to install, and how."""
     return (
         "pip install 'fastsup[canned]'; where TensorFlow is tensorflow-cpu: pip install tensorflow-estimator==2.15.0, "
-        f"and then pip install --no-deps 'tf_keras=={release}.*'."
+        f"and then {install_command()}."
     )
 
 

@@ -7,6 +7,7 @@ import importlib
 from types import ModuleType
 from typing import Any
 
+from fastsup.common.keras_2 import install_command
 from fastsup.runtime import tensorflow
 from fastsup.runtime.session import Session
 
@@ -41,10 +42,9 @@ def tensorflow_with_keras_2() -> ModuleType:
         v1 = importlib.import_module("tf_keras.api._v1.keras")
         layers = importlib.import_module("tf_keras.api._v1.keras.__internal__.legacy.layers")
     except (AttributeError, ImportError) as error:
-        release = ".".join(str(tensorflow.__version__).split(".")[:2])
         raise ImportError(
             f"The canned models need the tf_keras that belongs to TensorFlow {tensorflow.__version__}, and the one "
-            f"that is installed can't be imported ({error}): pip install --no-deps 'tf_keras=={release}.*'.",
+            f"that is installed can't be imported ({error}): {install_command()}.",
             name="tf_keras",
         ) from error
     compat = tensorflow.compat

@@ -11,13 +11,12 @@ from typing import Any
 from tensorflow.python.eager import context
 from tensorflow.python.platform import tf_logging as logging
 
+from fastsup.common.keras_2 import SWITCH
 from fastsup.estimator.canned.keras_2 import tensorflow_with_keras_2
 
 __all__ = ["accepting_keras_3", "refusing_keras_3"]
 
-_SET_VARIABLE = (
-    "set the environment variable TF_USE_LEGACY_KERAS=1 before tensorflow is imported: tf.keras is then Keras 2"
-)
+_SET_VARIABLE = f"{SWITCH}: tf.keras is then Keras 2"
 _CONVERTED = frozenset({"Adadelta", "Adagrad", "Adam", "Adamax", "Ftrl", "Nadam", "RMSprop", "SGD"})
 # Arguments that Keras 2 takes as well, but not as None. And those that it doesn't take, with the values for "off".
 _CLIPPING = ("clipnorm", "clipvalue", "global_clipnorm")

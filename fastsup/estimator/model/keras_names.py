@@ -11,6 +11,8 @@ from typing import Any
 
 from tensorflow.python.distribute import distribute_lib
 
+from fastsup.common.keras_2 import Keras2Hint
+
 __all__ = ["graph_keras_names", "renumbered_layer_hint"]
 
 _STATE_MODULE = "keras.src.backend.common.global_state"
@@ -20,12 +22,6 @@ _STATE_KEYS = ("object_name_uids", "global_seed_generator")
 # The attribute of a graph for this state. The variable refers to the graph, so a dictionary with weak references to
 # graphs would keep all graphs alive.
 _ATTRIBUTE = "_fastsup_keras_state"
-
-_NOT_IN_KERAS_3 = re.compile(r"`\w+` is not available with Keras 3\.$")
-_LEGACY_KERAS = (
-    "tf.compat.v1.layers and tf.compat.v1.nn.rnn_cell need Keras 2: `pip install tf_keras`, and set the environment "
-    "variable TF_USE_LEGACY_KERAS=1 before tensorflow is imported. Under Keras 3 use tf.keras.layers."
-)
 
 
 class _Entered(threading.local):
@@ -76,11 +72,8 @@ def graph_keras_names(graph: Any) -> Iterator[None]:
     callers = _exchange(state)
     _entered.graphs.append(graph)
     try:
-        yield
-    except AttributeError as error:
-        if not _NOT_IN_KERAS_3.search(str(error)):
-            raise
-        raise AttributeError(f"{error} {_LEGACY_KERAS}", name=error.name, obj=error.obj) from error
+        with Keras2Hint():
+            yield
     finally:
         _entered.graphs.pop()
         state.update(_exchange(callers))

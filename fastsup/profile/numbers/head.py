@@ -7,15 +7,11 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib import metadata
-from importlib.util import find_spec
 
-__all__ = ["Head", "cores", "head_of", "tensorflow_version", "version_of"]
+from fastsup.common.installed import tensorflow_version, version_of
 
-# TensorFlow is distributed under several names.
-TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tensorflow-intel", "tensorflow-rocm")
+__all__ = ["Head", "cores", "head_of"]
 
 
 @dataclass(frozen=True)
@@ -64,31 +60,6 @@ def head_of() -> Head:
 def cores() -> int:
     """Returns the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def version_of(name: str) -> str | None:
-    """Returns the installed version of a distribution, or None.
-
-    Args:
-      name: name of the distribution.
-    """
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def tensorflow_version() -> str | None:
-    """Returns the version of the imported TensorFlow, or else of the installed one, or None."""
-    imported = getattr(sys.modules.get("tensorflow"), "__version__", None)
-    return imported or next(filter(None, map(version_of, _tensorflow_distributions())), None)
-
-
-def _tensorflow_distributions() -> Iterator[str]:
-    yield from TENSORFLOWS
-    # A vendor's build may have another name. Finding it takes long.
-    if find_spec("tensorflow") is not None:
-        yield from metadata.packages_distributions().get("tensorflow", ())
 
 
 def _processor() -> str:
