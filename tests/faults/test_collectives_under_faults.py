@@ -87,6 +87,7 @@ def test_a_lost_network_ends_both_tasks(training: Any, eager: bool) -> None:
     assert_a_new_start_goes_on(cluster)
 
 
+@long_only
 def test_a_reset_of_the_network_ends_both_tasks(training: Any) -> None:
     """TensorFlow's collectives can't go on after a connection was lost."""
     cluster = training()
@@ -112,14 +113,8 @@ def test_a_task_that_stands_still_for_longer_than_the_limit(training: Any, stopp
     assert_a_new_start_goes_on(cluster)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        "fsync,ckpt-,1,0",
-        pytest.param("create,tempstate,1,0", marks=long_only),
-        pytest.param("rename,/,1,1", marks=long_only),
-    ],
-)
+@long_only
+@pytest.mark.parametrize("fault", ["fsync,ckpt-,1,0", "create,tempstate,1,0", "rename,/,1,1"])
 def test_files_of_the_chief_fail(training: Any, fault: str) -> None:
     """Both tasks end with an error that names the chief's. The next start goes on from the last checkpoint."""
     cluster = training(linked=False, preload=True)
@@ -130,6 +125,7 @@ def test_files_of_the_chief_fail(training: Any, fault: str) -> None:
     assert_a_new_start_goes_on(cluster)
 
 
+@long_only
 def test_clocks_that_are_set_change_nothing(training: Any) -> None:
     """Neither the signs of life nor the limits go by the time of day."""
     cluster = training(linked=False, preload=True)

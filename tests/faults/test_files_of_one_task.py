@@ -61,7 +61,7 @@ def test_files_of_the_other_tasks_fail(new_job: Any) -> None:
         ("chaos_task.py", "chief-0", "create,/,1,0"),
         pytest.param("session_task.py", "chief-0", "create,/,1,0", marks=long_only),
         # A parameter server writes the values of its variables.
-        ("chaos_task.py", "ps-0", "create,tempstate,1,0"),
+        pytest.param("chaos_task.py", "ps-0", "create,tempstate,1,0", marks=long_only),
     ],
 )
 def test_a_full_disk_ends_the_chief_with_an_error(new_job: Any, program: str, task: str, fault: str) -> None:

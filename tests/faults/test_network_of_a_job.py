@@ -73,9 +73,8 @@ def test_a_new_session_trains_on_after_a_long_silence(new_job: Any, stopped: boo
     job.assert_ends_well(4)
 
 
-@pytest.mark.parametrize(
-    ("cut_off", "goes_on"), [("worker-0", "chief-0"), pytest.param("chief-0", "worker-0", marks=long_only)]
-)
+@long_only
+@pytest.mark.parametrize(("cut_off", "goes_on"), [("worker-0", "chief-0"), ("chief-0", "worker-0")])
 def test_a_task_cut_off_from_its_parameter_server_fails(new_job: Any, cut_off: str, goes_on: str) -> None:
     """Within the limit, with an error that names the server. The other one trains on; and a new start goes on."""
     job = new_job("session_task.py", TASKS, linked=[(cut_off, "ps-0")], **SETTINGS, **LIMITS)
