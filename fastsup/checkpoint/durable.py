@@ -17,6 +17,7 @@ from google.protobuf import text_format
 from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training.saver import Saver
+from tensorflow.python.util import deprecation
 
 from fastsup.checkpoint.directory import STATE_FILE
 from fastsup.checkpoint.first_save import marking_the_first
@@ -184,7 +185,8 @@ def save_durably(
         saver._RecordLastCheckpoint(written)
         relative = saver._save_relative_paths
         write_state(directory, written, saver.last_checkpoints, relative, name=state_file or STATE_FILE)
-        saver._MaybeDeleteOldCheckpoints()
+        with deprecation.silence():  # TensorFlow's saver calls a deprecated function.
+            saver._MaybeDeleteOldCheckpoints()
         return written
 
 

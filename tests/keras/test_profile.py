@@ -348,8 +348,8 @@ def test_skipped_steps_leave_out_their_waits() -> None:
     with fastsup.HookProfiler(skip_steps=BATCHES + 2) as profiler:
         small_model().fit(dataset, epochs=2, verbose=0)
     wait = row_of(profiler.report(), "session", "wait for input").times.calls
-    # The first one may have been taken before its step begins.
-    assert BATCHES - 3 <= wait <= BATCHES - 2
+    # The first one may have been taken before its step begins; by Keras 3.16, which looks ahead, the first two.
+    assert BATCHES - 4 <= wait <= BATCHES - 2
 
 
 def test_advice_on_what_a_callback_evaluates() -> None:

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import fastsup
 from fastsup import HookProfiler
+from fastsup.core import StepLoop
 from fastsup.core.session_origin import SessionOrigin
 from fastsup.eager.function_notes import FunctionNote
 from fastsup.profile.recording.recorder import ManualClock
@@ -78,6 +79,12 @@ def test_the_largest_comes_first_whatever_it_is() -> None:
     assert profile(100, parts, between=2000).advice().startswith(
         "Look first at the program's own code between the steps: "
     )  # fmt: skip
+
+
+def test_a_loop_has_no_code_of_the_program_between_its_steps() -> None:
+    profiler = HookProfiler()
+    StepLoop(int, max_steps=1000, profiler=profiler).run()
+    assert "between the steps" not in profiler.report().advice()
 
 
 def test_many_small_hooks_together() -> None:

@@ -231,6 +231,8 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
 
 
+# The kind of a session that is a loop.
+_STEP_LOOP = "StepLoop"
 _PHRASES = {FETCHES: "what it fetches", "summary": "writing summaries", SAVE: "saving"}
 
 
@@ -245,12 +247,14 @@ def _session_parts(report: ProfileRows) -> Iterable[Cost]:
         if total:
             yield Cost(name, total, f"{duration(total / report.steps)} a step. {advice}")
 
-    yield from part(
-        BETWEEN,
-        "the program's own code between the steps",
-        "It isn't the session's: profile it with Python's own profiler. If nothing needs to be done between the "
-        "steps, run_loop runs them without it.",
-    )
+    # Between the steps of a StepLoop none of the program's code runs.
+    if {session.kind for session in report.sessions} != {_STEP_LOOP}:
+        yield from part(
+            BETWEEN,
+            "the program's own code between the steps",
+            "It isn't the session's: profile it with Python's own profiler. If nothing needs to be done between the "
+            "steps, run_loop runs them without it.",
+        )
     yield from part(
         FEED_CONVERSION,
         "feed conversion",

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorflow.python.framework import ops
+from tensorflow.python.util import deprecation
 
 from fastsup.checkpoint.partial_restore import restore_partially
 from fastsup.checkpoint.restore import CheckpointRestorer
@@ -105,7 +106,8 @@ class ModelRestore:
                 restored = self._restorer.restore_newest(directory, expects_writer=may_wait)
             if restored is not None:
                 path, rotation = restored
-                self._saver.recover_last_checkpoints(rotation)
+                with deprecation.silence():  # TensorFlow's saver calls a deprecated function.
+                    self._saver.recover_last_checkpoints(rotation)
                 return path
             if not may_wait:
                 return None
