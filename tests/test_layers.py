@@ -119,3 +119,16 @@ def test_no_room_is_crowded() -> None:
 def test_every_room_has_its_place() -> None:
     rooms = {module for module, paths in SOURCES.items() if paths[-1].stem == "__init__"}
     assert rooms == set(HEIGHTS)
+
+
+def test_the_folders_of_the_page_on_architecture() -> None:
+    """Each folder is there, above those that it imports from."""
+    page = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text()
+    table = page.split("<!-- folders: begin -->")[1].split("<!-- folders: end -->")[0]
+    rows = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in table.splitlines() if row.startswith("| `")]
+    depths = {folder: depth for depth, folders in enumerate(rows) for folder in folders}
+    assert set(depths) == {room.split(".")[1] for room in HEIGHTS if "." in room} | {"csrc"}
+    arrows = {(module.split(".")[1], other.split(".")[1]) for module in SOURCES for other in imported_by(module)
+              if min(module.count("."), other.count(".")) > 0}  # fmt: skip
+    wrong = [(here, there) for here, there in arrows if depths.get(here, 0) > depths.get(there, 99)]
+    assert wrong == []

@@ -23,9 +23,9 @@ from typing import Any
 from benchmarks import peer_table, whole_programs
 from benchmarks.savers import table as saver_table
 from benchmarks.savers.registry import SAVERS
-from website import bars, chart
+from website.charts import hook_counts, peers_chart
 
-__all__ = ["Results", "documents", "results"]
+__all__ = ["Results", "charts", "documents", "results"]
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks" / "results"
@@ -236,14 +236,19 @@ SECTIONS: dict[str, list[tuple[str, str, Callable[[Results], Iterator[str]]]]] =
     ],
 }
 CHARTS: dict[str, tuple[str, Callable[[Results], str]]] = {
-    "docs/pictures/steps-by-hooks.svg": ("hook_counts", chart.draw),
-    "docs/pictures/peers.svg": ("peers", bars.draw),
+    "docs/pictures/steps-by-hooks.svg": ("hook_counts", hook_counts),
+    "docs/pictures/peers.svg": ("peers", peers_chart),
 }
 
 
+def charts() -> dict[str, str]:
+    """Each chart as SVG, by its path, of today's results."""
+    return {path: draw(results(name)) for path, (name, draw) in CHARTS.items()}
+
+
 def documents() -> dict[str, str]:
-    """The text of each document, by its path, with the tables and charts of today's results."""
-    written = {path: draw(results(name)) for path, (name, draw) in CHARTS.items()}
+    """The text of each document, by its path, with the tables of today's results."""
+    written = {}
     for path, sections in SECTIONS.items():
         text = (ROOT / path).read_text(encoding="utf-8")
         for section, name, lines in sections:
@@ -259,7 +264,7 @@ def main() -> None:
     argparse.ArgumentParser(
         prog="python -m website.measured", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     ).parse_args()
-    for path, text in documents().items():
+    for path, text in {**charts(), **documents()}.items():
         (ROOT / path).write_text(text, encoding="utf-8")
 
 

@@ -1,6 +1,5 @@
 """Makes pictures of the documents, into docs/pictures/. `website.measured` makes the charts.
 
-python -m website.pictures architecture      # the folders as a stack, from tests/test_layers.py
 python -m website.pictures hook-costs        # what `python -m fastsup profile` prints of examples/digits.py
 python -m website.pictures profile-page      # its page, as a browser shows it: needs chromium
 """
@@ -15,10 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-
-from website import architecture as architecture_picture
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "pictures"
@@ -48,11 +44,6 @@ _TERMINAL = """\
 </g>
 </svg>
 """
-
-
-def architecture() -> str:
-    """The folders as a stack."""
-    return architecture_picture.draw()
 
 
 def hook_costs() -> str:
@@ -95,22 +86,16 @@ def profile_page() -> None:
         )  # fmt: skip
 
 
-DRAWN: dict[str, Callable[[], str]] = {
-    "architecture": architecture,
-    "hook-costs": hook_costs,
-}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m website.pictures", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("name", choices=[*DRAWN, "profile-page"], help="the picture")
+    parser.add_argument("name", choices=["hook-costs", "profile-page"], help="the picture")
     name = parser.parse_args().name
     if name == "profile-page":
         profile_page()
     else:
-        (FOLDER / f"{name}.svg").write_text(DRAWN[name]())
+        (FOLDER / "hook-costs.svg").write_text(hook_costs())
 
 
 if __name__ == "__main__":

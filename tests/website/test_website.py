@@ -40,39 +40,49 @@ def griffe_pyx() -> Any:
     return module
 
 
-def test_the_picture_of_the_folders_is_that_of_today(in_the_root: Any) -> None:
-    drawn = in_the_root("from website import architecture; print(architecture.draw(), end='')")
-    assert (ROOT / "docs" / "pictures" / "architecture.svg").read_text() == drawn
-
-
-def test_tables_and_charts_are_those_of_their_numbers(in_the_root: Any) -> None:
+def test_tables_are_those_of_their_numbers(in_the_root: Any) -> None:
+    pytest.importorskip("matplotlib")
     program = "import json; from website import measured; print(json.dumps(measured.documents()))"
     documents = json.loads(in_the_root(program))
-    assert {"README.md", "docs/benchmarks.md", "docs/peers.md", "docs/pictures/peers.svg"} < set(documents)
+    assert {"README.md", "docs/benchmarks.md", "docs/peers.md"} < set(documents)
     for path, text in documents.items():
         assert (ROOT / path).read_text() == text, f"{path}: run `python -m website.measured`"
+
+
+@pytest.mark.parametrize(("picture", "results"), [("peers", "peers"), ("steps-by-hooks", "hook_counts")])
+def test_charts_are_those_of_their_numbers(picture: str, results: str, in_the_root: Any) -> None:
+    """Their texts are. Each release of matplotlib draws them a little differently."""
+    pytest.importorskip("matplotlib")
+    program = f"from website import measured; print(measured.charts()['docs/pictures/{picture}.svg'], end='')"
+    texts = re.compile(r"<text[^>]*>([^<]*)</text>")
+    drawn = texts.findall(in_the_root(program))
+    assert len(drawn) > 10
+    shown = (ROOT / "docs" / "pictures" / f"{picture}.svg").read_text()
+    assert texts.findall(shown) == drawn, "run `python -m website.measured`"
+    date = json.loads((ROOT / "benchmarks" / "results" / f"{results}.json").read_text())["machine"]["date"][:10]
+    assert date in shown
 
 
 def test_no_picture_takes_anything_from_the_network() -> None:
     pictures = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
     assert len(pictures) >= 3
     for picture in pictures:
-        assert set(re.findall(r"https?://[^\s\"')]+", picture.read_text())) <= {"http://www.w3.org/2000/svg"}, picture
+        # Names of formats aren't loaded.
+        assert re.findall(r"https?://(?!www\.w3\.org/)[^\s\"')]+", picture.read_text()) == [], picture
 
 
 def test_the_check_finds_what_is_wrong(in_the_root: Any, tmp_path: Path) -> None:
     pytest.importorskip("griffe")
     (tmp_path / "a.html").write_text(
-        '<h1 id="top">A</h1><a href="b.html#there">x</a><a href="b.html#gone">x</a><a href="c.html">x</a>'
-        '<a href="#top">x</a><a href="https://example.org/">x</a><script src="https://example.org/x.js"></script>'
+        '<h1 id="top">A</h1><a href="https://example.org/">x</a><script src="https://example.org/x.js"></script>'
+        '<img src="//example.org/x.png"><link rel="stylesheet" href="a.css">'
     )
-    (tmp_path / "b.html").write_text('<h1 id="there">B</h1><p id="fastsup.train.Supervisor">')
+    (tmp_path / "b.html").write_text('<p id="fastsup.train.Supervisor">')
     program = f"from pathlib import Path; from website import check; print(check.problems(Path({str(tmp_path)!r})))"
     found = ast.literal_eval(in_the_root(program))
     assert {problem for problem in found if "html" in problem} == {
-        "a.html links to b.html#gone, and there is no such anchor",
-        "a.html links to c.html, which isn't there",
         "a.html loads https://example.org/x.js from the network",
+        "a.html loads //example.org/x.png from the network",
     }
     assert "the reference has no fastsup.train.MonitoredTrainingSession" in found
     assert "the reference has no fastsup.train.Supervisor" not in found
