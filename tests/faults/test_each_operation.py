@@ -11,9 +11,17 @@ from long_faults import LONG
 from ways_to_save import WAYS
 
 ERRORS = ("EIO", "ENOSPC", "EMFILE", "EACCES", "EINTR", "ESTALE", "EHOSTDOWN", "EDQUOT", "EROFS")
+# Python itself tries again for as long as a call is interrupted (PEP 475), so that one which always is never ends.
+ONLY_ONCE = "EINTR"
 # From which step a training goes on, the error, and whether all operations from the first on fail.
 FAULTS = (
-    [(start, name, lasting) for start in (0, 12) for name in ERRORS for lasting in (False, True)]
+    [
+        (start, name, lasting)
+        for start in (0, 12)
+        for name in ERRORS
+        for lasting in (False, True)
+        if not (lasting and name == ONLY_ONCE)
+    ]
     if LONG
     else [(0, "EIO", False), (12, "ENOSPC", True)]
 )
