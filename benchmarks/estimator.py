@@ -63,7 +63,8 @@ CASES = (
     Case("evaluations", "train_and_evaluate: 100 steps, 11 evaluations", 1, "run", 2),
     Case("evaluations_in_one_graph", "the same, EvalSpec(keep_graph=True)", 1, "run", 2),
     Case("predictions", "predict of one example", 1, "call", 5),
-    Case("kept_predictions", "the same, by a Predictor", 100, "call", 5),
+    Case("kept_predictions", "the same, Predictor against 2.15's contrib.predictor", 3, "call"),
+    Case("loaded_model", "the same, an exported model and tf.saved_model.load", 0.97, "call"),
 )
 
 

@@ -65,7 +65,7 @@ class Worker:
         self._digits = {key: digits[key] for key in ("images", "labels")}
         self._turns = 0
         self._is_ours = hasattr(estimator, "Predictor")
-        self._trained = self._kept = None
+        self._trained = self._kept = self._exported = self._loaded = None
 
     def _train(self, model_fn, input_fn, steps):
         """Seconds of so many steps, from the session to the last of them."""
@@ -213,15 +213,46 @@ class Worker:
         return time.perf_counter() - started
 
     def kept_predictions(self, steps):
-        """One example: fastsup's by a Predictor, which is made before."""
-        if not self._is_ours:
-            return self.predictions(steps)
+        """One example: fastsup's by a Predictor; the reference by an exported model, as tf.contrib.predictor did."""
         if self._kept is None:
-            self._kept = self._estimator.Predictor(self._trained_model())
-            self._kept({"x": EXAMPLE})
+            self._kept = self._predictor() if self._is_ours else self._session_of_exported_model()
+        return self._seconds_of(lambda: self._kept({"x": EXAMPLE}), steps)
+
+    def _predictor(self):
+        predictor = self._estimator.Predictor(self._trained_model())
+        predictor({"x": EXAMPLE})
+        return predictor
+
+    def _session_of_exported_model(self):
+        session = tf1.Session(graph=tf.Graph())
+        with session.graph.as_default():
+            loaded = tf1.saved_model.load(session, ["serve"], self._exported_model())
+        signature = loaded.signature_def["serving_default"]
+        fetches, feed = {"y": signature.outputs["y"].name}, signature.inputs["x"].name
+        return lambda features: session.run(fetches, {feed: features["x"]})
+
+    def loaded_model(self, steps):
+        """One example, by the exported model and tf.saved_model.load."""
+        if self._loaded is None:
+            self._loaded = tf.saved_model.load(self._exported_model()).signatures["serving_default"]
+        return self._seconds_of(lambda: self._loaded(x=tf.constant(EXAMPLE))["y"].numpy(), steps)
+
+    def _exported_model(self):
+        if self._exported is None:
+
+            def receiver_fn():
+                x = tf1.placeholder(tf.float32, [None, 10], "x")
+                return self._estimator.export.ServingInputReceiver({"x": x}, {"x": x})
+
+            model = self._trained_model()
+            self._exported = model.export_saved_model(os.path.join(model.model_dir, "export"), receiver_fn).decode()
+        return self._exported
+
+    @staticmethod
+    def _seconds_of(call, steps):
         started = time.perf_counter()
         for _ in range(steps):
-            self._kept({"x": EXAMPLE})
+            call()
         return time.perf_counter() - started
 
     def _trained_model(self):
@@ -231,7 +262,8 @@ class Worker:
                 weights = tf1.get_variable("weights", [10, 1])
                 predictions = tf.matmul(features["x"], weights)
                 if mode == "infer":
-                    return self._estimator.EstimatorSpec(mode, predictions={"y": predictions})
+                    outputs = {"serving_default": self._estimator.export.PredictOutput({"y": predictions})}
+                    return self._estimator.EstimatorSpec(mode, predictions={"y": predictions}, export_outputs=outputs)
                 loss = tf.reduce_mean(tf.square(predictions - labels))
                 return self._estimator.EstimatorSpec(mode, loss=loss, train_op=descend(loss))
 
