@@ -14,7 +14,7 @@ from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import dtypes
 
 from fastsup.checkpoint.durable import save_durably
-from fastsup.common.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.runtime.graph.operations import upstream_operations
 from fastsup.runtime.graph.variable_sharing import Snapshot, snapshot_of
 
@@ -60,7 +60,7 @@ class BackgroundSaver:
         graph = session.graph
         if self._prepared_for == (graph, graph.version):
             return
-        with uninterrupted:
+        with completed_before_exit:
             self._tensors = saved_tensors(self.saver, graph)
             self._snapshot = snapshot_of(graph, self._tensors, bool(session.sess_str))
             self._buffers = [None] * len(self._tensors)
@@ -115,7 +115,7 @@ class BackgroundSaver:
     ) -> None:
         try:
             # Without a default graph a new thread executes eagerly under TF 2 behaviour.
-            with uninterrupted, snapshot.graph.as_default():
+            with completed_before_exit, snapshot.graph.as_default():
                 self._path = save_durably(self.saver, snapshot, path, step, write_meta_graph)
             snapshot.saved()
         except BaseException as error:

@@ -10,7 +10,7 @@ from tensorflow.python.platform import tf_logging as logging
 from fastsup.checkpoint.async_save import BackgroundSaver
 from fastsup.checkpoint.durable import save_durably, saving
 from fastsup.checkpoint.unchanged_checkpoint import UNCHANGED, reuse_unchanged_checkpoint
-from fastsup.common.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.runtime.session import Session
 
 __all__ = ["CheckpointWriter", "call_after_save", "call_before_save"]
@@ -65,7 +65,7 @@ class CheckpointWriter:
           Exception: the error of the saver, or of the background write before this one.
         """
         has_meta_graph = write_meta_graph is not False
-        with uninterrupted, saving(None):
+        with completed_before_exit, saving(None):
             unchanged = reuse_unchanged_checkpoint(session, saver, path, step, has_meta_graph)
         if unchanged is not None:
             logging.info(UNCHANGED, step, unchanged)
@@ -77,7 +77,7 @@ class CheckpointWriter:
             return None
         # Read before the write: the gate may lose patience and let a step pass.
         passed = session.gate.passed
-        with uninterrupted:
+        with completed_before_exit:
             written = save_durably(saver, session, path, step, write_meta_graph)
         session.saves_ended += 1
         if self._remember_state:

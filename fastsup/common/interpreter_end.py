@@ -3,7 +3,7 @@
 Daemon threads run on while the interpreter is finalized. Up to Python 3.13, a thread that asks for the interpreter's
 lock then is ended where it stands, by unwinding its stack. Most of TensorFlow's bindings ask for the lock in a
 destructor, which nothing can be unwound through: the process aborts, with "FATAL: exception not rethrown". Running a
-compiled step is no such call. Those that are, are made within `uninterrupted`.
+compiled step is no such call. Those that are, are made within `completed_before_exit`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from tensorflow.python.eager import context
 from tensorflow.python.platform import tf_logging as logging
 
-__all__ = ["uninterrupted"]
+__all__ = ["completed_before_exit"]
 
 # Seconds that the end of the program waits for calls under way: a session on a cluster may wait for a task for ever.
 WAIT_SECS = 5.0
@@ -25,7 +25,7 @@ WAIT_SECS = 5.0
 HOLD_SECS = 5.0
 
 
-class _Uninterrupted:
+class _CompletedBeforeExit:
     """Used with `with`, around calls that the end of the interpreter must not interrupt. The same thread may nest it.
 
     It must be entered before any lock is taken: once the program ends, a thread may be held back here.
@@ -88,10 +88,10 @@ class _Uninterrupted:
         return [thread for thread in list(self._depths) if thread != self._this_thread()]
 
 
-uninterrupted: _Uninterrupted = _Uninterrupted()
+completed_before_exit: _CompletedBeforeExit = _CompletedBeforeExit()
 # Exit handlers run when all threads but the daemons have ended, which may use their sessions until then.
-atexit.register(uninterrupted.end)
-os.register_at_fork(after_in_child=uninterrupted.forget_other_threads)
+atexit.register(completed_before_exit.end)
+os.register_at_fork(after_in_child=completed_before_exit.forget_other_threads)
 
 
 def _keep_eager_context() -> None:

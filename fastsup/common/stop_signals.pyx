@@ -30,7 +30,7 @@ cdef extern from "signal.h":
     ctypedef struct sigaction_t "struct sigaction":
         int sa_flags
         handler_t sa_handler
-    int read_action "sigaction"(int number, const sigaction_t* action, sigaction_t* old) noexcept
+    int sigaction(int number, const sigaction_t* action, sigaction_t* old) noexcept
     int SA_RESETHAND
 
 # The signals that are watched, each with its default handler.
@@ -99,12 +99,12 @@ def release(was_held):
     release_signals(was_held)
 
 
-def has_come():
+def received():
     """Whether a signal was received that ends the sessions of this process."""
     return pending != 0
 
 
-def raise_if_come():
+def raise_pending():
     """Raises what the received signal stands for.
 
     Raises:
@@ -160,14 +160,14 @@ def on_signal(number, frame):
     except RuntimeError:
         pass  # The log was being written to, in this thread, when the signal came.
     if held == 0:
-        raise_if_come()
+        raise_pending()
 
 
-def watch():
-    """Begins to watch, where no other code handles the signals. Each call needs one of `unwatch`.
+def install():
+    """Begins to watch, where no other code handles the signals. Each call needs one of `uninstall`.
 
     Returns:
-      Whether `unwatch` is to be called: not outside the main thread, in which nothing can be watched.
+      Whether `uninstall` is to be called: not outside the main thread, in which nothing can be watched.
     """
     global watching, main_thread, python_handler
     cdef sigaction_t action
@@ -182,16 +182,16 @@ def watch():
                 signal.signal(number, on_signal)
                 # The kernel puts the default back with the first one: a second one needs no help of a thread that may
                 # be stuck in a step.
-                read_action(number, NULL, &action)
+                sigaction(number, NULL, &action)
                 action.sa_flags |= SA_RESETHAND
                 if number == SIGINT and isatty(2):
                     python_handler, action.sa_handler = action.sa_handler, answer
-                read_action(number, &action, NULL)
+                sigaction(number, &action, NULL)
     return True
 
 
-def unwatch():
-    """Ends what `watch` has begun. After the last session the handlers are as before, and no signal is pending."""
+def uninstall():
+    """Ends what `install` has begun. After the last session the handlers are as before, and no signal is pending."""
     global watching
     if watching == 0:
         return  # In a child of the process that watches.

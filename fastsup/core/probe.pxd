@@ -51,7 +51,7 @@ cdef class ProbeFinder:
     # The hooks that are called around the steps, or None.
     cdef object hooks
     # The profiler that knows the session, and its probe for it; None and `nothing` before the first recorded step.
-    cdef Profiler known_to
+    cdef Profiler attached_to
     cdef Probe known
     cdef Probe nothing
 

@@ -229,24 +229,24 @@ cdef class ProbeFinder:
 
     cdef Probe find(self, object session):
         cdef Profiler profiler = <Profiler> self.profiler[0]
-        if profiler is self.known_to:
+        if profiler is self.attached_to:
             return self.known
         profiler.prepare(self.hooks, session)
-        if profiler is self.known_to:
+        if profiler is self.attached_to:
             return self.known  # Another thread was first.
         self.close()
-        self.known_to = profiler
+        self.attached_to = profiler
         try:
             self.known = profiler.new_probe(self.origin, self.hooks, session)
         except BaseException:
-            self.known_to = None
+            self.attached_to = None
             raise
         return self.known
 
     def close(self):
         """Lets the profiler forget the session or loop: now, or after the steps under way."""
         cdef Probe known = self.known
-        self.known_to = None
+        self.attached_to = None
         self.known = self.nothing
         known.close()
 

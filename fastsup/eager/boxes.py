@@ -35,7 +35,7 @@ class BoxVariable:
             self._variable = _Variable(self._open(), device)
         self.box: Box = Box(None, self._variable.write)
         if tensor is not None:
-            self.box.put(tensor)
+            self.box.store(tensor)
 
     def _open(self) -> Any:
         return gen_resource_variable_ops.var_handle_op(
@@ -88,7 +88,7 @@ class _Variable(OfEagerContext):
                 gen_resource_variable_ops.assign_variable_op(self._handle, tensor)
         elif self._is_there and self._usable():
             self._is_there = False
-            with self._uninterrupted, context.eager_mode(), ops.device(self._device):
+            with self._completed_before_exit, context.eager_mode(), ops.device(self._device):
                 gen_resource_variable_ops.destroy_resource_op(self._handle, ignore_lookup_error=True)
 
     def __del__(self) -> None:

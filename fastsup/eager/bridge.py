@@ -36,7 +36,7 @@ from fastsup.common.tried_versions import untried_reason
 from fastsup.eager import lifted_calls
 from fastsup.eager.devices import eager_session
 
-__all__ = ["keep_track", "why_closed", "why_foreign"]
+__all__ = ["forked_reason", "keep_track", "unavailable_reason"]
 
 SELF_TEST_SECS = 180
 _FAILURE_SECS = 24 * 3600
@@ -58,7 +58,7 @@ _process = os.getpid()
 _steps: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def why_closed() -> str:
+def unavailable_reason() -> str:
     """Opens the bridge if that is possible. The first call may run the self-test, which takes some seconds.
 
     Returns:
@@ -71,7 +71,7 @@ def why_closed() -> str:
         return _outcome
 
 
-def why_foreign() -> str:
+def forked_reason() -> str:
     """Why functions that were lifted can't be called at all: an empty string but for children of `os.fork()`."""
     return fork_reason(_process, "lifted")
 
@@ -80,7 +80,7 @@ def keep_track(step: Any) -> None:
     """Lets the end of the program empty a lifted step's boxes.
 
     Args:
-      step: the LiftedStep, or another object with its methods `leave_open` and `empty_boxes`.
+      step: the LiftedStep, or another object with its methods `leave_open` and `release_all`.
     """
     _steps.add(step)
 
@@ -208,11 +208,11 @@ def _self_test() -> tuple[str, bool]:
 def _end() -> None:
     """The program ends: lifted graphs no longer run, and iterators and tables in boxes go before their devices."""
     lifted_calls.share(None)
-    if why_foreign():
+    if forked_reason():
         return
     for step in list(_steps):
         step.leave_open()
-        step.empty_boxes()
+        step.release_all()
 
 
 def _forget() -> None:

@@ -46,7 +46,7 @@ class DeviceSession(OverEagerContext, Session):
     """
 
     def __init__(self, graph: ops.Graph | None = None, config: Any = None, executor: str = "auto") -> None:
-        reason = bridge.why_closed() or bridge.why_foreign()
+        reason = bridge.unavailable_reason() or bridge.forked_reason()
         if reason:
             raise RuntimeError(
                 f"A DeviceSession can't share the devices of eager code: {reason}. fastsup.Session has its own."
@@ -65,7 +65,7 @@ class DeviceSession(OverEagerContext, Session):
         """Lets the session live as long as the process."""
         self.left_open = True
 
-    def empty_boxes(self) -> None:
+    def release_all(self) -> None:
         """There are none."""
 
     def make_device_callable(
@@ -119,7 +119,7 @@ class DeviceSession(OverEagerContext, Session):
         def run(*args: Any) -> Any:
             if len(args) != len(arguments):
                 raise TypeError(f"The function takes {len(arguments)} tensors, as feed_list has; got {len(args)}.")
-            if not self.liveness.open:
+            if not self.lifetime.open:
                 raise RuntimeError("Attempted to use a closed Session.")
             tensors = [argument.given(value) for argument, value in zip(arguments, args, strict=True)]
             self._begin_unknown_run()

@@ -17,7 +17,7 @@ from tensorflow.python.framework import dtypes, errors_impl
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.util import compat
 
-from fastsup.common.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.common.raised_outside import is_raised_outside
 from fastsup.core.checks import check_choice
 from fastsup.eager import bridge
@@ -29,7 +29,7 @@ from fastsup.eager.devices.variable_handle import VariableHandle
 from fastsup.eager.function_notes import FunctionNote, note_function
 from fastsup.eager.lift import LiftedGraph, NotLiftable
 from fastsup.eager.lift_limit import LiftLimit
-from fastsup.eager.lifted_calls import LiftedCalls, scope_of_devices, why_not_now
+from fastsup.eager.lifted_calls import LiftedCalls, fallback_reason, scope_of_devices
 from fastsup.eager.lifted_step import LiftedStep
 from fastsup.eager.routes import Route
 from fastsup.eager.tracing import ConcreteTracer, FunctionTracer
@@ -181,15 +181,15 @@ class Function(LiftedCalls):
         """A call where no lifted graph may run: TensorFlow's own."""
         if globals()["bridge"] is None:
             return self.original(*args, **kwargs)  # The interpreter ends, and has cleared the names of this module.
-        if self._entries and bridge.why_foreign():
-            raise RuntimeError(f"{self.__name__} can't be called: {bridge.why_foreign()}.")
-        if not bridge.why_closed() and not self._entries and not self._why_not:
-            if not why_not_now():  # The bridge has been opened just now.
+        if self._entries and bridge.forked_reason():
+            raise RuntimeError(f"{self.__name__} can't be called: {bridge.forked_reason()}.")
+        if not bridge.unavailable_reason() and not self._entries and not self._why_not:
+            if not fallback_reason():  # The bridge has been opened just now.
                 return self(*args, **kwargs)
-        elif bridge.why_closed():
-            self._say(bridge.why_closed())
+        elif bridge.unavailable_reason():
+            self._say(bridge.unavailable_reason())
         if not self._why_elsewhere and not self._entries:
-            self._why_elsewhere = why_not_now()
+            self._why_elsewhere = fallback_reason()
         return self.original(*args, **kwargs)
 
     def _call_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -219,7 +219,7 @@ class Function(LiftedCalls):
                 self._entries[key] = _Entry(concrete)
                 return self._call_tensorflow(args, kwargs, reason)
             try:
-                with uninterrupted:
+                with completed_before_exit:
                     placement = placement_of(concrete, inputs, feeds)
             except HasRun as run:
                 self._entries[key] = _Entry(concrete)
@@ -324,7 +324,7 @@ class Function(LiftedCalls):
         note = FunctionNote(self.__name__)
         concrete = entry.concrete
         try:
-            with uninterrupted:
+            with completed_before_exit:
                 graph = LiftedGraph(concrete, placement=entry.placement, variables=entry.variables)
                 note.is_compiled = graph.is_one_xla_call
                 chooser = functools.partial(choose, graph, self._executor, note.take_choice)

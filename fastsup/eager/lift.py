@@ -22,7 +22,7 @@ from tensorflow.python.ops import (
     resource_variable_ops,
 )
 
-from fastsup.common.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.eager.boxes import BoxVariable
 from fastsup.eager.devices.eager_session import EagerCallable, EagerSession
 from fastsup.eager.devices.placement import Placement, is_compiled_by_xla
@@ -294,7 +294,7 @@ class LiftedGraph:
         """
         single = executor == "single_threaded"
         self.executor = executor
-        with uninterrupted:
+        with completed_before_exit:
             session = self._session(single)
             options = config_pb2.CallableOptions()
             options.feed.extend(tensor.name for tensor in self.feeds)
@@ -366,12 +366,12 @@ class LiftedGraph:
         if self._searchable is not None:
             self._searchable.leave_open()
 
-    def empty_boxes(self) -> None:
+    def release_all(self) -> None:
         """Releases the tensors in the boxes. The graph can no longer be run."""
         for box in self.captured + [box for _, box in self.opaque_inputs]:
             box.empty()
         if self._searchable is not None:
-            self._searchable.empty_boxes()
+            self._searchable.release_all()
 
 
 def _check_device_of_xla(placement: Placement) -> None:

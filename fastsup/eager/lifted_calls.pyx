@@ -94,7 +94,7 @@ cdef bint may_run(PyObject** scope) except -1:
     return graph is None or not graph._distribution_strategy_stack
 
 
-def why_not_now():
+def fallback_reason():
     """Why no lifted graph may run in the calling thread now.
 
     Returns:
@@ -136,11 +136,11 @@ cdef class Box:
     def __init__(self, tensor, write):
         self.tensor = tensor
         self.write = write
-        # A tensor may go, and its box be emptied, while another thread puts another one into it; also within `put`.
+        # A tensor may go, and its box be emptied, while another thread puts another one into it; also within `store`.
         self.lock = threading.RLock()
 
-    def put(self, tensor):
-        """Puts a tensor into the box, if the box doesn't hold it.
+    def store(self, tensor):
+        """Stores a tensor in the box, if the box doesn't hold it.
 
         Args:
           tensor: the tensor.
@@ -151,7 +151,7 @@ cdef class Box:
                 self.write(tensor)
                 self.tensor = tensor
 
-    def let_go(self, tensor):
+    def release(self, tensor):
         """Empties the box, if it holds a tensor.
 
         Args:
@@ -299,7 +299,7 @@ cdef bint hold_boxes(LiftedStep step, list boxed) except -1:
             box.tensor = None
         try:
             for box, tensor in boxed:
-                box.put(tensor)
+                box.store(tensor)
         except BaseException:
             step.running -= 1
             raise

@@ -83,7 +83,7 @@ cdef class LiftedStep:
                 if self.calls_until_look > 0:
                     self.calls_until_look -= 1
                     if self.calls_until_look == 0:
-                        self.trial.look_again()
+                        self.trial.recheck()
                         self.chosen = None
         finally:
             self.running -= 1
@@ -108,10 +108,10 @@ cdef class LiftedStep:
         """Lets the sessions live as long as the process."""
         self.graph.leave_open()
 
-    def empty_boxes(self):
+    def release_all(self):
         """Lets the tensors in the boxes go, unless a call is under way."""
         if not self.running:
-            self.graph.empty_boxes()
+            self.graph.release_all()
 
     cdef list run_on_trial(self, void** inputs):
         cdef EagerCallable candidate = self.trial.next()

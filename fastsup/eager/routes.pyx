@@ -31,7 +31,7 @@ cdef class Route:
         self.step = step
         self.boxed = boxed
         self.entry = entry
-        self.watched = tuple([weakref.ref(known(), lambda gone: let_go(boxed)) for known in pattern.objects if boxed])
+        self.watched = tuple([weakref.ref(known(), lambda gone: release(boxed)) for known in pattern.objects if boxed])
 
     cdef bint may_be_taken(self) except -1:
         """Whether a call can still fit its pattern: all objects of the pattern are there."""
@@ -139,7 +139,7 @@ cdef tuple _living(tuple routes):
     return tuple([route for route in routes if (<Route>route).may_be_taken()])
 
 
-def let_go(list boxed):
+def release(list boxed):
     """Empties boxes of tensors that no later call needs, and the list of them.
 
     Args:
@@ -148,4 +148,4 @@ def let_go(list boxed):
     pairs = list(boxed)
     boxed.clear()
     for box, tensor in pairs:
-        box.let_go(tensor)
+        box.release(tensor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from fastsup.common.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.events.graph_text import write_graph_as_text
 
 
@@ -27,7 +27,7 @@ class GraphWriting:
 
     def _write(self, *args: Any) -> None:
         try:
-            with uninterrupted:
+            with completed_before_exit:
                 write_graph_as_text(*args)
         except BaseException as error:
             self._error = error

@@ -80,7 +80,7 @@ class StepsAhead:
     @property
     def why_not_fused(self) -> str:
         """Why steps aren't made in one compiled call now; an empty string if they are, or before the first call."""
-        return self._why_not or self._why_not_last or ("" if self._step is None else self._step.why_not_now)
+        return self._why_not or self._why_not_last or ("" if self._step is None else self._step.fallback_reason)
 
     def release(self) -> None:
         """Releases the batches of a pass that has ended."""

@@ -95,7 +95,7 @@ class StepLoop(fastsup.core.StepLoop):
     @property
     def why_not_fused(self) -> str:
         """Why many steps aren't made in one compiled call now. An empty string if they are."""
-        return str(getattr(self._step, "why_not_now", ""))
+        return str(getattr(self._step, "fallback_reason", ""))
 
     def run(self) -> Any:
         """Runs the loop until its end.
@@ -113,7 +113,7 @@ class StepLoop(fastsup.core.StepLoop):
             return self._run()
         from fastsup.common import stop_signals
 
-        watches = stop_signals.watch()
+        watches = stop_signals.install()
         held = stop_signals.holds_signals()
         stop_signals.add_stop_request(self.request_stop)
         try:
@@ -123,11 +123,11 @@ class StepLoop(fastsup.core.StepLoop):
                 stop_signals.remove_stop_request(self.request_stop)
                 stop_signals.release(held)
             if watches:
-                stop_signals.raise_if_come()
+                stop_signals.raise_pending()
             return result
         finally:
             if watches:
-                stop_signals.unwatch()
+                stop_signals.uninstall()
 
     def _run(self) -> Any:
         if self._manager is not None and self.steps == 0:
@@ -140,7 +140,7 @@ class StepLoop(fastsup.core.StepLoop):
         except BaseException as error:
             from fastsup.common import stop_signals
 
-            if not (self._handle_signals and stop_signals.has_come()):
+            if not (self._handle_signals and stop_signals.received()):
                 raise
             # The program leaves with the exit code of the signal.
             _logger.error("The loop has not ended well after the signal: %s", error, exc_info=error)

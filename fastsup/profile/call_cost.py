@@ -25,9 +25,9 @@ def tensorflow_call_ns() -> float:
         import tensorflow as tf
 
         import fastsup
-        from fastsup.common.interpreter_end import uninterrupted
+        from fastsup.common.interpreter_end import completed_before_exit
 
-        with uninterrupted:
+        with completed_before_exit:
             one = tf.constant(1.0)
             plain = tf.function(lambda value: value + one)
             lifted = fastsup.function(plain, executor="inline", fallback="silent")

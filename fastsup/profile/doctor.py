@@ -151,9 +151,9 @@ def _print_functions() -> None:
     from fastsup.loop import StepLoop
     from fastsup.steps.bind import bind
 
-    why_closed = bridge.why_closed()
-    if why_closed:
-        print(f"fastsup.function and fastsup.keras: TensorFlow runs all functions, because {why_closed}.")
+    unavailable_reason = bridge.unavailable_reason()
+    if unavailable_reason:
+        print(f"fastsup.function and fastsup.keras: TensorFlow runs all functions, because {unavailable_reason}.")
         return
     names = [device.name.removeprefix("/device:") for device in tf.config.list_logical_devices()]
     print(f"devices: {', '.join(names)}. fastsup.function and fastsup.keras run operations where TensorFlow would.")

@@ -67,10 +67,10 @@ class HookProfiler(Recorder):
         """Gets ready to record a session: measures, once, what a fetched value costs in its own session."""
         if session is None:
             return
-        from fastsup.common.interpreter_end import uninterrupted
+        from fastsup.common.interpreter_end import completed_before_exit
         from fastsup.profile.recording.recorded_sessions import value_cost_ns
 
-        self.description_guard = uninterrupted
+        self.description_guard = completed_before_exit
         if hooks is not None and not self.value_ns:
             self.value_ns = value_cost_ns()
 

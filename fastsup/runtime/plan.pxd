@@ -11,7 +11,7 @@ cdef extern from "Python.h":
 
 
 @final
-cdef class Liveness:
+cdef class SessionLifetime:
     cdef public bint open
     # Handles of callables that are no longer referenced.
     cdef list unused
@@ -26,7 +26,7 @@ cdef class Liveness:
 cdef class CompiledCallable:
     cdef object session_handle
     cdef object handle
-    cdef Liveness liveness
+    cdef SessionLifetime lifetime
     cdef object function
     # What the runtime writes a run's unwanted metadata to; and whether no run has it now.
     cdef object metadata
@@ -96,7 +96,7 @@ cdef class Plan:
     cdef int step_fed
     cdef uint64_t last_used
     # What to know the same fetches by, where that is easily done: one element or a list of them.
-    cdef object known_by
+    cdef object cached_fetches
     # The plan of the same run that fetches more, and what that is: for hooks.
     cdef Plan augmented
     cdef list extra_fetches

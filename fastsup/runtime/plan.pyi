@@ -6,14 +6,14 @@ from fastsup.runtime.session_run import LargeResults
 from fastsup.runtime.trial import Trial
 
 @final
-class Liveness:
+class SessionLifetime:
     open: bool
     @property
     def callable_bytes(self) -> int: ...
 
 @final
 class CompiledCallable:
-    def __init__(self, session_handle: Any, liveness: Liveness, options: bytes, size: int = 0) -> None: ...
+    def __init__(self, session_handle: Any, lifetime: SessionLifetime, options: bytes, size: int = 0) -> None: ...
     @property
     def options(self) -> bytes: ...
     @property

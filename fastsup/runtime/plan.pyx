@@ -11,7 +11,7 @@ import numpy
 from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.client import session as tf_session
 
-from fastsup.common.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.runtime.metadata_buffer cimport give_back, seen_in, take_buffer
 from fastsup.runtime.session_run import LARGE_RESULTS_BYTES as _LARGE_RESULTS_BYTES
 
@@ -53,7 +53,7 @@ cdef Py_ssize_t bytes_to_copy(list values) except -1:
 
 
 @cython.no_gc
-cdef class Liveness:
+cdef class SessionLifetime:
     """Whether a session is open, and what it is to release: shared by the session and its callables, which would else
     refer to each other."""
 
@@ -68,7 +68,7 @@ cdef class Liveness:
         dropped by.
         """
         if self.open and self.unused:
-            with uninterrupted:
+            with completed_before_exit:
                 while self.open and self.unused:
                     release_callable(session_handle, self.unused.pop())
         return 0
@@ -80,29 +80,29 @@ cdef class CompiledCallable:
 
     Args:
       session_handle: the C++ session.
-      liveness: whether the session is open.
+      lifetime: whether the session is open.
       options: CallableOptions, serialised.
       size: an estimate of the memory that it takes, in bytes.
     """
 
-    def __init__(self, session_handle, liveness, options, size=0):
+    def __init__(self, session_handle, lifetime, options, size=0):
         self.session_handle = session_handle
-        self.liveness = liveness
+        self.lifetime = lifetime
         self.options = options
         self.size = size
         started = perf_counter()
         buffer = pywrap_tf_session.TF_NewBufferFromString(options)
         # First: another thread may ask for room meanwhile.
-        self.liveness.callables += 1
-        self.liveness.callable_bytes += self.size
+        self.lifetime.callables += 1
+        self.lifetime.callable_bytes += self.size
         try:
-            with uninterrupted:
+            with completed_before_exit:
                 self.handle = pywrap_tf_session.TF_SessionMakeCallable(session_handle, buffer)
         finally:
             pywrap_tf_session.TF_DeleteBuffer(buffer)
             if self.handle is None:
-                self.liveness.callables -= 1
-                self.liveness.callable_bytes -= self.size
+                self.lifetime.callables -= 1
+                self.lifetime.callable_bytes -= self.size
         self.compile_secs = perf_counter() - started
         self.function = run_callable
         self.metadata = take_buffer()
@@ -112,11 +112,11 @@ cdef class CompiledCallable:
         self.arguments_without = (session_handle, self.handle, (), None)
 
     def __dealloc__(self):
-        if self.handle is not None and self.liveness is not None:
-            self.liveness.callables -= 1
-            self.liveness.callable_bytes -= self.size
-            if self.liveness.open:
-                self.liveness.unused.append(self.handle)
+        if self.handle is not None and self.lifetime is not None:
+            self.lifetime.callables -= 1
+            self.lifetime.callable_bytes -= self.size
+            if self.lifetime.open:
+                self.lifetime.unused.append(self.handle)
         give_back(self.metadata)
 
 
@@ -268,7 +268,7 @@ cdef class Plan:
             if slot.has_grown:
                 slot.has_grown = False
                 if self.trial is not None and self.session_run is None:
-                    self.trial.start_over()
+                    self.trial.restart()
                     self.unwatched_runs = 0
             arrays[slot.place] = array
             i += 1
@@ -287,7 +287,7 @@ cdef class Plan:
         trial = self.trial
         # What large results cost is looked at when the executor is chosen.
         if trial is not None and not trial.on_trial and (not self.watches_results or trial.is_open):
-            trial.look_again()
+            trial.recheck()
         if trial is not None and trial.on_trial:
             candidate = trial.next()
             started = perf_counter()

@@ -1,14 +1,14 @@
 from cython cimport final
 from libc.stdint cimport uint64_t
 
-from fastsup.runtime.plan cimport CompiledCallable, Liveness, Plan
+from fastsup.runtime.plan cimport CompiledCallable, SessionLifetime, Plan
 
 
 @final
 cdef class PlanCache:
     cdef object graph
     cdef object session_handle
-    cdef Liveness liveness
+    cdef SessionLifetime lifetime
     # By what identifies the fetches and feeds. Another dictionary once the plans have been dropped.
     cdef dict plans
     # By their options, the callables that live as long as the session.

@@ -11,8 +11,8 @@ there are plans. Combinations that take turns, in whatever order, are never so l
 
 from libc.stdint cimport uint64_t
 
-from fastsup.common.interpreter_end import uninterrupted
-from fastsup.runtime.plan cimport CompiledCallable, Liveness, Plan
+from fastsup.common.interpreter_end import completed_before_exit
+from fastsup.runtime.plan cimport CompiledCallable, SessionLifetime, Plan
 from fastsup.runtime.session_run import SessionRun
 
 # A plan is stale after this many look-ups for each plan. Of combinations that are drawn by chance, one in 10 million is.
@@ -33,14 +33,14 @@ cdef class PlanCache:
     Args:
       graph: the session's graph.
       session_handle: the C++ session.
-      liveness: whether the session is open.
+      lifetime: whether the session is open.
       max_bytes: what the callables may take.
     """
 
-    def __init__(self, graph, session_handle, liveness, max_bytes):
+    def __init__(self, graph, session_handle, lifetime, max_bytes):
         self.graph = graph
         self.session_handle = session_handle
-        self.liveness = liveness
+        self.lifetime = lifetime
         self.plans = {}
         self.kept = {}
         self.max_bytes = max_bytes
@@ -79,7 +79,7 @@ cdef class PlanCache:
         return found
 
     cdef CompiledCallable new_callable(self, bytes options, Py_ssize_t size, bint is_releasable):
-        cdef CompiledCallable made = CompiledCallable(self.session_handle, self.liveness, options, size)
+        cdef CompiledCallable made = CompiledCallable(self.session_handle, self.lifetime, options, size)
         if not is_releasable:
             self.kept[options] = made
         return made
@@ -103,15 +103,15 @@ cdef class PlanCache:
         """True if a plan may be compiled, perhaps in the place of stale ones. It isn't stale itself: it is used again."""
         # Where plans themselves have to go, one that is new may not stay for long.
         if plan.last_used > 0 or len(self.plans) + 1 < self.max_plans:
-            if self.liveness.callable_bytes + plan.size <= self.max_bytes or self.liveness.callables < FEWEST_CALLABLES:
+            if self.lifetime.callable_bytes + plan.size <= self.max_bytes or self.lifetime.callables < FEWEST_CALLABLES:
                 return True
         return plan.last_used > 0 and not self.is_stale(plan.last_used) and self.make_room(plan.size)
 
     cdef bint make_room(self, Py_ssize_t size) except -1:
         """Takes the callables of stale plans until there is room. False if there isn't enough."""
         cdef Plan plan, oldest
-        while self.liveness.callable_bytes + size > self.max_bytes:
-            if self.clock < self.callables_full_until or self.liveness.callables <= FEWEST_CALLABLES:
+        while self.lifetime.callable_bytes + size > self.max_bytes:
+            if self.clock < self.callables_full_until or self.lifetime.callables <= FEWEST_CALLABLES:
                 return False
             oldest = None
             for plan in self.plans.values():
@@ -124,8 +124,8 @@ cdef class PlanCache:
                 )
                 return False
             oldest.hand_over(SessionRun(self.graph, self.session_handle, oldest.options))
-            with uninterrupted:
-                self.liveness.release_unused(self.session_handle)
+            with completed_before_exit:
+                self.lifetime.release_unused(self.session_handle)
         return True
 
     cdef bint can_add(self) except -1:

@@ -1,7 +1,7 @@
 from cython cimport final
 from libc.stdint cimport uint64_t
 
-from fastsup.runtime.plan cimport Liveness, Plan
+from fastsup.runtime.plan cimport SessionLifetime, Plan
 from fastsup.runtime.plan_cache cimport PlanCache
 
 
@@ -11,7 +11,7 @@ cdef bint add_to_key(list key, object fetch) except -1
 @final
 cdef class PlanFinder:
     cdef PlanCache cache
-    cdef Liveness liveness
+    cdef SessionLifetime lifetime
     cdef object maker
     # Runs of compiled combinations, and the other runs.
     cdef uint64_t hits

@@ -8,9 +8,9 @@ from tensorflow.python.framework import errors
 
 from fastsup.core.probe import session_part_here
 from fastsup.runtime.graph_elements import ELEMENT_TYPES
-from fastsup.common.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.runtime.fetches cimport stored_attributes
-from fastsup.runtime.plan cimport FeedSlot, Liveness, Plan, key_of_feed
+from fastsup.runtime.plan cimport FeedSlot, SessionLifetime, Plan, key_of_feed
 from fastsup.runtime.plan_cache cimport PlanCache
 
 cdef extern from "Python.h":
@@ -105,10 +105,10 @@ cdef bint is_of(Plan plan, object fetches, object feed_dict) except -1:
     cdef list known
     cdef tuple slots
     cdef Py_ssize_t i = 0
-    if fetches is not plan.known_by:
-        if type(fetches) is not list or type(plan.known_by) is not list:
+    if fetches is not plan.cached_fetches:
+        if type(fetches) is not list or type(plan.cached_fetches) is not list:
             return False
-        known = <list> plan.known_by
+        known = <list> plan.cached_fetches
         if len(<list> fetches) != len(known):
             return False
         for fetch in <list> fetches:
@@ -129,20 +129,20 @@ cdef bint is_of(Plan plan, object fetches, object feed_dict) except -1:
 
 
 cdef class PlanFinder:
-    """PlanFinder(graph, cache, liveness, maker)\n--\n
+    """PlanFinder(graph, cache, lifetime, maker)\n--\n
     The plans of a session, as its runs find them.
 
     Args:
       graph: the session's graph.
       cache: the `PlanCache`.
-      liveness: whether the session is open.
+      lifetime: whether the session is open.
       maker: the `PlanMaker`.
     """
 
-    def __init__(self, graph, PlanCache cache, Liveness liveness, maker):
+    def __init__(self, graph, PlanCache cache, SessionLifetime lifetime, maker):
         self.maker = maker
         self.cache = cache
-        self.liveness = liveness
+        self.lifetime = lifetime
         self.other_plans = []
         self.graph = graph
         self.graph_version = graph.version
@@ -229,7 +229,7 @@ cdef class PlanFinder:
 
     cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1:
         """Keeps a plan for the next run. Its fetches and feeds are kept in the plan: threads replace both together."""
-        if plan.known_by is None:
+        if plan.cached_fetches is None:
             if type(fetches) is list and all([type(fetch) in element_types for fetch in fetches]):
                 fetches = list(fetches)
             elif type(fetches) not in element_types:
@@ -247,18 +247,18 @@ cdef class PlanFinder:
     cdef int know_plan_by(self, Plan plan, object fetches, object feed_dict) except -1:
         """Has a plan recognised by these fetches, objects that don't change."""
         plan.order_feeds(feed_dict)
-        plan.known_by = fetches
+        plan.cached_fetches = fetches
         return 0
 
     cdef Plan make_plan(self, object session, object key, object fetches, object feed_dict, bint to_run):
         cdef Plan plan, other
         self.misses += to_run
-        if not self.liveness.open:
+        if not self.lifetime.open:
             return None
         if not self.cache.can_add():
             self.cache.left_runs += to_run
             return None
-        with uninterrupted, session_part_here("plan making"):
+        with completed_before_exit, session_part_here("plan making"):
             plan = self.maker.make(session, fetches, () if not feed_dict else tuple(feed_dict), to_run)
         if plan is None:
             return None
@@ -277,7 +277,7 @@ cdef class PlanFinder:
         """
         self.misses += 1
         if plan.session_run is None or self.cache.has_room(plan):
-            with uninterrupted, session_part_here("plan making"):
+            with completed_before_exit, session_part_here("plan making"):
                 if not self.maker.compile(session, plan):
                     return False
             session._release_unused()

@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from fastsup.core.probe cimport Part, Probe, ProbeFinder
-from fastsup.runtime.plan cimport Liveness, Plan
+from fastsup.runtime.plan cimport SessionLifetime, Plan
 from fastsup.runtime.plan_cache cimport PlanCache
 from fastsup.runtime.plan_finder cimport PlanFinder
 from fastsup.runtime.step_gate cimport StepGate
@@ -9,7 +9,7 @@ from fastsup.runtime.step_gate cimport StepGate
 
 cdef class SessionRunner:
     cdef readonly PlanCache cache
-    cdef readonly Liveness liveness
+    cdef readonly SessionLifetime lifetime
     cdef readonly object maker
     cdef PlanFinder finder
 

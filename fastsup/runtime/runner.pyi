@@ -3,7 +3,7 @@ from typing import Any, NamedTuple, Protocol
 
 from fastsup.core.probe import Profiler
 from fastsup.core.session_origin import SessionOrigin
-from fastsup.runtime.plan import Liveness, Plan
+from fastsup.runtime.plan import Plan, SessionLifetime
 from fastsup.runtime.plan_cache import PlanCache
 from fastsup.runtime.plan_maker import PlanMaker as PlanMaker
 from fastsup.runtime.session_executor import SessionExecutor
@@ -25,7 +25,7 @@ class SessionRunner:
     @property
     def cache(self) -> PlanCache: ...
     @property
-    def liveness(self) -> Liveness: ...
+    def lifetime(self) -> SessionLifetime: ...
     @property
     def gate(self) -> StepGate: ...
     saves_ended: int

@@ -17,8 +17,8 @@ from fastsup.core.probe cimport Part, Probe, ProbeFinder, fs_scope, probe_here, 
 from fastsup.runtime.fetches cimport Fetch
 from fastsup.runtime.fetches import FetchOne
 from fastsup.runtime.graph.variable_access import VariableAccess
-from fastsup.common.interpreter_end import uninterrupted
-from fastsup.runtime.plan cimport CompiledCallable, Liveness, Plan, call_plan, views_from
+from fastsup.common.interpreter_end import completed_before_exit
+from fastsup.runtime.plan cimport CompiledCallable, SessionLifetime, Plan, call_plan, views_from
 from fastsup.runtime.plan_cache cimport PlanCache
 from fastsup.runtime.plan_finder cimport PlanFinder, add_to_key
 from fastsup.runtime.plan_maker import PlanMaker
@@ -39,7 +39,7 @@ cdef int SAVES = VariableAccess.SAVES
 PlanCacheInfo = namedtuple("PlanCacheInfo", ["hits", "misses", "left", "currsize", "bytes", "max_bytes"])
 
 
-cdef dict fed_by(Plan plan, tuple feeds):
+cdef dict feed_dict_of(Plan plan, tuple feeds):
     """The tensors that a run was fed, each with its array."""
     return {slot.tensor: array for slot, array in zip(plan.feeds, feeds or ())}
 
@@ -69,10 +69,10 @@ cdef class SessionRunner:
           max_plan_bytes: how much memory compiled plans may take.
           executor: the `SessionExecutor`.
         """
-        self.liveness = Liveness()
-        self.cache = PlanCache(self._graph, self._session, self.liveness, max_plan_bytes)
+        self.lifetime = SessionLifetime()
+        self.cache = PlanCache(self._graph, self._session, self.lifetime, max_plan_bytes)
         self.maker = PlanMaker(self._graph, executor, self.cache, self.fills_metadata)
-        self.finder = PlanFinder(self._graph, self.cache, self.liveness, self.maker)
+        self.finder = PlanFinder(self._graph, self.cache, self.lifetime, self.maker)
         self.gate = StepGate()
 
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
@@ -99,7 +99,7 @@ cdef class SessionRunner:
             probe = probe_of(self.probes, self)
             if probe.records and options is None and run_metadata is None:
                 return self.run_recorded(probe, fetches, feed_dict)
-        if options is None and run_metadata is None and self.liveness is not None and self.liveness.open:
+        if options is None and run_metadata is None and self.lifetime is not None and self.lifetime.open:
             plan = self.find_plan(fetches, feed_dict)
             if plan is not None:
                 if plan.feeds:
@@ -135,7 +135,7 @@ cdef class SessionRunner:
         cdef Plan plan
         probe.begin(&scope)
         try:
-            plan = self.find_plan(fetches, feed_dict) if self.liveness is not None and self.liveness.open else None
+            plan = self.find_plan(fetches, feed_dict) if self.lifetime is not None and self.lifetime.open else None
             return self.run_in_parts(probe, probe.run_part(fetches, None, None, False), plan, fetches, feed_dict)
         finally:
             probe.end(&scope, True)
@@ -183,7 +183,7 @@ cdef class SessionRunner:
         """
         self.given_up_for = reason
         # Nothing is released: that is a call of the runtime, whose threads aren't here.
-        self.liveness.open = False
+        self.lifetime.open = False
         self.finder.forget()
 
     cdef int raise_given_up(self, object error) except -1:
@@ -203,7 +203,7 @@ cdef class SessionRunner:
 
     def _release_unused(self):
         """Releases callables that are no longer referenced."""
-        self.liveness.release_unused(self._session)
+        self.lifetime.release_unused(self._session)
 
     def _drop_plans(self):
         """Forgets every plan; their callables are released when no thread runs them any longer."""
@@ -222,7 +222,7 @@ cdef class SessionRunner:
           compiled combinations; `bytes`, an estimate of what they take; `max_bytes`, what they may take.
         """
         return PlanCacheInfo(
-            self.finder.hits, self.finder.misses, self.cache.left_runs, len(self.cache.compiled_plans()), self.liveness.callable_bytes,
+            self.finder.hits, self.finder.misses, self.cache.left_runs, len(self.cache.compiled_plans()), self.lifetime.callable_bytes,
             self.cache.max_bytes,
         )
 
@@ -255,7 +255,7 @@ cdef class SessionRunner:
                 self.gate.leave()
             self.raise_given_up(error)
             if isinstance(error, OpError):
-                self._raise_as_run_does(error, plan.elements, fed_by(plan, feeds))
+                self._raise_as_run_does(error, plan.elements, feed_dict_of(plan, feeds))
             raise
         if delta != 0:
             self.writers_running -= 1
@@ -356,7 +356,7 @@ cdef class SessionRunner:
 
     cdef int64_t delta_of(self, Plan plan) except? -2:
         if not plan.step_delta_known:
-            with uninterrupted:
+            with completed_before_exit:
                 plan.step_delta = self.step_writes.delta_of(plan.elements, [slot.tensor for slot in plan.feeds])
             plan.step_delta_known = True
         return plan.step_delta

@@ -17,7 +17,7 @@ from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import constant_op, errors, ops
 
 from fastsup.common.fork import fork_reason
-from fastsup.common.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.common.tensorflow_errors import not_end_of_input
 from fastsup.core.plan_executor import PlanExecutor
 from fastsup.runtime.errors import ErrorSources, with_remedy
@@ -54,15 +54,15 @@ def _raise(error: BaseException) -> None:
 class _Callable(tf_session.BaseSession._Callable):  # type: ignore[misc]
     """TensorFlow's own callable, whose making and release the end of the program doesn't interrupt."""
 
-    _uninterrupted = uninterrupted
+    _completed_before_exit = completed_before_exit
 
     def __init__(self, session: Any, callable_options: Any) -> None:
-        with uninterrupted:
+        with completed_before_exit:
             super().__init__(session, callable_options)
 
     def __del__(self) -> None:
-        if not self._uninterrupted.is_over_for_this_thread():
-            with self._uninterrupted:
+        if not self._completed_before_exit.is_over_for_this_thread():
+            with self._completed_before_exit:
                 super().__del__()
 
 
@@ -101,7 +101,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
     """
 
     # A session may be deleted when the names of this module are gone.
-    _uninterrupted = uninterrupted
+    _completed_before_exit = completed_before_exit
     # What __del__ looks for, also where the session could not be made.
     _session: Any = None
     _closed: bool = False
@@ -118,7 +118,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
     ) -> None:
         self._made_in = os.getpid()
         check_executor(executor)
-        with uninterrupted:
+        with completed_before_exit:
             if isinstance(graph, ops.Graph | None) and isinstance(config, config_pb2.ConfigProto | None):
                 config = config_for(executor, graph or ops.get_default_graph(), target, config)
             tf_session.Session.__init__(self, target, graph, config)
@@ -146,7 +146,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
           List of `PlanExecutor` tuples, in the order in which the combinations were compiled. Empty once the session is
           closed.
         """
-        with uninterrupted:
+        with completed_before_exit:
             return [self._executor.of_plan(plan) for plan in self.cache.compiled_plans()]
 
     def close(self) -> None:
@@ -157,26 +157,26 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         Raises:
           tf.errors.OpError: TensorFlow couldn't close the session.
         """
-        with self._uninterrupted:
+        with self._completed_before_exit:
             self._close()
 
     def _close(self) -> None:
         # The names of all modules may be gone, and no new thread runs. What the session holds is freed with it.
         if self._python_ends():
-            if self.liveness is not None:
-                self.liveness.open = False
+            if self.lifetime is not None:
+                self.lifetime.open = False
             super().close()
             return
-        if self.liveness is not None and self.liveness.open:
+        if self.lifetime is not None and self.lifetime.open:
             # A remote engine is asked to release each callable, and may not answer. It frees them with the session.
             # A profile asks which executors the plans have used.
             self._forget_fetches()
-            self.liveness.open = not self._target
+            self.lifetime.open = not self._target
             self._drop_plans()
             self._kept_callables.clear()
             self.cache.release_kept()
             self._release_unused()
-            self.liveness.open = False
+            self.lifetime.open = False
         if not self._session or self._closed:
             return
         # No run begins from now on.
@@ -202,8 +202,8 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         if self._process() != self._made_in:
             return
         # The thread may hold any lock here, so it must not be held back. The process frees the session when it ends.
-        if not self._uninterrupted.is_over_for_this_thread():
-            with self._uninterrupted:
+        if not self._completed_before_exit.is_over_for_this_thread():
+            with self._completed_before_exit:
                 super().__del__()
 
     def make_callable(
@@ -223,7 +223,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
             return function
 
         def run_plan() -> Any:
-            return self._execute_plan(plan) if self.liveness.open else function()
+            return self._execute_plan(plan) if self.lifetime.open else function()
 
         return run_plan
 
@@ -295,7 +295,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         return super()._do_run(handle, target_list, fetch_list, feed_dict, options, run_metadata)
 
     def _extend_graph(self) -> None:
-        with uninterrupted:
+        with completed_before_exit:
             super()._extend_graph()
 
     def _call_tf_sessionrun(self, *args: Any) -> Any:

@@ -38,6 +38,6 @@ cdef class StepCount:
     cdef int64_t value(self) noexcept
     cdef bint is_step(self, object fetch, int fed) noexcept
     cdef int fed_of(self, Plan plan) except -1
-    cdef int fed_by(self, object feeds) except -1
+    cdef int is_step_fed(self, object feeds) except -1
     cdef bint can_be_fetched(self) except -1
     cdef object as_fetched(self, int64_t step)

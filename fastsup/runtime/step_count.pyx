@@ -94,7 +94,7 @@ cdef class StepCount:
         """The step now, by a run that does nothing else; None where it has no value, or that would be a call of a server."""
         cdef SessionRunner session = self.session
         cdef Plan plan
-        if self.element_read is None or not session.liveness.open:
+        if self.element_read is None or not session.lifetime.open:
             return None
         if self.plan is None or self.plan.callable is None or self.plans_seen is not session.cache.plans:
             # Another thread, or the look-up itself, may have them dropped: then it is looked up again next time.
@@ -128,10 +128,10 @@ cdef class StepCount:
     cdef int fed_of(self, Plan plan) except -1:
         """Which of OWN_READ and VARIABLE a run of the plan is fed, or is fed something for that they are computed from."""
         if plan.step_fed < 0:
-            plan.step_fed = self.fed_by([slot.tensor for slot in plan.feeds])
+            plan.step_fed = self.is_step_fed([slot.tensor for slot in plan.feeds])
         return plan.step_fed
 
-    cdef int fed_by(self, object feeds) except -1:
+    cdef int is_step_fed(self, object feeds) except -1:
         """The same of what is fed: graph elements or their names. Keys outside the graph are left for the run to reject."""
         cdef int fed = 0
         if self.upstream is None:

@@ -10,7 +10,7 @@ from typing import Any
 from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.common.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.runtime.executor import INLINE, POOL
 from fastsup.runtime.plan import CompiledCallable
 
@@ -129,7 +129,7 @@ class Trial:
           seconds: how long it took.
 
         Returns:
-          The callable to run from now on, until `look_again` is called; None while the trial goes on.
+          The callable to run from now on, until `recheck` is called; None while the trial goes on.
         """
         if not self._lock.acquire(blocking=False):
             return None
@@ -146,7 +146,7 @@ class Trial:
         finally:
             self._lock.release()
 
-    def look_again(self) -> None:
+    def recheck(self) -> None:
         """Goes on with a trial that has waited, or begins a shorter one.
 
         The machine may have been busy during the last one, or the step may have changed.
@@ -159,7 +159,7 @@ class Trial:
             finally:
                 self._lock.release()
 
-    def start_over(self) -> None:
+    def restart(self) -> None:
         """Begins a trial that knows nothing: the step has become another one."""
         self._begin(looks=0, weighing=True)
 
@@ -254,7 +254,7 @@ def log_choice(elements: Iterable[Any], feeds: int, trial: Trial) -> None:
       feeds: number of tensors that it is fed.
       trial: the trial that has chosen.
     """
-    with uninterrupted:
+    with completed_before_exit:
         names = [
             element.name if isinstance(element, ops.Operation) else element.name.removesuffix(":0")
             for element in elements

@@ -88,7 +88,7 @@ class FusedCalls:
         return not self.why_not_fused and (self._is_forced or self.trial.choice == FUSED)
 
     @property
-    def why_not_now(self) -> str:
+    def fallback_reason(self) -> str:
         """Why steps aren't made at once now: they can't be, or the trial has to come, or has chosen single steps.
 
         An empty string if they are.

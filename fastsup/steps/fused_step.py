@@ -37,9 +37,9 @@ class FusedStep:
         return self._single()
 
     @property
-    def why_not_now(self) -> str:
+    def fallback_reason(self) -> str:
         """Why steps aren't made at once now; an empty string if they are."""
-        return self.calls.why_not_now
+        return self.calls.fallback_reason
 
     @property
     def fused(self) -> bool:
@@ -113,7 +113,7 @@ def fused_step(step: Any, fuse: str) -> Any:
     """
     calls = fused_calls(step, fuse)
     if isinstance(calls, str):
-        step.why_not_now = calls
+        step.fallback_reason = calls
         return step
     single = step if calls.blocks is None else BatchStep(step.step, calls.blocks, step.args, step.kwargs)
     return FusedStep(single, calls)

@@ -15,7 +15,7 @@ from tensorflow.python.eager import context
 from fastsup.eager import bridge
 from fastsup.eager.devices import eager_session
 
-assert bridge.why_closed() == ""
+assert bridge.unavailable_reason() == ""
 graph = tf.Graph()
 with graph.as_default():
     name = tf.constant(3.0).name

@@ -14,7 +14,7 @@ from tensorflow.python.eager import context
 
 import fastsup
 from fastsup.eager import bridge
-from fastsup.eager.lifted_calls import why_not_now
+from fastsup.eager.lifted_calls import fallback_reason
 
 IMPLEMENTATIONS = {"tensorflow": tf.function, "fastsup": fastsup.function}
 
@@ -26,11 +26,11 @@ def decorate(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture(autouse=True)
 def nothing_stays_on() -> Iterator[None]:
-    assert bridge.why_closed() == ""
+    assert bridge.unavailable_reason() == ""
     yield
     tf.summary.trace_off()
     tf.debugging.disable_check_numerics()
-    assert why_not_now() == ""
+    assert fallback_reason() == ""
 
 
 def product(x: Any) -> Any:
@@ -119,10 +119,10 @@ def test_lifted_calls_go_on_afterwards_and_say_where_they_were(tmp_path: Path) -
     assert function.why_not == "tf.summary.trace_on is on"
     tf.summary.trace_off()
     tf.profiler.experimental.start(str(tmp_path))
-    assert why_not_now() == "TensorFlow's profiler is on"
+    assert fallback_reason() == "TensorFlow's profiler is on"
     tf.profiler.experimental.stop()
     tf.debugging.enable_check_numerics()
-    assert why_not_now() == "a tool of tf.debugging watches the operations here"
+    assert fallback_reason() == "a tool of tf.debugging watches the operations here"
     tf.debugging.disable_check_numerics()
     function(tf.eye(3))
     assert function.lifted

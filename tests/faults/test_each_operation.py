@@ -47,11 +47,11 @@ def test_any_operation_may_fail(
     for failed, under_fault, (step, weight), ended_later, (last_step, last_weight) in results:
         about = f"{way}: {failed}: {under_fault}, step {step}; later {ended_later}, step {last_step}"
         assert step == weight, about
-        # A session that is stopped at a step runs another one, as TensorFlow's does.
+        # A session that is stopped at a step runs another one, as TensorFlow's does; one that is made again, too.
         assert step in (20, 21) if under_fault == "ended" else start <= (step or 0) <= 21, about
         assert "OutOfRange" not in under_fault, about
         assert under_fault != "crashed" or re.fullmatch(r"read \S+\.index", failed), about
-        assert (ended_later, last_weight, last_step in (20, 21)) == ("ended", last_step, True), about
+        assert (ended_later, last_weight, last_step - max(step or 0, 20) in (0, 1)) == ("ended", last_step, True), about
 
 
 @pytest.mark.parametrize("way", WAYS)

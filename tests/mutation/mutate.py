@@ -46,7 +46,7 @@ FILES = {
         "tests/train/test_run_loop.py",
     ],
     "fastsup/core/schedule.pyx": [*CORE, *RULES, *HOOKS],
-    "fastsup/train/scheduler/step_view.pxd": [*RULES, *STEPS],
+    "fastsup/train/scheduler/run_snapshot.pxd": [*RULES, *STEPS],
     "fastsup/train/scheduler/hook_list.pyx": [*HOOKS, *STEP_HOOKS, *STEPS, "tests/train/test_replaced_methods.py"],
     "fastsup/train/scheduler/hook_scheduler.pyx": [*HOOKS, *STEP_HOOKS, *STEPS, "tests/train/test_differential.py"],
 }

@@ -89,7 +89,9 @@ def test_doctor_says_whether_the_layers_of_keras_2_can_be_used(
 
 
 def test_doctor_says_why_functions_cannot_be_lifted(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr(bridge, "why_closed", lambda: "TensorFlow 3.0 isn't one of the versions that were tried")
+    monkeypatch.setattr(
+        bridge, "unavailable_reason", lambda: "TensorFlow 3.0 isn't one of the versions that were tried"
+    )
     doctor._print_functions()
     assert capsys.readouterr().out == (
         "fastsup.function and fastsup.keras: TensorFlow runs all functions, because TensorFlow 3.0 isn't one of the "

@@ -24,7 +24,7 @@ ENVIRONMENT = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES"
 
 @pytest.fixture
 def calls() -> Any:
-    return interpreter_end._Uninterrupted()
+    return interpreter_end._CompletedBeforeExit()
 
 
 def in_thread(body: Any) -> threading.Thread:
@@ -127,7 +127,7 @@ def test_no_session_is_deleted_in_a_daemon_thread_once_the_program_ends(
 ) -> None:
     deleted: list[Any] = []
     session = fastsup.Session()
-    monkeypatch.setattr(fastsup.Session, "_uninterrupted", calls)
+    monkeypatch.setattr(fastsup.Session, "_completed_before_exit", calls)
     monkeypatch.setattr(session, "close", lambda: deleted.append(True))
     calls.end()
     thread = in_thread(session.__del__)

@@ -68,7 +68,7 @@ class Runs:
                 if not self.trial.is_open:
                     return self.trial.executor
                 self.order += ["pool"] * self.trial.runs_until_look  # The plan runs what was returned, unwatched.
-                self.trial.look_again()
+                self.trial.recheck()
         pytest.fail("2,000 runs have settled nothing")
 
 
@@ -155,12 +155,12 @@ def test_a_trial_waits_until_the_runs_have_saved_what_compiling_costs(compile_se
     assert (runs.trial.is_open, runs.trial.on_trial, runs.trial.executor) == (True, False, "thread_pool")
     assert runs.trial.runs_until_look == pytest.approx(compile_secs / 50e-6, abs=1)
     assert runs.compiled == 0
-    runs.trial.look_again()
+    runs.trial.recheck()
     assert runs.compiled == 1
     assert runs.until_settled() == "inline"
     assert not runs.trial.is_open
     assert runs.chosen == ["inline"]
-    runs.trial.look_again()
+    runs.trial.recheck()
     assert (runs.until_settled(), runs.compiled) == ("inline", 1)
 
 
@@ -171,11 +171,11 @@ def test_a_trial_without_room_waits_on() -> None:
         runs.trial.record(runs.trial.next(), 60e-6)
     for _ in range(3):
         assert runs.trial.runs_until_look == 200
-        runs.trial.look_again()
+        runs.trial.recheck()
         assert not runs.trial.on_trial
         assert runs.trial.next() is runs.pool
     runs.has_room = True
-    runs.trial.look_again()
+    runs.trial.recheck()
     assert runs.until_settled() == "inline"
 
 
@@ -184,7 +184,7 @@ def test_a_step_that_becomes_another_one_while_its_trial_waits() -> None:
     for _ in range(4):
         runs.trial.record(runs.trial.next(), 60e-6)
     runs.secs = {id(runs.pool): always(5e-3), id(runs.inline): always(8e-3)}
-    runs.trial.start_over()
+    runs.trial.restart()
     assert runs.trial.on_trial
     assert runs.until_settled() == "thread_pool"
     assert (runs.compiled, runs.chosen) == (0, ["thread_pool"])
@@ -194,7 +194,7 @@ def test_a_look_mends_a_wrong_choice() -> None:
     runs = Runs(always(60e-6), always(90e-6))
     assert runs.until_settled() == "thread_pool"
     runs.secs[id(runs.inline)] = always(20e-6)
-    runs.trial.look_again()
+    runs.trial.recheck()
     assert runs.trial.on_trial
     assert runs.until_settled() == "inline"
     assert runs.chosen == ["thread_pool", "inline"]
@@ -206,7 +206,7 @@ def test_a_look_that_confirms_the_choice_is_short() -> None:
     runs.until_settled()
     for _ in range(3):
         runs.order.clear()
-        runs.trial.look_again()
+        runs.trial.recheck()
         assert runs.until_settled() == "inline"
         assert runs.order.count("pool") <= 16
     assert runs.chosen == ["inline"]  # Said once.
@@ -222,7 +222,7 @@ def test_looks_take_a_small_part_of_the_time(inline_micros: float) -> None:
     for _ in range(4):
         distances.append(runs.trial.runs_until_look)
         runs.order.clear()
-        runs.trial.look_again()
+        runs.trial.recheck()
         runs.until_settled()
         spent = runs.order.count("pool") * 60e-6 + runs.order.count("inline") * inline_micros * 1e-6
         if inline_micros != 40:
@@ -235,7 +235,7 @@ def test_a_step_that_becomes_heavy() -> None:
     runs = Runs(always(60e-6), always(20e-6))
     runs.until_settled()
     runs.secs = {id(runs.pool): always(5e-3), id(runs.inline): always(8e-3)}
-    runs.trial.start_over()
+    runs.trial.restart()
     assert runs.until_settled() == "thread_pool"
     assert runs.chosen == ["inline", "thread_pool"]
 
@@ -371,11 +371,11 @@ def test_a_session_looks_again(graph: tf.Graph, quick_trials: None, monkeypatch:
     ended: list[int] = []
     looks: list[int] = []
 
-    def look_again(self: Trial, begin: Any = Trial.look_again) -> None:
+    def recheck(self: Trial, begin: Any = Trial.recheck) -> None:
         looks.append(len(ended))
         begin(self)
 
-    monkeypatch.setattr(Trial, "look_again", look_again)
+    monkeypatch.setattr(Trial, "recheck", recheck)
     _, loss, _ = network()
     with fastsup.Session() as session:
         for i in range(200):

@@ -55,7 +55,7 @@ def before() -> Iterator[list[Any]]:
     assert found == [signal.SIG_DFL, signal.default_int_handler]
     yield found
     assert handlers() == found
-    assert not stop_signals.has_come()
+    assert not stop_signals.received()
 
 
 def send(number: int) -> None:
@@ -266,7 +266,7 @@ def test_sessions_in_one_another(train_op: Any, tmp_path: Any) -> None:
                         send(signal.SIGTERM)
                 finally:
                     assert handlers()[1] is stop_signals.on_signal
-                    assert stop_signals.has_come()
+                    assert stop_signals.received()
     assert saved(tmp_path / "outer") == "model.ckpt-1"
     assert saved(tmp_path / "inner") == "model.ckpt-2"
 

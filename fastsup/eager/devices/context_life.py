@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tensorflow.python.eager import context
 
-from fastsup.common.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import completed_before_exit
 
 __all__ = ["OfEagerContext"]
 
@@ -18,7 +18,7 @@ class OfEagerContext:
     # An object may be deleted when the names of this module are gone.
     _process: Callable[[], int] = staticmethod(os.getpid)
     _context_names = vars(context)
-    _uninterrupted = uninterrupted
+    _completed_before_exit = completed_before_exit
 
     def _take_context(self) -> None:
         """Records the process and the context. To be called before anything can fail."""
@@ -30,5 +30,5 @@ class OfEagerContext:
         return (
             self._process() == self._made_in
             and self._context_names.get("_context") is self._made_for
-            and not self._uninterrupted.is_over_for_this_thread()
+            and not self._completed_before_exit.is_over_for_this_thread()
         )

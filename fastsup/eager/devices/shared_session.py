@@ -7,7 +7,7 @@ from typing import Any
 from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import ops
 
-from fastsup.common.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.eager.devices.context_life import OfEagerContext
 from fastsup.eager.devices.eager_session import SESSION_TARGET
 
@@ -17,11 +17,11 @@ __all__ = ["OverEagerContext", "SharedCallable", "SharedSession"]
 class SharedCallable(tf_session.BaseSession._Callable):  # type: ignore[misc]
     """TensorFlow's own callable of such a session. It isn't released when the session's runtime is gone."""
 
-    _uninterrupted = uninterrupted
+    _completed_before_exit = completed_before_exit
 
     def __del__(self) -> None:
         if self._session._usable():
-            with self._uninterrupted:
+            with self._completed_before_exit:
                 super().__del__()
 
 
@@ -40,7 +40,7 @@ class OverEagerContext(OfEagerContext):
 
     def __del__(self) -> None:
         if self._usable():
-            with self._uninterrupted:
+            with self._completed_before_exit:
                 super().__del__()  # type: ignore[misc]
 
 

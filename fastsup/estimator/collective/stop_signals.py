@@ -46,7 +46,7 @@ class StopSignals:
                 signal.Signals(number).name,
             )
 
-    def raise_if_come(self) -> None:
+    def raise_pending(self) -> None:
         """Raises what the received signal stands for.
 
         Raises:

@@ -8,7 +8,7 @@ from typing import Any
 from tensorflow.python.framework import ops
 from tensorflow.python.training import training_util
 
-from fastsup.estimator.collective.part import CollectivePart, collective_part
+from fastsup.estimator.collective.collective_training import CollectiveTraining, collective_training
 from fastsup.estimator.config import distribution
 from fastsup.estimator.model import trained_model
 from fastsup.estimator.model.model_fn import ModeKeys
@@ -72,14 +72,14 @@ class CollectiveTrainer:
 
     def __init__(self, model: UserModel) -> None:
         self._model = model
-        self.part: CollectivePart | None = None
+        self.part: CollectiveTraining | None = None
 
     def train(self, input_fn: Callable[..., Any], hooks: list[Any], saving_listeners: list[Any]) -> Any:
         """Builds the model and trains it. See `LocalTrainer.train`."""
         model, strategy = self._model, self._model.train_distribution
         distribution.check_devices("train_distribute", strategy, model.session_config)
         checkpoint = trained_model.newest_checkpoint(model.model_dir)
-        with collective_part(model.config, strategy, model.session_config, checkpoint) as self.part:
+        with collective_training(model.config, strategy, model.session_config, checkpoint) as self.part:
             try:
                 return model.methods._actual_train_model_distributed(strategy, input_fn, hooks, saving_listeners)
             finally:

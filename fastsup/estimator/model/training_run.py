@@ -10,7 +10,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.summary import summary
 
 from fastsup import train
-from fastsup.estimator.collective.part import CollectivePart
+from fastsup.estimator.collective.collective_training import CollectiveTraining
 from fastsup.estimator.model import trained_model, training_hooks
 from fastsup.estimator.model.user_model import UserModel
 
@@ -26,7 +26,7 @@ class TrainingRun:
       part: this task's part in a job of collectives, which opens the session in that case; or None.
     """
 
-    def __init__(self, model: UserModel, spec: Any, part: CollectivePart | None) -> None:
+    def __init__(self, model: UserModel, spec: Any, part: CollectiveTraining | None) -> None:
         self._model = model
         self._spec = spec
         self._part = part

@@ -3,7 +3,7 @@ from cython cimport final
 from fastsup.core.probe cimport Probe
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
-from fastsup.train.scheduler.step_view cimport StepView
+from fastsup.train.scheduler.run_snapshot cimport RunSnapshot
 from fastsup.train.engine.run_request cimport RunRequest
 
 
@@ -36,14 +36,14 @@ cdef class HookedRun:
     # The global step before the run, if a hook requests it and it is known without a fetch.
     cdef object step
 
-    cdef object run(self, StepView* view)
-    cdef int call_before_run(self, StepView* view) except -1
-    cdef int find_step(self, StepView* view) except -1
-    cdef list fetch(self, StepView* view)
+    cdef object run(self, RunSnapshot* view)
+    cdef int call_before_run(self, RunSnapshot* view) except -1
+    cdef int find_step(self, RunSnapshot* view) except -1
+    cdef list fetch(self, RunSnapshot* view)
     cdef list fetch_by_hook(self)
     cdef int distribute_results(self, list values) except -1
-    cdef int call_after_run(self, StepView* view, list hooks) except -1
-    cdef int call_one_after_run(self, StepView* view, object hook, object result) except -1
+    cdef int call_after_run(self, RunSnapshot* view, list hooks) except -1
+    cdef int call_one_after_run(self, RunSnapshot* view, object hook, object result) except -1
     cdef int call_in_part(self, object hook, object values) except -1
 
 

@@ -10,7 +10,7 @@ from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
 from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase
 from fastsup.train.scheduler.step_requests cimport StepRequest, request_for_step
-from fastsup.train.scheduler.step_view cimport FETCHED_STEP, UNUSED_STEP, StepView
+from fastsup.train.scheduler.run_snapshot cimport FETCHED_STEP, UNUSED_STEP, RunSnapshot
 from fastsup.train.engine.merged_requests import merge_feeds, merge_run_options
 from fastsup.train.engine.run_request cimport RunRequest
 
@@ -55,7 +55,7 @@ cdef HookedRun new_hooked_run(
 cdef class HookedRun:
     """A run between the callbacks of some hooks. Made by `new_hooked_run`, for one `run`."""
 
-    cdef object run(self, StepView* view):
+    cdef object run(self, RunSnapshot* view):
         """Makes the run. `view`: its view, opened if there is a scheduler."""
         self.call_before_run(view)
         if self.scheduler is not None:
@@ -64,11 +64,11 @@ cdef class HookedRun:
         self.distribute_results(values)
         if self.scheduler is not None:
             for hook in self.hooks:
-                self.scheduler.note_called(hook)
+                self.scheduler.mark_synced(hook)
             self.scheduler.close_step(view, values[len(values) - 1] if view.source == FETCHED_STEP else None)
         return values[0]
 
-    cdef int call_before_run(self, StepView* view) except -1:
+    cdef int call_before_run(self, RunSnapshot* view) except -1:
         """Calls `before_run` of each hook, and merges the requests."""
         cdef Py_ssize_t i, j
         self.requests = [None] * len(self.hooks)
@@ -105,7 +105,7 @@ cdef class HookedRun:
             self.feed_dict = self.hook_feeds
         return 0
 
-    cdef int find_step(self, StepView* view) except -1:
+    cdef int find_step(self, RunSnapshot* view) except -1:
         """Finds the hooks that request the global step, and the step after the calls of `before_run`."""
         self.scheduler.reopen_step(view, self.feed_dict, self.hook_feeds is not None)
         self.step_requests = [
@@ -118,7 +118,7 @@ cdef class HookedRun:
                 break
         return 0
 
-    cdef list fetch(self, StepView* view):
+    cdef list fetch(self, RunSnapshot* view):
         """Makes the run. Returns the caller's result, the value of each of `fetched`, and the global step if it is fetched."""
         cdef Part part
         cdef Py_ssize_t i
@@ -136,7 +136,7 @@ cdef class HookedRun:
         if self.scheduler is not None and not self.has_options and not self.runner.fills_metadata:
             if not self.probe.records:
                 return self.runner.run(wanted, self.feed_dict)
-            plan = self.runner.find_plan(wanted, self.feed_dict) if self.runner.liveness.open else None
+            plan = self.runner.find_plan(wanted, self.feed_dict) if self.runner.lifetime.open else None
             return self.runner.run_in_parts(self.probe, part, plan, wanted, self.feed_dict)
         self.probe.enter(part)
         if self.scheduler is not None:
@@ -177,7 +177,7 @@ cdef class HookedRun:
             self.results = [by_hook.get(id(hook)) for hook in self.hooks]
         return 0
 
-    cdef int call_after_run(self, StepView* view, list hooks) except -1:
+    cdef int call_after_run(self, RunSnapshot* view, list hooks) except -1:
         """Calls `after_run` of the hooks called in the run, and of the after-run hooks that are due.
 
         Args:
@@ -200,7 +200,7 @@ cdef class HookedRun:
             raise
         return 0
 
-    cdef int call_one_after_run(self, StepView* view, object hook, object result) except -1:
+    cdef int call_one_after_run(self, RunSnapshot* view, object hook, object result) except -1:
         values = new_named_tuple(SessionRunValues, result, self.options, self.metadata)
         if self.scheduler is None or not isinstance(hook, ScheduledHookBase):
             return self.call_in_part(hook, values)

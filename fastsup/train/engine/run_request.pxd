@@ -2,7 +2,7 @@ from cython cimport final
 from libc.stdint cimport int64_t
 
 from fastsup.core.probe cimport Probe, fs_scope
-from fastsup.train.scheduler.step_view cimport StepView
+from fastsup.train.scheduler.run_snapshot cimport RunSnapshot
 
 
 # Belongs to the thread that makes the runs.
@@ -29,7 +29,7 @@ cdef class RunRequest:
     cdef int64_t steps_until_asked
 
     # The run that is made now: its view, how many runs like it follow at once (1 outside a loop), and who is told of the step.
-    cdef StepView view
+    cdef RunSnapshot view
     cdef int64_t steps
     cdef Probe probe
     cdef fs_scope scope

@@ -18,7 +18,7 @@ from fastsup.runtime.runner cimport SessionRunner
 from fastsup.common.stop_signals cimport hold_signals, release_signals
 from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
 from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase
-from fastsup.train.scheduler.step_view cimport FETCHED_STEP, StepView
+from fastsup.train.scheduler.run_snapshot cimport FETCHED_STEP, RunSnapshot
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.core import loop as core_loop
@@ -226,7 +226,7 @@ cdef class StepEngine:
 
     cdef int64_t make_at_once(self, RunRequest request) except -1:
         cdef HookScheduler scheduler = self.scheduler
-        cdef StepView* view = &request.view
+        cdef RunSnapshot* view = &request.view
         cdef Plan plan = self.runner.find_plan(request.fetches, request.feed_dict, False)
         cdef list watching, rejected
         cdef tuple made
@@ -343,7 +343,7 @@ cdef class StepEngine:
         """
         cdef HookScheduler scheduler = self.scheduler
         cdef Probe probe = request.probe
-        cdef StepView* view = &request.view
+        cdef RunSnapshot* view = &request.view
         cdef int64_t steps = request.steps
         cdef bint fetches_step = view.source == FETCHED_STEP
         cdef list values = None

@@ -54,9 +54,9 @@ class StepsAtOnce:
         return self._why_not or self._calls.why_not_fused
 
     @property
-    def why_not_now(self) -> str:
+    def fallback_reason(self) -> str:
         """Why steps aren't made at once now; an empty string if they are."""
-        return self._why_not or self._calls.why_not_now
+        return self._why_not or self._calls.fallback_reason
 
     @property
     def fused(self) -> bool:

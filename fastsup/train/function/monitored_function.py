@@ -79,7 +79,7 @@ class MonitoredFunction:
     def why_not_fused(self) -> str:
         """Why `run_loop` doesn't make many steps in one compiled call now. An empty string if it does."""
         at_once = self._step_graph.steps_at_once
-        return at_once if isinstance(at_once, str) else at_once.why_not_now
+        return at_once if isinstance(at_once, str) else at_once.fallback_reason
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs one step, with the hooks that are due.
@@ -135,8 +135,8 @@ class MonitoredFunction:
     def _check_open(self) -> None:
         if self.session._sess is None:
             raise RuntimeError("The monitored function is closed: its `with` block or its loop has ended.")
-        if bridge.why_foreign():
-            raise RuntimeError(f"{self!r} can't run: {bridge.why_foreign()}.")
+        if bridge.forked_reason():
+            raise RuntimeError(f"{self!r} can't run: {bridge.forked_reason()}.")
 
     def should_stop(self) -> bool:
         """Whether a hook has requested a stop, or the session is closed."""

@@ -82,11 +82,11 @@ class FunctionSessionCreator(SessionCreator):  # type: ignore[misc]
         if self._session is not None:
             self._session.close()
 
-    def empty_boxes(self) -> None:
+    def release_all(self) -> None:
         """Releases the tensors in the step's boxes, unless a daemon thread may still run steps of an open session."""
         is_open = self._session is not None and not self._session._closed
         if not is_open or not any(thread.daemon for thread in threading.enumerate()):
-            self._step_graph.lifted.empty_boxes()
+            self._step_graph.lifted.release_all()
 
 
 class _InStepGraphSessionCreator(CoordinatedSessionCreator):

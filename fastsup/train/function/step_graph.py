@@ -111,7 +111,7 @@ class StepGraph:
         return repr(self._step)
 
     def _lift(self) -> LiftedGraph:
-        reason = bridge.why_closed() or bridge.why_foreign()
+        reason = bridge.unavailable_reason() or bridge.forked_reason()
         if context.is_async():
             reason = "eager operations run asynchronously, and a session wouldn't wait for them"
         if not reason:
@@ -237,7 +237,7 @@ class StepGraph:
                 "argument, or pass fastsup.bind(step, *args)."
             )
         for place, box in self.lifted.opaque_inputs:
-            box.box.put(inputs[place])
+            box.box.store(inputs[place])
         values = [value.numpy() for value in inputs if value.dtype not in _OPAQUE]
         return dict(zip(self.lifted.feeds, values, strict=True)) or None
 

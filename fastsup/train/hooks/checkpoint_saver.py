@@ -13,7 +13,7 @@ from tensorflow.python.training import training_util
 from fastsup.checkpoint.directory import directory_argument
 from fastsup.checkpoint.durable import saving
 from fastsup.checkpoint.writer import CheckpointWriter, call_after_save, call_before_save
-from fastsup.common.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.core.checks import check_flag
 from fastsup.core.hook_ends import end_hooks
 from fastsup.events.graph_writing import GraphWriting
@@ -105,13 +105,13 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
 
     def _write_graph_and_save(self, session: Session, step: Any) -> None:
         graph = ops.get_default_graph()
-        with uninterrupted:
+        with completed_before_exit:
             graph_def = graph.as_graph_def(add_shapes=True)
         # Writing the text takes longer than everything else here, so a thread does it.
         writing = GraphWriting(graph_def, self._checkpoint_dir, "graph.pbtxt") if self._save_graph_def else None
         try:
             saver = self._get_saver()
-            with uninterrupted:
+            with completed_before_exit:
                 meta_graph_def = meta_graph.create_meta_graph_def(
                     graph_def=graph_def, saver_def=saver.saver_def if saver else None
                 )

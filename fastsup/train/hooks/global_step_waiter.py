@@ -42,7 +42,7 @@ class GlobalStepWaiterHook(ScheduledHook, tf_hooks.GlobalStepWaiterHook):  # typ
         while True:
             step = run_context.session.run(self._global_step_tensor)
             # The session raises a signal at the end of a run.
-            if step >= self._wait_until_step or stop_signals.has_come() or not self._keeps_waiting(run_context, step):
+            if step >= self._wait_until_step or stop_signals.received() or not self._keeps_waiting(run_context, step):
                 return
             if step - logged_step > _LOG_STEPS:
                 logging.info(

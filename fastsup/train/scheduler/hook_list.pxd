@@ -50,7 +50,7 @@ cdef class HookList:
     cdef bint no_op_hook_changed(self) noexcept
     cdef int refresh(self, int64_t run, int64_t previous_step) except -1
     cdef int sort(self, int64_t run, int64_t previous_step) except -1
-    cdef int sum_up(self, ScheduleTable in_run, ScheduleTable after_run) except -1
+    cdef int recompute_aggregates(self, ScheduleTable in_run, ScheduleTable after_run) except -1
     cdef bint has_schedule(self, object candidate, int64_t run, int64_t previous_step, bint ask) except -1
     cdef bint update_schedule(self, ScheduledHookBase hook, int64_t run, int64_t previous_step) except -1
     cdef int sync(self, ScheduledHookBase hook, int64_t run, int64_t previous_step) except -1

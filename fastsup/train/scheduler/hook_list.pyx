@@ -101,7 +101,7 @@ cdef class HookList:
                 return self.sort(run, previous_step)
         self.in_run.reload()
         self.after_run.reload()
-        return self.sum_up(self.in_run, self.after_run)
+        return self.recompute_aggregates(self.in_run, self.after_run)
 
     cdef int sort(self, int64_t run, int64_t previous_step) except -1:
         """Finds the group of every hook."""
@@ -136,7 +136,7 @@ cdef class HookList:
             self.types, self.hooks_seen, self.schedulable, self.in_run, self.after_run, self.every_run, self.every_run_ids,
             self.no_op, self.no_op_types, self.no_op_dicts, self.no_op_sizes, self.watching, self.watched_fetches,
         )
-        self.sum_up(ScheduleTable(in_run), ScheduleTable(after_run))
+        self.recompute_aggregates(ScheduleTable(in_run), ScheduleTable(after_run))
         self.types = types
         self.hooks_seen = hooks
         self.has_twins = has_twins
@@ -150,7 +150,7 @@ cdef class HookList:
         del replaced
         return 0
 
-    cdef int sum_up(self, ScheduleTable in_run, ScheduleTable after_run) except -1:
+    cdef int recompute_aggregates(self, ScheduleTable in_run, ScheduleTable after_run) except -1:
         """Takes over two tables, and the sums over the hooks in them."""
         cdef ScheduledHookBase hook
         cdef list watching = [], watched_fetches = []

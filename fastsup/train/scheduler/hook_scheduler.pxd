@@ -5,7 +5,7 @@ from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.step_count cimport StepCount
 from fastsup.train.scheduler.hook_list cimport HookList
 from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase
-from fastsup.train.scheduler.step_view cimport StepView
+from fastsup.train.scheduler.run_snapshot cimport RunSnapshot
 
 
 @final
@@ -20,31 +20,31 @@ cdef class HookScheduler:
     cdef int64_t previous_step
 
     cdef int refresh(self) except -1
-    cdef int open_step(self, StepView* view, Plan plan) except -1
-    cdef int find_step(self, StepView* view) except -1
-    cdef int read_counters(self, StepView* view) except -1
-    cdef int reopen_step(self, StepView* view, object feed_dict, bint fed_by_hooks) except -1
-    cdef int next_step(self, StepView* view) except -1
-    cdef int close_step(self, StepView* view, object fetched) except -1
-    cdef int close_steps(self, StepView* view, int64_t steps) except -1
+    cdef int open_step(self, RunSnapshot* view, Plan plan) except -1
+    cdef int find_step(self, RunSnapshot* view) except -1
+    cdef int read_counters(self, RunSnapshot* view) except -1
+    cdef int reopen_step(self, RunSnapshot* view, object feed_dict, bint fed_by_hooks) except -1
+    cdef int next_step(self, RunSnapshot* view) except -1
+    cdef int close_step(self, RunSnapshot* view, object fetched) except -1
+    cdef int close_steps(self, RunSnapshot* view, int64_t steps) except -1
     cdef int64_t delta_of(self, Plan plan) except? -2
-    cdef int find_step_after(self, StepView* view) noexcept
-    cdef int find_latest(self, StepView* view) noexcept
+    cdef int find_step_after(self, RunSnapshot* view) noexcept
+    cdef int find_latest(self, RunSnapshot* view) noexcept
 
-    cdef bint any_in_run(self, StepView* view) except -1
-    cdef list hooks_in_run(self, StepView* view)
-    cdef list hooks_in_unknown_run(self, StepView* view)
-    cdef bint any_after_run(self, StepView* view) except -1
-    cdef bint is_due_after_run(self, StepView* view, object candidate) except -1
-    cdef int64_t idle_steps(self, StepView* view) except -1
-    cdef int64_t steps_at_once(self, StepView* view) except -1
+    cdef bint any_in_run(self, RunSnapshot* view) except -1
+    cdef list hooks_in_run(self, RunSnapshot* view)
+    cdef list hooks_in_unknown_run(self, RunSnapshot* view)
+    cdef bint any_after_run(self, RunSnapshot* view) except -1
+    cdef bint is_due_after_run(self, RunSnapshot* view, object candidate) except -1
+    cdef int64_t idle_steps(self, RunSnapshot* view) except -1
+    cdef int64_t steps_at_once(self, RunSnapshot* view) except -1
     cdef double seconds_until_due(self) except? -1.0
     cdef bint due_by_time(self) except -1
 
     cdef int sync_before_run(self, object hook) except -1
-    cdef int note_called(self, object hook) except -1
-    cdef int sync_after_run(self, StepView* view, object hook) except -1
-    cdef int skip_remaining(self, StepView* view, object failed, list hooks) except -1
-    cdef object known_step(self, StepView* view)
-    cdef object step_before(self, StepView* view)
-    cdef int tell_step_after(self, StepView* view, ScheduledHookBase hook) except -1
+    cdef int mark_synced(self, object hook) except -1
+    cdef int sync_after_run(self, RunSnapshot* view, object hook) except -1
+    cdef int skip_remaining(self, RunSnapshot* view, object failed, list hooks) except -1
+    cdef object known_step(self, RunSnapshot* view)
+    cdef object step_before(self, RunSnapshot* view)
+    cdef int tell_step_after(self, RunSnapshot* view, ScheduledHookBase hook) except -1

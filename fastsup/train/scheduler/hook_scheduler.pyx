@@ -3,7 +3,7 @@
 A hook with a schedule is skipped in the runs in which TensorFlow's call of it would only keep its own books. Before its
 next call its state is brought up to date (`HookList.sync`).
 
-Each run has a StepView, which goes through these states:
+Each run has a RunSnapshot, which goes through these states:
 
     open_step       before the run: where the global step stands, by counting, by reading, or by a fetch in the run
     reopen_step     after the `before_run` of hooks, which may have moved the step, or feed it
@@ -26,8 +26,8 @@ from fastsup.runtime.runner cimport SessionRunner
 from fastsup.runtime.step_count cimport OWN_READ, StepCount
 from fastsup.train.scheduler.hook_list cimport HookList
 from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase
-from fastsup.train.scheduler.step_view cimport (
-    COUNTED_STEP, FETCHED_STEP, NO_STEP, READ_STEP, UNUSED_STEP, StepView, due_after_run, due_in_run, idle_runs,
+from fastsup.train.scheduler.run_snapshot cimport (
+    COUNTED_STEP, FETCHED_STEP, NO_STEP, READ_STEP, UNUSED_STEP, RunSnapshot, due_after_run, due_in_run, idle_runs,
     runs_until_due
 )
 
@@ -53,7 +53,7 @@ cdef class HookScheduler:
 
     # The global step around a run.
 
-    cdef int open_step(self, StepView* view, Plan plan) except -1:
+    cdef int open_step(self, RunSnapshot* view, Plan plan) except -1:
         """Finds out, before a run, where the global step stands.
 
         Args:
@@ -73,7 +73,7 @@ cdef class HookScheduler:
             return 0
         return self.find_step(view)
 
-    cdef int find_step(self, StepView* view) except -1:
+    cdef int find_step(self, RunSnapshot* view) except -1:
         cdef StepCount count = self.count
         if view.fed & OWN_READ:
             view.source = FETCHED_STEP
@@ -94,12 +94,12 @@ cdef class HookScheduler:
             view.before = NO_STEP if step is None else step
         return 0
 
-    cdef int read_counters(self, StepView* view) except -1:
+    cdef int read_counters(self, RunSnapshot* view) except -1:
         view.counted = self.count.session.steps_counted
         view.epoch = self.count.session.step_epoch
         return 0
 
-    cdef int reopen_step(self, StepView* view, object feed_dict, bint fed_by_hooks) except -1:
+    cdef int reopen_step(self, RunSnapshot* view, object feed_dict, bint fed_by_hooks) except -1:
         """Finds the step again after the hooks' `before_run`.
 
         Args:
@@ -109,7 +109,7 @@ cdef class HookScheduler:
         """
         cdef SessionRunner session = self.count.session
         if feed_dict and (fed_by_hooks or not view.feeds_known):
-            view.fed = self.count.fed_by(feed_dict)
+            view.fed = self.count.is_step_fed(feed_dict)
         if view.source == UNUSED_STEP or view.source == FETCHED_STEP:
             return 0
         if (
@@ -121,7 +121,7 @@ cdef class HookScheduler:
             return 0
         return self.find_step(view)
 
-    cdef int close_step(self, StepView* view, object fetched) except -1:
+    cdef int close_step(self, RunSnapshot* view, object fetched) except -1:
         """Ends a run that went well. The only place that changes the previous step.
 
         Args:
@@ -138,7 +138,7 @@ cdef class HookScheduler:
         self.previous_step = view.before
         return 0
 
-    cdef int next_step(self, StepView* view) except -1:
+    cdef int next_step(self, RunSnapshot* view) except -1:
         """Opens the next run of a loop. The step before it is where the run before it has left it."""
         view.run = self.runs
         view.previous = self.previous_step
@@ -152,7 +152,7 @@ cdef class HookScheduler:
             return -1
         return plan.step_delta if plan.step_delta_known else self.count.session.delta_of(plan)
 
-    cdef int find_step_after(self, StepView* view) noexcept:
+    cdef int find_step_after(self, RunSnapshot* view) noexcept:
         """Finds out where a counted step stands after the run, and whether anything but the run has moved it."""
         cdef SessionRunner session = self.count.session
         if view.source == COUNTED_STEP:
@@ -160,7 +160,7 @@ cdef class HookScheduler:
             view.moved = session.step_epoch != view.epoch
         return 0
 
-    cdef int find_latest(self, StepView* view) noexcept:
+    cdef int find_latest(self, RunSnapshot* view) noexcept:
         """Finds the latest step that the run can have begun at: runs of other threads have ended since it was opened."""
         cdef SessionRunner session = self.count.session
         cdef int64_t others = session.steps_counted - view.counted - max(view.delta, 0)
@@ -173,11 +173,11 @@ cdef class HookScheduler:
 
     # Hooks that act in the run.
 
-    cdef bint any_in_run(self, StepView* view) except -1:
+    cdef bint any_in_run(self, RunSnapshot* view) except -1:
         """Whether any hook is to be called in the coming run."""
         return len(self.hooks.every_run) > 0 or due_in_run(view, &self.hooks.in_run.table.earliest, False)
 
-    cdef list hooks_in_run(self, StepView* view):
+    cdef list hooks_in_run(self, RunSnapshot* view):
         """The hooks to call in the coming run, in their order."""
         cdef ScheduledHookBase scheduled
         cdef list called = []
@@ -199,7 +199,7 @@ cdef class HookScheduler:
                 called.append(hook)
         return called
 
-    cdef list hooks_in_unknown_run(self, StepView* view):
+    cdef list hooks_in_unknown_run(self, RunSnapshot* view):
         """The hooks to call in a run without a plan: all, as it may do anything, but those that wouldn't decide themselves."""
         cdef ScheduledHookBase scheduled
         cdef list called = []
@@ -211,7 +211,7 @@ cdef class HookScheduler:
             called.append(hook)
         return called
 
-    cdef int64_t idle_steps(self, StepView* view) except -1:
+    cdef int64_t idle_steps(self, RunSnapshot* view) except -1:
         """How many runs like the coming one come before the first in which a hook may act. At least 1.
 
         Args:
@@ -221,7 +221,7 @@ cdef class HookScheduler:
             return 1  # A step that isn't counted has to be found before each run.
         return idle_runs(view, &self.hooks.in_run.table.earliest)
 
-    cdef int64_t steps_at_once(self, StepView* view) except -1:
+    cdef int64_t steps_at_once(self, RunSnapshot* view) except -1:
         """How many runs like the coming one can be made before anything is asked of a hook. At least 1.
 
         After the last of them, after-run hooks may be due.
@@ -236,7 +236,7 @@ cdef class HookScheduler:
         cdef double due = min(self.hooks.in_run.table.earliest.time, self.hooks.after_run.table.earliest.time)
         return due if due == HUGE_VAL else due - seconds()
 
-    cdef int close_steps(self, StepView* view, int64_t steps) except -1:
+    cdef int close_steps(self, RunSnapshot* view, int64_t steps) except -1:
         """Ends several runs that went well, and have been counted. As `close_step` after each of them.
 
         Args:
@@ -260,14 +260,14 @@ cdef class HookScheduler:
 
     # Hooks that act after the run.
 
-    cdef bint any_after_run(self, StepView* view) except -1:
+    cdef bint any_after_run(self, RunSnapshot* view) except -1:
         """Whether any hook is to be called after a run that has ended."""
         cdef HookList hooks = self.hooks
         return (view.source == COUNTED_STEP and view.moved) or due_after_run(
             view, &hooks.after_run.table.earliest, hooks.watches_stall, hooks.needs_true_step
         )
 
-    cdef bint is_due_after_run(self, StepView* view, object candidate) except -1:
+    cdef bint is_due_after_run(self, RunSnapshot* view, object candidate) except -1:
         """Whether a hook that isn't called in the run is to be called after it."""
         if not isinstance(candidate, ScheduledHookBase):
             return False
@@ -292,20 +292,20 @@ cdef class HookScheduler:
             self.hooks.sync(<ScheduledHookBase> hook, self.runs, self.previous_step)
         return 0
 
-    cdef int note_called(self, object hook) except -1:
+    cdef int mark_synced(self, object hook) except -1:
         """Notes, before `close_step`, that a hook is called in the run that ends."""
         if isinstance(hook, ScheduledHookBase):
             self.hooks.synced_to[id(hook)] = self.runs
         return 0
 
-    cdef int sync_after_run(self, StepView* view, object hook) except -1:
+    cdef int sync_after_run(self, RunSnapshot* view, object hook) except -1:
         """Brings the state of a hook up to date after `close_step`, and notes that the hook knows of the run."""
         if isinstance(hook, ScheduledHookBase):
             self.hooks.sync(<ScheduledHookBase> hook, self.runs - 1, view.previous)
             self.hooks.synced_to[id(hook)] = self.runs - 1
         return 0
 
-    cdef int skip_remaining(self, StepView* view, object failed, list hooks) except -1:
+    cdef int skip_remaining(self, RunSnapshot* view, object failed, list hooks) except -1:
         """Notes that a hook's `after_run` has failed: the hooks after it aren't called for the run."""
         cdef bint is_after = False
         for hook in hooks:
@@ -314,7 +314,7 @@ cdef class HookScheduler:
             is_after = is_after or hook is failed
         return 0
 
-    cdef object known_step(self, StepView* view):
+    cdef object known_step(self, RunSnapshot* view):
         """The global step before the coming run, of its NumPy type; None if the run has to fetch it.
 
         Fetched in the run, it would be the step before the increment or the one after it, in no order.
@@ -330,7 +330,7 @@ cdef class HookScheduler:
                 return self.count.as_fetched(self.count.value())
         return self.count.read()
 
-    cdef object step_before(self, StepView* view):
+    cdef object step_before(self, RunSnapshot* view):
         """The global step before a run that has ended, of its NumPy type; None in a graph without its read."""
         if self.step_read is None:
             return None
@@ -339,7 +339,7 @@ cdef class HookScheduler:
         # No hook needed the step before this run, so it is read now.
         return self.count.session.run(self.step_read) - self.count.as_fetched(max(view.delta, 0))
 
-    cdef int tell_step_after(self, StepView* view, ScheduledHookBase hook) except -1:
+    cdef int tell_step_after(self, RunSnapshot* view, ScheduledHookBase hook) except -1:
         """Lets a hook know, for its `after_run`, where the global step stands after the run, if that is counted."""
         self.find_step_after(view)
         if view.source != COUNTED_STEP or view.moved or id(hook) in self.hooks.every_run_ids:

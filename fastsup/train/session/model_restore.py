@@ -11,7 +11,7 @@ from tensorflow.python.util import deprecation
 
 from fastsup.checkpoint.partial_restore import restore_partially
 from fastsup.checkpoint.restore import CheckpointRestorer
-from fastsup.common.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.core.checks import check_no_pattern
 from fastsup.runtime.session import Session
 from fastsup.train.session.session_wait import WaitLog, limit_text
@@ -79,7 +79,7 @@ class ModelRestore:
         Raises:
           Exception: as `CheckpointRestorer.restore_checkpoint`.
         """
-        with uninterrupted:
+        with completed_before_exit:
             self._restorer.restore_checkpoint(path)
         return str(path)
 
@@ -102,7 +102,7 @@ class ModelRestore:
         log = WaitLog(poll_secs)
         while True:
             may_wait = waited < max_wait_secs
-            with uninterrupted:
+            with completed_before_exit:
                 restored = self._restorer.restore_newest(directory, expects_writer=may_wait)
             if restored is not None:
                 path, rotation = restored

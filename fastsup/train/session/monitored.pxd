@@ -21,7 +21,7 @@ cdef class Nest:
     cdef object stop_event(self)
 
 
-cdef class Monitored:
+cdef class MonitoredSessionBase:
     cdef public object _sess
     # What the last step of run_loop returned, also where it then has raised; None before. With a feed_fn, that of the step
     # before, also inside the loop.

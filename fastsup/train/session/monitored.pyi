@@ -7,7 +7,7 @@ from fastsup.train.session.wrapped_sessions import DELIVERED_METHODS as DELIVERE
 class Nest:
     def __init__(self, outermost: Any) -> None: ...
 
-class Monitored:
+class MonitoredSessionBase:
     _sess: Any
     @property
     def last_result(self) -> Any: ...

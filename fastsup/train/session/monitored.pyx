@@ -13,7 +13,7 @@ from tensorflow.python.framework.ops import Graph
 from tensorflow.python.training import coordinator as tf_coordinator
 
 from fastsup.common.stop_signals cimport pending_signal
-from fastsup.common.stop_signals import raise_if_come
+from fastsup.common.stop_signals import raise_pending
 from fastsup.train.session.feed_functions import takes_last_result
 from fastsup.train.engine.run_request cimport RunRequest, new_request
 from fastsup.train.engine.step_engine cimport StepEngine, still_open
@@ -79,7 +79,7 @@ cdef class Nest:
         return None
 
 
-cdef class Monitored:
+cdef class MonitoredSessionBase:
     """What `MonitoredSession` and `SingularMonitoredSession` do for each step."""
 
     cdef Nest current_nest(self):
@@ -113,7 +113,7 @@ cdef class Monitored:
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         """Runs one step with the hooks around it. Arguments and result are those of `tf.compat.v1.Session.run`."""
         if pending_signal():
-            raise_if_come()
+            raise_pending()
         return self.step(new_request(fetches, feed_dict, options, run_metadata))
 
     def run_without_hooks(self, fetches, feed_dict=None):
@@ -315,7 +315,7 @@ cdef class Monitored:
 
     cdef bint runs_itself(self) except -1:
         """True if `run` isn't overridden."""
-        return type(self).run is Monitored.run and "run" not in self.__dict__
+        return type(self).run is MonitoredSessionBase.run and "run" not in self.__dict__
 
     cdef int check_open(self) except -1:
         still_open(self._sess)

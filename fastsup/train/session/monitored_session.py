@@ -15,7 +15,7 @@ from tensorflow.python.util import function_utils
 
 from fastsup.common import stop_signals
 from fastsup.common.fork import raise_in_fork
-from fastsup.common.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.common.tensorflow_errors import is_end_of_input
 from fastsup.core import timeline
 from fastsup.core.checks import check_flag
@@ -31,7 +31,7 @@ from fastsup.train.hooks.adapted_hook import AdaptedHook
 from fastsup.train.hooks.progress import hooks_with_progress
 from fastsup.train.session.graph_steps import GraphSteps
 from fastsup.train.session.hook_arguments import check_hook, hooks_argument, sorted_for_end
-from fastsup.train.session.monitored import Monitored
+from fastsup.train.session.monitored import MonitoredSessionBase
 from fastsup.train.session.session_creators import ChiefSessionCreator
 from fastsup.train.session.session_stack import CoordinatedSessionCreator
 from fastsup.train.session.signal_end import is_by_signal, log_failed_end
@@ -52,7 +52,7 @@ _CANT_CLOSE = "The session can't be closed"
 _PREEMPTION_ERRORS = (errors.AbortedError, errors.UnavailableError)
 
 
-class _MonitoredSession(Monitored):
+class _MonitoredSession(MonitoredSessionBase):
     """Base of `MonitoredSession` and `SingularMonitoredSession`."""
 
     StepContext = StepContext
@@ -76,7 +76,7 @@ class _MonitoredSession(Monitored):
         self._made_in = os.getpid()
         check_flag(handle_signals=handle_signals)
         self._coordinated_creator: Any = None
-        self._watches_signals = handle_signals and stop_signals.watch()
+        self._watches_signals = handle_signals and stop_signals.install()
         try:
             # The sessions that hooks open have their own role in the timeline.
             with timeline.phase("open"), session_role(""):
@@ -98,7 +98,7 @@ class _MonitoredSession(Monitored):
         begun = []
         for hook in self._hooks:
             check_hook(hook)
-            with uninterrupted:
+            with completed_before_exit:
                 hook.begin()
             begun.append(hook)
             if isinstance(hook, _TFProfilerHook):
@@ -137,7 +137,7 @@ class _MonitoredSession(Monitored):
         An empty string if it does, or no loop has run.
         """
         last = "" if self._graph_steps is None else self._graph_steps.last
-        return last if isinstance(last, str) else last.why_not_now
+        return last if isinstance(last, str) else last.fallback_reason
 
     def _steps_at_once(self, fetches: Any) -> Any:
         if self._graph_steps is None:
@@ -224,19 +224,19 @@ class _MonitoredSession(Monitored):
     def _stop_watching_signals(self) -> None:
         if self._watches_signals:
             self._watches_signals = False
-            stop_signals.unwatch()
+            stop_signals.uninstall()
 
     def _close_internal(self, exception_type: Any = None) -> None:
         try:
             try:
                 self._end_and_close(exception_type)
             except BaseException as error:
-                if exception_type or not stop_signals.has_come():
+                if exception_type or not stop_signals.received():
                     raise
                 log_failed_end("session", error)
             if not exception_type:
                 # A signal has ended the loop; now it ends the program.
-                stop_signals.raise_if_come()
+                stop_signals.raise_pending()
         finally:
             self._stop_watching_signals()
 

@@ -17,7 +17,7 @@ def is_by_signal(error_type: Any) -> bool:
     Args:
       error_type: class of the exception; None for none.
     """
-    return error_type is not None and stop_signals.has_come() and issubclass(error_type, KeyboardInterrupt | SystemExit)
+    return error_type is not None and stop_signals.received() and issubclass(error_type, KeyboardInterrupt | SystemExit)
 
 
 def log_failed_end(what: str, error: BaseException) -> None:

@@ -3,11 +3,11 @@
 from copy import copy
 
 from fastsup.common.stop_signals cimport pending_signal
-from fastsup.common.stop_signals import raise_if_come
+from fastsup.common.stop_signals import raise_pending
 from fastsup.runtime.fetches cimport stored_attributes
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
-from fastsup.train.session.monitored cimport Monitored, Nest
+from fastsup.train.session.monitored cimport MonitoredSessionBase, Nest
 
 cdef extern from "Python.h":
     int PyObject_GenericSetAttr(object instance, object name, object value) except -1
@@ -44,7 +44,7 @@ cdef class SteppingFunction:
       accept_options: whether the function takes options.
     """
 
-    cdef Monitored session
+    cdef MonitoredSessionBase session
     cdef object fetches
     cdef list feed_list
     cdef bint accept_options
@@ -83,7 +83,7 @@ cdef class SteppingFunction:
         if not self.runs_itself:
             return self.session.run(self.fetches, feed_dict)
         if pending_signal():
-            raise_if_come()
+            raise_pending()
         self.bring_plan(feed_dict)
         return self.session.run_step(self.fetches, feed_dict)
 
@@ -96,7 +96,7 @@ cdef class SteppingFunction:
         runner = nest.engine.runner
         if self.plans is not runner.cache.plans:
             # Another session, or one that has dropped its plans.
-            if not runner.liveness.open:
+            if not runner.lifetime.open:
                 return 0
             self.plan = runner.find_plan(self.fetches, feed_dict, False)
             self.plans = runner.cache.plans
@@ -104,6 +104,6 @@ cdef class SteppingFunction:
             runner.finder.put_first(self.plan)
         if self.plan is not None and self.plan.callable is None:
             self.plans = None  # Not the one to run: that one is made in the run.
-        elif self.plan is not None and self.plan.known_by is None:
+        elif self.plan is not None and self.plan.cached_fetches is None:
             runner.finder.know_plan_by(self.plan, self.fetches, feed_dict)
         return 0

@@ -15,7 +15,7 @@ from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.checkpoint.durable import is_failed_save
 from fastsup.common.back_off import check_max_recoveries, delay_before_next_try
-from fastsup.common.stop_signals import raise_if_come
+from fastsup.common.stop_signals import raise_pending
 from fastsup.train.engine.step_engine import StepEngine, still_open
 from fastsup.train.session.wrapped_base import CoordinatedBase, WrappedBase
 
@@ -313,7 +313,7 @@ class RecoverableSession(WrappedSession):
     def _count_failure(self, occasion: str, error: Exception) -> None:
         """Counts a failure, warns of it, and waits; or raises the error if there were too many in a row."""
         # A signal that came while hooks were called, which it doesn't interrupt.
-        raise_if_come()
+        raise_pending()
         if error is self._given_up_with:
             raise error  # It comes here again from the run that wanted a session.
         of_a_save = is_failed_save(error)

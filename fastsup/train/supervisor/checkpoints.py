@@ -12,7 +12,7 @@ from tensorflow.python.training import training_util
 from fastsup.checkpoint.durable import save_durably
 from fastsup.checkpoint.writer import CheckpointWriter
 from fastsup.common import stop_signals
-from fastsup.common.interpreter_end import uninterrupted
+from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.runtime.session import Session
 
 __all__ = ["Checkpoints"]
@@ -55,7 +55,7 @@ class Checkpoints:
         if self.in_background:
             self._writer.prepare(sess, saver)
         # The gate holds back steps from here on, so the step in the name is that of the variables.
-        with uninterrupted, sess.gate:
+        with completed_before_exit, sess.gate:
             step = None if global_step is None else self.read_step(sess, global_step)
             path = self._writer.save(sess, saver, save_path, step, log_start, in_background=self.in_background)
         return self._writer.wait() if path is None else path

@@ -59,7 +59,7 @@ class Sessions:
     ) -> Iterator[Any]:
         """Yields the session of `Supervisor.managed_session`, which is a context manager of this generator."""
         sv = self._sv
-        watches = self._handle_signals and sv._logdir is not None and stop_signals.watch()
+        watches = self._handle_signals and sv._logdir is not None and stop_signals.install()
         try:
             session = self._prepare_or_stop(master, config, start_standard_services, close_summary_writer)
             try:
@@ -69,7 +69,7 @@ class Sessions:
                     raise
                 sv.request_stop(not_end_of_input(error))
             except (KeyboardInterrupt, SystemExit):
-                if stop_signals.has_come():
+                if stop_signals.received():
                     try:
                         sv._checkpoints.save_last(sv._save, session, sv._saver, sv._global_step)
                     except BaseException as error:
@@ -79,7 +79,7 @@ class Sessions:
                 self._stop_and_close(session, close_summary_writer)
         finally:
             if watches:
-                stop_signals.unwatch()
+                stop_signals.uninstall()
 
     def _prepare_or_stop(
         self, master: str, config: Any, start_standard_services: bool, close_summary_writer: bool

@@ -1,8 +1,8 @@
-"""The rules of step_view.pxd as Python functions."""
+"""The rules of run_snapshot.pxd as Python functions."""
 
 from fastsup.core.schedule cimport FS_DUE_NEVER, fs_due
-from fastsup.train.scheduler.step_view cimport (
-    COUNTED_STEP, FETCHED_STEP, NO_STEP, READ_STEP, UNUSED_STEP, StepView, due_after_run, due_in_run, idle_runs,
+from fastsup.train.scheduler.run_snapshot cimport (
+    COUNTED_STEP, FETCHED_STEP, NO_STEP, READ_STEP, UNUSED_STEP, RunSnapshot, due_after_run, due_in_run, idle_runs,
     runs_until_due
 )
 
@@ -19,8 +19,8 @@ cdef fs_due due_at(object run, object step):
     return due
 
 
-cdef StepView view_of(object run, object previous, object before, object delta, object source, object after, object moved):
-    cdef StepView view
+cdef RunSnapshot view_of(object run, object previous, object before, object delta, object source, object after, object moved):
+    cdef RunSnapshot view
     view.source = source
     view.run = run
     view.previous = NO_STEP if previous is None else previous
@@ -36,23 +36,23 @@ cdef StepView view_of(object run, object previous, object before, object delta, 
 def in_run(due, run, previous, before=None, delta=0, by_coming_step=False):
     """The step before the run is known if `before` is given."""
     cdef fs_due positions = due_at(due[0], due[1])
-    cdef StepView view = view_of(run, previous, before, delta, READ_STEP, None, False)
+    cdef RunSnapshot view = view_of(run, previous, before, delta, READ_STEP, None, False)
     return bool(due_in_run(&view, &positions, by_coming_step))
 
 
 def idle(due, run, before, delta):
     cdef fs_due positions = due_at(due[0], due[1])
-    cdef StepView view = view_of(run, None, before, delta, COUNTED_STEP, None, False)
+    cdef RunSnapshot view = view_of(run, None, before, delta, COUNTED_STEP, None, False)
     return idle_runs(&view, &positions)
 
 
 def until_due(due, watches_stall, run, before, delta, source):
     cdef fs_due positions = due_at(due[0], due[1])
-    cdef StepView view = view_of(run, None, before, delta, source, None, False)
+    cdef RunSnapshot view = view_of(run, None, before, delta, source, None, False)
     return runs_until_due(&view, &positions, watches_stall)
 
 
 def after_run(due, watches_stall, needs_true_step, run, previous, before, source, after, moved):
     cdef fs_due positions = due_at(due[0], due[1])
-    cdef StepView view = view_of(run, previous, before, 0, source, after, moved)
+    cdef RunSnapshot view = view_of(run, previous, before, 0, source, after, moved)
     return bool(due_after_run(&view, &positions, watches_stall, needs_true_step))

@@ -19,7 +19,7 @@ from fastsup.core.plan_executor import PlanExecutor
 from fastsup.core.probe import program_profiler_now
 from fastsup.core.session_origin import origin_of_call
 from fastsup.eager.function import executor_of
-from fastsup.eager.lifted_calls import why_not_now
+from fastsup.eager.lifted_calls import fallback_reason
 from fastsup.profile.recording.statistics import RUNTIME, SESSION
 from fastsup.profile.recording.phases import BY_TENSORFLOW, FUNCTION_ROLE, TRACING
 from fastsup.profile.recording.watch.signatures import signature_text
@@ -149,7 +149,7 @@ def recorded_elsewhere(method):
         cdef FunctionProbe probe = probe_of(self)
         if probe is not None:
             if context.executing_eagerly():
-                probe.charge_to(probe.stats_by_tensorflow(why_not_now()))
+                probe.charge_to(probe.stats_by_tensorflow(fallback_reason()))
             else:
                 # It is traced into another function.
                 fs_step_uncount(trace_of_this_thread(probe.recorder))

@@ -24,7 +24,7 @@ from fastsup.estimator.collective.step_hook import CollectiveStepHook
 from fastsup.estimator.collective.stop_signals import StopSignals
 from fastsup.train.hooks.checkpoint_saver import TFCheckpointSaverHook
 
-__all__ = ["CollectivePart", "collective_part"]
+__all__ = ["CollectiveTraining", "collective_training"]
 
 # What a run raises that waits for a lost task, besides errors that are the task's own.
 _PERHAPS_LOST = (
@@ -33,7 +33,7 @@ _PERHAPS_LOST = (
 )  # fmt: skip
 
 
-class CollectivePart:
+class CollectiveTraining:
     """What a task's training has alongside its graph.
 
     Args:
@@ -85,7 +85,7 @@ class CollectivePart:
             own.append(FollowerSaverHook(self.membership, scaffold, config.save_checkpoints_steps))
         creator = CollectiveSessionCreator(
             self.membership,
-            self.signals.raise_if_come,
+            self.signals.raise_pending,
             peer_timeout_secs(config),
             functools.partial(check_lone_runs, graph=ops.get_default_graph(), step=step, saver_hooks=given),
             scaffold=scaffold,
@@ -129,9 +129,9 @@ def _membership_of(config: Any, checkpoint: str | None) -> Membership:
 
 
 @contextlib.contextmanager
-def collective_part(
+def collective_training(
     config: Any, strategy: Any, session_config: Any, checkpoint: str | None
-) -> Iterator[CollectivePart]:
+) -> Iterator[CollectiveTraining]:
     """This task's part in a training of collectives, for a `with` block in which it trains.
 
     Args:
@@ -153,7 +153,7 @@ def collective_part(
         strategy.configure(own_config, config.cluster_spec, config.task_type, config.task_id)
     if not getattr(extended, "_std_server_started", False):
         ensure_server(config, own_config)
-    part = CollectivePart(config, own_config, _membership_of(config, checkpoint))
+    part = CollectiveTraining(config, own_config, _membership_of(config, checkpoint))
     with part.signals.watched():
         try:
             yield part
@@ -165,7 +165,7 @@ def collective_part(
             raise cause from error
         part.membership.leave(None)
     stop = part.membership.stop
-    part.signals.raise_if_come()
+    part.signals.raise_pending()
     if stop is not None and stop[2]:
         logging.warning("Training ends, because of %s. All workers have ended at the same step.", stop[1])
         raise SystemExit(128 + stop[2])

@@ -23,7 +23,7 @@ cdef enum StepSource:
 
 
 # Belongs to one run: several threads may run steps of one session at the same time. Only HookScheduler changes it.
-cdef struct StepView:
+cdef struct RunSnapshot:
     StepSource source
     # Number of the run, counted from 0.
     int64_t run
@@ -47,7 +47,7 @@ cdef struct StepView:
     bint moved
 
 
-cdef inline bint due_in_run(const StepView* view, const fs_due* due, bint by_coming_step) except -1:
+cdef inline bint due_in_run(const RunSnapshot* view, const fs_due* due, bint by_coming_step) except -1:
     """Whether an in-run hook is to be called in the coming run. For `due`, one hook's or the earliest of all.
 
     Args:
@@ -66,7 +66,7 @@ cdef inline bint due_in_run(const StepView* view, const fs_due* due, bint by_com
     return due_reached(due, view.run, step)
 
 
-cdef inline int64_t idle_runs(const StepView* view, const fs_due* earliest) noexcept:
+cdef inline int64_t idle_runs(const RunSnapshot* view, const fs_due* earliest) noexcept:
     """How many runs that each add `delta` come before one in which an in-run hook is due by its number or step. At least 1.
 
     The coming run isn't one of these. Rounded down: to come too early costs a question, to come too late would be wrong.
@@ -81,7 +81,7 @@ cdef inline int64_t idle_runs(const StepView* view, const fs_due* earliest) noex
     return max(idle, 1)
 
 
-cdef inline int64_t runs_until_due(const StepView* view, const fs_due* earliest, bint watches_stall) noexcept:
+cdef inline int64_t runs_until_due(const RunSnapshot* view, const fs_due* earliest, bint watches_stall) noexcept:
     """How many runs like the coming one it takes until an after-run hook is due by its number or step. At least 1.
 
     The step is counted or unused: else the answer is 1.
@@ -101,7 +101,7 @@ cdef inline int64_t runs_until_due(const StepView* view, const fs_due* earliest,
 
 
 cdef inline bint due_after_run(
-    const StepView* view, const fs_due* due, bint watches_stall, bint needs_true_step
+    const RunSnapshot* view, const fs_due* due, bint watches_stall, bint needs_true_step
 ) except -1:
     """Whether an after-run hook is to be called after a run. One hook's, or of all: the earliest, and any of the flags.
 
