@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastsup.keras.epoch import Epoch, OrderedBatches
 
-__all__ = ["ArrayInput", "array_input"]
+__all__ = ["ArrayInput", "array_input", "split"]
 
 
 class _ShuffledOrders:
@@ -100,6 +100,20 @@ class ArrayInput(_Adapter):
     def next_order(self) -> NDArray[np.int64]:
         """The order of the rows in an epoch that begins."""
         return np.arange(self.batches.rows) if self._orders is None else self._orders.draw()
+
+
+def split(arrays: tuple[Any, ...], validation_split: float) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Splits arrays into those to train with and those to validate with, as `fit` does.
+
+    Args:
+      arrays: x, y and the weights of the samples, each None if it is left out.
+      validation_split: the argument of `fit`.
+
+    Raises:
+      Exception: as Keras's `fit`.
+    """
+    trained, validated = array_slicing.train_validation_split(arrays, validation_split=validation_split)
+    return tuple(trained), tuple(validated)
 
 
 def array_input(

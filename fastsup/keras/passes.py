@@ -29,6 +29,8 @@ except ImportError:  # A release of Keras whose adapters of arrays are others: i
 
 __all__ = ["with_pass"]
 
+# The arguments that `validation_split` splits.
+_ARRAYS = ("x", "y", "sample_weight")
 # For each method, the kinds of functions that it calls, and the argument that says how many steps an epoch has.
 _KINDS = {
     "fit": {"train": "steps_per_epoch", "test": "validation_steps"},
@@ -127,12 +129,15 @@ def _take_arrays(given: dict[str, Any], steps: int | None, gives_batches: bool) 
       steps: steps of an epoch, or None.
       gives_batches: as for `ArrayInput`.
     """
-    if given.get("validation_split") and given.get("validation_data") is None:
-        return  # Keras takes the arrays apart.
+    arrays = tuple(map(given.get, _ARRAYS))
+    splits = given.get("validation_split") and given.get("validation_data") is None
+    if splits:
+        try:
+            arrays, validation_data = _arrays.split(arrays, given["validation_split"])
+        except Exception:
+            return  # Keras says what is wrong.
     found = _arrays.array_input(
-        given.get("x"),
-        given.get("y"),
-        given.get("sample_weight"),
+        *arrays,
         batch_size=given.get("batch_size"),
         steps=steps,
         shuffle=given.get("shuffle", False),
@@ -142,6 +147,8 @@ def _take_arrays(given: dict[str, Any], steps: int | None, gives_batches: bool) 
     if found is not None:
         given["x"] = found
         given.update({name: None for name in ("y", "sample_weight", "class_weight") if name in given})
+        if splits:
+            given.update(validation_data=validation_data, validation_split=0.0)
 
 
 def _take_validation_arrays(given: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from fastsup.common.files import check_writable
 from fastsup.common.script import ScriptFile, ScriptModule, add_script, run_script, script_command
 from fastsup.profile.compare import compare, load
 from fastsup.profile.export import as_dict
-from fastsup.profile.limits import ALL_HOOKS, Limit, broken, limit_of, unknown
+from fastsup.profile.limits import ALL_HOOKS, Limit, broken, hook_names, limit_of, unknown
 from fastsup.profile.profiler import HookProfiler
 from fastsup.profile.program import Program
 from fastsup.profile.table import Line, lines_of, print_lines
@@ -238,7 +238,11 @@ def _say_exceeded(profiler: HookProfiler, limits: list[Limit]) -> bool:
         return False
     report = profiler.report()
     for name in unknown(report, limits):
-        print(f"python -m fastsup profile: --fail-above: no row is called {name!r}.", file=sys.stderr)
+        print(
+            f"python -m fastsup profile: --fail-above: no row is called {name!r}, so its limit isn't checked. The "
+            f"hooks and callbacks are {', '.join(hook_names(report)) or 'none'}.",
+            file=sys.stderr,
+        )
     sentences = broken(report, limits)
     for sentence in sentences:
         print(f"python -m fastsup profile: --fail-above: {sentence}", file=sys.stderr)

@@ -10,7 +10,7 @@ from fastsup.profile.numbers.rows import LOOP
 from fastsup.profile.recording.statistics import SESSION
 from fastsup.profile.report import Report
 
-__all__ = ["ALL_HOOKS", "Limit", "broken", "limit_of", "unknown"]
+__all__ = ["ALL_HOOKS", "Limit", "broken", "hook_names", "limit_of", "unknown"]
 
 # The name of all hooks and callbacks together.
 ALL_HOOKS = "hooks"
@@ -62,6 +62,15 @@ def broken(report: Report, limits: Iterable[Limit]) -> list[str]:
     return found
 
 
+def hook_names(report: Report) -> list[str]:
+    """The names of a report's hooks and callbacks, without the numbers of those of one class.
+
+    Args:
+      report: the report.
+    """
+    return list(dict.fromkeys(row.owner.partition(" #")[0] for row in report.rows if row.is_hook))
+
+
 def unknown(report: Report, limits: Iterable[Limit]) -> list[str]:
     """The names of limits that no row of a report has.
 
@@ -69,8 +78,7 @@ def unknown(report: Report, limits: Iterable[Limit]) -> list[str]:
       report: the report.
       limits: the limits.
     """
-    names = {row.owner.partition(" #")[0] for row in report.rows if row.is_hook} | {row.phase for row in report.rows}
-    names |= {ALL_HOOKS, *(row.owner for row in report.rows)}
+    names = {*hook_names(report), ALL_HOOKS, *(row.owner for row in report.rows), *(row.phase for row in report.rows)}
     return [limit.name for limit in limits if limit.name not in names]
 
 

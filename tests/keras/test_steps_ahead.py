@@ -16,6 +16,7 @@ import tensorflow as tf
 
 import fastsup
 from fastsup.keras.ahead import StepsAhead
+from fastsup.keras.epoch import OrderedBatches
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -339,6 +340,26 @@ def test_arrays_are_released_after_a_pass() -> None:
     del x, y, other
     gc.collect()
     assert [reference() for reference in references] == [None, None, None]
+
+
+def test_arrays_that_are_split_are_copied_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = []
+    begin = OrderedBatches.begin
+    monkeypatch.setattr(OrderedBatches, "begin", lambda self, order: (begun.append(self.rows), begin(self, order))[1])
+    model = fastsup.keras.accelerate(new_model())
+    model.fit(X, Y, batch_size=16, epochs=2, verbose=0, validation_split=0.25)
+    validated = ROWS // 4
+    assert begun == 2 * [ROWS - validated, validated]
+
+
+@pytest.mark.parametrize("split", [1e-9, "half"])
+def test_a_split_that_keras_refuses(split: Any) -> None:
+    errors = []
+    for model in (new_model(), fastsup.keras.accelerate(new_model())):
+        with pytest.raises((ValueError, TypeError)) as caught:
+            model.fit(X, Y, batch_size=16, verbose=0, validation_split=split)
+        errors.append((type(caught.value), str(caught.value)))
+    assert errors[0] == errors[1]
 
 
 def test_orders_without_a_seed() -> None:

@@ -20,7 +20,7 @@ _MOST_FUNCTIONS = 64
 _MOST_SIGNATURES = 8
 _MOST_DETAILS = 32
 # How Keras names what it calls for a batch.
-_OF_KERAS = ("one_step_on_", "multi_step_on_", "train_function", "test_function", "predict_function")
+_OF_KERAS = ("one_step", "multi_step", "train_function", "test_function", "predict_function")
 # How tf.data names the functions of a dataset.
 _OF_INPUT = "Dataset_"
 
