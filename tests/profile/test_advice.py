@@ -81,9 +81,10 @@ def test_the_largest_comes_first_whatever_it_is() -> None:
     )  # fmt: skip
 
 
-def test_a_loop_has_no_code_of_the_program_between_its_steps() -> None:
+@pytest.mark.parametrize("kind", [StepLoop, fastsup.loop.StepLoop])
+def test_a_loop_has_no_code_of_the_program_between_its_steps(kind: Any) -> None:
     profiler = HookProfiler()
-    StepLoop(int, max_steps=1000, profiler=profiler).run()
+    kind(int, max_steps=1000, profiler=profiler).run()
     assert "between the steps" not in profiler.report().advice()
 
 

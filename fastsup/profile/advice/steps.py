@@ -231,8 +231,8 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
 
 
-# The kind of a session that is a loop.
-_STEP_LOOP = "StepLoop"
+# The kinds of sessions that are loops: fastsup.core's and fastsup.loop's.
+_STEP_LOOPS = {"StepLoop", "StepLoop.run"}
 _PHRASES = {FETCHES: "what it fetches", "summary": "writing summaries", SAVE: "saving"}
 
 
@@ -248,7 +248,7 @@ def _session_parts(report: ProfileRows) -> Iterable[Cost]:
             yield Cost(name, total, f"{duration(total / report.steps)} a step. {advice}")
 
     # Between the steps of a StepLoop none of the program's code runs.
-    if {session.kind for session in report.sessions} != {_STEP_LOOP}:
+    if not report.sessions or {session.kind for session in report.sessions} - _STEP_LOOPS:
         yield from part(
             BETWEEN,
             "the program's own code between the steps",
