@@ -27,7 +27,7 @@ import numpy as np
 import tensorflow as tf
 
 import fastsup
-from benchmarks.memory import resident
+from benchmarks.measure import resident
 
 WARM_UP_ROUNDS, ROUNDS = 2, 4
 MOST_TIMES = 1.2

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
-import gc
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -20,14 +17,13 @@ from benchmarks.contenders import (
     TensorFlowMonitored,
     TensorFlowSession,
 )
-from benchmarks.measure import Contender
+from benchmarks.measure import Contender, resident
 from benchmarks.programs import sgd, sgd_with_hooks
 
 STEPS = 10_000_000
 SESSIONS = 1_000
 WARM_UP_STEPS = 200_000
 WARM_UP_SESSIONS = 300
-PAGE = 4096
 
 
 @dataclass(frozen=True)
@@ -49,13 +45,6 @@ class Growth:
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "missed": self.missed}
-
-
-def resident() -> int:
-    """Returns the bytes of resident memory, after free memory was returned to the system."""
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
 
 
 def over_steps(steps: int = STEPS) -> Growth:

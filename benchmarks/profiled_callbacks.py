@@ -10,11 +10,8 @@ The costs of recording come from calls of `fit` in turns, without and with a pro
 from __future__ import annotations
 
 import argparse
-import ctypes
-import gc
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
@@ -24,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import fastsup
+from benchmarks.measure import resident
 
 BATCHES, BATCH_SIZE = 1_000, 32
 # The batches of an epoch whose cost is measured, and of the memory's warm-up and run.
@@ -37,7 +35,7 @@ class Planted(keras.callbacks.Callback):  # type: ignore[misc]
 
     Args:
       ns: how long such a call takes, in nanoseconds.
-      every: the call takes it in each of so many batches.
+      every: number of batches between two such calls.
     """
 
     def __init__(self, ns: int, every: int = 1) -> None:
@@ -61,21 +59,15 @@ class Busy(Planted):
         self.spend(batch)
 
 
-class Sleeping(Planted):
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.spend(batch)
-
+class Sleeping(Busy):
     def wait(self, until_ns: int) -> None:
         time.sleep((until_ns - time.perf_counter_ns()) / 1e9)
 
 
-class InThread(Planted):
-    """Keras may call it in a thread of its own. It does so on backends other than TensorFlow."""
+class InThread(Busy):
+    """Keras may call it in another thread. It does so on backends other than TensorFlow."""
 
     async_safe = True
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.spend(batch)
 
 
 class InValidation(Planted):
@@ -184,13 +176,6 @@ def cost(model: Any, callbacks: Any = (), pairs: int = PAIRS) -> list[tuple[floa
         with fastsup.HookProfiler():
             found.append((off, batch_us()))
     return found
-
-
-def resident() -> int:
-    """Returns the bytes of resident memory, after free memory was returned to the system."""
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
 def memory(accelerated: bool) -> tuple[int, int]:

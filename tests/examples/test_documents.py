@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
 import pytest
 from processes import Processes
-
-import fastsup
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = [
@@ -48,8 +45,6 @@ def test_there_are_programs() -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_it_runs(tmp_path: Path, program: str, processes: Processes) -> None:
-    places = [str(Path(fastsup.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
+def test_it_runs(tmp_path: Path, program: str, processes: Processes, environment: dict[str, str]) -> None:
     result = processes.python("-c", program, cwd=tmp_path, env=environment)
     assert result.returncode == 0, result.stderr

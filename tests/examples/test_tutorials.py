@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from pathlib import Path
 
 import pytest
 from processes import Processes
-
-import fastsup
 
 TUTORIALS = sorted((Path(__file__).parents[2] / "docs").glob("tutorial-*.md"))
 BLOCK = re.compile(r'^```(?:\w+ title="(?P<file>[^"]+)"|console)\n(?P<text>.*?)^```', re.DOTALL | re.MULTILINE)
@@ -28,9 +25,7 @@ def test_there_are_tutorials() -> None:
 
 
 @pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
-def test_following_it(tutorial: Path, tmp_path: Path, processes: Processes) -> None:
-    places = [str(Path(fastsup.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places)), "COLUMNS": "80"}
+def test_following_it(tutorial: Path, tmp_path: Path, processes: Processes, environment: dict[str, str]) -> None:
     commands = 0
     for block in BLOCK.finditer(tutorial.read_text()):
         if block["file"]:
@@ -46,7 +41,7 @@ def test_following_it(tutorial: Path, tmp_path: Path, processes: Processes) -> N
                 assert processes.run("rm", *arguments, cwd=tmp_path).returncode == 0
                 continue
             assert program == "python"
-            done = processes.python(*arguments, cwd=tmp_path, env=environment)
+            done = processes.python(*arguments, cwd=tmp_path, env={**environment, "COLUMNS": "80"})
             assert done.returncode == 0, done.stderr
             printed = [without_numbers(shown) for shown in done.stdout.splitlines()]
             commands += 1

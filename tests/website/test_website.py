@@ -41,7 +41,6 @@ def griffe_pyx() -> Any:
 
 
 def test_tables_are_those_of_their_numbers(in_the_root: Any) -> None:
-    pytest.importorskip("matplotlib")
     program = "import json; from website import measured; print(json.dumps(measured.documents()))"
     documents = json.loads(in_the_root(program))
     assert {"README.md", "docs/benchmarks.md", "docs/peers.md"} < set(documents)
