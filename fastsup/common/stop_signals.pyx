@@ -104,22 +104,42 @@ def received():
     return pending != 0
 
 
+def pending_interrupt():
+    """The exception that the received signal stands for.
+
+    Returns:
+      KeyboardInterrupt for SIGINT; SystemExit, with the exit code 143, for SIGTERM; None if there was no signal.
+    """
+    if pending == SIGINT:
+        return KeyboardInterrupt()
+    return SystemExit(128 + pending) if pending else None
+
+
 def raise_pending():
-    """Raises what the received signal stands for.
+    """Raises `pending_interrupt()`, if a signal was received.
 
     Raises:
       KeyboardInterrupt: it was SIGINT.
       SystemExit: it was SIGTERM; with the exit code 143.
     """
-    if pending == SIGINT:
-        raise KeyboardInterrupt()
-    if pending:
-        raise SystemExit(128 + pending)
+    interrupt = pending_interrupt()
+    if interrupt is not None:
+        raise interrupt
 
 
 cdef object log():
     """TensorFlow's log, if the program has imported TensorFlow."""
     return sys.modules.get("tensorflow.python.platform.tf_logging") or logging.getLogger("fastsup")
+
+
+def log_last_save(path):
+    """Logs, if a signal ends the program, where its last state is saved.
+
+    Args:
+      path: path of the checkpoint.
+    """
+    if pending:
+        log().warning("After the signal: the last checkpoint is %s.", path)
 
 
 def add_stop_request(request_stop):

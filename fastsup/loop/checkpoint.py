@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from fastsup.common import stop_signals
 from fastsup.core.checks import check_flag, check_no_pattern
 from fastsup.loop.managers import NO_ASYNC, ManagedSaves, manager_in
 from fastsup.loop.periodic import PeriodicHook
@@ -86,6 +87,9 @@ class CheckpointHook(PeriodicHook):
             if self._save_at_end and loop.global_step != self.last_saved_step:
                 self.act(loop)
                 self._wait_for_the_last_write()
+        path = getattr(self.manager, "latest_checkpoint", None)
+        if path is not None:
+            stop_signals.log_last_save(path)
 
     def on_error(self, loop: Any, error: BaseException) -> None:
         # What is raised here would hide why training has failed.

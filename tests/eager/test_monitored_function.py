@@ -678,6 +678,7 @@ def test_sigterm_saves_and_ends_the_program(processes: Processes, tmp_path: Path
     assert "Traceback" not in errors
     last = steps_of(tmp_path)[-1]
     assert last >= 1
+    assert f"After the signal: the last checkpoint is {tmp_path / f'ckpt-{last}'}." in errors
     weight = tf.Variable(0.0)
     tf.train.Checkpoint(weight=weight).restore(str(tmp_path / f"ckpt-{last}"))
     assert float(weight) == last

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -405,3 +406,38 @@ def test_an_evaluator_evaluates_what_a_training_left_that_ended_early(
     assert [line.partition(",")[0] for line in saved(tf_log.messages)][-2:] == ["global_step = 10", "global_step = 13"]
     line = "Exiting evaluation, training has ended before max_steps=1000. See docs/dropin.md#clusters."
     assert tf_log.messages[-1] == line
+
+
+@pytest.mark.parametrize(("number", "leaves"), [(signal.SIGTERM, SystemExit), (signal.SIGINT, KeyboardInterrupt)])
+@pytest.mark.parametrize("where", ["training", "evaluation", "in memory"])
+def test_a_signal_saves_and_leaves_the_last_evaluation_out(
+    tmp_path: Path, tf_log: Any, number: int, leaves: type[BaseException], where: str
+) -> None:
+    class Signal(estimator.SessionRunHook):
+        runs = 0
+
+        def after_run(self, run_context: Any, run_values: Any) -> None:
+            self.runs += 1
+            if self.runs == (2 if where == "evaluation" else 13):
+                signal.raise_signal(number)
+
+    hooks = [Signal()]
+    made = make(tmp_path)
+    training = [] if where == "evaluation" else hooks
+    if where == "in memory":
+        training.insert(0, estimator.experimental.InMemoryEvaluatorHook(made, data, every_n_iter=1_000))
+    spec = estimator.EvalSpec(data, throttle_secs=0, hooks=hooks if where == "evaluation" else [])
+    with pytest.raises(leaves):
+        estimator.train_and_evaluate(made, estimator.TrainSpec(endless, max_steps=35, hooks=training), spec)
+    step = 10 if where == "evaluation" else 13
+    assert os.path.basename(made.latest_checkpoint()) == f"model.ckpt-{step}"
+    assert [record.getMessage() for record in tf_log.records if record.levelname == "ERROR" or record.exc_info] == []
+    skipped = [message for message in tf_log.messages if message.endswith(": a signal ends the training.")]
+    assert skipped == {
+        "training": ["Skip the eval of the checkpoint of step 13: a signal ends the training."],
+        "evaluation": [],
+        "in memory": [
+            "Skip the eval of the checkpoint of step 13: a signal ends the training.",
+            "Skip the eval of the final model: a signal ends the training.",
+        ],
+    }[where]

@@ -411,6 +411,7 @@ def test_signals(processes: Processes, tmp_path: Path, how: str, name: str, code
     count = int(tf.train.load_variable(path, "count/.ATTRIBUTES/VARIABLE_VALUE"))
     assert path.endswith(f"ckpt-{count}")
     assert how == "thread" or count == 20
+    assert f"After the signal: the last checkpoint is {path}." in ended.stderr
     assert f"{name}: ending after this step, with a checkpoint where a hook or a Supervisor saves some." in ended.stderr
 
 

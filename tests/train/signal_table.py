@@ -317,6 +317,9 @@ def as_expected(name: str, measured: Measured) -> bool:
     state = STATES[name]
     if measured.code != state.code:
         return False
+    logged = "After the signal: the last checkpoint is" in measured.log
+    if logged != (state.saved is True and state.code in (128 + signal.SIGTERM, -signal.SIGINT)):
+        return False
     if state.saved:
         return measured.saved == measured.reached and measured.saved is not None and measured.saved >= STEP
     return measured.saved is None if state.saved is None else (measured.saved or 0) < STEP

@@ -7,8 +7,10 @@ from typing import Any
 
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import array_ops, control_flow_ops, state_ops
+from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import monitored_session, session_run_hook
 
+from fastsup.common import stop_signals
 from fastsup.core import SecondOrStepTimer
 from fastsup.core.checks import is_number
 from fastsup.estimator.model.arguments import check_hooks
@@ -143,7 +145,10 @@ class InMemoryEvaluatorHook(session_run_hook.SessionRunHook):  # type: ignore[mi
             self._evaluate(run_context.session)
 
     def end(self, session: Any) -> None:
-        """Evaluates the final model."""
+        """Evaluates the final model, unless a signal ends the program."""
+        if stop_signals.received():
+            logging.info("Skip the eval of the final model: a signal ends the training.")
+            return
         self._evaluate(session)
 
     def _evaluate(self, session: Any) -> None:

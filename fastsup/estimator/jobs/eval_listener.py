@@ -7,6 +7,7 @@ from typing import Any
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks
 
+from fastsup.common import stop_signals
 from fastsup.estimator.jobs.eval_result import EvalResult, EvalStatus
 
 __all__ = ["ContinuousEvalListener", "NewCheckpointListenerForEvaluate"]
@@ -82,6 +83,8 @@ class NewCheckpointListenerForEvaluate(basic_session_run_hooks.CheckpointSaverLi
         Returns:
           True to stop training; None to go on.
         """
+        if stop_signals.received():
+            return None  # `end` follows, and logs it.
         listener = self._continuous_eval_listener
         if self._awaits_first_save:
             skip_reason: str | None = (
@@ -121,8 +124,13 @@ class NewCheckpointListenerForEvaluate(basic_session_run_hooks.CheckpointSaverLi
         )
 
     def end(self, session: Any, global_step_value: Any) -> None:
-        """Evaluates the last checkpoint, unless it was evaluated when it was saved."""
-        if self._timer.last_triggered_step() != global_step_value:
+        """Evaluates the last checkpoint, unless it was evaluated when it was saved, or a signal ends the program."""
+        if self._timer.last_triggered_step() == global_step_value:
+            return
+        if stop_signals.received():
+            # There is time for the checkpoint, not for an evaluation.
+            logging.info(f"Skip the eval of the checkpoint of step {global_step_value}: a signal ends the training.")
+        else:
             self.evaluate_last(global_step_value)
 
     def evaluate_last(self, global_step_value: Any) -> None:

@@ -13,6 +13,7 @@ from tensorflow.python.training import training_util
 from fastsup.checkpoint.directory import directory_argument
 from fastsup.checkpoint.durable import saving
 from fastsup.checkpoint.writer import CheckpointWriter, call_after_save, call_before_save
+from fastsup.common import stop_signals
 from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.core.checks import check_flag
 from fastsup.core.hook_ends import end_hooks
@@ -144,6 +145,7 @@ class CheckpointSaverHook(GlobalStepHook, tf_hooks.CheckpointSaverHook):  # type
         # The timer counts a save that has failed, too.
         if self._save_failed or step != self._timer.last_triggered_step():
             self._save(session, step)
+        stop_signals.log_last_save(f"{self._save_path}-{step}")
         end_hooks(self._listeners, lambda listener: listener.end(session, step), logging.error, "end() of the listener")
 
     def _save(self, session: Any, step: Any) -> bool:

@@ -25,6 +25,11 @@ def log_failed_end(what: str, error: BaseException) -> None:
 
     Args:
       what: what has ended, for the message.
-      error: the error.
+      error: the error. The signal's own interrupt isn't a failure: it ends what a hook runs at the end, an evaluation
+        for example.
     """
+    interrupt = stop_signals.pending_interrupt()
+    if type(error) is type(interrupt) and error.args == interrupt.args:
+        logging.info("The end of the %s ran something that the signal has interrupted: an evaluation, for example.", what)
+        return
     logging.error("The %s has not ended well after the signal: %r", what, error, exc_info=error)

@@ -78,6 +78,7 @@ class Checkpoints:
         try:
             # A write that has failed is made up for by this one.
             self._writer.wait_and_log()
-            save(sess, saver, self.path, global_step=global_step)
+            path = save(sess, saver, self.path, global_step=global_step)
+            stop_signals.log_last_save(path or self.path)
         finally:
             stop_signals.release(held)
