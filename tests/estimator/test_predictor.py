@@ -375,7 +375,12 @@ def test_a_call_that_is_under_way_ends_before_the_session_is_closed(tmp_path: Pa
 BAD_FEATURES = {
     "missing": (dict, ValueError, r"must have the names \['x'\]; got \[\]. Missing: \['x'\]"),
     "unknown": (lambda: {"x": EXAMPLES, "z": EXAMPLES}, ValueError, r"unknown: \['z'\]"),
-    "shape": (lambda: {"x": [[1.0, 2.0, 3.0]]}, ValueError, "Cannot feed value of shape"),
+    "shape": (
+        lambda: {"x": [[1.0, 2.0, 3.0]]},
+        ValueError,
+        r"x must be of the shape \(None, 2\).*got the shape \(1, 3",
+    ),
+    "one example": (lambda: {"x": EXAMPLES[0]}, ValueError, r"got the shape \(2,\)\. For a single example give \[val"),
     "type": (lambda: {"x": [["a", "b"]]}, TypeError, "x must be of type float32; got"),
 }
 
@@ -397,8 +402,50 @@ def test_features_that_no_model_can_have(model: Model) -> None:
             predict({"x": np.array([1], "datetime64[s]")})
         # Of the first call that has features a model is built for.
         assert predict({"x": EXAMPLES})["sum"].tolist() == [9, 21, 33]
-        with pytest.raises(ValueError, match="Cannot feed"):
+        with pytest.raises(ValueError, match="For a single example"):
             predict({"x": EXAMPLES[0]})
+
+
+def weigh(features: Any, mode: Any) -> Any:
+    """A model_fn that takes floats, in pairs, and fails with more than three of them."""
+    w = v1.get_variable("w", [2, 1], initializer=v1.ones_initializer())
+    x = features["x"]
+    with tf.control_dependencies([v1.assert_less(tf.shape(x)[0], 4)]):
+        return est.EstimatorSpec(mode, predictions={"y": tf.linalg.matmul(x, w)[:, 0] + features.get("bias", 0.0)})
+
+
+BAD_FIRST_CALLS = {
+    "missing": ({"z": [[1.0, 2.0]]}, ValueError, r"The model reads the feature 'x'; got \['z'\]"),
+    "shape": ({"x": [[1.0]]}, ValueError, r"first call \(x: float32 of shape \(None, 1\)\)\. Give them in the types"),
+    "type": ({"x": [[1, 2]]}, TypeError, r"first call \(x: int32 of shape \(None, 2\)\).* model_fn: Input 'b'"),
+    "in the run": ({"x": [[1.0, 2.0]] * 4, "bias": [0.0] * 4}, tf.errors.InvalidArgumentError, "assertion failed"),
+    "lengths": ({"x": [[1.0, 2.0]] * 3, "bias": [1.0, 2.0]}, ValueError, "numbers of examples: {'x': 3, 'bias': 2}"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FIRST_CALLS)
+def test_a_failed_first_call_decides_nothing(tmp_path: Path, case: str) -> None:
+    features, error, message = BAD_FIRST_CALLS[case]
+    with est.Predictor(est.Estimator(weigh, str(tmp_path))) as predict:
+        for _ in range(2):
+            with pytest.raises(error, match=message):
+                predict(features)
+            assert predict.checkpoint_path is None
+        assert predict({"x": [[1.0, 2.0]]})["y"].tolist() == [3.0]
+        # Now it is decided: a call that fails leaves the model as it is.
+        with pytest.raises(tf.errors.InvalidArgumentError, match="assertion failed"):
+            predict({"x": [[1.0, 2.0]] * 4})
+        with pytest.raises(ValueError, match=r"unknown: \['bias'\]"):
+            predict({"x": [[1.0, 2.0]], "bias": [1.0]})
+        assert predict([[1.0, 2.0]])["y"].tolist() == [3.0]
+
+
+def test_a_feature_that_the_model_does_not_read_may_be_left_out(tmp_path: Path) -> None:
+    with est.Predictor(est.Estimator(weigh, str(tmp_path))) as predict:
+        for features in ({"x": [[1.0, 2.0]], "z": ["a"]}, {"x": [[1.0, 2.0]]}, [[1.0, 2.0]]):
+            assert predict(features)["y"].tolist() == [3.0]
+        with pytest.raises(ValueError, match=r"names \['x'\]; got \['z'\]. Missing: \['x'\]; unknown: \[\]"):
+            predict({"z": ["a"]})
 
 
 def echo(features: Any, mode: Any) -> Any:

@@ -433,11 +433,14 @@ def test_a_signal_saves_and_leaves_the_last_evaluation_out(
     assert os.path.basename(made.latest_checkpoint()) == f"model.ckpt-{step}"
     assert [record.getMessage() for record in tf_log.records if record.levelname == "ERROR" or record.exc_info] == []
     skipped = [message for message in tf_log.messages if message.endswith(": a signal ends the training.")]
-    assert skipped == {
-        "training": ["Skip the eval of the checkpoint of step 13: a signal ends the training."],
-        "evaluation": [],
-        "in memory": [
-            "Skip the eval of the checkpoint of step 13: a signal ends the training.",
-            "Skip the eval of the final model: a signal ends the training.",
-        ],
-    }[where]
+    assert (
+        skipped
+        == {
+            "training": ["Skip the eval of the checkpoint of step 13: a signal ends the training."],
+            "evaluation": [],
+            "in memory": [
+                "Skip the eval of the checkpoint of step 13: a signal ends the training.",
+                "Skip the eval of the final model: a signal ends the training.",
+            ],
+        }[where]
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from fastsup.estimator.model.user_model import UserModel
 __all__ = ["PredictModel", "Predictor"]
 
 
+_NOTHING = contextlib.nullcontext()
 _NO_BATCH = (
     "{} is a single value without a batch dimension: {!r}. Give it one value for each example, or pass "
     "yield_single_examples=False, which yields it as it is."
@@ -82,14 +84,16 @@ class Predictor:
                 session.close()
 
     def build(
-        self, make_features: Callable[[], tuple[Any, list[Any]]], predict_keys: Any, checkpoint_path: Any
-    ) -> PredictModel:
+        self, make_features: Callable[[], tuple[Any, list[Any]]], predict_keys: Any, checkpoint_path: Any,
+        in_model_fn: contextlib.AbstractContextManager[None] = _NOTHING,
+    ) -> PredictModel:  # fmt: skip
         """Builds the model in the default graph.
 
         Args:
           make_features: makes the features, and the hooks that initialise the input.
           predict_keys: as for `Estimator.predict`.
           checkpoint_path: path of the checkpoint that will be restored; None for an untrained model.
+          in_model_fn: what model_fn is called in.
         """
         model, methods = self._model, self._model.methods
         if not (checkpoint_path or model.has_temporary_dir or model.warm_start_settings):
@@ -102,7 +106,8 @@ class Predictor:
             )
         model.seed_and_create_global_step(ops.get_default_graph())
         features, input_hooks = make_features()
-        spec = methods._call_model_fn(features, None, ModeKeys.PREDICT, methods.config)
+        with in_model_fn:
+            spec = methods._call_model_fn(features, None, ModeKeys.PREDICT, methods.config)
         # Needs the variables of the model.
         methods._maybe_warm_start(checkpoint_path)
         predictions = methods._extract_keys(spec.predictions, predict_keys)

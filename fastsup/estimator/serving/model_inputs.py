@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,14 @@ from tensorflow.python.framework import tensor as tensor_lib
 from tensorflow.python.ops import array_ops
 from tensorflow.python.util import nest
 
-__all__ = ["ModelInputs", "check_specs", "inputs_from_receiver", "inputs_from_specs", "specs_of"]
+__all__ = [
+    "ModelInputs",
+    "check_specs",
+    "explaining_first_features",
+    "inputs_from_receiver",
+    "inputs_from_specs",
+    "specs_of",
+]
 
 # What TensorFlow makes of Python's numbers.
 _OF_PYTHON = {np.dtype(np.float64): np.dtype(np.float32), np.dtype(np.int64): np.dtype(np.int32)}
@@ -34,8 +42,46 @@ class ModelInputs:
         self._tensors = tensors
         is_flat = isinstance(tensors, dict) and not any(map(nest.is_nested, tensors.values()))
         self._names = set(tensors) if is_flat else None
+        self._optional: set[str] = set()
         # One input is found without its name.
         self._only = next(iter(tensors.values())) if is_flat and len(tensors) == 1 else None
+
+    def let_unused_be_left_out(self, predictions: Any) -> None:
+        """Makes those features optional that the model doesn't read. To be called when the model is built.
+
+        Args:
+          predictions: structure of the tensors that are fetched.
+        """
+        fetched = {id(tensor) for tensor in nest.flatten(predictions)}
+        self._optional = {
+            name
+            for name, tensor in (self._tensors.items() if self._names else ())
+            if isinstance(tensor, tensor_lib.Tensor) and id(tensor) not in fetched and not tensor.consumers()
+        }
+        read = [tensor for name, tensor in self._tensors.items() if name not in self._optional] if self._names else ()
+        self._only = read[0] if len(read) == 1 else None
+
+    def check_sizes(self, feed_dict: dict[Any, Any]) -> None:
+        """Says what is wrong with values that the model has failed with, if it is their size.
+
+        Args:
+          feed_dict: what `feed_dict` has returned.
+
+        Raises:
+          ValueError: a feature has another shape than the model's, or two have different numbers of examples.
+        """
+        dense = {tensor: value for tensor, value in feed_dict.items() if isinstance(tensor, tensor_lib.Tensor)}
+        for tensor, value in dense.items():
+            if not tensor.shape.is_compatible_with(np.shape(value)):
+                is_one = tensor.shape.rank == np.ndim(value) + 1
+                raise ValueError(
+                    f"{tensor.op.name} must be of the shape {tuple(tensor.shape)}, whose first dimension is that of "
+                    f"the examples; got the shape {np.shape(value)}."
+                    + (" For a single example give [value]." if is_one else "")
+                )
+        examples = {tensor.op.name: len(value) for tensor, value in dense.items() if np.ndim(value)}
+        if len(set(examples.values())) > 1:
+            raise ValueError(f"The features have different numbers of examples: {examples}.")
 
     def feed_dict(self, features: Any) -> dict[Any, Any]:
         """What a session is fed for a prediction.
@@ -56,15 +102,18 @@ class ModelInputs:
         if not isinstance(features, Mapping):
             if self._only is None:
                 raise TypeError(
-                    f"features must be a dictionary with the values of {sorted(self._names)}; got {features!r}."
+                    f"features must be a dictionary with the values of {sorted(self._names - self._optional)}; got "
+                    f"{features!r}."
                 )
             return {self._only: _fed(self._only, features)}
         if features.keys() != self._names:
-            raise ValueError(
-                f"features must have the names {sorted(self._names)}; got {sorted(features)}. "
-                f"Missing: {sorted(self._names - features.keys())}; "
-                f"unknown: {sorted(features.keys() - self._names)}."
-            )
+            missing = self._names - features.keys() - self._optional
+            unknown = features.keys() - self._names
+            if missing or unknown:
+                raise ValueError(
+                    f"features must have the names {sorted(self._names - self._optional)}; got {sorted(features)}. "
+                    f"Missing: {sorted(missing)}; unknown: {sorted(unknown)}."
+                )
         return {self._tensors[name]: _fed(self._tensors[name], value) for name, value in features.items()}
 
 
@@ -174,3 +223,34 @@ def specs_of(features: Any) -> Any:
     except TypeError:
         raise TypeError(f"A feature must be an array of numbers, texts or truth values; got {features!r}.") from None
     return tensor_spec.TensorSpec([None, *array.shape[1:]], dtype)
+
+
+@contextlib.contextmanager
+def explaining_first_features(features: Any, specs: Any) -> Iterator[None]:
+    """Adds to an error of a model_fn the features that the model is built for: those of the first call.
+
+    Args:
+      features: what the call is given.
+      specs: what `specs_of` has made of it.
+
+    Raises:
+      ValueError: the model reads a feature that the call lacks.
+    """
+    try:
+        yield
+    except KeyError as error:
+        name = error.args[0] if error.args else None
+        if not isinstance(features, Mapping) or not isinstance(name, str) or name in features:
+            raise
+        raise ValueError(f"The model reads the feature {name!r}; got {sorted(features)}.") from error
+    except (TypeError, ValueError) as error:
+        if type(error) not in (TypeError, ValueError):
+            raise
+        built_for = [
+            f"{path or 'features'}: {spec.dtype.name} of shape {tuple(spec.shape)}"
+            for path, spec in nest.flatten_with_joined_string_paths(specs)
+        ]
+        raise type(error)(
+            f"The model can't be built for the features of the first call ({'; '.join(built_for)}). Give them in the "
+            f"types and shapes that it was trained with. model_fn: {error}"
+        ) from error

@@ -20,6 +20,7 @@ from fastsup.estimator.serving.loaded_model import LoadedModel
 from fastsup.estimator.serving.model_inputs import (
     ModelInputs,
     check_specs,
+    explaining_first_features,
     inputs_from_receiver,
     inputs_from_specs,
     specs_of,
@@ -55,8 +56,8 @@ class Predictor:
       estimator: the `Estimator`.
       features: what a call is given: a structure of `tf.TensorSpec`s, most often a dictionary by name; or a function
         without arguments that returns a `ServingInputReceiver`, as for `export_saved_model`: a call is then given
-        values for its `receiver_tensors`. None: the first call decides, the model is then built in it, and takes any
-        number of examples of its types and shapes.
+        values for its `receiver_tensors`. None: the first call that succeeds decides. The model is then built in it,
+        and takes any number of examples of its types and shapes.
       predict_keys: names of the predictions to return, if the predictions are a dictionary. Defaults to all.
       checkpoint_path: path of the checkpoint to predict with. Defaults to the newest one. If there is none, the model
         predicts with its initial values, with a warning if a model directory was given.
@@ -102,6 +103,8 @@ class Predictor:
         self._is_closed = False
         self._built: _Built | None = None
         self._loaded: LoadedModel | None = None
+        # The model that was built for the features of a call, until a call has succeeded.
+        self._on_trial: LoadedModel | None = None
         # The path of the checkpoint, and when it was written.
         self._version: tuple[str | None, int] = (None, 0)
         if features is not None:
@@ -144,9 +147,14 @@ class Predictor:
             self._follow()
         loaded = self._take() or self._first(features)
         try:
-            return loaded.run(features)
+            predictions = loaded.run(features)
+        except BaseException:
+            self._discard_if_on_trial(loaded)
+            raise
         finally:
             loaded.release()
+        self._on_trial = None
+        return predictions
 
     def reload(self) -> bool:
         """Loads the newest checkpoint, if it is another one than that in use. Other threads predict meanwhile.
@@ -195,11 +203,25 @@ class Predictor:
             if self._loaded is None:
                 self._features = specs_of(features)
                 try:
-                    self._load(self._newest_version())
+                    self._load(self._newest_version(), explaining_first_features(features, self._features))
                 except BaseException:
                     self._features = None
                     raise
+                self._on_trial = self._loaded
         return self._take() or self._first(features)
+
+    def _discard_if_on_trial(self, loaded: LoadedModel) -> None:
+        """Discards a model that was built for features with which no call has succeeded: the next call decides."""
+        if self._on_trial is not loaded:
+            return
+        with self._loading:
+            if self._on_trial is not loaded:
+                return
+            self._on_trial = None
+            if self._loaded is loaded:
+                self._features = self._built = self._loaded = None
+                self._version = (None, 0)
+                loaded.retire(logs_errors=True)
 
     def _follow(self) -> None:
         """Looks for a newer checkpoint, unless another thread does. A failure leaves the one before."""
@@ -233,13 +255,13 @@ class Predictor:
             return path, file_io.stat(path + ".index").mtime_nsec
         return path, 0
 
-    def _load(self, version: tuple[str | None, int]) -> None:
+    def _load(self, version: tuple[str | None, int], *in_model_fn: contextlib.AbstractContextManager[None]) -> None:
         """Makes a session with the values of a checkpoint, and lets the next calls take it."""
         path = version[0]
         built = self._built
         # Hooks add to the graph each time that a session is made.
         if built is None or built.model.hooks:
-            before_it, built = built, self._build(path)
+            before_it, built = built, self._build(path, *in_model_fn)
             if before_it is not None and any(hook in built.model.hooks for hook in before_it.model.hooks):
                 raise ValueError(
                     "model_fn has returned the same prediction hook as before, which belongs to the session that it is "
@@ -251,7 +273,7 @@ class Predictor:
         if before is not None:
             before.retire(logs_errors=True)
 
-    def _build(self, path: str | None) -> _Built:
+    def _build(self, path: str | None, *in_model_fn: contextlib.AbstractContextManager[None]) -> _Built:
         make = inputs_from_receiver if callable(self._features) else inputs_from_specs
         made: list[ModelInputs] = []
 
@@ -260,7 +282,8 @@ class Predictor:
             return made[0].features, []
 
         with ops.Graph().as_default() as graph:
-            model = self._estimator._model_predictor.build(make_features, self._predict_keys, path)
+            model = self._estimator._model_predictor.build(make_features, self._predict_keys, path, *in_model_fn)
+        made[0].let_unused_be_left_out(model.predictions)
         return _Built(graph, model, made[0])
 
     def _open_session(self, built: _Built, path: str | None) -> LoadedModel:
@@ -273,7 +296,12 @@ class Predictor:
             session: Any = MonitoredSession(creator, model.hooks) if is_monitored else creator.create_session()
 
         def predict(features: Any) -> Any:
-            return session.run(model.predictions, inputs.feed_dict(features))
+            feed_dict = inputs.feed_dict(features)
+            try:
+                return session.run(model.predictions, feed_dict)
+            except (ValueError, errors.InvalidArgumentError):
+                inputs.check_sizes(feed_dict)
+                raise
 
         if not is_monitored:
             return LoadedModel(predict, session.close, None)

@@ -30,6 +30,8 @@ def log_failed_end(what: str, error: BaseException) -> None:
     """
     interrupt = stop_signals.pending_interrupt()
     if type(error) is type(interrupt) and error.args == interrupt.args:
-        logging.info("The end of the %s ran something that the signal has interrupted: an evaluation, for example.", what)
+        logging.info(
+            "The end of the %s ran something that the signal has interrupted: an evaluation, for example.", what
+        )
         return
     logging.error("The %s has not ended well after the signal: %r", what, error, exc_info=error)
