@@ -21,6 +21,7 @@ __all__ = ["compare", "load"]
 _SAME = 0.05
 _SMALL = 0.005
 _SUMS = (("profiler", "profiler_ns"), ("unaccounted", "unaccounted_ns"))
+_IMPORT = "import"
 _NUMBERS = ("before", "now", "now/before")
 _WIDTHS = (10, 10, 12)
 
@@ -33,6 +34,7 @@ _PROFILE: dict[str, Any] = {
     "unaccounted_ns": int,
     "rows": [{"owner": str, "phase": str, "total_ns": int, "session?": str, "detail?": str, "thread?": str}],
     "timeline?": [{"phase": str, "total_ns": int}],
+    "sessions?": [{"total_ns": int, "within?": (type(None), [str])}],
     "head?": {"script?": str, "arguments?": [str], "date?": str, "versions?": {"fastsup?": str}},
 }
 
@@ -69,7 +71,9 @@ def load(path: str) -> dict[str, Any]:
 
 
 def _has(value: Any, wanted: Any) -> bool:
-    """Returns True if a value of a JSON file has a type: a class, a list of one type, or a dictionary of fields."""
+    """True if a value of a JSON file has a type: a class, a tuple of types, a list of one, or a dictionary of types."""
+    if isinstance(wanted, tuple):
+        return any(_has(value, kind) for kind in wanted)
     if isinstance(wanted, list):
         return isinstance(value, list) and all(_has(item, wanted[0]) for item in value)
     if isinstance(wanted, dict):
@@ -142,8 +146,24 @@ def _per_step(profile: dict[str, Any], merged: bool) -> dict[_Key, float]:
         owner = name_of(row["owner"], row.get("thread", LOOP))
         key = ("", owner, row["phase"], "") if merged else (session, owner, row["phase"], row.get("detail", ""))
         found[key] += row["total_ns"] / profile["steps"]
+    for owner, ns in _with_evaluations(profile).items():
+        found["", owner, "with what it evaluates", ""] += ns / profile["steps"]
     for phase, field in _SUMS:
         found["", "session", phase, ""] += max(profile[field], 0) / profile["steps"]
+    return found
+
+
+def _with_evaluations(profile: dict[str, Any]) -> dict[str, int]:
+    """The nanoseconds of each hook and callback that opens sessions, with those of these sessions."""
+    found: dict[str, int] = defaultdict(int)
+    for each in profile.get("sessions", ()):
+        within: list[str] = each.get("within") or []
+        _, owner, *_ = [*within, "", SESSION]
+        if owner != SESSION:
+            found[owner] += each["total_ns"]
+    for row in profile["rows"]:
+        if row["owner"] in found:
+            found[row["owner"]] += row["total_ns"]
     return found
 
 
@@ -197,5 +217,12 @@ def _timelines(before: dict[str, Any], now: dict[str, Any], first: int) -> list[
         return (
             [] if not any(both) else [(f"The phases of the whole program aren't compared: {missing} has none.", "dim")]
         )
-    lines = [("", ""), _compared("whole program", *(sum(phases.values()) for phases in both))]
-    return lines + [_compared(f" {name}", *(phases.get(name, 0) for phases in both)) for name in {**both[0], **both[1]}]
+    whole = tuple(sum(phases.values()) for phases in both)
+    lines = [("", ""), _compared("whole program", *whole)]
+    for name in {**both[0], **both[1]}:
+        old, new = (phases.get(name, 0) for phases in both)
+        if max(old, new) >= _SMALL * max(whole):
+            text, style = _compared(f" {name}", old, new)
+            # How long an import takes depends on what the file system has cached.
+            lines.append((text, "" if name == _IMPORT else style))
+    return lines

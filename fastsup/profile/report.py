@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -157,7 +158,7 @@ def _waits_for_input(
 
 
 def _sessions(recorded: list[dict[str, Any]], names: list[str], rows: list[Row]) -> tuple[SessionPart, ...]:
-    """The sessions that have rows, those that take the most time first."""
+    """The sessions that have rows, as `_outer_first` orders them."""
     parts = []
     for session, name in zip(recorded, names, strict=True):
         of_it = [row for row in rows if row.session == name]
@@ -181,4 +182,25 @@ def _sessions(recorded: list[dict[str, Any]], names: list[str], rows: list[Row])
                 is_pass=session["library"] == "keras",
             )
         )
-    return tuple(sorted(parts, key=lambda part: -part.total_ns))
+    return tuple(_outer_first(parts))
+
+
+def _outer_first(parts: list[SessionPart]) -> list[SessionPart]:
+    """Those that take the most time first, with what they contain; each is followed by the sessions inside it."""
+    inside: dict[str | None, list[SessionPart]] = defaultdict(list)
+    names = {part.name for part in parts}
+    for part in parts:
+        around = None if part.within is None else part.within[0]
+        inside[around if around in names and around != part.name else None].append(part)
+
+    def with_inner(part: SessionPart) -> tuple[int, list[SessionPart]]:
+        total, inner = branches(part.name)
+        return part.total_ns + total, [part, *inner]
+
+    def branches(name: str | None) -> tuple[int, list[SessionPart]]:
+        # Removed, so that two sessions that are inside each other don't go on forever.
+        found = sorted(map(with_inner, inside.pop(name, [])), key=lambda branch: -branch[0])
+        return sum(total for total, _ in found), [part for _, branch in found for part in branch]
+
+    ordered = branches(None)[1]
+    return ordered + [part for rest in inside.values() for part in rest]

@@ -23,6 +23,8 @@ from processes import Processes
 import fastsup
 import fastsup.keras
 from fastsup.profile.advice import passes
+from fastsup.profile.compare import compare
+from fastsup.profile.export import as_dict
 from fastsup.profile.report import Report
 
 pytestmark = [
@@ -365,10 +367,21 @@ def test_advice_on_what_a_callback_evaluates() -> None:
     model.fit(X, Y, batch_size=8, verbose=0)
     with fastsup.HookProfiler() as profiler:
         model.fit(X, Y, batch_size=8, epochs=3, verbose=0, callbacks=[Evaluates()])
-    advice = profiler.report().advice()
+    report = profiler.report()
+    advice = report.advice()
     assert "Look first at Evaluates: " in advice
     assert "most of it in Sequential.evaluate, test_profile.py:" in advice
     assert "in Evaluates, on_epoch_end" in profiler.table()
+    # The outer pass comes first, although its own rows may take less time.
+    assert [part.role for part in report.sessions] == ["fit", "evaluate"]
+    # An accelerated model has cheaper calls in both.
+    calls = next(cost for cost in passes.costs_of_passes(report) if cost.name.startswith("TensorFlow's calls"))
+    assert f"of each of {3 * BATCHES + 15 * BATCHES} calls" in calls.text
+    compared = [line.strip() for line, _ in compare(as_dict(report), {**as_dict(report), "wall_ns": 10**9})]
+    assert not any("with what it evaluates" in line for line in compared)
+    half = {**as_dict(report), "steps": report.steps * 2, "wall_ns": report.wall_ns * 2}
+    evaluated = next(line for line, _ in compare(as_dict(report), half) if "Evaluates: with what it evaluates" in line)
+    assert evaluated.split()[-2:] == ["0.50", "x"]
 
 
 def test_a_model_that_is_compiled_for_another_runner() -> None:

@@ -92,12 +92,15 @@ def test_a_profile_of_the_version_before() -> None:
 
 def test_phases_of_the_program_are_compared() -> None:
     now = profile(10, 500, 1000, timeline=[("import", 4000, 1), ("train", 1000, 1)])
-    lines = text(profile(10, 500, 1000, timeline=[("import", 2000, 1), ("train", 2000, 1)]), now)
+    before = profile(10, 500, 1000, timeline=[("import", 2000, 1), ("train", 2000, 1), ("end", 1, 1)])
+    lines = text(before, now)
     assert lines[-3:] == [
         "whole program 4.00µs 5.00µs 1.25 x",
         "import 2.00µs 4.00µs 2.00 x",
         "train 2.00µs 1.00µs 0.50 x",
     ]
+    # How long an import takes isn't the program's.
+    assert [style for _, style in compare(before, now)[-3:]] == ["red", "", "green"]
     said = text(OLD, now)[-1]
     assert said == "The phases of the whole program aren't compared: the earlier one has none."
 

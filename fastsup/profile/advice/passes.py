@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from fastsup.profile.advice.cost import Cost
 from fastsup.profile.numbers.quantities import duration
 from fastsup.profile.numbers.rows import ProfileRows, Row
+from fastsup.profile.numbers.session_part import SessionPart
 from fastsup.profile.recording.phases import (
     BATCH_CALLS,
     BY_TENSORFLOW_EAGERLY,
@@ -39,16 +40,15 @@ def costs_of_passes(report: ProfileRows) -> Iterable[Cost]:
     Args:
       report: the report.
     """
+    every_pass = [part for part in report.sessions if part.is_pass]
     # What a callback evaluates is a cost of the callback.
-    passes = [part for part in report.sessions if part.is_pass and (part.within is None or part.within[1] == SESSION)]
-    rows = [row for row in report.session if any(row.session == part.name for part in passes)]
+    passes = [part for part in every_pass if part.within is None or part.within[1] == SESSION]
+    rows = _rows_of(report, passes)
     loops = [part for part in passes if part.kind.rpartition(".")[2] not in BATCH_CALLS]
-    opened = [row for row in rows if row.phase in (OPEN_INPUT, PASS_EPOCHS) or row.detail == INPUT_TRACES]
-    opened_ns, times_opened = _sums(opened, OPEN_INPUT, PASS_EPOCHS, TRACING)[0], _sums(opened, OPEN_INPUT)[1]
-    # Keras makes a dataset of arrays, which an accelerated model takes row by row.
-    is_of_arrays = any(row.detail == INPUT_TRACES for row in opened)
+    opened_ns, times_opened, is_of_arrays = _opening(rows)
     yield from _of_loop(report, rows, sum(part.runs for part in loops))
-    of_calls = list(_of_calls(report, rows, opened_ns if is_of_arrays else 0))
+    # But the calls of the model's functions cost less in these passes, too, if the model is accelerated.
+    of_calls = list(_of_calls(report, _rows_of(report, every_pass)))
     yield from of_calls
     total, times = _sums(rows, INPUT_WAIT)
     if total:
@@ -67,6 +67,18 @@ def costs_of_passes(report: ProfileRows) -> Iterable[Cost]:
             '"tracing of tf.data\'s functions"): Keras makes an iterator for each epoch, and a dataset of arrays for '
             "each call. Fewer and longer epochs save it; so does a dataset with repeat(), with steps_per_epoch.",
         )
+
+
+def _rows_of(report: ProfileRows, passes: Iterable[SessionPart]) -> list[Row]:
+    names = {part.name for part in passes}
+    return [row for row in report.session if row.session in names]
+
+
+def _opening(rows: Iterable[Row]) -> tuple[int, int, bool]:
+    """The nanoseconds of opening and ending inputs, the number of times, and True if Keras makes them of arrays."""
+    opened = [row for row in rows if row.phase in (OPEN_INPUT, PASS_EPOCHS) or row.detail == INPUT_TRACES]
+    is_of_arrays = any(row.detail == INPUT_TRACES for row in opened)
+    return _sums(opened, OPEN_INPUT, PASS_EPOCHS, TRACING)[0], _sums(opened, OPEN_INPUT)[1], is_of_arrays
 
 
 def _sums(rows: Iterable[Row], *phases: str) -> tuple[int, int]:
@@ -94,14 +106,16 @@ def _of_loop(report: ProfileRows, rows: Iterable[Row], batches: int) -> Iterable
         )
 
 
-def _of_calls(report: ProfileRows, rows: Iterable[Row], of_arrays: int) -> Iterable[Cost]:
+def _of_calls(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
     """What it costs that TensorFlow calls the functions of models, or that Python runs them.
 
     Args:
       report: the report.
       rows: the rows of passes.
-      of_arrays: nanoseconds of opening the input of arrays, which an accelerated model doesn't do.
     """
+    opened_ns, _, is_of_arrays = _opening(rows)
+    # Keras makes a dataset of arrays, which an accelerated model takes row by row.
+    of_arrays = opened_ns if is_of_arrays else 0
     by_tensorflow = [row for row in rows if report.executor_of(row) == BY_TENSORFLOW_FUNCTION]
     total, calls = _sums(by_tensorflow, *PASS_FUNCTIONS)
     # On a busy machine, the measurement may be above a whole call.
