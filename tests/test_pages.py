@@ -14,12 +14,22 @@ from fastsup.__main__ import main
 pytestmark = pytest.mark.one_world
 
 ROOT = Path(__file__).resolve().parent.parent
-NAMED = re.compile(r"docs/[a-z0-9]+\.md(?:#[\w-]+)?")
+NAMED = re.compile(r"`python -m fastsup docs ([a-z0-9-]+(?:#[\w-]+)?)`")
+# Not everybody has a checkout.
+FILE_IN_MESSAGE = re.compile(r"""^[^#]*["'][^"']*docs/[a-z0-9-]+\.md""", re.MULTILINE)
+
+
+SOURCES = {path: path.read_text() for kind in ("*.py", "*.pyx") for path in (ROOT / "fastsup").rglob(kind)}
 
 
 def named_pages() -> list[str]:
-    sources = [path for kind in ("*.py", "*.pyx") for path in (ROOT / "fastsup").rglob(kind)]
-    return sorted({name for path in sources for name in NAMED.findall(path.read_text())})
+    return sorted({name for text in SOURCES.values() for name in NAMED.findall(text)})
+
+
+def test_messages_name_the_command() -> None:
+    documented = {ROOT / "fastsup" / "pages.py"}
+    found = {path: FILE_IN_MESSAGE.findall(text) for path, text in SOURCES.items() if path not in documented}
+    assert {path: lines for path, lines in found.items() if [line for line in lines if '"""' not in line]} == {}
 
 
 @pytest.mark.parametrize("name", named_pages())

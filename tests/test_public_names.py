@@ -100,7 +100,7 @@ def test_the_version(processes: Processes) -> None:
     ("path", "text"),
     [
         ("estimator.BoostedTreesClassifier", "fastsup.estimator has no BoostedTreesClassifier: TensorFlow 2.15"),
-        ("estimator.DNNWithLayerAnnotationsClassifier", "docs/estimator.md"),
+        ("estimator.DNNWithLayerAnnotationsClassifier", "`python -m fastsup docs estimator`"),
         ("estimator.KMeans", "use fastsup.estimator.experimental.KMeans"),
         ("estimator.tpu", "TPUs aren't supported"),
         ("estimator.ServingInputReceiver", "use fastsup.estimator.export.ServingInputReceiver"),

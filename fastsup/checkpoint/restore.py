@@ -60,7 +60,7 @@ class CheckpointRestorer:
     def _warn(self, text: str) -> None:
         if text not in self._warnings:
             self._warnings.add(text)
-            logging.warning("%s See docs/recovery.md.", text)
+            logging.warning("%s See `python -m fastsup docs recovery`.", text)
 
     def _restore_or_explain(self, path: str) -> str | None:
         """Restores a checkpoint. Returns None, or the damage that prevents it; raises a mistake of the program."""

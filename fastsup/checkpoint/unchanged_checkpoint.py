@@ -19,7 +19,8 @@ __all__ = ["UNCHANGED", "reuse_unchanged_checkpoint"]
 
 # Logged in place of TensorFlow's line about a save. Takes the step and the path of the checkpoint.
 UNCHANGED = (
-    "The checkpoint of step %d, %s, holds this state already and is left as it is. See docs/dropin.md#checkpoints."
+    "The checkpoint of step %d, %s, holds this state already and is left as it is. "
+    "See `python -m fastsup docs dropin#checkpoints`."
 )
 
 

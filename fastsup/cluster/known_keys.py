@@ -31,7 +31,7 @@ def _warn(path: str, section: dict[str, Any], known_keys: tuple[str, ...]) -> No
     unknown = [key for key in section if key not in known_keys]
     if unknown:
         logging.warning(
-            "%s has unknown keys: %s. The known ones are %s. See docs/dropin.md#clusters.",
+            "%s has unknown keys: %s. The known ones are %s. See `python -m fastsup docs dropin#clusters`.",
             path,
             unknown,
             list(known_keys),

@@ -148,7 +148,8 @@ def serve_until_job_ends(server: Any, config: Any, watcher: JobCompletionWatcher
             break
         if watcher.job_has_ended(num_workers):
             logging.info(
-                "The job has ended: its parameter server %s ends too. See docs/dropin.md#clusters.", config.task_id
+                "The job has ended: its parameter server %s ends too. See `python -m fastsup docs dropin#clusters`.",
+                config.task_id,
             )
             return
         liveness.check()

@@ -74,7 +74,8 @@ class _CompletedBeforeExit:
             names = [thread.name for thread in threading.enumerate() if thread.ident in others]
             logging.warning(
                 "The program ends while calls of TensorFlow's runtime are still under way after %g seconds, in the "
-                "daemon threads %s. Stop and join these threads before the program ends. See docs/ends.md.",
+                "daemon threads %s. Stop and join these threads before the program ends. "
+                "See `python -m fastsup docs ends`.",
                 WAIT_SECS,
                 names,
             )

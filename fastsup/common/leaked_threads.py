@@ -48,7 +48,7 @@ def warn_of_leaked_threads(threads: Iterable[threading.Thread], grace_secs: floa
     if alive:
         logging.warning(
             "%d thread(s) still running %g seconds after the stop was requested; the run ends without them. See "
-            "docs/dropin.md#supervisor.\n%s",
+            "`python -m fastsup docs dropin#supervisor`.\n%s",
             len(alive),
             grace_secs,
             "\n".join(map(describe_thread, alive)),

@@ -174,7 +174,7 @@ def on_signal(number, frame):
     try:
         log().warning(
             "%s: ending after this step, with a checkpoint where a hook or a Supervisor saves some. A second %s ends at "
-            "once, without it. See docs/signals.md.",
+            "once, without it. See `python -m fastsup docs signals`.",
             *2 * [signal.Signals(number).name],
         )
     except RuntimeError:

@@ -28,7 +28,7 @@ _INTERFACE = re.compile(r"tensorflow(?:\._api\.v2)?(?:\.compat\.v[12])*")
 _ESTIMATOR = re.compile(rf"(?P<interface>{_INTERFACE.pattern})\.estimator(?P<module>\..+)?")
 _NO_EXAMPLES = (
     "it ended with TensorFlow 1. For tensorflow.examples.tutorials.mnist use tf.keras.datasets.mnist with tf.data. See "
-    "docs/migrating.md."
+    "`python -m fastsup docs migrating`."
 )
 # What of fastsup imports TensorFlow.
 _OVER_TENSORFLOW = frozenset(

@@ -14,7 +14,7 @@ from fastsup.common.absent_names import absent_name_error
 
 __all__ = ["GUIDE", "LazyModule", "names_of"]
 
-GUIDE = "See docs/migrating.md."
+GUIDE = "See `python -m fastsup docs migrating`."
 
 _IMPORT_FROM = opcode.opmap["IMPORT_FROM"]
 

@@ -140,10 +140,11 @@ def doubt_about(name: str, value: Any, nan_means: str, negative_means: str, sect
       The warning, for the caller to log; None for an interval of 0 or more.
     """
     if value != value:
-        return f"{name} is NaN: {nan_means}. Pass a number of 0 or more. See docs/dropin.md#{section}."
+        return f"{name} is NaN: {nan_means}. Pass a number of 0 or more. See `python -m fastsup docs dropin#{section}`."
     if value < 0:
         return (
-            f"{name}={value!r} is negative: {negative_means}. Pass a number of 0 or more. See docs/dropin.md#{section}."
+            f"{name}={value!r} is negative: {negative_means}. Pass a number of 0 or more. "
+            f"See `python -m fastsup docs dropin#{section}`."
         )
     return None
 
@@ -170,7 +171,7 @@ def check_no_pattern(name: str, directory: Any) -> None:
         raise ValueError(
             f"{name}={os.fsdecode(directory)!r} can't hold checkpoints: TensorFlow takes {found[0]!r} in it for a "
             "pattern, and would not find them again, or delete those of other directories. Rename the directory. See "
-            "docs/dropin.md#checkpoints."
+            "`python -m fastsup docs dropin#checkpoints`."
         )
 
 
@@ -198,8 +199,10 @@ def why_no_loop_hook(hook: Any) -> str:
       hook: the object.
 
     Returns:
-      Text to append to an error; "" unless the object is a hook of sessions or a hook's class.
+      Text to append to an error; "" unless the object is a function, a hook of sessions or a hook's class.
     """
+    if inspect.isfunction(hook):
+        return ". For a function, derive a class from fastsup.core.Hook, and call the function in after_step."
     if inspect.isclass(hook) or not hasattr(hook, "before_run"):
         return hint_for_class(hook)
     return (

@@ -169,7 +169,8 @@ cdef class Loop:
         initial_step = initial_step_number("initial_step", initial_step)
         self.probes.record(profiler)
         if not hasattr(hooks, "__iter__"):
-            raise TypeError(f"hooks must be an iterable of fastsup.core.Hook objects, got {hooks!r}. Pass [] for none.")
+            remedy = "Pass it in a list" if isinstance(hooks, LoopHook) else "Pass [] for none"
+            raise TypeError(f"hooks must be an iterable of fastsup.core.Hook objects, got {hooks!r}. {remedy}.")
         self.allocate(tuple([as_hook(hook) for hook in hooks]))
         cdef fs_drive* drive = drive_of(self)
         if PyCapsule_CheckExact(step):
@@ -474,7 +475,9 @@ cdef class Loop:
                 drive.clock = clock_to_use()
             elif event == FS_STEP_FAILED or event == FS_HOOK_FAILED:
                 culprit = "The step function" if event == FS_STEP_FAILED else "A hook"
-                reason = drive.message.decode("utf-8", "replace") or f"it returned {drive.code}"
+                reason = drive.message.decode("utf-8", "replace") or (
+                    f"it returned {drive.code}, which is neither FS_GO_ON (0) nor FS_STOP (1)"
+                )
                 raise RuntimeError(f"{culprit} in C has failed at global step {drive.loop.global_step}: {reason}")
             else:
                 return 0

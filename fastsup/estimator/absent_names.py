@@ -9,13 +9,13 @@ ALTERNATIVES = (
     (
         "BoostedTrees(Classifier|Estimator|Regressor)|DNNWithLayerAnnotationsClassifier",
         "TensorFlow 2.15 had it no more. Write a model_fn with Keras layers or variables, and pass it to "
-        "fastsup.estimator.Estimator (docs/estimator.md).",
+        "fastsup.estimator.Estimator (`python -m fastsup docs estimator`).",
     ),
     (
         "tpu",
         "TPUs aren't supported. TPUEstimator ended with TensorFlow 2.15; on TPUs use tf.distribute.TPUStrategy with "
         "Keras or a custom training loop. On CPU and GPU, fastsup.install() brings tf.estimator.tpu, for use_tpu=False "
-        "(docs/migrating.md).",
+        "(`python -m fastsup docs migrating`).",
     ),
     (
         "SavedModelEstimator",

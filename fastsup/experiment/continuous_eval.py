@@ -100,7 +100,7 @@ def evaluate_continuously(
         if is_last:
             logging.info(
                 "Exiting continuous eval, training has ended before train_steps=%s. See "
-                "docs/dropin.md#experiment-and-tfcontrib.",
+                "`python -m fastsup docs dropin#experiment-and-tfcontrib`.",
                 train_steps,
             )
             return

@@ -36,8 +36,8 @@ typedef struct {
     void (*request_stop)(const fs_loop *loop);
 
     /* From a step function or a hook of this loop, with or without the GIL. Sets the text of the RuntimeError that ends
-     * the loop, and returns -1: `return fastsup->fail(loop, "...")`. If a Python exception is set, the loop raises that
-     * one instead. */
+     * the loop, and returns -1, which the function must return: `return fastsup->fail(loop, "...")`. After FS_GO_ON the
+     * loop goes on. If a Python exception is set, the loop raises that one instead. */
     int (*fail)(const fs_loop *loop, const char *message);
 
     /* With the GIL. A function that returns an object returns a new reference, or NULL with an exception set. The hook
@@ -48,7 +48,8 @@ typedef struct {
     /* Makes a StepLoop. `hooks`: an iterable of hooks, in Python, Cython or C; or NULL. max_steps < 0: no limit. */
     PyObject *(*loop_new)(fs_step_fn step, void *context, PyObject *hooks, int64_t max_steps, int64_t initial_step,
                           PyObject *owner);
-    /* Runs the loop to its end. Returns 0, or -1 with an exception set. */
+    /* Runs the loop to its end. Returns 0, or -1 with an exception set: a later call then goes on after the last step
+     * that was counted. */
     int (*loop_run)(PyObject *loop);
     /* The state of a StepLoop, which lives as long as the loop. For any other object, NULL with an exception set. */
     const fs_loop *(*loop_state)(PyObject *loop);

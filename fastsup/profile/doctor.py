@@ -175,7 +175,10 @@ def _print_functions() -> None:
     except RuntimeError as error:
         print(f"many steps in one compiled call: not here: {error}")
     else:
-        print(f"many steps in one compiled call (jit_compile=True, docs/compiled.md): {duration(many)} a step")
+        print(
+            f"many steps in one compiled call (jit_compile=True, "
+            f"`python -m fastsup docs compiled`): {duration(many)} a step"
+        )
 
 
 def _median_step(graph: Any, executor: str, init: Any, step: Any) -> tuple[float | None, str]:
@@ -211,7 +214,7 @@ def warnings() -> list[str]:
     if estimator is not None and not archived and installed and _at_least(version_of(installed[0]), 2, 16):
         said.append(
             f"tensorflow-estimator {estimator} can't be imported with TensorFlow 2.16 and later. Uninstall it; for "
-            "canned models, what to install is in docs/migrating.md."
+            "canned models, what to install is in `python -m fastsup docs migrating`."
         )
     if cores() < 2:
         said.append("Only one core: threads of an input pipeline and the step take turns on it.")

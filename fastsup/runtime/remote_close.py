@@ -66,7 +66,7 @@ def close_remote(close: Callable[[], None], target: object) -> None:
     if thread.is_alive():
         logging.warning(
             "A session of %s isn't closed after %g s and is abandoned: a task of its cluster doesn't answer. See "
-            "docs/dropin.md#sessions-and-executors.",
+            "`python -m fastsup docs dropin#sessions-and-executors`.",
             target,
             CLOSE_SECS,
         )

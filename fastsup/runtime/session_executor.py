@@ -81,7 +81,7 @@ class SessionExecutor:
         if not self._pooled:
             logging.warning(
                 'executor="inline" has no effect on a step of several devices, which TensorFlow runs on its thread '
-                "pool: %s. See docs/executors.md.",
+                "pool: %s. See `python -m fastsup docs executors`.",
                 ", ".join(f"{what} on {name}" for name, what in places.items()),
             )
 
@@ -120,5 +120,5 @@ class SessionExecutor:
             logging.warning(
                 "The single-threaded executor records no step statistics: the RunMetadata of this run has none. "
                 'Pass executor="inline" or executor="thread_pool" to trace runs. See '
-                "docs/dropin.md#sessions-and-executors."
+                "`python -m fastsup docs dropin#sessions-and-executors`."
             )

@@ -78,7 +78,7 @@ cdef class StepGate:
                 if now - started >= self.patience_secs:
                     logging.warning(
                         "A step has been running for %d seconds. The checkpoint is written meanwhile: its variables "
-                        "may belong to different steps. See docs/dropin.md#checkpoints.",
+                        "may belong to different steps. See `python -m fastsup docs dropin#checkpoints`.",
                         now - started,
                     )
                     return

@@ -106,7 +106,7 @@ def test_what_is_absent_says_where_to_go(path: str, text: str) -> None:
     with pytest.raises(AttributeError) as raised:
         getattr(module, name)
     assert text in str(raised.value)
-    assert str(raised.value).endswith("See docs/migrating.md.")
+    assert str(raised.value).endswith("See `python -m fastsup docs migrating`.")
     assert raised.value.name == name
     assert not hasattr(module, name)
     with pytest.raises(ImportError) as refused:

@@ -163,10 +163,10 @@ def test_modules_of_models_come_from_the_archive(name: str) -> None:
 
 
 def test_a_module_that_has_nothing_says_what_to_use() -> None:
-    with pytest.raises(ImportError, match=r"has no Something: .*See docs/migrating.md"):
+    with pytest.raises(ImportError, match=r"has no Something: .*See `python -m fastsup docs migrating`"):
         exec("from tensorflow_estimator.python.estimator.tpu.tpu_context import Something", {})
     found = importlib.import_module("tensorflow_estimator.python.estimator.tpu.tpu_context")
-    with pytest.raises(AttributeError, match=r"has no Something: .*See docs/migrating.md"):
+    with pytest.raises(AttributeError, match=r"has no Something: .*See `python -m fastsup docs migrating`"):
         found.Something
 
 

@@ -104,7 +104,7 @@ def test_as_libraries_use_them(children: Any) -> None:
     assert values[6].startswith(tpu)
     assert values[7:] == [True, False, [True, False], True, True]
     assert "does not define a `name` property" in refused
-    assert "docs/cluster.md" in no_coordinator
+    assert "python -m fastsup docs cluster" in no_coordinator
     assert distributed is False
 
 

@@ -143,7 +143,10 @@ assert loop.steps == {steps}, loop.steps
     ("what", "error"),
     [
         ("fail", "RuntimeError: {} in C has failed at global step {}: out of luck"),
-        ("code", "RuntimeError: {} in C has failed at global step {}: it returned 7"),
+        (
+            "code",
+            "RuntimeError: {} in C has failed at global step {}: it returned 7, which is neither FS_GO_ON (0) nor FS_STOP (1)",
+        ),
         ("raise", "LookupError: raised in C"),
         ("raise and go on", "LookupError: raised in C"),
     ],
@@ -343,7 +346,10 @@ assert "tensorflow" not in sys.modules
     [
         ("stop", "none"),
         ("fail", "RuntimeError: {} in C has failed at global step {}: out of luck"),
-        ("code", "RuntimeError: {} in C has failed at global step {}: it returned 7"),
+        (
+            "code",
+            "RuntimeError: {} in C has failed at global step {}: it returned 7, which is neither FS_GO_ON (0) nor FS_STOP (1)",
+        ),
         ("raise", "LookupError: raised in C"),
         ("raise and go on", "LookupError: raised in C"),
     ],

@@ -62,7 +62,10 @@ def test_a_worker_is_killed_and_the_others_train_on(training: Any) -> None:
     assert_ended_well(cluster, "ps-0", "chief-0", "worker-0", "evaluator-0")
     for task in ("chief-0", "worker-0"):
         assert "An error was raised" not in cluster.log(task)
-    assert "The job has ended: its parameter server 0 ends too. See docs/dropin.md#clusters." in cluster.log("ps-0")
+    assert (
+        "The job has ended: its parameter server 0 ends too. See `python -m fastsup docs dropin#clusters`."
+        in cluster.log("ps-0")
+    )
 
 
 def test_a_worker_that_is_started_again_joins_in(training: Any) -> None:

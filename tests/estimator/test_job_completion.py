@@ -119,7 +119,10 @@ def test_a_parameter_server_ends_with_its_job(tmp_path: Path, monkeypatch: pytes
     ran.join(10)
     assert not ran.is_alive()
     forever.set()
-    assert "The job has ended: its parameter server 0 ends too. See docs/dropin.md#clusters." in tf_log.messages
+    assert (
+        "The job has ended: its parameter server 0 ends too. See `python -m fastsup docs dropin#clusters`."
+        in tf_log.messages
+    )
 
 
 def test_a_task_that_fails_hasn_t_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +182,7 @@ def test_an_evaluator_ends_when_training_has(tmp_path: Path, monkeypatch: pytest
     executor.run()
     evaluated = [call[1]["checkpoint_path"] for call in est.evaluate.call_args_list]
     assert evaluated == ["model.ckpt-10", "model.ckpt-20", "model.ckpt-25"]
-    line = "Exiting evaluation, training has ended before max_steps=100. See docs/dropin.md#clusters."
+    line = "Exiting evaluation, training has ended before max_steps=100. See `python -m fastsup docs dropin#clusters`."
     assert tf_log.messages[-1] == line
 
 

@@ -404,7 +404,7 @@ def test_an_evaluator_evaluates_what_a_training_left_that_ended_early(
     spec = EVALUATOR._replace(hooks=(Hook(),), throttle_steps=100)
     estimator.train_and_evaluate(make(tmp_path), estimator.TrainSpec(endless, max_steps=1000), spec)
     assert [line.partition(",")[0] for line in saved(tf_log.messages)][-2:] == ["global_step = 10", "global_step = 13"]
-    line = "Exiting evaluation, training has ended before max_steps=1000. See docs/dropin.md#clusters."
+    line = "Exiting evaluation, training has ended before max_steps=1000. See `python -m fastsup docs dropin#clusters`."
     assert tf_log.messages[-1] == line
 
 

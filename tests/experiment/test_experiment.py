@@ -355,7 +355,7 @@ def test_continuous_eval_ends_when_training_has(est: Any, sleep: Any, tf_log: An
     est.evaluate.side_effect = evaluate
     make(est, train_steps=100).continuous_eval(delay_secs=0)
     assert [call[1]["checkpoint_path"] for call in est.evaluate.call_args_list] == [path]
-    line = "Exiting continuous eval, training has ended before train_steps=100. See docs/dropin.md#"
+    line = "Exiting continuous eval, training has ended before train_steps=100. See `python -m fastsup docs dropin#"
     assert tf_log.messages[-1] == f"{line}experiment-and-tfcontrib."
 
 

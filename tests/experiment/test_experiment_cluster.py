@@ -21,7 +21,10 @@ def test_every_task_does_its_part_and_ends(tmp_path: Path, new_cluster: Any) -> 
         assert cluster.exit_codes(TASKS, within=60) == dict.fromkeys(TASKS, 0)
         assert cluster.newest_step() >= 1000
         assert re.search(r"Waiting \d secs before starting training.", cluster.log("worker-1"))
-        assert "The job has ended: its parameter server 0 ends too. See docs/dropin.md#clusters." in cluster.log("ps-0")
+        assert (
+            "The job has ended: its parameter server 0 ends too. See `python -m fastsup docs dropin#clusters`."
+            in cluster.log("ps-0")
+        )
         evaluator = cluster.log("evaluator-0")
         assert "Exiting continuous eval, global_step=" in evaluator
         step, error = re.findall(r"Saving dict for global step (\d+): .*mae = ([\d.e-]+)", evaluator)[-1]

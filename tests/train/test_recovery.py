@@ -405,7 +405,7 @@ def test_damage_that_only_the_server_sees(model: Model, warnings: Any, error: An
         with train.SessionManager().prepare_session("", saver=Saver(), checkpoint_dir=model.folder) as session:
             assert session.run(v) == 1.0
     text = f"The checkpoint {model.path(2)} can't be restored and is left as it is: short read."
-    assert warnings() == [f"{text} model.ckpt-1 is tried in its place. See docs/recovery.md."]
+    assert warnings() == [f"{text} model.ckpt-1 is tried in its place. See `python -m fastsup docs recovery`."]
 
 
 def test_errors_of_the_program_are_raised_as_they_are(model: Model) -> None:

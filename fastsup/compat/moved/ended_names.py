@@ -15,7 +15,7 @@ __all__ = [
 
 _NO_COORDINATOR = (
     "fastsup has no distribute coordinator. Its tf.estimator.train_and_evaluate runs strategies of several processes "
-    "itself: call that. See docs/cluster.md."
+    "itself: call that. See `python -m fastsup docs cluster`."
 )
 
 

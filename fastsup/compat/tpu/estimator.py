@@ -25,7 +25,7 @@ _RESERVED = [_BATCH_SIZE, "context"]
 _NO_TPU = (
     "TPUs aren't supported: what ran an Estimator on them ended with TensorFlow 2.15. With use_tpu=False the same "
     "program trains on CPU and GPU; on TPUs use tf.distribute.TPUStrategy with Keras or a training loop of your own. "
-    "See docs/migrating.md."
+    "See `python -m fastsup docs migrating`."
 )
 _NO_PARAMS = "{} ({}) does not include params argument, required by TPUEstimator to pass batch size as params[{!r}]"
 
@@ -186,6 +186,7 @@ class TPUEstimator(EstimatorV1):
         if self._export_to_tpu:
             logging.warning(
                 "export_to_tpu=True: the SavedModel has the graph for CPU and GPU alone. A graph for TPUs isn't "
-                "supported (docs/migrating.md); pass export_to_tpu=False for an export without this line."
+                "supported "
+                "(`python -m fastsup docs migrating`); pass export_to_tpu=False for an export without this line."
             )
         super()._add_meta_graph_for_mode(*args, **kwargs)

@@ -80,7 +80,7 @@ def _converted(optimizer: Any) -> Any:
     logging.log_first_n(
         logging.WARN,
         "Canned models are Keras 2: tf_keras.optimizers.legacy.%s takes the place of the optimizer %s of Keras 3, with "
-        "the same arguments. TensorFlow 2.15 refused its new optimizers (docs/dropin.md#estimator).",
+        "the same arguments. TensorFlow 2.15 refused its new optimizers (`python -m fastsup docs dropin#estimator`).",
         1,
         name,
         name,
@@ -123,7 +123,8 @@ def refusing_keras_3(model_to_estimator: Callable[..., Any]) -> Callable[..., An
         if _is_of_keras_3(keras_model, "Model"):
             raise TypeError(
                 f"keras_model is a model of Keras 3, {keras_model!r}, which can't be made an Estimator. Make it of the "
-                f"classes of tf_keras; or {_SET_VARIABLE}. Or call the model in a model_fn (docs/estimator.md)."
+                f"classes of tf_keras; or {_SET_VARIABLE}. Or call the model in a model_fn "
+                f"(`python -m fastsup docs estimator`)."
             )
         return model_to_estimator(keras_model, *args, **kwargs)
 

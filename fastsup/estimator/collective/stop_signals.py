@@ -42,7 +42,7 @@ class StopSignals:
         with contextlib.suppress(RuntimeError):  # The log was being written to when the signal came.
             logging.warning(
                 "%s: all workers end after the next step, with a checkpoint. A second one ends this one at once. See "
-                "docs/signals.md.",
+                "`python -m fastsup docs signals`.",
                 signal.Signals(number).name,
             )
 

@@ -149,7 +149,7 @@ class BestExporter(SavedModelExporter):
         try:
             best = json.loads(file_io.read_file_to_string(path))["best_eval_result"]
             if isinstance(best, dict):
-                logging.info("Loading best metric from %s. See docs/dropin.md#estimator.", path)
+                logging.info("Loading best metric from %s. See `python -m fastsup docs dropin#estimator`.", path)
                 return best
             logging.warning("%s holds no best metric.", path)
         except errors.NotFoundError:

@@ -77,7 +77,8 @@ def make_stop_at_checkpoint_step_hook(estimator: Any, last_step: int, wait_after
         check_number("last_step", last_step, "an integer")
         if not last_step > 0:
             logging.warning(
-                "last_step=%r isn't positive: training ends after its first step. See docs/dropin.md#estimator.",
+                "last_step=%r isn't positive: training ends after its first step. "
+                "See `python -m fastsup docs dropin#estimator`.",
                 last_step,
             )
     if not is_number(wait_after_file_check_secs):

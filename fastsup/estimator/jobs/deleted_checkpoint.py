@@ -44,7 +44,8 @@ def evaluate_or_newer(path: Any, latest: Callable[[], Any], evaluate: Callable[[
                 raise
             logging.warning(
                 "The checkpoint %s was deleted while it was being evaluated (%s). Evaluating %s in its place. A larger "
-                "RunConfig.keep_checkpoint_max keeps checkpoints for longer. See docs/dropin.md#estimator.",
+                "RunConfig.keep_checkpoint_max keeps checkpoints for longer. "
+                "See `python -m fastsup docs dropin#estimator`.",
                 path,
                 type(error).__name__,
                 newer,

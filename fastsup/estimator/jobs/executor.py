@@ -180,7 +180,7 @@ class TrainingExecutor:
         if step is not None and step >= self._train_spec.max_steps:
             logging.info(
                 "Evaluating the checkpoint of step %s: training had reached max_steps before. See "
-                "docs/dropin.md#estimator.",
+                "`python -m fastsup docs dropin#estimator`.",
                 step,
             )
             listener.evaluate_last(step)
@@ -250,7 +250,8 @@ class TrainingExecutor:
                 liveness.record_alive()
             if is_last:
                 logging.info(
-                    "Exiting evaluation, training has ended before max_steps=%s. See docs/dropin.md#clusters.",
+                    "Exiting evaluation, training has ended before max_steps=%s. "
+                    "See `python -m fastsup docs dropin#clusters`.",
                     max_steps,
                 )
                 return

@@ -91,7 +91,7 @@ def check_steps(name: str, steps: Any, endless: bool = True) -> None:
     if float(steps) < math.inf:
         logging.warning(
             "%s=%r isn't an integer: the last step is the first at which that number is reached. See "
-            "docs/dropin.md#estimator.",
+            "`python -m fastsup docs dropin#estimator`.",
             name,
             steps,
         )

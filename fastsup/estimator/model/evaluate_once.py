@@ -149,7 +149,7 @@ def run_evaluation(
     if eval_ops is not None and session.last_result is None:
         logging.warning(
             "Evaluation made no steps. Perhaps input is empty or misspecified: the metrics are what they start with. "
-            "See docs/dropin.md#estimator."
+            "See `python -m fastsup docs dropin#estimator`."
         )
     logging.info("Inference Time : %0.5fs", steady() - started)
     logging.info("Finished evaluation at %s", time.strftime("%Y-%m-%d-%H:%M:%S", time.localtime()))

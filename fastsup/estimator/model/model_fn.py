@@ -46,7 +46,7 @@ def _checked_train_op(train_op: Any, mode: str) -> Any:
         raise TypeError(
             f"train_op must be Operation or Tensor, given: {train_op}, a variable of Keras 3, whose optimizers make no "
             "operation that trains in a graph. Use tf.compat.v1.train.AdamOptimizer or another one of that module, or "
-            "Keras 2. See docs/estimator.md#keras-layers-in-a-model_fn."
+            "Keras 2. See `python -m fastsup docs estimator#keras-layers-in-a-model_fn`."
         )
     if isinstance(train_op, variables.Variable):
         train_op = train_op.op

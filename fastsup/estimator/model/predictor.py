@@ -101,7 +101,7 @@ class Predictor:
             logging.warning(
                 "These are predictions of an untrained model, as it is initialised: there is no checkpoint in "
                 "model_dir=%s. Train the model first, or name the directory of a trained one. See "
-                "docs/dropin.md#estimator.",
+                "`python -m fastsup docs dropin#estimator`.",
                 model.model_dir,
             )
         model.seed_and_create_global_step(ops.get_default_graph())

@@ -144,7 +144,7 @@ def warm_start(settings: WarmStartSettings) -> None:
     if isinstance(wanted, str) and not ops.get_collection(ops.GraphKeys.TRAINABLE_VARIABLES, scope=wanted):
         logging.warning(
             "Nothing is warm-started: vars_to_warm_start=%r matches no trainable variable. See "
-            "docs/dropin.md#estimator.",
+            "`python -m fastsup docs dropin#estimator`.",
             wanted,
         )
     path = checkpoint_of(settings)

@@ -15,7 +15,8 @@ extern "C" {
 typedef struct {
     int64_t global_step; /* in a step function: before the step; in a hook: after it */
     int64_t steps;       /* steps done by this loop */
-    double result;       /* the number that the step results in, such as its loss; NaN if there is none */
+    double result;       /* the number that the step results in, such as its loss; as before if a step in C doesn't set
+                          * it, NaN before the first one does */
 } fs_loop;
 
 /* The codes that a function in C returns. Any other code is a failure, which ends the loop with an error. */

@@ -100,7 +100,7 @@ def _may_be_compiled(report: ProfileRows) -> list[str]:
     return [
         f"Try jit_compile=True: of steps as light as {_listed(list(dict.fromkeys(light)))}, XLA compiles a loop, which "
         "StepLoop, run_loop and fit call for many steps at once where a trial says that this is faster "
-        "(docs/compiled.md)."
+        "(`python -m fastsup docs compiled`)."
     ]
 
 

@@ -36,7 +36,7 @@ def report_error(hooks: Iterable[Any], run_context: Any, error: BaseException) -
         # A hook of an old program may have a method of that name for another purpose.
         logging.error(
             "on_error of the hook %r has failed: %r. A session calls that method for each error. See "
-            "docs/dropin.md#hooks.",
+            "`python -m fastsup docs dropin#hooks`.",
             hook,
             another,
             exc_info=another,

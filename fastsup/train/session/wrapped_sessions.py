@@ -327,7 +327,7 @@ class RecoverableSession(WrappedSession):
         if limit is not None and failures > limit:
             logging.error(
                 "No longer recovering: %d %s. max_recoveries says how many there may be. See "
-                "docs/dropin.md#sessions-and-executors.",
+                "`python -m fastsup docs dropin#sessions-and-executors`.",
                 failures,
                 "saves in a row have failed" if of_a_save
                 else "failures in a row, with nothing that ran well in between",
