@@ -14,6 +14,7 @@ from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
 from fastsup.common.keras_2 import Keras2Hint
+from fastsup.common.tensorflow_1 import TensorFlow1Hint
 
 __all__ = ["ScriptFile", "ScriptModule", "add_script", "run_script", "script_command"]
 
@@ -132,7 +133,7 @@ def run_script(script: ScriptFile | ScriptModule, arguments: list[str]) -> int:
         sys.path.insert(0, script.folder)  # Only such a folder is on the path under -I and -P.
     sys.modules["__main__"] = module
     try:
-        with Keras2Hint():
+        with Keras2Hint(), TensorFlow1Hint():
             exec(script.code(), vars(module))
     except SystemExit:
         raise

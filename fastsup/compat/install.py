@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastsup.common.tried_versions import ANY_VERSION, TRIED_VERSIONS, untried_reason
 from fastsup.compat.import_hook import ImportHook, is_interface
+from fastsup.core.checks import check_flag
 
 if TYPE_CHECKING:
     from fastsup.compat.moved.names import MovedNames
@@ -24,17 +25,31 @@ _LIBRARIES = frozenset({"fastsup", "keras", "tensorflow", "tf_keras"})
 _current: Installation | None = None
 
 
-def install() -> None:
+def install(*, tf1: bool = False) -> None:
     """Puts fastsup's classes where programs look for TensorFlow's, until `uninstall`.
 
     `tf.compat.v1.train`, `tf.compat.v1.Session`, the modules `tensorflow.python.training.*` and what the program has
     imported from them then have fastsup's sessions, hooks and Supervisor. `tf.estimator` and the package
     `tensorflow_estimator` exist again. Sessions that are open go on as they are. A second call does nothing.
 
+    Args:
+      tf1: True to give the module `tensorflow` the names of `tf.compat.v1` and `tf.contrib`, and the behaviour of
+        TensorFlow 1, as `python -m fastsup run --tf1` does. TensorFlow must not have been imported before. It has
+        Keras 2 then, if tf_keras is installed and TF_USE_LEGACY_KERAS isn't set.
+
     Raises:
       ModuleNotFoundError: there is no TensorFlow. The message says which extra of fastsup brings it.
       ImportError: TensorFlow is too old or too new. The message says which versions work.
+      RuntimeError: `tf1` is True, and TensorFlow was imported before.
     """
+    check_flag(tf1=tf1)
+    if tf1 and not (_current is not None and _current.hook.tf1):
+        if "tensorflow" in sys.modules:
+            raise RuntimeError(
+                "install(tf1=True) must be called before tensorflow is imported: its names and its behaviour are "
+                "chosen then. Put it into the first lines of the program."
+            )
+        install_at_import(tf1=True)
     installation = _begin()
     if not installation.complete:
         try:

@@ -286,3 +286,34 @@ def test_modules_that_were_moved(children: Any) -> None:
     assert before[0]
     assert during == ["tensorflow.python.checkpoint.graph_view", True, True, True, True]
     assert left == []
+
+
+def test_the_names_of_tensorflow_1(children: Any) -> None:
+    """`install(tf1=True)` is what `run --tf1` does."""
+    found = children.of_source(
+        """
+        import json
+        import fastsup
+        fastsup.install(tf1=True)
+        fastsup.install(tf1=True)
+        import tensorflow as tf
+        step = tf.assign_add(tf.train.get_or_create_global_step(), 1)
+        with tf.train.MonitoredTrainingSession(hooks=[tf.train.StopAtStepHook(3)]) as session:
+            while not session.should_stop():
+                last = int(session.run(step))
+        names = [type(session).__module__, tf.estimator.Estimator.__module__, tf.contrib.learn.Experiment.__module__]
+        fastsup.uninstall()
+        import tensorflow
+        try:
+            fastsup.install(tf1=True)
+        except RuntimeError as error:
+            refused = str(error)
+        print(json.dumps([last, names, hasattr(tensorflow, "placeholder"), refused]))
+        """,
+        fresh=True,
+    )
+    last, names, stays, refused = found
+    assert last == 3
+    assert all(name.startswith("fastsup.") for name in names), names
+    assert not stays
+    assert refused.startswith("install(tf1=True) must be called before tensorflow is imported")

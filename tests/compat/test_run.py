@@ -129,6 +129,29 @@ def test_a_tf1_program_gets_the_keras_of_its_years(
         assert "script.py" not in done.stderr  # Of the frames, only those of the program are shown.
 
 
+@pytest.mark.parametrize(
+    ("arguments", "line", "hint"),
+    [
+        (["run"], "tf.app.run(main)", "tf.app is a name of TensorFlow 1. `python -m fastsup run --tf1 SCRIPT` runs"),
+        (["run"], "tf.contrib.learn", "tf.contrib is a name of TensorFlow 1."),
+        (["profile"], "tf.estimator.RunConfig()", "2.16 has ended tf.estimator. `python -m fastsup run SCRIPT` runs"),
+        (["run"], "tf.nothing", None),
+        (["run", "--tf1"], "tf.nothing", None),
+    ],
+)
+def test_a_program_of_tensorflow_1_is_told_how_it_runs(
+    run: Any, tmp_path: Path, arguments: list[str], line: str, hint: str | None
+) -> None:
+    script = tmp_path / "old.py"
+    script.write_text(f"import tensorflow as tf\n{line}\n")
+    done = run("-m", "fastsup", *arguments, script)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    name = line.split(".")[1]
+    assert last.startswith(f"AttributeError: module 'tensorflow' has no attribute {name!r}")
+    assert hint in last if hint else last.endswith(repr(name))
+
+
 def test_under_the_profiler(children: Any, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(

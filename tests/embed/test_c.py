@@ -118,6 +118,9 @@ assert embed_c.read_counter(steps) == (5, 0)
 """)
 
 
+WRONG_CODE = "it returned 7, which is neither FS_GO_ON (0) nor FS_STOP (1)"
+
+
 @pytest.mark.parametrize(
     ("what", "where", "steps"),
     [
@@ -143,10 +146,7 @@ assert loop.steps == {steps}, loop.steps
     ("what", "error"),
     [
         ("fail", "RuntimeError: {} in C has failed at global step {}: out of luck"),
-        (
-            "code",
-            "RuntimeError: {} in C has failed at global step {}: it returned 7, which is neither FS_GO_ON (0) nor FS_STOP (1)",
-        ),
+        ("code", f"RuntimeError: {{}} in C has failed at global step {{}}: {WRONG_CODE}"),
         ("raise", "LookupError: raised in C"),
         ("raise and go on", "LookupError: raised in C"),
     ],
@@ -346,10 +346,7 @@ assert "tensorflow" not in sys.modules
     [
         ("stop", "none"),
         ("fail", "RuntimeError: {} in C has failed at global step {}: out of luck"),
-        (
-            "code",
-            "RuntimeError: {} in C has failed at global step {}: it returned 7, which is neither FS_GO_ON (0) nor FS_STOP (1)",
-        ),
+        ("code", f"RuntimeError: {{}} in C has failed at global step {{}}: {WRONG_CODE}"),
         ("raise", "LookupError: raised in C"),
         ("raise and go on", "LookupError: raised in C"),
     ],

@@ -8,7 +8,10 @@ _QUEUES = "queues of sequences ended with TensorFlow 1. Use tf.data."
 _OLDER_HEADS = "heads of contrib.learn aren't in fastsup. Those of tf.estimator take their place."
 _COLUMNS = "feature columns of contrib.layers aren't in fastsup. Use those of tf.feature_column."
 _READERS = "readers with queues ended with TensorFlow 1. Use tf.data.TFRecordDataset with tf.io.parse_example."
-_ADDONS = "it isn't in fastsup. The package tensorflow-addons, which has ended too, had it."
+_ADDONS = (
+    "it isn't in fastsup. The package tensorflow-addons had it, and ended with TensorFlow 2.15: copy from its source "
+    "what you need."
+)
 
 # Pairs of a pattern and a sentence, as for `fastsup.common.absent_names`. A name has its module, without "tf.contrib.".
 ALTERNATIVES = (
