@@ -18,6 +18,10 @@ ALTERNATIVES = (
         "(`python -m fastsup docs migrating`).",
     ),
     (
+        "ContinuousEvalListener|Eval(Result|Status)|Predictor|TrainingExecutor|read_eval_metrics",
+        "it is a name of fastsup alone. Import it from fastsup.estimator.",
+    ),
+    (
         "SavedModelEstimator",
         "Load the model in a model_fn, with tf.saved_model.load, and pass that to fastsup.estimator.Estimator.",
     ),
