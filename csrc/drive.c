@@ -59,7 +59,9 @@ void fs_drive_request_stop(const fs_loop *loop) {
 }
 
 int fs_drive_fail(const fs_loop *loop, const char *message) {
-    snprintf(((fs_drive *)loop)->message, FS_MESSAGE_SIZE, "%s", message == NULL ? "" : message);
+    fs_drive *drive = (fs_drive *)loop;
+    snprintf(drive->message, FS_MESSAGE_SIZE, "%s", message == NULL ? "" : message);
+    drive->message_steps = loop->steps;
     return -1;
 }
 
@@ -76,6 +78,7 @@ void fs_slot_advance(fs_slot *slot, int64_t global_step, double now) {
 
 static fs_event failed(fs_drive *drive, fs_event event, int code) {
     drive->code = code;
+    if (drive->message_steps != drive->loop.steps) drive->message[0] = '\0';
     return event;
 }
 

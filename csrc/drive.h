@@ -59,6 +59,7 @@ typedef struct {
     fs_slot *due_slot;
     int code; /* the code that a failed function has returned */
     char message[FS_MESSAGE_SIZE];
+    int64_t message_steps; /* `loop.steps` when the message was set: a function may set one and not fail */
 } fs_drive;
 
 /* Makes a loop with slots for n hooks, each to be filled before fs_drive_reload. `changes` counts the changes of

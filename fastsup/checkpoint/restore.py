@@ -11,7 +11,16 @@ from google.protobuf.message import DecodeError
 from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.checkpoint.directory import MISSING, Listing, damage_of, is_in, is_unfinished, list_checkpoints, step_of
+from fastsup.checkpoint.directory import (
+    MISSING,
+    Listing,
+    damage_of,
+    is_in,
+    is_unfinished,
+    latest_intact_checkpoint,
+    list_checkpoints,
+    step_of,
+)
 from fastsup.common.tensorflow_errors import is_read_failure
 
 __all__ = ["CheckpointRestorer", "NoIntactCheckpointError"]
@@ -26,20 +35,27 @@ class NoIntactCheckpointError(errors.DataLossError, ValueError, RuntimeError):  
     Args:
       place: path of the directory or of the checkpoint to restore.
       failures: list of (path, cause), one for each checkpoint that was tried.
+      intact: path of an intact checkpoint that wasn't tried, or None.
     """
 
-    def __init__(self, place: str, failures: list[tuple[str, str]]) -> None:
+    def __init__(self, place: str, failures: list[tuple[str, str]], intact: str | None = None) -> None:
         self.failures: list[tuple[str, str]] = list(failures)
-        lines = "".join(f"\n  {path}: {cause}" for path, cause in failures)
-        super().__init__(
-            None,
-            None,
-            f"No checkpoint of {place} can be restored; each was tried:{lines}\n"
-            "None of them was changed. Copy an intact checkpoint there, or start training in an empty directory.",
+        self.intact: str | None = intact
+        self._place = place
+        if [path for path, _ in failures] == [place]:
+            message = f"{place} can't be restored, and is left as it is: {failures[0][1]}."
+        else:
+            lines = "".join(f"\n  {path}: {cause}" for path, cause in failures)
+            message = f"No checkpoint of {place} can be restored; each was tried:{lines}\nNone of them was changed."
+        remedy = (
+            "Copy an intact checkpoint there, or start training in an empty directory."
+            if intact is None
+            else f"{intact} is intact: name it as the checkpoint to use. Training would go on from it."
         )
+        super().__init__(None, None, f"{message} {remedy}")
 
     def __reduce__(self) -> Any:
-        return type(self), (self.message, self.failures)
+        return type(self), (self._place, self.failures, self.intact)
 
 
 class CheckpointRestorer:
@@ -95,7 +111,7 @@ class CheckpointRestorer:
         if cause == MISSING:
             raise ValueError(f"The passed save_path is not a valid checkpoint: {path}")
         if cause is not None:
-            raise NoIntactCheckpointError(path, [(path, cause)])
+            raise NoIntactCheckpointError(path, [(path, cause)], latest_intact_checkpoint(os.path.dirname(path) or "."))
 
     def restore_newest(self, directory: Any, expects_writer: bool = False) -> tuple[str, list[str]] | None:
         """Restores the newest intact checkpoint of a directory.

@@ -173,8 +173,8 @@ def on_signal(number, frame):
         request_stop()
     try:
         log().warning(
-            "%s: ending after this step, with a checkpoint where a hook or a Supervisor saves some. A second %s ends at "
-            "once, without it. See `python -m fastsup docs signals`.",
+            "%s: ending after this step. Hooks that save checkpoints save the last state, and so does a Supervisor. A "
+            "second %s ends at once, without that. See `python -m fastsup docs signals`.",
             *2 * [signal.Signals(number).name],
         )
     except RuntimeError:

@@ -8,11 +8,11 @@ __all__ = ["TensorFlow1Hint"]
 
 _TF1 = (
     "{} is a name of TensorFlow 1. `python -m fastsup run --tf1 SCRIPT` runs the program as it is; or call "
-    "fastsup.install(tf1=True) before it imports tensorflow."
+    "fastsup.install(tf1=True) before it imports tensorflow"
 )
 _ESTIMATOR = (
     "TensorFlow 2.16 has ended tf.estimator. `python -m fastsup run SCRIPT` runs the program as it is; or call "
-    "fastsup.install() in it; or import fastsup.estimator."
+    "fastsup.install() in it; or import fastsup.estimator"
 )
 
 
@@ -26,8 +26,11 @@ class TensorFlow1Hint:
         tensorflow = sys.modules.get("tensorflow")
         if not isinstance(error, AttributeError) or tensorflow is None or error.obj is not tensorflow:
             return
-        name = error.name
-        if name == "estimator":
-            error.args = (f"{error}. {_ESTIMATOR}",)
-        elif name == "contrib" or hasattr(tensorflow.compat.v1, str(name)):
-            error.args = (f"{error}. {_TF1.format(f'tf.{name}')}",)
+        if error.name == "estimator":
+            hint = _ESTIMATOR
+        elif error.name == "contrib" or hasattr(tensorflow.compat.v1, str(error.name)):
+            hint = _TF1.format(f"tf.{error.name}")
+        else:
+            return
+        # Without the name, Python appends no similar one.
+        error.args, error.name = (f"{error}. {hint}",), None

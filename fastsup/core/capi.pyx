@@ -9,24 +9,6 @@ from fastsup.core.loop cimport Loop
 
 from fastsup.core import NativeHook, StepLoop
 
-cdef extern from "fastsup.h":
-    const char* FASTSUP_STEP_SIGNATURE
-    const char* FASTSUP_HOOK_SIGNATURE
-    const char* FASTSUP_CAPSULE_NAME
-    int FASTSUP_ABI_VERSION
-    int FASTSUP_ABI_REVISION
-    ctypedef struct fs_api:
-        int abi_version
-        int abi_revision
-        const char* package_version
-        double (*clock)() noexcept nogil
-        void (*request_stop)(const fs_loop* loop) noexcept nogil
-        int (*fail)(const fs_loop* loop, const char* message) noexcept nogil
-        object (*hook_new)(fs_hook_fn, void*, const fs_schedule*, PyObject*)
-        object (*loop_new)(fs_step_fn, void*, PyObject*, int64_t, int64_t, PyObject*)
-        int (*loop_run)(object) except -1
-        const fs_loop* (*loop_state)(object) except NULL
-
 cdef extern from "clock.h":
     double fs_clock_seconds() noexcept nogil
 

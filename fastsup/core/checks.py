@@ -201,7 +201,7 @@ def why_no_loop_hook(hook: Any) -> str:
     Returns:
       Text to append to an error; "" unless the object is a function, a hook of sessions or a hook's class.
     """
-    if inspect.isfunction(hook):
+    if inspect.isroutine(hook):
         return ". For a function, derive a class from fastsup.core.Hook, and call the function in after_step."
     if inspect.isclass(hook) or not hasattr(hook, "before_run"):
         return hint_for_class(hook)

@@ -90,7 +90,9 @@ cdef LoopHook as_hook(object hook):
     adapted = getattr(hook, "loop_hook", None)
     if isinstance(adapted, LoopHook):
         return adapted
-    raise TypeError(f"hooks must be fastsup.core.Hook objects, got {hook!r}{why_no_loop_hook(hook)}")
+    raise TypeError(
+        f"hooks must be fastsup.core.Hook objects, or capsules of hooks in C, got {hook!r}{why_no_loop_hook(hook)}"
+    )
 
 
 cdef inline double as_double(object result) noexcept:
@@ -169,7 +171,8 @@ cdef class Loop:
         initial_step = initial_step_number("initial_step", initial_step)
         self.probes.record(profiler)
         if not hasattr(hooks, "__iter__"):
-            remedy = "Pass it in a list" if isinstance(hooks, LoopHook) else "Pass [] for none"
+            is_hook = isinstance(hooks, LoopHook) or PyCapsule_CheckExact(hooks) or callable(hooks)
+            remedy = "Pass a hook in a list" if is_hook else "Pass [] for none"
             raise TypeError(f"hooks must be an iterable of fastsup.core.Hook objects, got {hooks!r}. {remedy}.")
         self.allocate(tuple([as_hook(hook) for hook in hooks]))
         cdef fs_drive* drive = drive_of(self)
@@ -282,6 +285,7 @@ cdef class Loop:
                 "The loop is running already: in another thread, or in the step or hook that wants to run it again."
             )
         self.running = True
+        drive_of(self).message[0] = 0  # Of an earlier run.
         cdef Probe probe = self.probe_of_run()
         self.probe = probe
         phase = timeline.begin("train")

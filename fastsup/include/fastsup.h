@@ -37,7 +37,8 @@ typedef struct {
 
     /* From a step function or a hook of this loop, with or without the GIL. Sets the text of the RuntimeError that ends
      * the loop, and returns -1, which the function must return: `return fastsup->fail(loop, "...")`. After FS_GO_ON the
-     * loop goes on. If a Python exception is set, the loop raises that one instead. */
+     * loop goes on without an error, and after FS_STOP it ends without one. 255 bytes of the text are kept. If a Python
+     * exception is set, the loop raises that one instead. */
     int (*fail)(const fs_loop *loop, const char *message);
 
     /* With the GIL. A function that returns an object returns a new reference, or NULL with an exception set. The hook

@@ -88,8 +88,8 @@ class CheckpointHook(PeriodicHook):
                 self.act(loop)
                 self._wait_for_the_last_write()
         path = getattr(self.manager, "latest_checkpoint", None)
-        if path is not None:
-            stop_signals.log_last_save(path)
+        if path is not None or self.last_saved_step is not None:
+            stop_signals.log_last_save(path or f"that of step {self.last_saved_step}")
 
     def on_error(self, loop: Any, error: BaseException) -> None:
         # What is raised here would hide why training has failed.

@@ -198,5 +198,6 @@ def _manager_of(resume_from: Any) -> Any:
     if all(hasattr(manager, name) for name in needed):
         return manager
     raise TypeError(
-        f"resume_from must be a tf.train.CheckpointManager, or a CheckpointHook that has one, got {resume_from!r}."
+        f"resume_from must be a tf.train.CheckpointManager, or a CheckpointHook that has one, got {resume_from!r}. "
+        "State that a function of yours has saved, restore before, and pass initial_step."
     )

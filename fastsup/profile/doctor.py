@@ -81,7 +81,10 @@ def layers_of_keras_2() -> str:
     ]
     if not missing:
         return f"{what}: available (tf_keras)"
-    return f"{what}: not available. A program that needs them: {', and '.join(missing)}."
+    return (
+        f"{what}: not available. A program that needs them: {', and '.join(missing)}. `run --tf1` and "
+        "install(tf1=True) set that variable."
+    )
 
 
 def _per_step(run: Any, steps: int) -> float:

@@ -177,7 +177,11 @@ def test_no_steps() -> None:
     ("arguments", "error", "text"),
     [
         (("step",), TypeError, "step must be callable, got 'step'"),
-        ((int, [print]), TypeError, "hooks must be fastsup.core.Hook objects, got <built-in function print>"),
+        (
+            (int, [print]),
+            TypeError,
+            "hooks must be fastsup.core.Hook objects, or capsules of hooks in C, got <built-in function print>. For a",
+        ),
         ((int, [], -1), ValueError, "max_steps must not be negative, got -1"),
         ((int, [], "5"), TypeError, "max_steps must be an integer, got '5'"),
         ((int, [], 2.5), TypeError, r"max_steps must be an integer, got 2\.5"),

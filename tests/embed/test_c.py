@@ -308,7 +308,9 @@ refused(lambda: embed_c.loop(counter, [print]))
     assert lines[7] == "TypeError context must be a capsule or None, got <built-in function print>"
     assert lines[8].startswith("ValueError every_steps must be positive, got 0")
     assert lines[9].startswith("ValueError every_secs must be positive, got -1.0")
-    assert lines[10] == "TypeError hooks must be fastsup.core.Hook objects, got <built-in function print>"
+    assert lines[10].startswith(
+        "TypeError hooks must be fastsup.core.Hook objects, or capsules of hooks in C, got <built"
+    )
     assert len(lines) == 11
 
 
@@ -374,3 +376,29 @@ assert abs(parts - report.wall_ns) < 10
     steps = 5 if where == "step" else 6
     said = error.format(*(("The step function", 5) if where == "step" else ("A hook", 6)))
     assert printed == f"{said}\n{steps}\n"
+
+
+def test_the_text_of_another_failure_is_not_told(in_fresh_process: Run) -> None:
+    """A step that sets a text and goes on; a hook that returns a wrong code later; another run of the loop."""
+    printed = in_fresh_process("""
+import embed_c
+hooks = [embed_c.hook(embed_c.counter(8, "code"))]
+loop = embed_c.loop(embed_c.counter(3, "fail and go on"), hooks, 100)
+for _ in range(2):
+    try:
+        embed_c.run(loop)
+    except RuntimeError as error:
+        print(error, loop.steps)
+loop = embed_c.loop(embed_c.counter(3, "fail"), [], 100)
+for _ in range(2):
+    try:
+        embed_c.run(loop)
+        print(loop.steps)
+    except RuntimeError as error:
+        print(error)
+""")
+    assert printed.splitlines() == [
+        f"A hook in C has failed at global step 9: {WRONG_CODE} 9",
+        "The step function in C has failed at global step 3: out of luck",
+        "100",
+    ]

@@ -142,3 +142,16 @@ assert [text.split(" won't be called: ")[0] for text in said] == [
     f"on_due of the hook {forgetful!r}", f"The function in C of the hook {unknown!r}"
 ], said
 """)
+
+
+def test_a_step_that_fails_by_the_c_interface(in_fresh_process: Run) -> None:
+    printed = in_fresh_process("""
+import embed_cython
+from fastsup.core import StepLoop
+loop = StepLoop(embed_cython.__pyx_capi__["fail_at_3"], max_steps=10)
+try:
+    loop.run()
+except RuntimeError as error:
+    print(error, loop.steps)
+""")
+    assert printed == "The step function in C has failed at global step 3: at three 3\n"

@@ -348,6 +348,8 @@ def test_predictions_of_an_empty_directory_are_doubted(make: Any, input_fn: Any,
     assert len(list(model.predict(input_fn))) == 20
     assert "These are predictions of an untrained model, as it is initialised" in tf_log.text
     assert f"running initialization to predict. There is no directory {model.model_dir}." in tf_log.text
+    assert model.evaluate(input_fn)["global_step"] == 0
+    assert "These are metrics of an untrained model, as it is initialised" in tf_log.text
 
 
 @pytest.mark.parametrize(("steps", "made"), [(2.5, 3), (0.5, 1), (np.float32(3.0), 3), (float("inf"), 5)])

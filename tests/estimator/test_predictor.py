@@ -198,6 +198,38 @@ def test_a_damaged_checkpoint_leaves_the_one_before(model: Model, tf_log: Any) -
         assert predict(EXAMPLES)["step"][0] == 4
 
 
+@pytest.mark.parametrize("features", [None, {"x": tf.TensorSpec([None, 2])}])
+def test_a_damaged_newest_checkpoint_at_the_start(model: Model, tf_log: Any, features: Any) -> None:
+    intact = str(model.estimator.latest_checkpoint())
+    model.train(1)
+    newest = str(model.estimator.latest_checkpoint())
+    data = Path(newest + ".data-00000-of-00001")
+    whole = data.read_bytes()
+    data.write_bytes(b"")
+    with pytest.raises(train.NoIntactCheckpointError, match=f"{intact} is intact: name it as the checkpoint to use"):
+        model.of_predict()
+    with est.Predictor(model.estimator, features, follow_secs=1e-9) as predict:
+        assert predict(EXAMPLES)["step"][0] == 3
+        assert predict.checkpoint_path == intact
+        assert re.search(f"{newest}: .*. Predictions are made with {intact}. See ", tf_log.text)
+        data.write_bytes(whole)
+        assert predict(EXAMPLES)["step"][0] == 4
+    data.write_bytes(b"")
+    with pytest.raises(train.NoIntactCheckpointError, match="can't be restored, and is left as it is"):
+        est.Predictor(model.estimator, checkpoint_path=newest)(EXAMPLES)
+
+
+def test_a_newest_checkpoint_that_is_gone(model: Model, tf_log: Any) -> None:
+    model.train(1)
+    newest = Path(str(model.estimator.latest_checkpoint()))
+    for path in newest.parent.glob(newest.name + ".*"):
+        path.unlink()
+    for predict in (model.of_predict, lambda: est.Predictor(model.estimator)(EXAMPLES)):
+        tf_log.clear()
+        assert predict()["step"][0] == 3
+        assert f"names {newest}, which isn't there; {newest.with_name('model.ckpt-3')} is used. See" in tf_log.text
+
+
 @pytest.mark.parametrize("with_hooks", [False, True])
 def test_threads_predict_while_checkpoints_change(tmp_path: Path, with_hooks: bool) -> None:
     entered: list[int] = []
@@ -398,8 +430,12 @@ def test_features_that_no_model_can_have(model: Model) -> None:
     with est.Predictor(model.estimator) as predict:
         with pytest.raises(ValueError, match=r"without a batch dimension: 1\.0\. Give it"):
             predict({"x": 1.0})
-        with pytest.raises(TypeError, match="must be an array of numbers, texts or truth values"):
+        with pytest.raises(TypeError, match="x: A feature must be an array of numbers, texts or truth values"):
             predict({"x": np.array([1], "datetime64[s]")})
+        with pytest.raises(TypeError, match=r"x: A feature must be an array .*; got None"):
+            predict({"x": None})
+        with pytest.raises(ValueError, match="x: setting an array element with a sequence"):
+            predict({"x": [[1.0], [1.0, 2.0]]})
         # Of the first call that has features a model is built for.
         assert predict({"x": EXAMPLES})["sum"].tolist() == [9, 21, 33]
         with pytest.raises(ValueError, match="For a single example"):
@@ -416,8 +452,12 @@ def weigh(features: Any, mode: Any) -> Any:
 
 BAD_FIRST_CALLS = {
     "missing": ({"z": [[1.0, 2.0]]}, ValueError, r"The model reads the feature 'x'; got \['z'\]"),
-    "shape": ({"x": [[1.0]]}, ValueError, r"first call \(x: float32 of shape \(None, 1\)\)\. Give them in the types"),
-    "type": ({"x": [[1, 2]]}, TypeError, r"first call \(x: int32 of shape \(None, 2\)\).* model_fn: Input 'b'"),
+    "shape": (
+        {"x": [[1.0]]},
+        ValueError,
+        r"for these features: x: float32 of shape \(None, 1\)\. Give them in the names",
+    ),
+    "type": ({"x": [[1, 2]]}, TypeError, r"for these features: x: int32 of shape \(None, 2\).* model_fn: Input 'b'"),
     "in the run": ({"x": [[1.0, 2.0]] * 4, "bias": [0.0] * 4}, tf.errors.InvalidArgumentError, "assertion failed"),
     "lengths": ({"x": [[1.0, 2.0]] * 3, "bias": [1.0, 2.0]}, ValueError, "numbers of examples: {'x': 3, 'bias': 2}"),
 }
@@ -438,6 +478,19 @@ def test_a_failed_first_call_decides_nothing(tmp_path: Path, case: str) -> None:
         with pytest.raises(ValueError, match=r"unknown: \['bias'\]"):
             predict({"x": [[1.0, 2.0]], "bias": [1.0]})
         assert predict([[1.0, 2.0]])["y"].tolist() == [3.0]
+
+
+@pytest.mark.parametrize(
+    ("features", "error", "message"),
+    [
+        ({"z": tf.TensorSpec([None, 2])}, ValueError, r"The model reads the feature 'x'; got \['z'\]"),
+        ({"x": tf.TensorSpec([None, 3])}, ValueError, r"for these features: x: float32 of shape \(None, 3\)"),
+        (tf.TensorSpec([None, 3]), TypeError, r"for these features: features: float32 of shape \(None, 3\)"),
+    ],
+)
+def test_features_that_do_not_fit_when_it_is_made(tmp_path: Path, features: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        est.Predictor(est.Estimator(weigh, str(tmp_path)), features)
 
 
 def test_a_feature_that_the_model_does_not_read_may_be_left_out(tmp_path: Path) -> None:

@@ -196,3 +196,17 @@ def test_light_functions_that_xla_may_compile() -> None:
     advice = report_of(HookProfiler(), functions=notes).advice()
     assert "Try jit_compile=True: of steps as light as light, XLA compiles a loop" in advice
     assert "Try" not in report_of(HookProfiler(), functions=notes[2:]).advice()
+
+
+def test_steps_that_are_too_short_for_a_profile() -> None:
+    clock = ManualClock()
+    profiler = HookProfiler(clock=clock)
+    for _ in range(100):
+        with profiler.step():
+            with profiler.session_span("runtime"):
+                clock.advance(20)
+            clock.advance(130)
+    assert profiler.report().advice() == (
+        "Steps of 150ns, with their recording, are too short for a profile: it says which hooks are called. What one "
+        "costs, a run with it and a run without it say."
+    )

@@ -264,6 +264,7 @@ def test_none_is_intact(model: Model) -> None:
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is type(error)
     assert copy.failures == error.failures
+    assert str(copy) == str(error)
 
 
 def test_all_that_the_state_file_names_is_gone(model: Model) -> None:
@@ -283,7 +284,7 @@ def test_nothing_was_saved(model: Model, warnings: Any, tmp_path: Any) -> None:
     model.state("")
     assert model.restore() == (-1.0, [])
     assert len(warnings()) == 1
-    assert warnings()[0].partition(" See docs/")[0].endswith("in the directory: there is nothing to restore.")
+    assert warnings()[0].partition(" See `python")[0].endswith("in the directory: there is nothing to restore.")
 
 
 @pytest.mark.parametrize("left", [0, 100])

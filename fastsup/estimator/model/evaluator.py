@@ -50,6 +50,7 @@ class Evaluator:
             all_hooks = check_hooks(hooks)
             all_hooks.extend(methods._convert_eval_steps_to_hooks(steps))
             checkpoint_path = methods._checkpoint_or_initialize(checkpoint_path, "evaluate")
+            self._model.warn_if_untrained(checkpoint_path, "metrics")
             with ops.Graph().as_default(), strategy.scope() if strategy else contextlib.nullcontext():
                 scaffold, update_op, eval_dict, hooks_of_graph = methods._evaluate_build_graph(
                     input_fn, all_hooks, checkpoint_path

@@ -96,14 +96,7 @@ class Predictor:
           in_model_fn: what model_fn is called in.
         """
         model, methods = self._model, self._model.methods
-        if not (checkpoint_path or model.has_temporary_dir or model.warm_start_settings):
-            # A caller that names a directory expects a trained model there.
-            logging.warning(
-                "These are predictions of an untrained model, as it is initialised: there is no checkpoint in "
-                "model_dir=%s. Train the model first, or name the directory of a trained one. See "
-                "`python -m fastsup docs dropin#estimator`.",
-                model.model_dir,
-            )
+        model.warn_if_untrained(checkpoint_path, "predictions")
         model.seed_and_create_global_step(ops.get_default_graph())
         features, input_hooks = make_features()
         with in_model_fn:

@@ -10,6 +10,7 @@ from typing import Any
 from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.framework import errors, ops
 from tensorflow.python.lib.io import file_io
+from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import py_checkpoint_reader
 
 from fastsup.checkpoint.directory import is_in, is_unfinished, list_checkpoints
@@ -25,6 +26,7 @@ __all__ = [
     "newest_checkpoint",
     "parse_checkpoint_path",
     "require_checkpoint",
+    "warn_of_state_file",
 ]
 
 _LISTED = 20
@@ -48,6 +50,23 @@ def newest_checkpoint(model_dir: Any) -> str | None:
         if exists(candidate + ".index") and not is_unfinished(candidate):
             return candidate
     return str(path) if path else None
+
+
+def warn_of_state_file(model_dir: Any, path: str | None) -> None:
+    """Warns of a state file that is lost, or that names another checkpoint than the one that is used.
+
+    Args:
+      model_dir: path of the directory.
+      path: path of the checkpoint that is used, or None.
+    """
+    if path is None:
+        return
+    listing = list_checkpoints(model_dir)
+    remarks = listing.remarks
+    if listing.named and os.path.normpath(listing.paths[0]) != os.path.normpath(path):
+        remarks = [f"The state file of {model_dir} names {listing.paths[0]}, which isn't there; {path} is used"]
+    for remark in remarks:
+        logging.warning("%s. See `python -m fastsup docs recovery`.", remark)
 
 
 def global_step_of(model_dir: Any) -> int:

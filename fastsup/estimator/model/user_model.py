@@ -69,7 +69,10 @@ class UserModel:
 
     def checkpoint_or_initialize(self, checkpoint_path: Any, purpose: str) -> Any:
         """The given checkpoint, or the newest one. If there is none, logs the files of the model directory."""
-        path = trained_model.parse_checkpoint_path(checkpoint_path) or trained_model.newest_checkpoint(self.model_dir)
+        path = trained_model.parse_checkpoint_path(checkpoint_path)
+        if not path:
+            path = trained_model.newest_checkpoint(self.model_dir)
+            trained_model.warn_of_state_file(self.model_dir, path)
         if not path:
             logging.info(
                 "Could not find trained model in model_dir: %s, running initialization to %s. %s",
@@ -78,6 +81,23 @@ class UserModel:
                 trained_model.describe_directory(self.model_dir),
             )
         return path or None
+
+    def warn_if_untrained(self, checkpoint_path: Any, results: str) -> None:
+        """Warns of results of a model as it is initialised, if the caller has named a model directory.
+
+        Args:
+          checkpoint_path: path of the checkpoint that is used, or None.
+          results: the results, in plural.
+        """
+        if checkpoint_path or self.has_temporary_dir or self.warm_start_settings:
+            return
+        # A caller that names a directory expects a trained model there.
+        logging.warning(
+            "These are %s of an untrained model, as it is initialised: there is no checkpoint in model_dir=%s. Train "
+            "the model first, or name the directory of a trained one. See `python -m fastsup docs dropin#estimator`.",
+            results,
+            self.model_dir,
+        )
 
     def maybe_warm_start(self, checkpoint_path: Any) -> None:
         """Initialises the variables with those of another model, if there is no checkpoint to restore."""

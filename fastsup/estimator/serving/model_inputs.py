@@ -16,7 +16,7 @@ from tensorflow.python.util import nest
 __all__ = [
     "ModelInputs",
     "check_specs",
-    "explaining_first_features",
+    "explaining_features",
     "inputs_from_receiver",
     "inputs_from_specs",
     "specs_of",
@@ -208,11 +208,13 @@ def specs_of(features: Any) -> Any:
             f"argument features of the Predictor; got {features!r}."
         )
     if isinstance(features, Mapping):
-        return {name: specs_of(value) for name, value in features.items()}
+        return {name: _spec_of_feature(name, value) for name, value in features.items()}
     if isinstance(features, tuple):
         specs = [specs_of(value) for value in features]
         return type(features)(*specs) if hasattr(features, "_fields") else tuple(specs)
     array = np.asarray(_array(features))
+    if features is None:
+        raise TypeError("A feature must be an array of numbers, texts or truth values; got None.")
     if not array.ndim:
         raise ValueError(f"A feature is a single value without a batch dimension: {features!r}. Give it [value].")
     if not isinstance(features, np.ndarray | ops.EagerTensor):
@@ -225,24 +227,30 @@ def specs_of(features: Any) -> Any:
     return tensor_spec.TensorSpec([None, *array.shape[1:]], dtype)
 
 
+def _spec_of_feature(name: Any, value: Any) -> Any:
+    try:
+        return specs_of(value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from error
+
+
 @contextlib.contextmanager
-def explaining_first_features(features: Any, specs: Any) -> Iterator[None]:
-    """Adds to an error of a model_fn the features that the model is built for: those of the first call.
+def explaining_features(specs: Any) -> Iterator[None]:
+    """Adds to an error of a model_fn the features that the model is built for.
 
     Args:
-      features: what the call is given.
-      specs: what `specs_of` has made of it.
+      specs: structure of `tf.TensorSpec`s.
 
     Raises:
-      ValueError: the model reads a feature that the call lacks.
+      ValueError: the model reads a feature that isn't there.
     """
     try:
         yield
     except KeyError as error:
         name = error.args[0] if error.args else None
-        if not isinstance(features, Mapping) or not isinstance(name, str) or name in features:
+        if not isinstance(specs, Mapping) or not isinstance(name, str) or name in specs:
             raise
-        raise ValueError(f"The model reads the feature {name!r}; got {sorted(features)}.") from error
+        raise ValueError(f"The model reads the feature {name!r}; got {sorted(specs)}.") from error
     except (TypeError, ValueError) as error:
         if type(error) not in (TypeError, ValueError):
             raise
@@ -251,6 +259,6 @@ def explaining_first_features(features: Any, specs: Any) -> Iterator[None]:
             for path, spec in nest.flatten_with_joined_string_paths(specs)
         ]
         raise type(error)(
-            f"The model can't be built for the features of the first call ({'; '.join(built_for)}). Give them in the "
-            f"types and shapes that it was trained with. model_fn: {error}"
+            f"The model can't be built for these features: {'; '.join(built_for)}. Give them in the names, types and "
+            f"shapes that it was trained with. model_fn: {error}"
         ) from error

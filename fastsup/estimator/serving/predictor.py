@@ -20,12 +20,12 @@ from fastsup.estimator.serving.loaded_model import LoadedModel
 from fastsup.estimator.serving.model_inputs import (
     ModelInputs,
     check_specs,
-    explaining_first_features,
+    explaining_features,
     inputs_from_receiver,
     inputs_from_specs,
     specs_of,
 )
-from fastsup.train import MonitoredSession
+from fastsup.train import MonitoredSession, NoIntactCheckpointError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -68,7 +68,8 @@ class Predictor:
       TypeError: `estimator` isn't an Estimator, or `features` has a member that isn't a `tf.TensorSpec`.
       ValueError: `follow_secs` isn't positive, or is given together with `checkpoint_path`; or the model lacks the
         `predict_keys`.
-      tf.errors.OpError: the checkpoint doesn't fit the model, or can't be read.
+      tf.errors.OpError: the checkpoint doesn't fit the model, or can't be read. If the newest one is damaged, the
+        newest intact one is used, with a warning.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class Predictor:
         self._version: tuple[str | None, int] = (None, 0)
         if features is not None:
             with self._loading:
-                self._load(self._newest_version())
+                self._load_first(contextlib.nullcontext() if callable(features) else explaining_features(features))
 
     def __enter__(self) -> Self:
         return self
@@ -203,7 +204,7 @@ class Predictor:
             if self._loaded is None:
                 self._features = specs_of(features)
                 try:
-                    self._load(self._newest_version(), explaining_first_features(features, self._features))
+                    self._load_first(explaining_features(self._features))
                 except BaseException:
                     self._features = None
                     raise
@@ -254,6 +255,23 @@ class Predictor:
         with contextlib.suppress(errors.OpError):
             return path, file_io.stat(path + ".index").mtime_nsec
         return path, 0
+
+    def _load_first(self, in_model_fn: contextlib.AbstractContextManager[None]) -> None:
+        """Loads the newest checkpoint; if that is damaged, the newest intact one."""
+        version = self._newest_version()
+        if not self._given_path:
+            trained_model.warn_of_state_file(self._estimator.model_dir, version[0])
+        try:
+            self._load(version, in_model_fn)
+        except NoIntactCheckpointError as error:
+            if self._given_path or error.intact is None:
+                raise
+            logging.warning(
+                "%s: %s. Predictions are made with %s. See `python -m fastsup docs recovery`.",
+                *error.failures[0],
+                error.intact,
+            )
+            self._load((error.intact, 0))
 
     def _load(self, version: tuple[str | None, int], *in_model_fn: contextlib.AbstractContextManager[None]) -> None:
         """Makes a session with the values of a checkpoint, and lets the next calls take it."""

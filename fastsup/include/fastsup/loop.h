@@ -30,7 +30,8 @@ typedef int (*fs_hook_fn)(const fs_loop *loop, void *context);
 #define FASTSUP_STEP_SIGNATURE "int (fs_loop *, void *)"
 #define FASTSUP_HOOK_SIGNATURE "int (fs_loop const *, void *)"
 
-/* When a hook in C is due. If both intervals are set, the one that passes first counts. */
+/* When a hook in C is due. If both intervals are set, the one that passes first counts; if both are 0, after every
+ * step. A negative one is refused. */
 typedef struct {
     int64_t every_steps; /* at global steps that are multiples of this; 1: after every step; 0: not by steps */
     double every_secs;   /* seconds since the loop's begin or the last call; 0: not by time */

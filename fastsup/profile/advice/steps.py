@@ -38,6 +38,8 @@ _FEW_PLANS = 8
 _STEPS_A_PLAN = 20
 # In the thread pool, a run lighter than this mostly waits for threads; and many of them gain most in one call.
 _LIGHT_NS = 200_000
+# Recording takes as long as a step of this length.
+_TOO_SHORT_NS = 1_000
 # Names that a sentence lists.
 _MOST_NAMES = 4
 # Steps that take less than this share of the program are a small part of it.
@@ -111,6 +113,11 @@ def _nothing_to_gain(report: ProfileRows, of_hooks: float) -> str:
     sums["profiler"] = report.profiler_ns
     sums["session layer (unaccounted)"] = report.unaccounted_ns
     phase, most = max(sums.items(), key=lambda part: part[1])
+    if phase not in {row.phase for row in report.session} and report.step_time.mean_ns < _TOO_SHORT_NS:
+        return (
+            f"Steps of {duration(report.step_time.mean_ns)}, with their recording, are too short for a profile: it "
+            "says which hooks are called. What one costs, a run with it and a run without it say."
+        )
     hooks = f"hooks cost {percent(of_hooks)}" if report.hooks else "no hook was called"
     begun = f"The {phase} is {percent(report.share(most))}: {hooks}"
     if phase in (TRACING, LIFTING):

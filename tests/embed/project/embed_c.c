@@ -26,6 +26,10 @@ static int act(const fs_loop *loop, counter *self) {
         fastsup->request_stop(loop);
         return FS_GO_ON;
     }
+    if (strcmp(self->what, "fail and go on") == 0) {
+        fastsup->fail(loop, "of an earlier step");
+        return FS_GO_ON;
+    }
     /* raise, or raise and pretend nothing: what a careless function does. */
     PyGILState_STATE gil = PyGILState_Ensure();
     PyErr_SetString(PyExc_LookupError, "raised in C");
@@ -84,7 +88,7 @@ static PyObject *new_counter(PyObject *module, PyObject *arguments) {
     if (capsule == NULL) return NULL;
     counter *self = pointer;
     self->at = at;
-    const char *known[] = {"", "stop", "fail", "code", "request_stop", "raise", "raise and go on"};
+    const char *known[] = {"", "stop", "fail", "code", "request_stop", "raise", "raise and go on", "fail and go on"};
     for (size_t i = 0; i < sizeof known / sizeof *known; ++i)
         if (strcmp(what, known[i]) == 0) self->what = known[i];
     return capsule;

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t
 
 from fastsup.core cimport Loop, LoopHook, fs_loop
-from fastsup.core.capi cimport PyObject, hook_new, loop_new
+from fastsup.core.capi cimport PyObject, fastsup_import, fs_api, hook_new, loop_new
 from fastsup.core.clock cimport seconds
 from fastsup.core.hook cimport FS_GO_ON, FS_STOP, fs_schedule
 from fastsup.core.schedule cimport FS_DUE_NEVER, Scheduled
@@ -77,6 +77,15 @@ cdef int add(fs_loop* loop, void* context) noexcept nogil:
     sum[0] += loop.global_step
     loop.result = sum[0]
     return FS_GO_ON
+
+
+cdef const fs_api* fastsup = fastsup_import()
+
+
+cdef api int fail_at_3(fs_loop* loop, void* context) noexcept nogil:
+    if loop.global_step == 2:
+        fastsup.fail(loop, "not this time")
+    return fastsup.fail(loop, "at three") if loop.global_step == 3 else FS_GO_ON
 
 
 cdef class Sum:
