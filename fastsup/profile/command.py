@@ -20,6 +20,7 @@ from fastsup.profile.table import Line, lines_of, print_lines
 
 __all__ = ["add_parser", "print_at_the_end", "run_profiled"]
 
+_FAILED = "The script has failed: its error is above. The profile has what ran until then."
 _UNUSABLE = 2
 # The exit code if a limit is exceeded.
 _ABOVE = 3
@@ -35,11 +36,12 @@ def add_parser(commands: Any) -> None:
     """
     parser = commands.add_parser(
         "profile",
-        help="run a script and say what its hooks cost",
+        help="run a script and say what its callbacks and hooks cost",
         usage="%(prog)s [options] script [argument ...]",
         # Otherwise arguments of the script would be taken for abbreviated options of the command.
         allow_abbrev=False,
-        description="Runs a script and says what the hooks of its fastsup sessions and loops cost. Exits as it does.",
+        description="Runs a script and says what its callbacks and hooks cost: those of Keras's fit, and of fastsup's "
+        "sessions and loops. Exits as the script does.",
     )
     parser.add_argument("--table", action="store_true", help="print the table, also where a file is asked for")
     parser.add_argument("--json", metavar="F", help="write the profile as JSON")
@@ -132,8 +134,11 @@ def run(arguments: argparse.Namespace) -> int:
             failed = sum(_write(writers[kind], kind, path) for kind, path in paths.items()) > 0 or failed
             if before is not None:
                 print_at_the_end(compare(before, as_dict(profiler.report())))
-            if arguments.table or not (paths or before or summaries):
+            shows_table = arguments.table or not (paths or before or summaries)
+            if shows_table:
                 print_at_the_end(lines_of(profiler.report()))
+            if code and (shows_table or before):
+                print_at_the_end([(_FAILED, "red")])
             exceeded = _say_exceeded(profiler, limits)
     return code or (_UNUSABLE if failed else _ABOVE if exceeded else 0)
 

@@ -14,6 +14,7 @@ __all__ = ["ALL_HOOKS", "Limit", "broken", "hook_names", "limit_of", "unknown"]
 
 # The name of all hooks and callbacks together.
 ALL_HOOKS = "hooks"
+_ALL = (ALL_HOOKS, "callbacks")
 _LIMIT = re.compile(r"(.*\S)\s+([0-9]+(?:\.[0-9]+)?)\s*%")
 
 
@@ -39,8 +40,10 @@ def limit_of(text: str) -> Limit:
       ValueError: it isn't that.
     """
     found = _LIMIT.fullmatch(text.strip())
-    if found is None or float(found[2]) > 100:
+    if found is None:
         raise ValueError(f"a limit is a name and per cent, such as 'ModelCheckpoint 5%', got {text!r}")
+    if float(found[2]) > 100:
+        raise ValueError(f"a limit is at most 100%, got {text!r}")
     return Limit(found[1], float(found[2]) / 100)
 
 
@@ -78,7 +81,7 @@ def unknown(report: Report, limits: Iterable[Limit]) -> list[str]:
       report: the report.
       limits: the limits.
     """
-    names = {*hook_names(report), ALL_HOOKS, *(row.owner for row in report.rows), *(row.phase for row in report.rows)}
+    names = {*hook_names(report), *_ALL, *(row.owner for row in report.rows), *(row.phase for row in report.rows)}
     return [limit.name for limit in limits if limit.name not in names]
 
 
@@ -86,7 +89,7 @@ def _total(report: Report, name: str) -> int:
     """The nanoseconds of all rows of a name in the threads of the loops, and of what a hook of that name opens."""
 
     def is_meant(owner: str) -> bool:
-        return owner != SESSION and name in (ALL_HOOKS, owner, owner.partition(" #")[0])
+        return owner != SESSION and name in (*_ALL, owner, owner.partition(" #")[0])
 
     within = sum(part.total_ns for part in report.sessions if part.within is not None and is_meant(part.within[1]))
     rows = [row for row in report.rows if row.thread == LOOP and (is_meant(row.owner) or row.phase == name)]

@@ -161,13 +161,15 @@ def test_a_program_that_only_has_tensorflows_sessions() -> None:
     sessions = [SessionOrigin("Session", place="a.py:3", library="tensorflow"),
                 SessionOrigin("MonitoredTrainingSession", place="a.py:9", library="tensorflow")]  # fmt: skip
     assert report_of(HookProfiler(), unrecorded_sessions=sessions).advice() == (
-        "No step of a fastsup session or loop was recorded. The program opens a MonitoredTrainingSession of "
+        "No step was recorded: of a fastsup session, loop or function, or of Keras's fit or predict. "
+        "The program opens a MonitoredTrainingSession of "
         "TensorFlow's, in a.py:9. One line changes it: `import fastsup.train as train`, and `with "
         "train.MonitoredTrainingSession(...)` in place of tf.compat.v1.train.MonitoredTrainingSession. "
         "Without an edit: `python -m fastsup profile -m fastsup run SCRIPT`."
     )
     assert report_of(HookProfiler(), unrecorded_sessions=sessions[:1]).advice() == (
-        "No step of a fastsup session or loop was recorded. The program opens a plain Session of TensorFlow's, in "
+        "No step was recorded: of a fastsup session, loop or function, or of Keras's fit or predict. "
+        "The program opens a plain Session of TensorFlow's, in "
         "a.py:3. One line changes it: `with fastsup.Session() as session:` in its place."
     )
     plain = [SessionOrigin("Session", place="a.py:3", library="fastsup")]

@@ -107,6 +107,8 @@ def test_a_script_that_fails(script: Path, run: Any, processes: Processes) -> No
     assert result.stderr == alone.stderr
     assert "ValueError: 1" in result.stderr
     assert "50 steps in " in result.stdout
+    last = "The script has failed: its error is above. The profile has what ran until then."
+    assert " ".join(result.stdout.splitlines()[-2:]).endswith(last)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +218,7 @@ def test_a_script_without_sessions(tmp_path: Path, run: Any) -> None:
     path.write_text("print('nothing to do')\n")
     result = run("profile", path)
     assert result.returncode == 0
-    assert "No step of a fastsup session or loop was recorded." in result.stdout
+    assert "No step was recorded: of a fastsup session, loop or function, or of" in result.stdout
 
 
 ESTIMATOR = """

@@ -20,7 +20,6 @@ from fastsup.profile.recording.phases import (
     PASS_FUNCTIONS,
     PASS_LOOP,
     SAVE,
-    TRACING,
     WEIGHTS,
 )
 from fastsup.profile.recording.statistics import SESSION
@@ -31,7 +30,9 @@ __all__ = ["advice_on_callback", "costs_of_passes"]
 _STEPS_PER_EXECUTION = 10
 # The executors of an accelerated model's functions.
 _LIFTED = {"inline", "single_threaded", "thread_pool"}
-_PROGRESS_BAR, _TENSORBOARD = "ProgbarLogger", "TensorBoard"
+# The rows of the input of arrays.
+_OF_ARRAYS = 'the rows "open input", "between epochs" and "tracing of tf.data\'s functions"'
+_CHECKPOINT, _PROGRESS_BAR, _TENSORBOARD = "ModelCheckpoint", "ProgbarLogger", "TensorBoard"
 
 
 def costs_of_passes(report: ProfileRows) -> Iterable[Cost]:
@@ -78,7 +79,13 @@ def _opening(rows: Iterable[Row]) -> tuple[int, int, bool]:
     """The nanoseconds of opening and ending inputs, the number of times, and True if Keras makes them of arrays."""
     opened = [row for row in rows if row.phase in (OPEN_INPUT, PASS_EPOCHS) or row.detail == INPUT_TRACES]
     is_of_arrays = any(row.detail == INPUT_TRACES for row in opened)
-    return _sums(opened, OPEN_INPUT, PASS_EPOCHS, TRACING)[0], _sums(opened, OPEN_INPUT)[1], is_of_arrays
+    return sum(map(_without_stalls, opened)), _sums(opened, OPEN_INPUT)[1], is_of_arrays
+
+
+def _without_stalls(row: Row) -> int:
+    """The nanoseconds of a row if each call had taken the median: a machine that stops once doesn't do so again."""
+    times = row.times
+    return times.total_ns if times.p50_ns is None else min(times.total_ns, int(times.p50_ns * times.calls))
 
 
 def _sums(rows: Iterable[Row], *phases: str) -> tuple[int, int]:
@@ -117,17 +124,22 @@ def _of_calls(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
     # Keras makes a dataset of arrays, which an accelerated model takes row by row.
     of_arrays = opened_ns if is_of_arrays else 0
     by_tensorflow = [row for row in rows if report.executor_of(row) == BY_TENSORFLOW_FUNCTION]
-    total, calls = _sums(by_tensorflow, *PASS_FUNCTIONS)
+    total, calls = _sums(by_tensorflow, *PASS_FUNCTIONS, *BATCH_CALLS)
     # On a busy machine, the measurement may be above a whole call.
     saved = min(int(report.call_ns * calls), total * 9 // 10)
     if saved:
-        input_too = f", and {duration(of_arrays)} of the dataset and the iterators that Keras makes of arrays"
+        name = "TensorFlow's calls of the step function"
+        text = f"about {duration(saved / calls)} of each of {calls} calls, by a measurement on this machine"
+        if of_arrays > saved:
+            name, of_calls = "what Keras makes of arrays for each call and epoch", duration(saved)
+            text = f"{duration(of_arrays)} ({_OF_ARRAYS}), and {of_calls} of TensorFlow's calls of the step function"
+        elif of_arrays:
+            text += f", and {duration(of_arrays)} of what Keras makes of arrays for each call and epoch ({_OF_ARRAYS})"
         yield Cost(
-            "TensorFlow's calls of the step function",
+            name,
             saved + of_arrays,
-            f"about {duration(saved / calls)} of each of {calls} calls, by a measurement on this machine"
-            f"{input_too if of_arrays else ''}. fastsup.keras.accelerate(model) makes the same steps without these "
-            f"{duration(saved + of_arrays)}.",
+            f"{text}. fastsup.keras.accelerate(model) makes the same steps without these "
+            f"{duration(saved + of_arrays)}; it takes some 0.1 s once for each function.",
         )
     eagerly = [row for row in rows if BY_TENSORFLOW_EAGERLY in report.executor_of(row)]
     total, calls = _sums(eagerly, *PASS_FUNCTIONS)
@@ -154,11 +166,16 @@ def advice_on_callback(owner: str, worst: Row, total_ns: int, calls: int) -> str
     """
     if owner == _PROGRESS_BAR:
         return f"verbose=2 prints a line for each epoch in its place, and saves nearly all of its {duration(total_ns)}."
-    if owner == _TENSORBOARD and "batch" in worst.phase:
-        return f'update_freq="epoch" writes once for each epoch, and saves nearly all of its {duration(total_ns)}.'
+    if owner == _TENSORBOARD:
+        its_argument = 'update_freq="epoch"' if "batch" in worst.phase else "histogram_freq=0"
+        return f"{its_argument} saves most of these {duration(worst.times.total_ns)}, unless it is set already."
     saved = duration(worst.times.total_ns * (_STEPS_PER_EXECUTION - 1) // _STEPS_PER_EXECUTION)
     if worst.phase == SAVE:
-        return f"It saves {calls} times, {duration(worst.times.mean_ns)} each: save less often (save_freq)."
+        argument = " (save_freq=N, in batches)" if owner == _CHECKPOINT else ""
+        return (
+            f"It saves {calls} times, {duration(worst.times.mean_ns)} each: half as often{argument} saves "
+            f"{duration(worst.times.total_ns // 2)}."
+        )
     if worst.phase == WEIGHTS:
         return (
             f"It reads the weights {calls} times, {duration(worst.times.mean_ns)} each: reading them every "
@@ -166,4 +183,7 @@ def advice_on_callback(owner: str, worst: Row, total_ns: int, calls: int) -> str
         )
     if "batch" in worst.phase:
         return f"It is called for {calls} batches: if every {_STEPS_PER_EXECUTION}th is enough, that saves {saved}."
+    if calls > 1:
+        half = duration(worst.times.total_ns // 2)
+        return f"It is called {calls} times, {duration(worst.times.mean_ns)} each: every second time saves {half}."
     return ""

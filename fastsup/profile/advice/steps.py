@@ -28,6 +28,7 @@ from fastsup.profile.recording.statistics import RUNTIME, SESSION
 
 __all__ = ["advice_on"]
 
+_NOTHING_RECORDED = "No step was recorded: of a fastsup session, loop or function, or of Keras's fit or predict."
 # A cost is mentioned from this share of the time on.
 _WORTH_A_LOOK = 0.05
 # And this many are.
@@ -67,9 +68,7 @@ def _on_steps(report: ProfileRows) -> str:
     if report.steps == 0 and report.sessions:
         return "No step has ended."
     if report.steps == 0:
-        return " ".join(
-            ["No step of a fastsup session or loop was recorded.", *one_line_for(report.unrecorded_sessions)]
-        )
+        return " ".join([_NOTHING_RECORDED, *one_line_for(report.unrecorded_sessions)])
     parts = sorted([*_hook_parts(report), *_session_parts(report)], key=lambda part: -part.total_ns)
     costs = [part for part in parts[:_MOST_COSTS] if report.share(part.total_ns) >= _WORTH_A_LOOK]
     if costs:

@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
+from weakref import ref
 
 from fastsup.core.probe import RECORDS_METHOD as RECORDS_METHOD
 from fastsup.core.probe import program_profiler_now as program_profiler_now
@@ -11,4 +12,4 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 class CallProbe(RecorderProbe): ...
 
-def recorded_calls(method: _F, name: str) -> _F: ...
+def recorded_calls(method: _F, name: str, session_info_of: Callable[[ref[Any], str], dict[str, Any]]) -> _F: ...

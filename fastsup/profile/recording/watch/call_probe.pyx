@@ -2,6 +2,7 @@
 
 import functools
 import sys
+import weakref
 
 from fastsup.core.probe cimport fs_scope, probe_here
 
@@ -58,12 +59,14 @@ cdef class CallProbe(RecorderProbe):
         return 0
 
 
-def recorded_calls(method, str name not None):
+def recorded_calls(method, str name not None, session_info_of):
     """A method of an object of another library's, each call of which is a step if nothing is recorded around it.
 
     Args:
       method: the method.
       name: its name.
+      session_info_of: function of a weak reference to the object, and of the name, that returns what
+        `Recorder.new_caller` takes as `session_info` returns.
     """
     # By the object's type and the place of the call. The code is kept: the id of one that is gone may become another's.
     cdef dict probes = {}
@@ -82,7 +85,8 @@ def recorded_calls(method, str name not None):
                 probes.clear()
             probe = CallProbe.__new__(CallProbe)
             origin = origin_of_call(f"{type(self).__name__}.{name}", name, frame, "keras")
-            probe.setup_calls(recorder, origin, dict, name, "")
+            info = functools.partial(session_info_of, weakref.ref(self), name)
+            probe.setup_calls(recorder, origin, info, name, "")
             probes[key] = (probe, frame.f_code)
         return probe.make(method, (self, *args), kwargs)
 

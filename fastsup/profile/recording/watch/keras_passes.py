@@ -6,6 +6,7 @@ import functools
 import inspect
 import itertools
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from types import ModuleType
@@ -113,7 +114,11 @@ def _of_models(model: Any) -> Iterator[Replacement]:
         make = f"make_{function}"
         yield _class_with(model, make), make, functools.partial(timed, phase=make)
     for name in BATCH_CALLS:
-        yield _class_with(model, name), name, functools.partial(recorded_calls, name=name)
+        yield (
+            _class_with(model, name),
+            name,
+            functools.partial(recorded_calls, name=name, session_info_of=_runner_of_calls),
+        )
     for name in ("save", "save_weights"):
         yield _class_with(model, name), name, functools.partial(timed, phase=SAVE)
     yield _class_with(model, "get_weights"), "get_weights", functools.partial(timed, phase=WEIGHTS)
@@ -188,6 +193,13 @@ def _runner_of(model: Any, function: str) -> dict[str, Any]:
             runner, seconds = f"{part.executor}{', many steps a call' if part.fused else ''}", part.seconds
     plan = PlanExecutor((function,), (), runner, False, seconds)
     return {"asked": runner, "plans": [plan._asdict()], "operations": 0}
+
+
+def _runner_of_calls(model: weakref.ref[Any], name: str) -> dict[str, Any]:
+    """What runs a model's method for a single batch, as `_runner_of` says it; nothing if the model is gone."""
+    found = model()
+    info = {} if found is None else _runner_of(found, f"{name.partition('_')[0]}_function")
+    return {**info, "plans": [{**plan, "fetches": (name,)} for plan in info.get("plans", ())]} if info else {}
 
 
 def _accelerated(model: Any) -> Sequence[Any]:
