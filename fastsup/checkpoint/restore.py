@@ -50,7 +50,7 @@ class NoIntactCheckpointError(errors.DataLossError, ValueError, RuntimeError):  
         remedy = (
             "Copy an intact checkpoint there, or start training in an empty directory."
             if intact is None
-            else f"{intact} is intact: name it as the checkpoint to use. Training would go on from it."
+            else f"{intact} is intact: pass it as the path of the checkpoint, or train, which goes on from it."
         )
         super().__init__(None, None, f"{message} {remedy}")
 

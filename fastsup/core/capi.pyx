@@ -25,6 +25,9 @@ cdef object hook_new(fs_hook_fn function, void* context, const fs_schedule* sche
     """Makes a hook in C. A schedule of NULL means after every step, an owner of NULL none."""
     capsule = capsule_of(<void*> function, FASTSUP_HOOK_SIGNATURE, context, "a hook")
     steps, secs = (None, None) if schedule is NULL else (schedule.every_steps or None, schedule.every_secs or None)
+    for name, interval in (("every_steps", steps), ("every_secs", secs)):
+        if interval is not None and not interval > 0:
+            raise ValueError(f"{name} of an fs_schedule must be positive, or 0 to leave it out; got {interval!r}.")
     cdef FunctionHook hook = NativeHook(capsule, every_steps=steps, every_secs=secs)
     hook.owner = None if owner is NULL else <object> owner
     return hook

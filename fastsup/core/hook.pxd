@@ -25,7 +25,7 @@ cdef class LoopHook(Scheduled):
 
     cpdef due_at_time(self, double time)
 
-    # `state` is the loop's own, passed so that it can be read without a Python call.
+    # `state` is the loop's own, passed so that it can be read without a Python call. Returns FS_GO_ON or FS_STOP.
     cdef int on_due(self, object loop, const fs_loop* state) except -1
 
 

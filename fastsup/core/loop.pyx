@@ -491,12 +491,19 @@ cdef class Loop:
         """Calls a hook that is due, in C or in Python."""
         cdef fs_drive* drive = drive_of(self)
         cdef Probe probe = self.probe
+        cdef int code
         if probe is not None:
             probe.enter(probe.callback_part(self.hooks[i], False))
         if self.results is not None and drive.slots[i].takes_several and drive.slots[i].due.run <= self.steps_before:
             self.hooks[i].after_steps(self, self.results)
         elif drive.slots[i].function is NULL:
-            (<LoopHook> self.hooks[i]).on_due(self, self.state)
+            code = (<LoopHook> self.hooks[i]).on_due(self, self.state)
+            if code == FS_STOP:
+                fs_drive_request_stop(self.state)
+            elif code != FS_GO_ON:
+                raise RuntimeError(
+                    f"on_due of {self.hooks[i]!r} has returned {code}, which is neither FS_GO_ON (0) nor FS_STOP (1)."
+                )
         else:
             self.handle(fs_drive_call(drive, &drive.slots[i]))
         if probe is not None:

@@ -9,6 +9,8 @@ happens:
 After an error, parts may stay open: the end of their step ends them. `fastsup.profile` has the profiler that records.
 """
 
+from contextlib import contextmanager
+
 from cpython.ref cimport PyObject
 
 from fastsup.core.schedule cimport changes
@@ -51,6 +53,17 @@ cdef int set_program_profiler(Profiler profiler) except -1:
 def program_profiler_now():
     """Returns the profiler that is on for the whole program, or None."""
     return program_profiler_held
+
+
+@contextmanager
+def nothing_recorded():
+    """A `with` block in which the profiler of the whole program is off: for what a profile does itself."""
+    before = program_profiler_held
+    set_program_profiler(None)
+    try:
+        yield
+    finally:
+        set_program_profiler(before)
 
 
 cdef class EmptyContext:

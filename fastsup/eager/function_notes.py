@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +52,17 @@ def end_notes() -> None:
     """Ends collecting."""
     global _notes
     _notes = None
+
+
+@contextlib.contextmanager
+def no_notes() -> Iterator[None]:
+    """A `with` block in which no note is added."""
+    global _notes
+    notes, _notes = _notes, None
+    try:
+        yield
+    finally:
+        _notes = notes
 
 
 def note_function(note: FunctionNote) -> None:

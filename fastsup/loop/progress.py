@@ -46,7 +46,7 @@ class ProgressHook(PeriodicHook):
         self._values = check_values(values)
 
     def begin(self, loop: Any) -> None:
-        label = "evaluating" if getattr(loop, "evaluates", False) else "step"
+        label = "evaluating batch" if getattr(loop, "evaluates", False) else "step"
         self._display = open_display(self._file, loop.global_step, self._end_step(loop), label)
         if not self._secs_given:
             self.every_secs: float | None = self._display.every_secs

@@ -26,8 +26,10 @@ def tensorflow_call_ns() -> float:
 
         import fastsup
         from fastsup.common.interpreter_end import completed_before_exit
+        from fastsup.core.probe import nothing_recorded
+        from fastsup.eager.function_notes import no_notes
 
-        with completed_before_exit:
+        with completed_before_exit, nothing_recorded(), no_notes():
             one = tf.constant(1.0)
             plain = tf.function(lambda value: value + one)
             lifted = fastsup.function(plain, executor="inline", fallback="silent")

@@ -56,7 +56,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--fail-above",
-        metavar="'NAME N%%'",
+        metavar="'NAME N%'",
         action="append",
         default=[],
         help=f"exit with code {_ABOVE} if a hook, a callback, a phase, or all '{ALL_HOOKS}' take more of the time",
@@ -242,10 +242,11 @@ def _say_exceeded(profiler: HookProfiler, limits: list[Limit]) -> bool:
     if not limits:
         return False
     report = profiler.report()
+    names = ", ".join([*hook_names(report), *dict.fromkeys(row.phase for row in report.session)])
+    there = f"The hooks, callbacks and phases are {names}." if names else "Nothing was recorded."
     for name in unknown(report, limits):
         print(
-            f"python -m fastsup profile: --fail-above: no row is called {name!r}, so its limit isn't checked. The "
-            f"hooks and callbacks are {', '.join(hook_names(report)) or 'none'}.",
+            f"python -m fastsup profile: --fail-above: no row is called {name!r}, so its limit isn't checked. {there}",
             file=sys.stderr,
         )
     sentences = broken(report, limits)

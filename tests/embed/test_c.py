@@ -307,7 +307,9 @@ refused(lambda: embed_c.loop(counter, [print]))
     assert lines[6].startswith(f"TypeError a hook in C must be a capsule named '{hook}', got <built-in function print>")
     assert lines[7] == "TypeError context must be a capsule or None, got <built-in function print>"
     assert lines[8].startswith("ValueError every_steps must be positive, got 0")
-    assert lines[9].startswith("ValueError every_secs must be positive, got -1.0")
+    assert lines[9].startswith(
+        "ValueError every_secs of an fs_schedule must be positive, or 0 to leave it out; got -1.0"
+    )
     assert lines[10].startswith(
         "TypeError hooks must be fastsup.core.Hook objects, or capsules of hooks in C, got <built"
     )

@@ -155,3 +155,21 @@ except RuntimeError as error:
     print(error, loop.steps)
 """)
     assert printed == "The step function in C has failed at global step 3: at three 3\n"
+
+
+def test_the_code_that_a_cdef_hook_returns(in_fresh_process: Run) -> None:
+    printed = in_fresh_process("""
+import embed_cython
+from fastsup.core import StepLoop
+for code in (0, 1, 7):
+    loop = StepLoop(int, [embed_cython.Returns(5, code)], max_steps=9)
+    try:
+        loop.run()
+        print(loop.steps)
+    except RuntimeError as error:
+        print(error)
+""")
+    nine, five, error = printed.splitlines()
+    assert (nine, five) == ("9", "5")
+    assert error.startswith("on_due of <embed_cython.Returns ")
+    assert error.endswith("has returned 7, which is neither FS_GO_ON (0) nor FS_STOP (1).")

@@ -206,7 +206,9 @@ def test_a_damaged_newest_checkpoint_at_the_start(model: Model, tf_log: Any, fea
     data = Path(newest + ".data-00000-of-00001")
     whole = data.read_bytes()
     data.write_bytes(b"")
-    with pytest.raises(train.NoIntactCheckpointError, match=f"{intact} is intact: name it as the checkpoint to use"):
+    with pytest.raises(
+        train.NoIntactCheckpointError, match=f"{intact} is intact: pass it as the path of the checkpoint"
+    ):
         model.of_predict()
     with est.Predictor(model.estimator, features, follow_secs=1e-9) as predict:
         assert predict(EXAMPLES)["step"][0] == 3
@@ -217,6 +219,13 @@ def test_a_damaged_newest_checkpoint_at_the_start(model: Model, tf_log: Any, fea
     data.write_bytes(b"")
     with pytest.raises(train.NoIntactCheckpointError, match="can't be restored, and is left as it is"):
         est.Predictor(model.estimator, checkpoint_path=newest)(EXAMPLES)
+
+
+def test_an_empty_state_file(model: Model) -> None:
+    Path(model.estimator.model_dir, "checkpoint").write_text("")
+    assert model.of_predict()["step"][0] == 3
+    with est.Predictor(model.estimator) as predict:
+        assert predict(EXAMPLES)["step"][0] == 3
 
 
 def test_a_newest_checkpoint_that_is_gone(model: Model, tf_log: Any) -> None:

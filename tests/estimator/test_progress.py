@@ -43,15 +43,15 @@ def test_training_and_evaluation(tmp_path: Path, capsys: pytest.CaptureFixture[s
     subject.train(input_fn, max_steps=10)
     assert shown(capsys.readouterr().err) == ["step 10 of 10 (100%)"]
     subject.evaluate(input_fn, steps=5)
-    assert shown(capsys.readouterr().err) == ["evaluating 5 of 5 (100%)"]
+    assert shown(capsys.readouterr().err) == ["evaluating batch 5 of 5 (100%)"]
     subject.evaluate(input_fn)
-    assert shown(capsys.readouterr().err) == ["evaluating 30"]
+    assert shown(capsys.readouterr().err) == ["evaluating batch 30"]
 
 
 def test_train_and_evaluate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train_spec, eval_spec = est.TrainSpec(input_fn, max_steps=6), est.EvalSpec(input_fn, steps=5)
     est.train_and_evaluate(estimator(tmp_path, progress=True), train_spec, eval_spec)
-    assert shown(capsys.readouterr().err) == ["evaluating 5 of 5 (100%)", "step 6 of 6 (100%)"]
+    assert shown(capsys.readouterr().err) == ["evaluating batch 5 of 5 (100%)", "step 6 of 6 (100%)"]
 
 
 def test_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +71,7 @@ def test_a_hook_of_the_callers_is_the_only_one(tmp_path: Path, capsys: pytest.Ca
     subject = estimator(tmp_path, progress=True)
     subject.train(input_fn, hooks=[train.ProgressHook(file=file)], steps=6)
     subject.evaluate(input_fn, hooks=[train.ProgressHook(file=file)], steps=5)
-    assert shown(file.getvalue()) == ["step 6 of 6 (100%)", "evaluating 5 of 5 (100%)"]
+    assert shown(file.getvalue()) == ["step 6 of 6 (100%)", "evaluating batch 5 of 5 (100%)"]
     assert not shown(capsys.readouterr().err)
 
 

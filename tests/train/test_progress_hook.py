@@ -123,9 +123,9 @@ def test_an_evaluation_counts_batches(step_tensor: Any, clock: Any) -> None:
     hooks = [Passing(), StopAfterNEvalsHook(25, log_progress=False), shown]
     evaluate_once(None, "", None, tf.no_op(), {"step": v1.train.get_global_step()}, hooks, None)
     assert lines(file) == [
-        "evaluating 12 of 25 (48%), 1.09 steps/s, loss 0.25, 0:00:12 left",
-        "evaluating 23 of 25 (92%), 1 steps/s, loss 0.25, 0:00:02 left",
-        "evaluating 25 of 25 (100%), 1 steps/s, loss 0.25 at batch 23",
+        "evaluating batch 12 of 25 (48%), 1.09 steps/s, loss 0.25, 0:00:12 left",
+        "evaluating batch 23 of 25 (92%), 1 steps/s, loss 0.25, 0:00:02 left",
+        "evaluating batch 25 of 25 (100%), 1 steps/s, loss 0.25 at batch 23",
     ]
 
 
@@ -171,8 +171,8 @@ def test_an_evaluation_in_a_training_is_a_second_bar(step_tensor: Any, clock: An
             evaluate_once(None, "", None, tf.no_op(), {}, hooks, None)
         evaluated = terminal.getvalue()
         run(session, step_tensor, 2, clock, 1.0)
-    assert "evaluating 0 of 3" in evaluated
-    assert evaluated.rindex("step 2 of 4") > evaluated.index("evaluating 0 of 3")
+    assert "evaluating batch 0 of 3" in evaluated
+    assert evaluated.rindex("step 2 of 4") > evaluated.index("evaluating batch 0 of 3")
     shown = terminal.getvalue()[len(evaluated) :]
     assert "step 4 of 4" in shown
     assert shown.count("\x1b[?25h") == 1

@@ -427,8 +427,22 @@ def test_errors_of_the_program_are_raised_as_they_are(model: Model) -> None:
 def test_a_start_reads_no_checkpoint_twice(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     model.save(1, 2)
     read = []
-    reader = tf.compat.v1.train.NewCheckpointReader
-    monkeypatch.setattr(py_checkpoint_reader, "NewCheckpointReader", lambda path: (read.append(path), reader(path))[1])
+    open_reader = tf.compat.v1.train.NewCheckpointReader
+
+    class Reader:
+        """TensorFlow's, with a record of the values that are read."""
+
+        def __init__(self, path: str) -> None:
+            self._path, self._reader = path, open_reader(path)
+
+        def get_tensor(self, name: str) -> Any:
+            read.append(self._path)
+            return self._reader.get_tensor(name)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._reader, name)
+
+    monkeypatch.setattr(py_checkpoint_reader, "NewCheckpointReader", Reader)
     model.restore()
     assert read == []
     model.damage(2)
@@ -491,3 +505,30 @@ def test_a_wait_outlasts_a_save(model: Model, clock: Any, monkeypatch: pytest.Mo
             assert session.run(v) == 3.0
     assert clock.slept == [1, 1, 1, 1]
     assert warnings() == []
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_another_shape_is_warned_of(tmp_path: Any, tf_log: Any, use_resource: bool) -> None:
+    """A resource variable takes the shape of the checkpoint, as in TensorFlow; a reference variable refuses it."""
+
+    def train_with(size: int) -> Any:
+        with tf.Graph().as_default():
+            v1.get_variable("hidden", [2, size], initializer=v1.zeros_initializer(), use_resource=use_resource)
+            step = v1.assign_add(train.get_or_create_global_step(), 1)
+            with train.MonitoredTrainingSession(checkpoint_dir=str(tmp_path), save_checkpoint_steps=1) as session:
+                return session.run(step)
+
+    assert train_with(3) == 1
+    tf_log.clear()
+    if not use_resource:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="shapes"):
+            train_with(4)
+        return
+    assert train_with(4) == 2
+    text = (
+        f"{tmp_path / 'model.ckpt-1'} has variables of other shapes, which are used: hidden is (2, 4) in the model and "
+    )
+    assert any(message.startswith(text + "(2, 3) there.") for message in tf_log.messages)
+    tf_log.clear()
+    assert train_with(3) == 3
+    assert "other shapes" not in tf_log.text

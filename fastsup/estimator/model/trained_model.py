@@ -41,7 +41,10 @@ def newest_checkpoint(model_dir: Any) -> str | None:
     Returns:
       The path of the checkpoint, as `Saver.restore` expects it; None if there is none.
     """
-    path = checkpoint_management.latest_checkpoint(model_dir)
+    try:
+        path = checkpoint_management.latest_checkpoint(model_dir)
+    except ValueError:  # The state file is empty.
+        path = None
     if path and is_in(path, os.fspath(model_dir)):
         return str(path)
     # The state file is lost, or names a checkpoint of another directory. Training would continue from the newest

@@ -125,7 +125,10 @@ def _fed(tensor: Any, value: Any) -> Any:
         )
     if not isinstance(tensor, tensor_lib.Tensor) or tensor.dtype == dtypes.string:
         return _array(value)
-    array = np.asarray(_array(value))
+    try:
+        array = np.asarray(_array(value))
+    except ValueError as error:
+        raise ValueError(f"{tensor.op.name}: {error}") from error
     wanted = np.dtype(tensor.dtype.as_numpy_dtype)
     if array.dtype == wanted:
         return array

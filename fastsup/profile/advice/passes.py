@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from fastsup.profile.advice.cost import Cost
 from fastsup.profile.numbers.quantities import duration
@@ -30,8 +31,8 @@ __all__ = ["advice_on_callback", "costs_of_passes"]
 _STEPS_PER_EXECUTION = 10
 # The executors of an accelerated model's functions.
 _LIFTED = {"inline", "single_threaded", "thread_pool"}
-# The rows of the input of arrays.
-_OF_ARRAYS = 'the rows "open input", "between epochs" and "tracing of tf.data\'s functions"'
+# What it takes to make a lifted function.
+_LIFTING_NS = 100_000_000
 _CHECKPOINT, _PROGRESS_BAR, _TENSORBOARD = "ModelCheckpoint", "ProgbarLogger", "TensorBoard"
 
 
@@ -46,11 +47,14 @@ def costs_of_passes(report: ProfileRows) -> Iterable[Cost]:
     passes = [part for part in every_pass if part.within is None or part.within[1] == SESSION]
     rows = _rows_of(report, passes)
     loops = [part for part in passes if part.kind.rpartition(".")[2] not in BATCH_CALLS]
-    opened_ns, times_opened, is_of_arrays = _opening(rows)
+    _, opened_ns, times_opened, is_of_arrays = _opening(rows)
     yield from _of_loop(report, rows, sum(part.runs for part in loops))
-    # But the calls of the model's functions cost less in these passes, too, if the model is accelerated.
-    of_calls = list(_of_calls(report, _rows_of(report, every_pass)))
-    yield from of_calls
+    # An accelerated model makes its calls at less cost in these passes, too.
+    every_row = _rows_of(report, every_pass)
+    spared, spared_outside = _spared(report, every_row), _spared(report, rows)
+    if spared.ns:
+        yield _of_calls(spared, spared.ns - spared_outside.ns)
+    yield from _run_eagerly(report, every_row)
     total, times = _sums(rows, INPUT_WAIT)
     if total:
         yield Cost(
@@ -60,7 +64,7 @@ def costs_of_passes(report: ProfileRows) -> Iterable[Cost]:
             "batches meanwhile with more workers (workers=4); a tf.data.Dataset with map(..., num_parallel_calls="
             "tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE), and cache() makes them once.",
         )
-    if times_opened > 1 and not (of_calls and is_of_arrays):
+    if times_opened > 1 and not (spared.ns and is_of_arrays):
         yield Cost(
             "opening and ending the input",
             opened_ns,
@@ -75,11 +79,16 @@ def _rows_of(report: ProfileRows, passes: Iterable[SessionPart]) -> list[Row]:
     return [row for row in report.session if row.session in names]
 
 
-def _opening(rows: Iterable[Row]) -> tuple[int, int, bool]:
-    """The nanoseconds of opening and ending inputs, the number of times, and True if Keras makes them of arrays."""
+def _opening(rows: Iterable[Row]) -> tuple[int, int, int, bool]:
+    """What it costs to open and end inputs.
+
+    Returns:
+      The nanoseconds; these without single stalls; the number of times; and True if Keras makes the inputs of arrays.
+    """
     opened = [row for row in rows if row.phase in (OPEN_INPUT, PASS_EPOCHS) or row.detail == INPUT_TRACES]
     is_of_arrays = any(row.detail == INPUT_TRACES for row in opened)
-    return sum(map(_without_stalls, opened)), _sums(opened, OPEN_INPUT)[1], is_of_arrays
+    total = sum(row.times.total_ns for row in opened)
+    return total, sum(map(_without_stalls, opened)), _sums(opened, OPEN_INPUT)[1], is_of_arrays
 
 
 def _without_stalls(row: Row) -> int:
@@ -113,34 +122,67 @@ def _of_loop(report: ProfileRows, rows: Iterable[Row], batches: int) -> Iterable
         )
 
 
-def _of_calls(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
-    """What it costs that TensorFlow calls the functions of models, or that Python runs them.
+class _Spared(NamedTuple):
+    """What an accelerated model wouldn't do.
 
-    Args:
-      report: the report.
-      rows: the rows of passes.
+    Attributes:
+      calls: calls of step functions by TensorFlow.
+      calls_ns: what it spares of them, in nanoseconds.
+      opened_ns: what Keras makes of arrays, without single stalls.
+      all_opened_ns: the same, as the rows have it.
+      functions: number of functions to accelerate.
     """
-    opened_ns, _, is_of_arrays = _opening(rows)
-    # Keras makes a dataset of arrays, which an accelerated model takes row by row.
-    of_arrays = opened_ns if is_of_arrays else 0
+
+    calls: int
+    calls_ns: int
+    opened_ns: int
+    all_opened_ns: int
+    functions: int
+
+    @property
+    def ns(self) -> int:
+        """All that is spared; 0 if TensorFlow calls no step function."""
+        return self.calls_ns and self.calls_ns + self.opened_ns
+
+
+def _spared(report: ProfileRows, rows: list[Row]) -> _Spared:
+    """What an accelerated model spares of the rows of passes."""
+    all_opened_ns, opened_ns, _, is_of_arrays = _opening(rows)
     by_tensorflow = [row for row in rows if report.executor_of(row) == BY_TENSORFLOW_FUNCTION]
     total, calls = _sums(by_tensorflow, *PASS_FUNCTIONS, *BATCH_CALLS)
     # On a busy machine, the measurement may be above a whole call.
-    saved = min(int(report.call_ns * calls), total * 9 // 10)
-    if saved:
-        name = "TensorFlow's calls of the step function"
-        text = f"about {duration(saved / calls)} of each of {calls} calls, by a measurement on this machine"
-        if of_arrays > saved:
-            name, of_calls = "what Keras makes of arrays for each call and epoch", duration(saved)
-            text = f"{duration(of_arrays)} ({_OF_ARRAYS}), and {of_calls} of TensorFlow's calls of the step function"
-        elif of_arrays:
-            text += f", and {duration(of_arrays)} of what Keras makes of arrays for each call and epoch ({_OF_ARRAYS})"
-        yield Cost(
-            name,
-            saved + of_arrays,
-            f"{text}. fastsup.keras.accelerate(model) makes the same steps without these "
-            f"{duration(saved + of_arrays)}; it takes some 0.1 s once for each function.",
+    calls_ns = min(int(report.call_ns * calls), total * 9 // 10)
+    functions = len({row.phase for row in by_tensorflow})
+    # Keras makes a dataset of arrays, which an accelerated model takes row by row.
+    return _Spared(calls, calls_ns, *((opened_ns, all_opened_ns) if is_of_arrays else (0, 0)), functions)
+
+
+def _of_calls(spared: _Spared, in_callbacks: int) -> Cost:
+    """What it costs that TensorFlow calls the functions of models.
+
+    Args:
+      spared: what an accelerated model spares.
+      in_callbacks: how much of it is in what callbacks evaluate, in nanoseconds.
+    """
+    text = (
+        f"{duration(spared.ns)}: {duration(spared.calls_ns)} of TensorFlow's calls of the step function, about "
+        f"{duration(spared.calls_ns / spared.calls)} of each of {spared.calls}, by a measurement on this machine"
+    )
+    if spared.opened_ns:
+        text += (
+            f", and {duration(spared.opened_ns)} of the {duration(spared.all_opened_ns)} in which Keras makes datasets "
+            'and iterators of arrays (the rows "open input", "between epochs" and "tracing of tf.data\'s functions")'
         )
+    if in_callbacks:
+        text += f". {duration(in_callbacks)} of it is in what callbacks evaluate: these savings don't add up"
+    once = " Once for each function it takes some 0.1 s"
+    is_short = spared.ns < _LIFTING_NS * spared.functions
+    text += f".{once}{': it pays in a longer run than this one' if is_short else ''}."
+    return Cost("what fastsup.keras.accelerate(model) saves", spared.ns, text)
+
+
+def _run_eagerly(report: ProfileRows, rows: list[Row]) -> Iterable[Cost]:
+    """What it costs that Python runs the functions of models."""
     eagerly = [row for row in rows if BY_TENSORFLOW_EAGERLY in report.executor_of(row)]
     total, calls = _sums(eagerly, *PASS_FUNCTIONS)
     if calls:

@@ -58,7 +58,9 @@ def advice_on(report: ProfileRows) -> str:
         sentences += [*_plans_made_once(report), *_outside_of_steps(report)]
     sentences += _may_be_compiled(report)
     if report.other_profilers_used:
-        sentences.append("Sessions and loops with their own profiler aren't in this one.")
+        sentences.append(
+            "Sessions and loops with their own profiler, and a fit with a ProfilerCallback, aren't in this one."
+        )
     return " ".join(sentences)
 
 

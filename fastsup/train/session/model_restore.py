@@ -11,6 +11,7 @@ from tensorflow.python.util import deprecation
 
 from fastsup.checkpoint.partial_restore import restore_partially
 from fastsup.checkpoint.restore import CheckpointRestorer
+from fastsup.checkpoint.shapes import warn_of_other_shapes
 from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.core.checks import check_no_pattern
 from fastsup.runtime.session import Session
@@ -66,6 +67,7 @@ class ModelRestore:
             restore_partially(self._session, self._saver, path)
         else:
             self._saver.restore(self._session, path)
+            warn_of_other_shapes(self._session.graph.get_collection(ops.GraphKeys.GLOBAL_VARIABLES), path)
 
     def from_path(self, path: Any) -> str:
         """Restores one checkpoint.

@@ -37,6 +37,19 @@ cdef class Fails(Counter):
         raise ArithmeticError(f"at step {state.global_step}")
 
 
+cdef class Returns(Counter):
+    """Ends the loop, or returns a code that there isn't."""
+
+    cdef readonly int code
+
+    def __init__(self, int64_t every, int code):
+        super().__init__(every)
+        self.code = code
+
+    cdef int on_due(self, object loop, const fs_loop* state) except -1:
+        return self.code
+
+
 cdef class Forgetful(LoopHook):
     """Never says when it is due."""
 
