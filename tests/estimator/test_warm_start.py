@@ -76,5 +76,7 @@ def test_export_of_a_damaged_checkpoint(trained: Any, tmp_path: Any) -> None:
         x = tf.compat.v1.placeholder(tf.float32, [None, 2])
         return est.export.ServingInputReceiver({"x": x}, {"x": x})
 
-    with pytest.raises(train.NoIntactCheckpointError, match=f"{path}: .*less bytes"):
+    with pytest.raises(
+        train.NoIntactCheckpointError, match=f"{path} can't be restored, and is left as it is: .*less bytes"
+    ):
         trained.export_saved_model(str(tmp_path / "export"), receiver)

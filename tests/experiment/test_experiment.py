@@ -356,7 +356,7 @@ def test_continuous_eval_ends_when_training_has(est: Any, sleep: Any, tf_log: An
     make(est, train_steps=100).continuous_eval(delay_secs=0)
     assert [call[1]["checkpoint_path"] for call in est.evaluate.call_args_list] == [path]
     line = "Exiting continuous eval, training has ended before train_steps=100. See `python -m fastsup docs dropin#"
-    assert tf_log.messages[-1] == f"{line}experiment-and-tfcontrib."
+    assert tf_log.messages[-1] == f"{line}experiment-and-tfcontrib`."
 
 
 def test_a_predicate_of_result_and_path(est: Any, sleep: Any) -> None:

@@ -95,7 +95,7 @@ def test_are_refused_before_anything_is_saved(use: Callable[[str], None], name: 
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_are_refused_by_each_character(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"docs/dropin\.md#checkpoints"):
+    with pytest.raises(ValueError, match=r"python -m fastsup docs dropin#checkpoints"):
         in_a_saver_hook(str(tmp_path / name / "model"))
 
 

@@ -19,7 +19,7 @@ from fastsup.common.leaked_threads import thread_stack, warn_of_leaked_threads
 v1 = tf.compat.v1
 TEXT = (
     "1 thread(s) still running 0.1 seconds after the stop was requested; the run ends without them. See "
-    "docs/dropin.md#supervisor."
+    "`python -m fastsup docs dropin#supervisor`."
 )
 
 
