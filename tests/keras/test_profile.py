@@ -23,6 +23,7 @@ from processes import Processes
 
 import fastsup
 import fastsup.keras
+from fastsup.profile import call_cost
 from fastsup.profile.advice import passes
 from fastsup.profile.compare import compare
 from fastsup.profile.export import as_dict
@@ -481,6 +482,15 @@ def test_what_runs_a_step_and_what_acceleration_would_spare() -> None:
     assert calls.total_ns > opened
     assert "opening and ending the input" not in costs
     fastsup.keras.accelerate(model)
+
+    class Evaluates(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.model.evaluate(X[:8], Y[:8], verbose=0)
+
+    with fastsup.HookProfiler() as profiler:
+        fastsup.keras.accelerate(small_model()).fit(X, Y, batch_size=8, verbose=0, callbacks=[Evaluates()])
+    # An accelerated model makes it before the pass begins: no method of the callback has this name.
+    assert {row.owner for row in profiler.report().rows if row.phase == "make_test_function"} == {"session"}
     with fastsup.HookProfiler() as profiler:
         model.fit(X, Y, batch_size=1, verbose=0)
     report = profiler.report()
@@ -562,3 +572,17 @@ def test_arguments_of_a_profile() -> None:
         fastsup.keras.ProfilerCallback(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="verbose must be 0 or 1, got 2"):
         fastsup.keras.ProfilerCallback(verbose=2)
+
+
+def test_a_profile_of_one_fit_within_that_of_the_program(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the one measures for its advice isn't in the other."""
+    monkeypatch.setattr(call_cost, "_measured", [])
+    with fastsup.HookProfiler() as of_program:
+        small_model().fit(X, Y, batch_size=8, verbose=0, callbacks=[fastsup.keras.ProfilerCallback()])
+    assert "accelerate(model) saves" in capsys.readouterr().out
+    assert call_cost._measured != []
+    report = of_program.report()
+    assert (report.steps, report.rows, report.other_profilers_used) == (0, (), True)
+    assert "a fit with a ProfilerCallback, aren't in this one" in report.advice()

@@ -112,7 +112,7 @@ def _of_models(model: Any) -> Iterator[Replacement]:
     for name, function in _PASSES.items():
         yield _class_with(model, name), name, functools.partial(_as_pass, name=name, function=function)
         make = f"make_{function}"
-        yield _class_with(model, make), make, functools.partial(timed, phase=make)
+        yield _class_with(model, make), make, functools.partial(timed, phase=make, of_session=True)
     for name in BATCH_CALLS:
         yield (
             _class_with(model, name),
