@@ -32,7 +32,7 @@ def warn_of_other_shapes(variables: Iterable[Any], path: str) -> None:
         saved = shapes.get(variable.op.name)
         is_part = getattr(variable, "_save_slice_info", None) is not None
         if saved is not None and not is_part and not variable.shape.is_compatible_with(saved):
-            other.append(f"{variable.op.name} is {tuple(variable.shape)} in the model and {tuple(saved)} there")
+            other.append(f"{variable.op.name} is {variable.shape} in the model and {tuple(saved)} there")
     if other:
         more = f"; and {len(other) - _LISTED} more" if len(other) > _LISTED else ""
         logging.warning(

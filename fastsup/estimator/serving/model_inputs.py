@@ -75,7 +75,7 @@ class ModelInputs:
             if not tensor.shape.is_compatible_with(np.shape(value)):
                 is_one = tensor.shape.rank == np.ndim(value) + 1
                 raise ValueError(
-                    f"{tensor.op.name} must be of the shape {tuple(tensor.shape)}, whose first dimension is that of "
+                    f"{tensor.op.name} must be of the shape {tensor.shape}, whose first dimension is that of "
                     f"the examples; got the shape {np.shape(value)}."
                     + (" For a single example give [value]." if is_one else "")
                 )
@@ -258,7 +258,7 @@ def explaining_features(specs: Any) -> Iterator[None]:
         if type(error) not in (TypeError, ValueError):
             raise
         built_for = [
-            f"{path or 'features'}: {spec.dtype.name} of shape {tuple(spec.shape)}"
+            f"{path or 'features'}: {spec.dtype.name} of shape {spec.shape}"
             for path, spec in nest.flatten_with_joined_string_paths(specs)
         ]
         raise type(error)(
