@@ -31,6 +31,8 @@ __all__ = ["advice_on_callback", "costs_of_passes"]
 _STEPS_PER_EXECUTION = 10
 # The executors of an accelerated model's functions.
 _LIFTED = {"inline", "single_threaded", "thread_pool"}
+# If the mean of a callback is above what nearly all of its calls take by this factor, it works now and then.
+_SKEW = 5
 # What it takes to make a lifted function.
 _LIFTING_NS = 100_000_000
 _CHECKPOINT, _PROGRESS_BAR, _TENSORBOARD = "ModelCheckpoint", "ProgbarLogger", "TensorBoard"
@@ -165,8 +167,8 @@ def _of_calls(spared: _Spared, in_callbacks: int) -> Cost:
       in_callbacks: how much of it is in what callbacks evaluate, in nanoseconds.
     """
     text = (
-        f"{duration(spared.ns)}: {duration(spared.calls_ns)} of TensorFlow's calls of the step function, about "
-        f"{duration(spared.calls_ns / spared.calls)} of each of {spared.calls}, by a measurement on this machine"
+        f"at least {duration(spared.ns)}: {duration(spared.calls_ns)} of TensorFlow's calls of the step function, "
+        f"about {duration(spared.calls_ns / spared.calls)} of each of {spared.calls}, by a measurement on this machine"
     )
     if spared.opened_ns:
         text += (
@@ -174,10 +176,13 @@ def _of_calls(spared: _Spared, in_callbacks: int) -> Cost:
             'and iterators of arrays (the rows "open input", "between epochs" and "tracing of tf.data\'s functions")'
         )
     if in_callbacks:
-        text += f". {duration(in_callbacks)} of it is in what callbacks evaluate: these savings don't add up"
-    once = " Once for each function it takes some 0.1 s"
+        text += f". {duration(in_callbacks)} of it is in what callbacks evaluate, and counted for them, too"
     is_short = spared.ns < _LIFTING_NS * spared.functions
-    text += f".{once}{': it pays in a longer run than this one' if is_short else ''}."
+    text += (
+        ". To accelerate a model takes some 0.1 s for each of its functions, once"
+        f"{': it pays in a longer run than this one' if is_short else ''}. A step of many operations gains more: "
+        "compare."
+    )
     return Cost("what fastsup.keras.accelerate(model) saves", spared.ns, text)
 
 
@@ -211,7 +216,13 @@ def advice_on_callback(owner: str, worst: Row, total_ns: int, calls: int) -> str
     if owner == _TENSORBOARD:
         its_argument = 'update_freq="epoch"' if "batch" in worst.phase else "histogram_freq=0"
         return f"{its_argument} saves most of these {duration(worst.times.total_ns)}, unless it is set already."
-    saved = duration(worst.times.total_ns * (_STEPS_PER_EXECUTION - 1) // _STEPS_PER_EXECUTION)
+    times = worst.times
+    if times.p95_ns is not None and times.max_ns is not None and _SKEW * times.p95_ns < times.mean_ns and calls > 1:
+        return (
+            f"A few of its {calls} calls take nearly all of it, up to {duration(times.max_ns)} each: half of these "
+            f"save {duration(times.total_ns // 2)}."
+        )
+    saved = duration(times.total_ns * (_STEPS_PER_EXECUTION - 1) // _STEPS_PER_EXECUTION)
     if worst.phase == SAVE:
         argument = " (save_freq=N, in batches)" if owner == _CHECKPOINT else ""
         return (

@@ -41,6 +41,10 @@ _STEPS_A_PLAN = 20
 _LIGHT_NS = 200_000
 # Recording takes as long as a step of this length.
 _TOO_SHORT_NS = 1_000
+# The listener that evaluates, which isn't the program's.
+_OF_TRAIN_AND_EVALUATE = "NewCheckpointListenerForEvaluate"
+# Hooks that are called in fewer steps than this share are seldom called.
+_OFTEN = 0.1
 # Names that a sentence lists.
 _MOST_NAMES = 4
 # Steps that take less than this share of the program are a small part of it.
@@ -178,6 +182,13 @@ def _hook_part(
     if kind == LISTENER:
         name = f"the listener {detail} of {owner}" if detail else f"the listeners of {owner}"
         inside = ", most of it in a session that it opens" if within > total / 2 else ""
+        if detail == _OF_TRAIN_AND_EVALUATE:
+            return Cost(
+                "the evaluations of train_and_evaluate",
+                total,
+                f"{duration(mean)} a checkpoint, with the exporters: a larger EvalSpec(throttle_secs=...) or "
+                "save_checkpoints_steps evaluates less often; EvalSpec(keep_graph=True) builds the graph once.",
+            )
         return Cost(
             name,
             total,
@@ -277,8 +288,10 @@ def _session_parts(report: ProfileRows) -> Iterable[Cost]:
         "The session has to fetch it for hooks that count by it, since it can't foresee what a run adds to it. "
         "Increment it by a constant, once a step.",
     )
+    dispatched = sum(row.times.calls for row in rows[HOOK_DISPATCH])
     yield from part(
-        HOOK_DISPATCH,
+        # Of few calls, the first one of a session takes the most.
+        HOOK_DISPATCH if dispatched >= _OFTEN * report.steps else "",
         "hook dispatch",
         f"The session calls {_listed(_called_most_often(report))} in the most steps, and makes arguments and results "
         "for that. A hook of your own is called in every step, and so is NanTensorHook. Leave out what you can do "
