@@ -35,10 +35,16 @@ def manager_in(directory: str | os.PathLike[str], checkpoint: Any, max_to_keep: 
       TypeError: `checkpoint` is no `tf.train.Checkpoint`.
       ValueError: `max_to_keep` isn't positive.
     """
-    import tensorflow as tf
-
-    if not isinstance(checkpoint, tf.train.Checkpoint):
-        raise TypeError(f"directory is for the checkpoints of a tf.train.Checkpoint, got {checkpoint!r} to save.")
+    # Without TensorFlow in the process there is no tf.train.Checkpoint, and perhaps no TensorFlow to import.
+    if "tensorflow" in sys.modules:
+        import tensorflow as tf
+    else:
+        tf = None
+    if tf is None or not isinstance(checkpoint, tf.train.Checkpoint):
+        raise TypeError(
+            f"directory is for the checkpoints of a tf.train.Checkpoint, got {checkpoint!r} to save. Leave directory "
+            "out for a function of yours."
+        )
     folder = os.fspath(directory)
     try:
         return tf.train.CheckpointManager(checkpoint, folder, max_to_keep)
