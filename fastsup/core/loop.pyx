@@ -95,6 +95,11 @@ cdef LoopHook as_hook(object hook):
     )
 
 
+cdef str wrong_code(int code):
+    """Describes a code that a step or hook must not return, for a message."""
+    return f"{code}, which is neither FS_GO_ON (0) nor FS_STOP (1)"
+
+
 cdef inline double as_double(object result) noexcept:
     """Returns a step's result as hooks in C and Cython see it: a float as it is, and NaN for everything else."""
     return PyFloat_AS_DOUBLE(result) if PyFloat_Check(result) else NAN
@@ -479,9 +484,7 @@ cdef class Loop:
                 drive.clock = clock_to_use()
             elif event == FS_STEP_FAILED or event == FS_HOOK_FAILED:
                 culprit = "The step function" if event == FS_STEP_FAILED else "A hook"
-                reason = drive.message.decode("utf-8", "replace") or (
-                    f"it returned {drive.code}, which is neither FS_GO_ON (0) nor FS_STOP (1)"
-                )
+                reason = drive.message.decode("utf-8", "replace") or f"it returned {wrong_code(drive.code)}"
                 raise RuntimeError(f"{culprit} in C has failed at global step {drive.loop.global_step}: {reason}")
             else:
                 return 0
@@ -501,9 +504,7 @@ cdef class Loop:
             if code == FS_STOP:
                 fs_drive_request_stop(self.state)
             elif code != FS_GO_ON:
-                raise RuntimeError(
-                    f"on_due of {self.hooks[i]!r} has returned {code}, which is neither FS_GO_ON (0) nor FS_STOP (1)."
-                )
+                raise RuntimeError(f"on_due of {self.hooks[i]!r} has returned {wrong_code(code)}.")
         else:
             self.handle(fs_drive_call(drive, &drive.slots[i]))
         if probe is not None:

@@ -35,11 +35,8 @@ def manager_in(directory: str | os.PathLike[str], checkpoint: Any, max_to_keep: 
       TypeError: `checkpoint` is no `tf.train.Checkpoint`.
       ValueError: `max_to_keep` isn't positive.
     """
-    # Without TensorFlow in the process there is no tf.train.Checkpoint, and perhaps no TensorFlow to import.
-    if "tensorflow" in sys.modules:
-        import tensorflow as tf
-    else:
-        tf = None
+    # A program that has a tf.train.Checkpoint has imported TensorFlow.
+    tf: Any = sys.modules.get("tensorflow")
     if tf is None or not isinstance(checkpoint, tf.train.Checkpoint):
         raise TypeError(
             f"directory is for the checkpoints of a tf.train.Checkpoint, got {checkpoint!r} to save. Leave directory "

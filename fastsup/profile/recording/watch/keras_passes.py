@@ -171,12 +171,13 @@ def _as_pass(method: Callable[..., Any], name: str, function: str) -> Callable[.
     return recorded
 
 
-def _runner_of(model: Any, function: str) -> dict[str, Any]:
+def _runner_of(model: Any, function: str, row: str | None = None) -> dict[str, Any]:
     """What runs a model's function, as `Recorder.new_caller` wants it.
 
     Args:
       model: the model.
       function: name of the function.
+      row: name of the row that has the function's time; None for the function's.
     """
     if getattr(model, function, None) is None:
         return {}
@@ -191,15 +192,14 @@ def _runner_of(model: Any, function: str) -> dict[str, Any]:
             return {}
         if part.lifted:
             runner, seconds = f"{part.executor}{', many steps a call' if part.fused else ''}", part.seconds
-    plan = PlanExecutor((function,), (), runner, False, seconds)
+    plan = PlanExecutor((row or function,), (), runner, False, seconds)
     return {"asked": runner, "plans": [plan._asdict()], "operations": 0}
 
 
 def _runner_of_calls(model: weakref.ref[Any], name: str) -> dict[str, Any]:
     """What runs a model's method for a single batch, as `_runner_of` says it; nothing if the model is gone."""
     found = model()
-    info = {} if found is None else _runner_of(found, f"{name.partition('_')[0]}_function")
-    return {**info, "plans": [{**plan, "fetches": (name,)} for plan in info.get("plans", ())]} if info else {}
+    return {} if found is None else _runner_of(found, f"{name.partition('_')[0]}_function", name)
 
 
 def _accelerated(model: Any) -> Sequence[Any]:
