@@ -30,7 +30,8 @@ def absent_name_error(module: str, name: str, alternative: str | None = None) ->
       alternative: sentence that says what to use instead, or what to install. None: there is none.
     """
     if alternative is None:
-        return AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
+        # Python adds the name and the module, and its traceback proposes a similar name of the module's.
+        return AttributeError(f"module {module!r} has no attribute {name!r}")
     return AttributeError(f"{module} has no {name}: {alternative}", name=name)
 
 

@@ -22,6 +22,8 @@ cdef class LoopHook(Scheduled):
     cdef fs_hook_fn function
     cdef void* context
     cdef fs_schedule schedule
+    # The number of runs of loops under way that call it. They share its due positions.
+    cdef int runs_under_way
 
     cpdef due_at_time(self, double time)
 

@@ -95,6 +95,19 @@ cdef LoopHook as_hook(object hook):
     )
 
 
+cdef int warn_if_shared(LoopHook hook) except -1:
+    """Warns of a hook that has begun while another run calls it, unless it is due after every step of both, or never."""
+    if hook.runs_under_way == 1 or hook.schedule.every_steps == 1 or (hook.next_run is not None and hook.next_run <= 0):
+        return 0
+    if hook.next_run is not None or hook.next_step is not None or hook.next_time is not None:
+        logger.warning(
+            "The hook %r is used twice at a time, and has one due position: calls of it will be left out. Make a hook for "
+            "each loop, and for each place in a list of hooks.",
+            hook,
+        )
+    return 0
+
+
 cdef str wrong_code(int code):
     """Describes a code that a step or hook must not return, for a message."""
     return f"{code}, which is neither FS_GO_ON (0) nor FS_STOP (1)"
@@ -230,6 +243,11 @@ cdef class Loop:
             return self.state.result
         return self.last_result
 
+    @property
+    def step_is_native(self):
+        """Whether the step is a function in C."""
+        return drive_of(self).step is not NULL
+
     def request_stop(self):
         """Ends the loop after the current step. Any thread may call this."""
         fs_drive_request_stop(self.state)
@@ -298,7 +316,9 @@ cdef class Loop:
         try:
             for hook in self.hooks:
                 begun.append(hook)
+                (<LoopHook> hook).runs_under_way += 1
                 self.begin_hook(hook)
+                warn_if_shared(hook)
             # Of the class: an object may have attributes of any name. Steps that are recorded are made one by one.
             several = not probe.records and hasattr(type(self.step_function), "run_steps")
             self.run_steps = self.step_function.run_steps if several else None
@@ -318,6 +338,8 @@ cdef class Loop:
             tell_hooks(begun, lambda hook: hook.on_error(self, error), _log_failed_on_error)
             raise
         finally:
+            for hook in begun:
+                (<LoopHook> hook).runs_under_way -= 1
             self.running = False
             self.probe = None
             self.probes.close()

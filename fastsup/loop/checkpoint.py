@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 from collections.abc import Callable
@@ -38,8 +39,9 @@ class CheckpointHook(PeriodicHook):
       manager: the `tf.train.CheckpointManager`, or None if `save` is a function.
 
     Raises:
-      TypeError: `save` can't be called and has no such method, `directory` is given for something else than a
-        `tf.train.Checkpoint`, `async_save` for something that isn't TensorFlow's, or an interval isn't a number.
+      TypeError: `save` can't be called with one argument and has no such method, `directory` is given for something
+        else than a `tf.train.Checkpoint`, `async_save` for something that isn't TensorFlow's, or an interval isn't a
+        number.
       ValueError: an interval isn't positive, or neither is given.
     """
 
@@ -58,6 +60,8 @@ class CheckpointHook(PeriodicHook):
         check_flag(async_save=async_save)
         if directory is not None:
             save = manager_in(directory, save, max_to_keep)
+        if callable(save):
+            _check_takes_step(save)
         self._saves = None if callable(save) else ManagedSaves(save, async_save)
         if async_save and self._saves is None:
             raise TypeError(NO_ASYNC.format(save))
@@ -101,3 +105,17 @@ class CheckpointHook(PeriodicHook):
     def _wait_for_the_last_write(self) -> None:
         if self._saves is not None:
             self._saves.wait()
+
+
+def _check_takes_step(save: Callable[..., Any]) -> None:
+    """Raises TypeError for a function that can't be called with the global step alone."""
+    try:
+        signature = inspect.signature(save)
+    except (TypeError, ValueError):
+        return  # Of a function in C, which doesn't say what it takes.
+    try:
+        signature.bind(0)
+    except TypeError as error:
+        raise TypeError(
+            f"save must take the global step as its one argument, got {save!r} with the arguments {signature}: {error}."
+        ) from None

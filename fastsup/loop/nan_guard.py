@@ -75,6 +75,8 @@ class NanGuardHook(PeriodicHook):
 
     def _end(self, loop: Any, step: int, bad: list[str]) -> None:
         message = f"NaN in the result of step {step}: {', '.join(bad)}"
+        if getattr(loop, "step_is_native", False):
+            message += ". It is NaN, too, where a step in C doesn't set loop->result."
         if self._fail_on_nan:
             raise NanResultError(message)
         _logger.warning(message)

@@ -81,15 +81,21 @@ def unknown(report: Report, limits: Iterable[Limit]) -> list[str]:
       report: the report.
       limits: the limits.
     """
-    names = {*hook_names(report), *_ALL, *(row.owner for row in report.rows), *(row.phase for row in report.rows)}
+    owners = {row.owner for row in report.rows if row.is_hook}
+    names = {*hook_names(report), *_ALL, *owners, *map(_numbered, owners), *(row.phase for row in report.rows)}
     return [limit.name for limit in limits if limit.name not in names]
+
+
+def _numbered(owner: str) -> str:
+    """The name of one of several hooks, with its number. A profile shows the first without one."""
+    return owner if " #" in owner else f"{owner} #1"
 
 
 def _total(report: Report, name: str) -> int:
     """The nanoseconds of all rows of a name in the threads of the loops, and of what a hook of that name opens."""
 
     def is_meant(owner: str) -> bool:
-        return owner != SESSION and name in (*_ALL, owner, owner.partition(" #")[0])
+        return owner != SESSION and name in (*_ALL, owner, _numbered(owner), owner.partition(" #")[0])
 
     within = sum(part.total_ns for part in report.sessions if part.within is not None and is_meant(part.within[1]))
     rows = [row for row in report.rows if row.thread == LOOP and (is_meant(row.owner) or row.phase == name)]

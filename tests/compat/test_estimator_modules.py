@@ -170,6 +170,17 @@ def test_a_module_that_has_nothing_says_what_to_use() -> None:
         found.Something
 
 
+def test_python_proposes_a_name_for_a_misspelt_one() -> None:
+    import tensorflow as tf
+
+    for module in (tf.estimator, fastsup.estimator):
+        with pytest.raises(AttributeError) as caught:
+            module.RunConfg
+        # What Python's traceback reads.
+        assert (caught.value.name, caught.value.obj) == ("RunConfg", module)
+        assert "RunConfig" in dir(module)
+
+
 @pytest.mark.parametrize("name", ["tensorflow_estimator.nothing", "tensorflow.python.estimator.canned.nothing"])
 def test_modules_that_never_were(name: str) -> None:
     with pytest.raises(ModuleNotFoundError):

@@ -53,6 +53,53 @@ def test_global_step_starts_where_it_is_told_to() -> None:
     assert hook.calls == ["begin", (105, 9), "end"]
 
 
+def test_warns_of_a_hook_that_two_loops_use_at_a_time(caplog: pytest.LogCaptureFixture) -> None:
+    hook = Every(2)
+    inner = StepLoop(counter(), [hook], max_steps=4)
+    StepLoop(inner.run, [hook], max_steps=1).run()
+    (message,) = caplog.messages
+    assert message.startswith(f"The hook {hook!r} is used twice at a time, and has one due position")
+    # One after the other is right.
+    caplog.clear()
+    for _ in range(2):
+        StepLoop(counter(), [hook], max_steps=4).run()
+    assert not caplog.messages
+
+
+def test_warns_of_a_hook_that_stands_in_a_list_twice(caplog: pytest.LogCaptureFixture) -> None:
+    hook = Every(2)
+    StepLoop(counter(), [hook, hook], max_steps=4).run()
+    assert [text.split(" is used")[1][:16] for text in caplog.messages] == [" twice at a time"]
+
+
+def test_a_hook_that_is_due_after_every_step_may_be_used_twice(caplog: pytest.LogCaptureFixture) -> None:
+    class Counts(Hook):
+        calls = 0
+
+        def begin(self, loop: StepLoop) -> None:
+            self.due_every_run()
+
+        def after_step(self, loop: StepLoop, value: Any) -> None:
+            self.calls += 1
+
+    hook = Counts()
+    StepLoop(counter(), [hook, hook], max_steps=4).run()
+    assert hook.calls == 8
+    assert not caplog.messages
+
+
+def test_a_failing_begin_leaves_a_hook_to_the_next_loop(caplog: pytest.LogCaptureFixture) -> None:
+    class Fails(Hook):
+        def begin(self, loop: StepLoop) -> None:
+            raise ArithmeticError
+
+    hook = Every(2)
+    with pytest.raises(ArithmeticError):
+        StepLoop(counter(), [hook, Fails()], max_steps=4).run()
+    StepLoop(counter(), [hook], max_steps=4).run()
+    assert not caplog.messages
+
+
 def test_a_hook_stays_due_until_it_says_otherwise() -> None:
     class Stays(Hook):
         calls = 0

@@ -118,6 +118,22 @@ assert embed_c.read_counter(steps) == (5, 0)
 """)
 
 
+def test_a_step_that_sets_no_result(in_fresh_process: Run) -> None:
+    in_fresh_process("""
+import embed_c
+from fastsup.core import StepLoop
+from fastsup.loop import NanGuardHook, NanResultError
+steps = embed_c.counter(0, "no result")
+loop = StepLoop(embed_c.step_capsule(steps), [NanGuardHook()], max_steps=100)
+assert loop.step_is_native and not StepLoop(int).step_is_native
+try:
+    loop.run()
+except NanResultError as error:
+    said = str(error)
+assert said == "NaN in the result of step 1: loss. It is NaN, too, where a step in C doesn't set loop->result.", said
+""")
+
+
 WRONG_CODE = "it returned 7, which is neither FS_GO_ON (0) nor FS_STOP (1)"
 
 

@@ -65,6 +65,19 @@ def test_an_error_of_the_save_ends_the_loop() -> None:
         StepLoop(int, [CheckpointHook(save, every_steps=3)]).run()
 
 
+@pytest.mark.parametrize(
+    "save", [lambda: None, lambda step, path: None, lambda *, step: None], ids=["none", "two", "by name"]
+)
+def test_a_function_that_does_not_take_the_step_is_refused_when_the_hook_is_made(save: Callable[..., None]) -> None:
+    with pytest.raises(TypeError, match=r"^save must take the global step as its one argument, got <function "):
+        CheckpointHook(save, every_steps=3)
+
+
+def test_takes_what_can_be_called_with_the_step() -> None:
+    for save in (print, dict, [].append, lambda *steps: None, lambda step, path="x": None):
+        CheckpointHook(save, every_steps=3)
+
+
 def test_tensorflows_manager_around_a_tf_function(tmp_path: Path) -> None:
     import tensorflow as tf
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from fastsup import HookProfiler
+from fastsup.profile.limits import broken, limit_of, unknown
 from fastsup.profile.page import as_html
 from fastsup.profile.recording.recorder import ManualClock
 from fastsup.profile.report import duration, percent, report_of
@@ -45,6 +46,21 @@ def test_hooks_come_in_the_order_of_what_they_cost(recorded: HookProfiler) -> No
     save = by_name(report)["NamedHook #2", "save"]
     assert (save.times.calls, save.times.max_step, save.times.max_ns) == (100, 42, 4_993_000)
     assert [row.phase for row in report.session] == ["runtime", "between steps"]
+
+
+def test_a_limit_means_all_hooks_of_a_class_or_one_by_its_number(recorded: HookProfiler) -> None:
+    report = recorded.report()
+    cost = {name: ns for name, ns, _ in report.hooks}
+    one, two = cost["NamedHook"], cost["NamedHook #2"]
+    for name, ns in (("NamedHook", one + two), ("NamedHook #1", one), ("NamedHook #2", two)):
+        share = 100 * ns / report.wall_ns
+        limits = [limit_of(f"{name} {share + change:.2f}%") for change in (-0.02, 0.02)]
+        assert [sentence.split(" takes ")[0] for sentence in broken(report, limits)] == [name]
+        assert not unknown(report, limits)
+    assert unknown(report, [limit_of(f"{name} 1%") for name in ("NamedHook #3", "session")]) == [
+        "NamedHook #3",
+        "session",
+    ]
 
 
 def test_says_which_hook_to_look_at_first(recorded: HookProfiler) -> None:

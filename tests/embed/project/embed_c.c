@@ -30,6 +30,7 @@ static int act(const fs_loop *loop, counter *self) {
         fastsup->fail(loop, "of an earlier step");
         return FS_GO_ON;
     }
+    if (strcmp(self->what, "no result") == 0) return FS_GO_ON;
     /* raise, or raise and pretend nothing: what a careless function does. */
     PyGILState_STATE gil = PyGILState_Ensure();
     PyErr_SetString(PyExc_LookupError, "raised in C");
@@ -38,7 +39,7 @@ static int act(const fs_loop *loop, counter *self) {
 }
 
 static int step(fs_loop *loop, void *context) {
-    loop->result = 0.5 * (double)loop->global_step;
+    if (strcmp(((counter *)context)->what, "no result") != 0) loop->result = 0.5 * (double)loop->global_step;
     return act(loop, context);
 }
 
@@ -88,7 +89,8 @@ static PyObject *new_counter(PyObject *module, PyObject *arguments) {
     if (capsule == NULL) return NULL;
     counter *self = pointer;
     self->at = at;
-    const char *known[] = {"", "stop", "fail", "code", "request_stop", "raise", "raise and go on", "fail and go on"};
+    const char *known[] = {
+        "", "stop", "fail", "code", "request_stop", "raise", "raise and go on", "fail and go on", "no result"};
     for (size_t i = 0; i < sizeof known / sizeof *known; ++i)
         if (strcmp(what, known[i]) == 0) self->what = known[i];
     return capsule;
