@@ -16,12 +16,12 @@ from fastsup.profile.numbers.quantities import duration, percent
 from fastsup.profile.numbers.rows import CALLBACKS, LOOP, ProfileRows, Row, Times
 from fastsup.profile.numbers.session_part import SessionPart, names_of
 from fastsup.profile.recording.phases import (
-    BATCH_CALLS,
     BETWEEN,
     BY_TENSORFLOW_FUNCTION,
     FETCHES,
     IN_A_THREAD,
     INPUT_WAIT,
+    KERAS_STEPS,
     PASS_FUNCTIONS,
     STEP_FETCH,
 )
@@ -172,7 +172,7 @@ def _sessions(recorded: list[dict[str, Any]], names: list[str], rows: list[Row])
                 role=session["role"],
                 place=session["place"],
                 sessions=session["sessions"],
-                runs=sum(row.times.calls for row in of_it if row.phase in (RUNTIME, *PASS_FUNCTIONS, *BATCH_CALLS)),
+                runs=sum(row.times.calls for row in of_it if row.phase in (RUNTIME, *KERAS_STEPS)),
                 total_ns=sum(row.times.total_ns for row in of_it),
                 within=None if within is None else (names[within[0]], *within[1:]),
                 asked_executors=tuple(session["asked_executors"]),

@@ -153,19 +153,19 @@ def collective_training(
         strategy.configure(own_config, config.cluster_spec, config.task_type, config.task_id)
     if not getattr(extended, "_std_server_started", False):
         ensure_server(config, own_config)
-    part = CollectiveTraining(config, own_config, _membership_of(config, checkpoint))
-    with part.signals.watched():
+    training = CollectiveTraining(config, own_config, _membership_of(config, checkpoint))
+    with training.signals.watched():
         try:
-            yield part
+            yield training
         except BaseException as error:
-            cause = part.explain(error)
-            part.membership.leave(cause)
+            cause = training.explain(error)
+            training.membership.leave(cause)
             if cause is error:
                 raise
             raise cause from error
-        part.membership.leave(None)
-    stop = part.membership.stop
-    part.signals.raise_pending()
+        training.membership.leave(None)
+    stop = training.membership.stop
+    training.signals.raise_pending()
     if stop is not None and stop[2]:
         logging.warning("Training ends, because of %s. All workers have ended at the same step.", stop[1])
         raise SystemExit(128 + stop[2])

@@ -15,6 +15,7 @@ from fastsup.profile.recording.phases import (
     BY_TENSORFLOW_FUNCTION,
     INPUT_TRACES,
     INPUT_WAIT,
+    KERAS_STEPS,
     LOGS,
     OPEN_INPUT,
     PASS_EPOCHS,
@@ -151,7 +152,7 @@ def _spared(report: ProfileRows, rows: list[Row]) -> _Spared:
     """What an accelerated model spares of the rows of passes."""
     all_opened_ns, opened_ns, _, is_of_arrays = _opening(rows)
     by_tensorflow = [row for row in rows if report.executor_of(row) == BY_TENSORFLOW_FUNCTION]
-    total, calls = _sums(by_tensorflow, *PASS_FUNCTIONS, *BATCH_CALLS)
+    total, calls = _sums(by_tensorflow, *KERAS_STEPS)
     # On a busy machine, the measurement may be above a whole call.
     calls_ns = min(int(report.call_ns * calls), total * 9 // 10)
     functions = len({row.phase for row in by_tensorflow})

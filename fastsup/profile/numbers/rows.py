@@ -10,7 +10,7 @@ from fastsup.core.session_origin import SessionOrigin
 from fastsup.eager.function_notes import FunctionNote
 from fastsup.profile.numbers.head import Head
 from fastsup.profile.numbers.session_part import SessionPart
-from fastsup.profile.recording.phases import BATCH_CALLS, IN_A_THREAD, PASS_FUNCTIONS
+from fastsup.profile.recording.phases import IN_A_THREAD, KERAS_STEPS
 from fastsup.profile.recording.statistics import RUNTIME, SESSION
 
 __all__ = ["CALLBACKS", "LOOP", "ProfileRows", "Row", "Times", "hooks_among", "name_of"]
@@ -156,7 +156,7 @@ class ProfileRows:
         Args:
           row: one of the rows.
         """
-        if row.phase not in (RUNTIME, *PASS_FUNCTIONS, *BATCH_CALLS) or not row.session:
+        if row.phase not in (RUNTIME, *KERAS_STEPS) or not row.session:
             return ""
         detail = row.detail if row.phase == RUNTIME else row.phase
         return next(part.executor_of(detail) for part in self.sessions if part.name == row.session)

@@ -16,6 +16,7 @@ __all__ = [
     "INPUT_TRACES",
     "INPUT_WAIT",
     "IN_A_THREAD",
+    "KERAS_STEPS",
     "LIFTING",
     "LISTENER",
     "LOGS",
@@ -59,6 +60,8 @@ INPUT_WAIT = "wait for input"
 WAIT_FOR_CALLBACKS = "wait for callbacks"
 # Keras's methods that are one batch each.
 BATCH_CALLS = ("train_on_batch", "test_on_batch", "predict_on_batch")
+# The two: a call of each is a step.
+KERAS_STEPS = (*PASS_FUNCTIONS, *BATCH_CALLS)
 # A model's weights as arrays.
 WEIGHTS = "weights to Python"
 # A trace of a `fastsup.function` becomes a separate graph.

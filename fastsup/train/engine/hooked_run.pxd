@@ -36,14 +36,14 @@ cdef class HookedRun:
     # The global step before the run, if a hook requests it and it is known without a fetch.
     cdef object step
 
-    cdef object run(self, RunSnapshot* view)
-    cdef int call_before_run(self, RunSnapshot* view) except -1
-    cdef int find_step(self, RunSnapshot* view) except -1
-    cdef list fetch(self, RunSnapshot* view)
+    cdef object run(self, RunSnapshot* snapshot)
+    cdef int call_before_run(self, RunSnapshot* snapshot) except -1
+    cdef int find_step(self, RunSnapshot* snapshot) except -1
+    cdef list fetch(self, RunSnapshot* snapshot)
     cdef list fetch_by_hook(self)
     cdef int distribute_results(self, list values) except -1
-    cdef int call_after_run(self, RunSnapshot* view, list hooks) except -1
-    cdef int call_one_after_run(self, RunSnapshot* view, object hook, object result) except -1
+    cdef int call_after_run(self, RunSnapshot* snapshot, list hooks) except -1
+    cdef int call_one_after_run(self, RunSnapshot* snapshot, object hook, object result) except -1
     cdef int call_in_part(self, object hook, object values) except -1
 
 

@@ -55,20 +55,20 @@ cdef HookedRun new_hooked_run(
 cdef class HookedRun:
     """A run between the callbacks of some hooks. Made by `new_hooked_run`, for one `run`."""
 
-    cdef object run(self, RunSnapshot* view):
-        """Makes the run. `view`: its view, opened if there is a scheduler."""
-        self.call_before_run(view)
+    cdef object run(self, RunSnapshot* snapshot):
+        """Makes the run. Its `snapshot` is opened if there is a scheduler."""
+        self.call_before_run(snapshot)
         if self.scheduler is not None:
-            self.find_step(view)
-        values = self.fetch(view)
+            self.find_step(snapshot)
+        values = self.fetch(snapshot)
         self.distribute_results(values)
         if self.scheduler is not None:
             for hook in self.hooks:
                 self.scheduler.mark_synced(hook)
-            self.scheduler.close_step(view, values[len(values) - 1] if view.source == FETCHED_STEP else None)
+            self.scheduler.close_step(snapshot, values[len(values) - 1] if snapshot.source == FETCHED_STEP else None)
         return values[0]
 
-    cdef int call_before_run(self, RunSnapshot* view) except -1:
+    cdef int call_before_run(self, RunSnapshot* snapshot) except -1:
         """Calls `before_run` of each hook, and merges the requests."""
         cdef Py_ssize_t i, j
         self.requests = [None] * len(self.hooks)
@@ -105,24 +105,24 @@ cdef class HookedRun:
             self.feed_dict = self.hook_feeds
         return 0
 
-    cdef int find_step(self, RunSnapshot* view) except -1:
+    cdef int find_step(self, RunSnapshot* snapshot) except -1:
         """Finds the hooks that request the global step, and the step after the calls of `before_run`."""
-        self.scheduler.reopen_step(view, self.feed_dict, self.hook_feeds is not None)
+        self.scheduler.reopen_step(snapshot, self.feed_dict, self.hook_feeds is not None)
         self.step_requests = [
-            None if request is None else request_for_step(self.scheduler.count, request, view.fed)
+            None if request is None else request_for_step(self.scheduler.count, request, snapshot.fed)
             for request in self.requests
         ]
         for request in self.step_requests:
             if request is not None:
-                self.step = self.scheduler.known_step(view)
+                self.step = self.scheduler.known_step(snapshot)
                 break
         return 0
 
-    cdef list fetch(self, RunSnapshot* view):
+    cdef list fetch(self, RunSnapshot* snapshot):
         """Makes the run. Returns the caller's result, the value of each of `fetched`, and the global step if it is fetched."""
         cdef Part part
         cdef Py_ssize_t i
-        cdef bint fetches_step = self.scheduler is not None and view.source == FETCHED_STEP
+        cdef bint fetches_step = self.scheduler is not None and snapshot.source == FETCHED_STEP
         cdef list wanted
         self.fetched = self.requests[:]
         if self.step is not None:
@@ -177,11 +177,11 @@ cdef class HookedRun:
             self.results = [by_hook.get(id(hook)) for hook in self.hooks]
         return 0
 
-    cdef int call_after_run(self, RunSnapshot* view, list hooks) except -1:
+    cdef int call_after_run(self, RunSnapshot* snapshot, list hooks) except -1:
         """Calls `after_run` of the hooks called in the run, and of the after-run hooks that are due.
 
         Args:
-          view: the run's view, closed; not used without a scheduler.
+          snapshot: the run's snapshot, closed; not used without a scheduler.
           hooks: all hooks of the session, in their order.
         """
         cdef Py_ssize_t i = 0
@@ -190,21 +190,21 @@ cdef class HookedRun:
             for hook in hooks:
                 if i < len(self.hooks) and hook is self.hooks[i]:
                     i += 1
-                    self.call_one_after_run(view, hook, self.results[i - 1])
-                elif self.scheduler is not None and self.scheduler.is_due_after_run(view, hook):
-                    self.scheduler.sync_after_run(view, hook)
-                    self.call_one_after_run(view, hook, self.scheduler.step_before(view))
+                    self.call_one_after_run(snapshot, hook, self.results[i - 1])
+                elif self.scheduler is not None and self.scheduler.is_due_after_run(snapshot, hook):
+                    self.scheduler.sync_after_run(snapshot, hook)
+                    self.call_one_after_run(snapshot, hook, self.scheduler.step_before(snapshot))
         except BaseException:
             if self.scheduler is not None:
-                self.scheduler.skip_remaining(view, hook, hooks)
+                self.scheduler.skip_remaining(snapshot, hook, hooks)
             raise
         return 0
 
-    cdef int call_one_after_run(self, RunSnapshot* view, object hook, object result) except -1:
+    cdef int call_one_after_run(self, RunSnapshot* snapshot, object hook, object result) except -1:
         values = new_named_tuple(SessionRunValues, result, self.options, self.metadata)
         if self.scheduler is None or not isinstance(hook, ScheduledHookBase):
             return self.call_in_part(hook, values)
-        self.scheduler.tell_step_after(view, <ScheduledHookBase> hook)
+        self.scheduler.tell_step_after(snapshot, <ScheduledHookBase> hook)
         try:
             return self.call_in_part(hook, values)
         finally:

@@ -28,8 +28,9 @@ cdef class RunRequest:
     cdef int times_refused
     cdef int64_t steps_until_asked
 
-    # The run that is made now: its view, how many runs like it follow at once (1 outside a loop), and who is told of the step.
-    cdef RunSnapshot view
+    # The run that is made now: its snapshot, how many runs like it follow at once (1 outside a loop), and who is told of
+    # the step.
+    cdef RunSnapshot snapshot
     cdef int64_t steps
     cdef Probe probe
     cdef fs_scope scope

@@ -189,18 +189,18 @@ cdef class StepEngine:
         if request.options is None and request.run_metadata is None:
             # Perhaps the run fetches more, for hooks: this plan isn't compiled yet.
             plan = self.runner.find_plan(request.fetches, request.feed_dict, False)
-        self.scheduler.open_step(&request.view, plan)
+        self.scheduler.open_step(&request.snapshot, plan)
         if plan is None:
             # The effect of such a run on the step isn't known.
-            return self.run_with_hooks(request, self.scheduler.hooks_in_unknown_run(&request.view))
+            return self.run_with_hooks(request, self.scheduler.hooks_in_unknown_run(&request.snapshot))
         request.steps = 1
-        if plan.structure.calls_program or self.scheduler.any_in_run(&request.view):
-            hooks = self.scheduler.hooks_in_run(&request.view)
+        if plan.structure.calls_program or self.scheduler.any_in_run(&request.snapshot):
+            hooks = self.scheduler.hooks_in_run(&request.snapshot)
             # A class of the program may refuse the values: then the run has failed, and no `after_run` is called.
             if hooks or plan.structure.calls_program:
                 return self.run_with_hooks(request, hooks)
         elif request.stop_event is not None and not request.probe.marks_steps:
-            request.steps = min(self.scheduler.idle_steps(&request.view), request.steps_left, request.most_steps)
+            request.steps = min(self.scheduler.idle_steps(&request.snapshot), request.steps_left, request.most_steps)
         return self.run_without_hooks_called(request, plan)
 
     cdef int64_t run_at_once(self, object session, RunRequest request) except -1:
@@ -226,29 +226,29 @@ cdef class StepEngine:
 
     cdef int64_t make_at_once(self, RunRequest request) except -1:
         cdef HookScheduler scheduler = self.scheduler
-        cdef RunSnapshot* view = &request.view
+        cdef RunSnapshot* snapshot = &request.snapshot
         cdef Plan plan = self.runner.find_plan(request.fetches, request.feed_dict, False)
         cdef list watching, rejected
         cdef tuple made
         cdef int64_t steps
-        scheduler.open_step(view, plan)
-        if plan is None or plan.structure.calls_program or scheduler.any_in_run(view):
+        scheduler.open_step(snapshot, plan)
+        if plan is None or plan.structure.calls_program or scheduler.any_in_run(snapshot):
             return 0
-        steps = min(scheduler.steps_at_once(view), request.steps_left)
+        steps = min(scheduler.steps_at_once(snapshot), request.steps_left)
         if steps < 2:
             return 0
         # Together, before another thread can change the hooks.
         watching = scheduler.hooks.watching
         made = self.runner.run_at_once(
             request.several, steps, max(min(scheduler.seconds_until_due(), most_seconds), 0.0),
-            scheduler.hooks.watched_fetches, view.delta
+            scheduler.hooks.watched_fetches, snapshot.delta
         )
         if made is None:
             return 0
         steps, result, results = made
         rejected = rejected_among(watching, results)
-        scheduler.close_steps(view, steps)
-        if rejected is not None or scheduler.any_after_run(view):
+        scheduler.close_steps(snapshot, steps)
+        if rejected is not None or scheduler.any_after_run(snapshot):
             self.call_hooks(request, [hook for hook, _ in rejected or ()], [value for _, value in rejected or ()])
         self.runner.runs_ended += steps
         request.steps_left -= steps
@@ -259,7 +259,7 @@ cdef class StepEngine:
         """A run between the callbacks of hooks.
 
         Args:
-          request: the request; its view is opened if there is a scheduler.
+          request: the request; its snapshot is opened if there is a scheduler.
           hooks: the hooks to call in the run.
         """
         result = self.call_hooks(request, hooks, None)
@@ -272,7 +272,7 @@ cdef class StepEngine:
         """Calls hooks around a run, and then the after-run hooks that are due.
 
         Args:
-          request: the request; its view is opened if there is a scheduler, and closed if the run was made before.
+          request: the request; its snapshot is opened if there is a scheduler, and closed if the run was made before.
           hooks: the hooks to call in the run.
           results: what each of them gets of a run that was made before; None to make the run here.
 
@@ -288,8 +288,8 @@ cdef class StepEngine:
             run.hooks = hooks
             run.results = results
             if results is None:
-                result = run.run(&request.view)
-            run.call_after_run(&request.view, list(self.hooks))
+                result = run.run(&request.snapshot)
+            run.call_after_run(&request.snapshot, list(self.hooks))
             request.probe.leave()
             self.should_stop = self.should_stop or run.context.stop_requested
             return result
@@ -304,7 +304,7 @@ cdef class StepEngine:
         """Runs that fetch what hooks watch, and the step if need be, and call no hook.
 
         Args:
-          request: the request; its view is opened for the first run.
+          request: the request; its snapshot is opened for the first run.
           plan: the plan of the caller's fetches, perhaps not compiled.
         """
         # Taken together, before another thread can change the hooks: the plan is for both lists.
@@ -314,7 +314,7 @@ cdef class StepEngine:
         # In a loop a signal may come between two steps. A single step has Python code between its run and its end.
         cdef bint held = request.steps == 1 and hold_signals()
         try:
-            if request.view.source == FETCHED_STEP:
+            if request.snapshot.source == FETCHED_STEP:
                 extra = [*extra, self.scheduler.step_read]
             if extra:
                 plan = self.augmented_plan(plan, request, extra)
@@ -327,7 +327,7 @@ cdef class StepEngine:
             if plan is not None and (feeds is not None or not plan.feeds):
                 return self.run_plan(request, plan, feeds, watching, extra)
             # No plan can express the run, or its feeds.
-            return self.run_with_hooks(request, self.scheduler.hooks_in_run(&request.view))
+            return self.run_with_hooks(request, self.scheduler.hooks_in_run(&request.snapshot))
         finally:
             release_signals(held)
 
@@ -335,7 +335,7 @@ cdef class StepEngine:
         """Runs a plan `request.steps` times, or fewer if something unforeseen comes between two runs.
 
         Args:
-          request: the request; its view is opened for the first run. `last_result` is kept for a loop that raises.
+          request: the request; its snapshot is opened for the first run. `last_result` is kept for a loop that raises.
           plan: the compiled plan of the caller's fetches and `extra`.
           feeds: the values to feed, or None.
           watching: the hooks that watch a fetch.
@@ -343,9 +343,9 @@ cdef class StepEngine:
         """
         cdef HookScheduler scheduler = self.scheduler
         cdef Probe probe = request.probe
-        cdef RunSnapshot* view = &request.view
+        cdef RunSnapshot* snapshot = &request.snapshot
         cdef int64_t steps = request.steps
-        cdef bint fetches_step = view.source == FETCHED_STEP
+        cdef bint fetches_step = snapshot.source == FETCHED_STEP
         cdef list values = None
         cdef list ended = None
         cdef list rejected = None
@@ -363,8 +363,8 @@ cdef class StepEngine:
                     rejected = rejected_by(watching, values, <FetchList> plan.structure)
                     if fetches_step:
                         step = (<FetchList> plan.structure).build_item(values, len(extra))
-                scheduler.close_step(view, step)
-                due = rejected is not None or scheduler.any_after_run(view)
+                scheduler.close_step(snapshot, step)
+                due = rejected is not None or scheduler.any_after_run(snapshot)
                 if due:
                     self.call_hooks(
                         request, [hook for hook, _ in rejected or ()], [value for _, value in rejected or ()]
@@ -375,7 +375,7 @@ cdef class StepEngine:
                 if due or not request.in_loop:
                     break
                 # Before signal handlers run, which may move the step: the next run then finds that.
-                scheduler.next_step(view)
+                scheduler.next_step(snapshot)
                 # A loop in C otherwise never lets a signal handler run.
                 PyErr_CheckSignals()
                 if steps == 0 or request.stop_event._flag or self.should_stop or scheduler.hooks.is_outdated():

@@ -47,78 +47,78 @@ cdef struct RunSnapshot:
     bint moved
 
 
-cdef inline bint due_in_run(const RunSnapshot* view, const fs_due* due, bint by_coming_step) except -1:
+cdef inline bint due_in_run(const RunSnapshot* snapshot, const fs_due* due, bint by_coming_step) except -1:
     """Whether an in-run hook is to be called in the coming run. For `due`, one hook's or the earliest of all.
 
     Args:
-      view: the view of the coming run.
+      snapshot: that of the coming run.
       due: the due positions.
       by_coming_step: whether the hook decides on the step that the coming run leads to, an unknown effect on the step taken
         for 1. Otherwise, and where the step isn't known, it decides on the step that it foresaw in the previous run, two
         after the one before it, as TensorFlow's hooks do. After no run, each hook that waits for a step decides.
         False for the earliest of all: the later of the two steps then counts.
     """
-    cdef int64_t step = ANY_STEP if view.previous == NO_STEP else view.previous + 2
+    cdef int64_t step = ANY_STEP if snapshot.previous == NO_STEP else snapshot.previous + 2
     cdef int64_t coming
-    if view.before != NO_STEP:
-        coming = view.before + (1 if view.delta < 0 else view.delta)
+    if snapshot.before != NO_STEP:
+        coming = snapshot.before + (1 if snapshot.delta < 0 else snapshot.delta)
         step = coming if by_coming_step else max(step, coming)
-    return due_reached(due, view.run, step)
+    return due_reached(due, snapshot.run, step)
 
 
-cdef inline int64_t idle_runs(const RunSnapshot* view, const fs_due* earliest) noexcept:
+cdef inline int64_t idle_runs(const RunSnapshot* snapshot, const fs_due* earliest) noexcept:
     """How many runs that each add `delta` come before one in which an in-run hook is due by its number or step. At least 1.
 
     The coming run isn't one of these. Rounded down: to come too early costs a question, to come too late would be wrong.
     """
-    cdef int64_t idle = earliest.run - view.run
+    cdef int64_t idle = earliest.run - snapshot.run
     if earliest.global_step != FS_DUE_NEVER:
         # The run after the coming one foresees `before + 2`, or leads to 2 `delta` more, and each further one to `delta` more.
-        if view.before + 2 >= earliest.global_step:
+        if snapshot.before + 2 >= earliest.global_step:
             return 1
-        if view.delta > 0:
-            idle = min(idle, (earliest.global_step - view.before - 1) // view.delta)
+        if snapshot.delta > 0:
+            idle = min(idle, (earliest.global_step - snapshot.before - 1) // snapshot.delta)
     return max(idle, 1)
 
 
-cdef inline int64_t runs_until_due(const RunSnapshot* view, const fs_due* earliest, bint watches_stall) noexcept:
+cdef inline int64_t runs_until_due(const RunSnapshot* snapshot, const fs_due* earliest, bint watches_stall) noexcept:
     """How many runs like the coming one it takes until an after-run hook is due by its number or step. At least 1.
 
     The step is counted or unused: else the answer is 1.
     """
     cdef int64_t runs = INT64_MAX
-    if view.source == COUNTED_STEP:
-        if view.delta == 0:
+    if snapshot.source == COUNTED_STEP:
+        if snapshot.delta == 0:
             return 1  # The hook that waits for the step decides.
         if earliest.global_step != FS_DUE_NEVER:
             # The step after n runs is `before + n * delta`. The hook is due at the first that reaches its own, rounded up.
-            runs = max(earliest.global_step - view.before + view.delta - 1, 0) // view.delta
-    elif view.source != UNUSED_STEP or watches_stall:
+            runs = max(earliest.global_step - snapshot.before + snapshot.delta - 1, 0) // snapshot.delta
+    elif snapshot.source != UNUSED_STEP or watches_stall:
         return 1
     if earliest.run < INT64_MAX - 1:
-        runs = min(runs, earliest.run - view.run + 1)
+        runs = min(runs, earliest.run - snapshot.run + 1)
     return max(runs, 1)
 
 
 cdef inline bint due_after_run(
-    const RunSnapshot* view, const fs_due* due, bint watches_stall, bint needs_true_step
+    const RunSnapshot* snapshot, const fs_due* due, bint watches_stall, bint needs_true_step
 ) except -1:
     """Whether an after-run hook is to be called after a run. One hook's, or of all: the earliest, and any of the flags.
 
     Args:
-      view: the view of a run that has ended.
+      snapshot: that of a run that has ended.
       due: the due positions.
       watches_stall: whether the hook wants to know that the step before this run was that before the previous one.
       needs_true_step: whether the hook decides on the step after the run. Else it decides on the step before the run
         plus 1, as TensorFlow's hooks do.
     """
     cdef int64_t step
-    if view.source == UNUSED_STEP:
+    if snapshot.source == UNUSED_STEP:
         step = NO_STEP
-    elif watches_stall and view.before == view.previous and view.before != NO_STEP:
+    elif watches_stall and snapshot.before == snapshot.previous and snapshot.before != NO_STEP:
         return True
-    elif view.source == COUNTED_STEP:
-        step = ANY_STEP if view.moved else max(view.latest + 1, view.after)
+    elif snapshot.source == COUNTED_STEP:
+        step = ANY_STEP if snapshot.moved else max(snapshot.latest + 1, snapshot.after)
     else:
-        step = ANY_STEP if needs_true_step else view.latest + 1
-    return due_reached(due, view.run, step)
+        step = ANY_STEP if needs_true_step else snapshot.latest + 1
+    return due_reached(due, snapshot.run, step)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-from fastsup.profile.recording.phases import BATCH_CALLS, INPUT_TRACES, PASS_FUNCTIONS, TRACING
+from fastsup.profile.recording.phases import INPUT_TRACES, KERAS_STEPS, TRACING
 from fastsup.profile.recording.watch.replacements import Replacement
 from fastsup.profile.recording.watch.signatures import difference, leaves
 from fastsup.profile.recording.watch.timed import timed
@@ -55,9 +55,9 @@ class Traces:
         if str(name).startswith(_OF_INPUT):
             return INPUT_TRACES
         # Keras's functions have names without meaning to the user.
-        is_kerass = within in (*PASS_FUNCTIONS, *BATCH_CALLS) and str(name).startswith(_OF_KERAS)
+        is_of_keras = within in KERAS_STEPS and str(name).startswith(_OF_KERAS)
         signature = leaves(named.get("arg_names") or (), args, kwargs)
-        return self._limited(self._described(within if is_kerass else str(name), inspect.unwrap(function), signature))
+        return self._limited(self._described(within if is_of_keras else str(name), inspect.unwrap(function), signature))
 
     def _limited(self, detail: str) -> str:
         if detail not in self._details and len(self._details) >= _MOST_DETAILS:
