@@ -212,7 +212,7 @@ def parse_task_settings(tf_config: dict[str, Any]) -> TaskSettings:
       tf_config: TF_CONFIG as a dictionary.
 
     Returns:
-      The settings of the task, or those of a single process if there is no cluster.
+      The settings of the task, or without a cluster, those of a single process.
 
     Raises:
       ValueError: the cluster is invalid, or the task doesn't belong to it. The message shows the roles and the task.

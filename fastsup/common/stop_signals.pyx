@@ -108,7 +108,7 @@ def pending_interrupt():
     """The exception that the received signal stands for.
 
     Returns:
-      KeyboardInterrupt for SIGINT; SystemExit, with the exit code 143, for SIGTERM; None if there was no signal.
+      KeyboardInterrupt for SIGINT; SystemExit, with the exit code 143, for SIGTERM; None without a signal.
     """
     if pending == SIGINT:
         return KeyboardInterrupt()

@@ -38,7 +38,7 @@ def install(*, tf1: bool = False) -> None:
         Keras 2 then, if tf_keras is installed and TF_USE_LEGACY_KERAS isn't set.
 
     Raises:
-      ModuleNotFoundError: there is no TensorFlow. The message says which extra of fastsup brings it.
+      ModuleNotFoundError: TensorFlow isn't installed. The message says which extra of fastsup brings it.
       ImportError: TensorFlow is too old or too new. The message says which versions work.
       RuntimeError: `tf1` is True, and TensorFlow was imported before.
     """

@@ -229,7 +229,7 @@ def check_members(
       accepts: predicate of a member.
       no_iterable: message for a value that isn't iterable. Fields: `name`, `value`, and `cause`, Python's error.
       no_member: message for a refused member. Fields: `name`, `value` (the member), `hint` (see `hint_for_class`),
-        and `hint_or_stop`, which is "." where there is no hint.
+        and `hint_or_stop`, which is "." without a hint.
       error_type: class of the error.
 
     Returns:

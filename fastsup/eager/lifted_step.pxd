@@ -19,7 +19,7 @@ cdef class LiftedStep:
     # What runs the step, once that is decided, and the calls until the trial looks again; -1 if it never does.
     cdef EagerCallable chosen
     cdef Py_ssize_t calls_until_look
-    # How flat results become what the function returns: see _template. `pack` does it where there is no template.
+    # How flat results become what the function returns: see _template. Without a template, `pack` does it.
     cdef object pack
     cdef object template
     cdef bint is_packed_by_template

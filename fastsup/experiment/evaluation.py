@@ -137,7 +137,7 @@ class Evaluation:
         return eval_result
 
     def _require_eval_input_fn(self) -> None:
-        """Raises before training, rather than in the evaluation that follows, if there is no eval_input_fn."""
+        """Raises before training, rather than in the evaluation that follows, if eval_input_fn is missing."""
         if self._eval_input_fn is None:
             raise ValueError("`eval_input_fn` is None. Give the Experiment a function that returns the data.")
 

@@ -163,7 +163,7 @@ class Experiment(Training, Evaluation):
           The metrics of the last evaluation, and the list of the export strategies' results.
 
         Raises:
-          ValueError: there is no eval_input_fn.
+          ValueError: the experiment has no eval_input_fn.
         """
         self._require_eval_input_fn()
         monitors = self._train_monitors
@@ -212,7 +212,7 @@ class Experiment(Training, Evaluation):
           The metrics of the last evaluation, and the list of the export strategies' results.
 
         Raises:
-          ValueError: there is no eval_input_fn.
+          ValueError: the experiment has no eval_input_fn.
         """
         frequency, self._min_eval_frequency = self._min_eval_frequency, self._local_eval_frequency
         try:
@@ -231,7 +231,7 @@ class Experiment(Training, Evaluation):
           The metrics of the last evaluation, and the list of the export strategies' results.
 
         Raises:
-          ValueError: the predicate isn't callable, or there is no eval_input_fn.
+          ValueError: the predicate isn't callable, or the experiment has no eval_input_fn.
         """
         self._require_eval_input_fn()
         predicate = as_predicate(continuous_eval_predicate_fn)
@@ -260,7 +260,7 @@ class Experiment(Training, Evaluation):
           Dictionary from names of metrics to values.
 
         Raises:
-          ValueError: there is no eval_input_fn.
+          ValueError: the experiment has no eval_input_fn.
         """
         self._require_eval_input_fn()
         self._call_train(steps=1, hooks=self._train_monitors)

@@ -151,4 +151,4 @@ class MeasuringHook(PeriodicHook):
         try:
             return None if self._state_file is None else self._state_file.stat().st_mtime
         except OSError:
-            return None  # There is no checkpoint yet.
+            return None  # No checkpoint was saved yet.

@@ -23,7 +23,7 @@ def restore_newest(manager: Any) -> int | None:
       manager: the `tf.train.CheckpointManager`, or an object with such attributes.
 
     Returns:
-      The number at the end of the checkpoint's name, which is its global step; None if there is no checkpoint.
+      The number at the end of the checkpoint's name, which is its global step; None without a checkpoint.
 
     Raises:
       NoIntactCheckpointError: there are checkpoints, and none is intact. It is a RuntimeError, too.

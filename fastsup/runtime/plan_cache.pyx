@@ -51,7 +51,7 @@ cdef class PlanCache:
         """The callable of a plan: a new one, or that of a plan with the same options.
 
         Returns:
-          `CompiledCallable`. None if there is no room: from now on, TensorFlow's own executors run the plan.
+          `CompiledCallable`. None if the cache is full: from now on, TensorFlow's own executors run the plan.
         """
         cdef CompiledCallable found = self.callable_with(plan.options)
         if found is not None:
@@ -71,7 +71,7 @@ cdef class PlanCache:
           is_releasable: whether it may be released before the session is closed.
 
         Returns:
-          `CompiledCallable`, or None if there is no room.
+          `CompiledCallable`, or None if the cache is full.
         """
         cdef CompiledCallable found = self.kept.get(options)
         if found is None and self.make_room(size):

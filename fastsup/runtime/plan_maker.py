@@ -100,7 +100,7 @@ class PlanMaker:
         return plan if not compiled or self.compile(session, plan, operations) else None
 
     def compile(self, session: Any, plan: Plan, operations: set[ops.Operation] | None = None) -> bool:
-        """Compiles a plan, or leaves it to TensorFlow's own executors, where there is no room for more.
+        """Compiles a plan, or leaves it to TensorFlow's own executors, where the cache is full.
 
         Args:
           session: the session.

@@ -39,7 +39,7 @@ def index_table_from_tensor(
       The lookup table. It is one of the table initializers of the graph.
 
     Raises:
-      ValueError: there is no mapping, or `num_oov_buckets` is negative.
+      ValueError: the mapping is None, or `num_oov_buckets` is negative.
     """
     return lookup_ops.index_table_from_tensor(mapping, num_oov_buckets, default_value, hasher_spec, dtype, name)
 
@@ -103,7 +103,7 @@ def index_to_string_table_from_tensor(mapping: Any, default_value: str = "UNK", 
       The lookup table. It is one of the table initializers of the graph.
 
     Raises:
-      ValueError: there is no mapping.
+      ValueError: the mapping is None.
     """
     return lookup_ops.index_to_string_table_from_tensor(mapping, default_value, name)
 

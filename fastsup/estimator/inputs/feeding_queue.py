@@ -51,7 +51,7 @@ class RowFeed:
         """The next batch.
 
         Raises:
-          tf.errors.OutOfRangeError: there is no further batch.
+          tf.errors.OutOfRangeError: the last batch was taken.
         """
         count = self._batch_size
         if self._num_epochs is not None:

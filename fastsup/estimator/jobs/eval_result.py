@@ -13,8 +13,8 @@ class EvalStatus:
     """Outcomes of an attempt to evaluate a checkpoint.
 
     - EVALUATED: a new checkpoint was evaluated.
-    - MISSING_CHECKPOINT: there is no checkpoint yet.
-    - NO_NEW_CHECKPOINT: there is no new checkpoint since the last evaluation.
+    - MISSING_CHECKPOINT: the model directory has no checkpoint yet.
+    - NO_NEW_CHECKPOINT: no checkpoint was saved since the last evaluation.
     - THROTTLED: there is a new checkpoint, fewer than `EvalSpec.throttle_steps` steps after the last one evaluated.
     """
 

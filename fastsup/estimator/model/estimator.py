@@ -128,7 +128,7 @@ class EstimatorV1(EstimatorForwards):
           NumPy array of the variable's shape.
 
         Raises:
-          ValueError: there is no checkpoint. The message lists the files of the model directory.
+          ValueError: the model directory has no checkpoint. The message lists its files.
           tf.errors.NotFoundError: there is no such variable. The message lists the variables of the checkpoint.
           TypeError: `name` isn't a string.
         """
@@ -151,7 +151,7 @@ class EstimatorV1(EstimatorForwards):
         """The names of all variables in the newest checkpoint.
 
         Raises:
-          ValueError: there is no checkpoint. The message lists the files of the model directory.
+          ValueError: the model directory has no checkpoint. The message lists its files.
         """
         with context.graph_mode():
             path = trained_model.require_checkpoint(self.model_dir)
@@ -310,7 +310,7 @@ class EstimatorV1(EstimatorForwards):
           The path of the new directory, as bytes.
 
         Raises:
-          ValueError: there is no function or no checkpoint, or the checkpoint lacks a variable.
+          ValueError: the function or the checkpoint is missing, or the checkpoint lacks a variable.
           TypeError: `serving_input_receiver_fn` can't be called.
           AttributeError: `serving_input_receiver_fn` returns no receiver.
           NoIntactCheckpointError: the checkpoint is damaged. Also a ValueError.
@@ -367,7 +367,7 @@ class EstimatorV1(EstimatorForwards):
             arguments, and the result, are those of `export_saved_model`.
 
         Raises:
-          ValueError: no mode has a function, there is no checkpoint, or the checkpoint lacks a variable.
+          ValueError: no mode has a function, the checkpoint is missing, or it lacks a variable.
         """
         return self._export_all_saved_models(
             export_dir_base,

@@ -164,7 +164,7 @@ def require_checkpoint(model_dir: Any) -> str:
     """The path of the newest checkpoint of a directory.
 
     Raises:
-      ValueError: there is no checkpoint. The message lists the files of the directory.
+      ValueError: the directory has no checkpoint. The message lists its files.
     """
     path = newest_checkpoint(model_dir)
     if path is None:

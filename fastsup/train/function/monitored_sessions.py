@@ -56,7 +56,7 @@ class FunctionSessionCreator(SessionCreator):  # type: ignore[misc]
         """Restores the newest checkpoint, and the global step: from the checkpoint's name, if it isn't in the files.
 
         Returns:
-          False if there is no checkpoint.
+          False without a checkpoint.
         """
         variable = self._step_graph.global_step
         before, no_step = int(variable.numpy()), variable.dtype.max

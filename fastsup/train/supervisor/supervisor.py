@@ -347,7 +347,7 @@ class Supervisor(SupervisorForwards, tf_supervisor.Supervisor):  # type: ignore[
 
         Raises:
           TypeError: `summary` isn't a summary.
-          RuntimeError: there is no summary writer.
+          RuntimeError: the Supervisor has no summary writer.
         """
         if not self._summary_writer:
             raise RuntimeError("Writing a summary requires a summary writer.")

@@ -241,7 +241,7 @@ class Estimator(Evaluable, Trainable):
 
         Raises:
           ValueError: arguments don't go together, or `metrics` isn't a dictionary.
-          NotFittedError: there is no checkpoint.
+          NotFittedError: the model directory has no checkpoint.
         """
         if feed_fn is not None and input_fn is None:
             raise ValueError("Can not provide both feed_fn and x or y.")
@@ -275,7 +275,7 @@ class Estimator(Evaluable, Trainable):
 
         Raises:
           ValueError: arguments don't go together.
-          NotFittedError: there is no checkpoint.
+          NotFittedError: the model directory has no checkpoint.
         """
         data = _input_of(x, None, input_fn, batch_size, training=False)
         path = self._checkpoint(None)
@@ -321,7 +321,7 @@ class Estimator(Evaluable, Trainable):
 
         Raises:
           ValueError: there is no `serving_input_fn`, or `graph_rewrite_specs` isn't None.
-          NotFittedError: there is no checkpoint.
+          NotFittedError: the model directory has no checkpoint.
         """
         if serving_input_fn is None:
             raise ValueError("serving_input_fn must be defined.")

@@ -161,7 +161,7 @@ def create_train_op(
       The tensor, which is in the collection TRAIN_OP too.
 
     Raises:
-      AssertionError: there is no variable to train, or one of `variables_to_train` isn't trainable.
+      AssertionError: no variable is to be trained, or one of `variables_to_train` isn't trainable.
     """
     if global_step is _GLOBAL_STEP_OF_GRAPH:
         global_step = training_util.get_or_create_global_step()

@@ -116,7 +116,8 @@ class ValidationMonitor(EveryN):
           True to end training.
 
         Raises:
-          ValueError: there is no Estimator, an argument doesn't go with it, or the metric isn't among those evaluated.
+          ValueError: the monitor has no Estimator, an argument doesn't go with it, or the metric isn't among those that
+            it evaluates.
         """
         if self._estimator is None:
             raise ValueError("Missing call to set_estimator.")
