@@ -76,16 +76,19 @@ void fs_slot_advance(fs_slot *slot, int64_t global_step, double now) {
     if (slot->schedule.every_secs > 0.0) slot->due->time = now + slot->schedule.every_secs;
 }
 
-static fs_event failed(fs_drive *drive, fs_event event, int code) {
+fs_event fs_drive_failed(fs_drive *drive, fs_event event, int code) {
     drive->code = code;
     if (drive->message_steps != drive->loop.steps) drive->message[0] = '\0';
     return event;
 }
 
-fs_event fs_drive_call(fs_drive *drive, const fs_slot *slot) {
+fs_event fs_drive_call(fs_drive *drive, fs_slot *slot) {
     int code = slot->function(&drive->loop, slot->context);
     if (code == FS_GO_ON) return FS_NOTHING_DUE;
-    if (code != FS_STOP) return failed(drive, FS_HOOK_FAILED, code);
+    if (code != FS_STOP) {
+        drive->due_slot = slot;
+        return fs_drive_failed(drive, FS_HOOK_FAILED, code);
+    }
     fs_drive_request_stop(&drive->loop);
     return FS_NOTHING_DUE;
 }
@@ -96,7 +99,7 @@ fs_event fs_drive_call_due(fs_drive *drive) {
         fs_slot *slot = &drive->slots[drive->next_slot++];
         int due = fs_due_reached(slot->due, run, drive->loop.global_step, drive->clock->reached);
         if (due == 0) continue;
-        if (due < 0) return failed(drive, FS_HOOK_FAILED, due);
+        if (due < 0) return fs_drive_failed(drive, FS_HOOK_FAILED, due);
         if (slot->function != NULL) {
             double now = slot->schedule.every_secs > 0.0 ? drive->clock->now() : 0.0;
             fs_slot_advance(slot, drive->loop.global_step, now);
@@ -115,7 +118,7 @@ fs_event fs_drive_step_done(fs_drive *drive) {
     drive->loop.global_step++;
     if (fs_due_table_changed(&drive->table)) return FS_SCHEDULES_CHANGED;
     int due = fs_due_reached(&drive->table.earliest, run, drive->loop.global_step, drive->clock->reached);
-    if (due < 0) return failed(drive, FS_HOOK_FAILED, due);
+    if (due < 0) return fs_drive_failed(drive, FS_HOOK_FAILED, due);
     if (due || (drive->n_always > 0 && drive->calls_no_hook)) return fs_drive_call_due(drive);
     for (size_t i = 0; i < drive->n_always; ++i) {
         fs_event event = fs_drive_call(drive, drive->always[i]);
@@ -143,7 +146,7 @@ fs_event fs_drive_run(fs_drive *drive) {
     while (!fs_drive_is_done(drive)) {
         int code = drive->step(&drive->loop, drive->step_context);
         if (code == FS_STOP) return FS_ENDED;
-        if (code != FS_GO_ON) return failed(drive, FS_STEP_FAILED, code);
+        if (code != FS_GO_ON) return fs_drive_failed(drive, FS_STEP_FAILED, code);
         fs_event event = fs_drive_step_done(drive);
         if (event != FS_NOTHING_DUE) return event;
         if (fs_clock_ticking() >= signals_due) return FS_SIGNALS_DUE;

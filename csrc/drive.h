@@ -57,7 +57,7 @@ typedef struct {
                         * take several results don't count for the earliest due position */
     size_t next_slot;  /* the first one that isn't looked at yet after this step */
     fs_slot *due_slot;
-    int code; /* the code that a failed function has returned */
+    int code; /* the code that a failed function has returned; of a hook, that of `due_slot` */
     char message[FS_MESSAGE_SIZE];
     int64_t message_steps; /* `loop.steps` when the message was set: a function may set one and not fail */
 } fs_drive;
@@ -79,7 +79,10 @@ int fs_drive_fail(const fs_loop *loop, const char *message);
 void fs_slot_advance(fs_slot *slot, int64_t global_step, double now);
 
 /* Calls a hook in C. Returns FS_NOTHING_DUE or FS_HOOK_FAILED. */
-fs_event fs_drive_call(fs_drive *drive, const fs_slot *slot);
+fs_event fs_drive_call(fs_drive *drive, fs_slot *slot);
+
+/* Keeps the code that a function has returned, and the message that it has set in this step. Returns the event. */
+fs_event fs_drive_failed(fs_drive *drive, fs_event event, int code);
 
 /* Counts a step, and calls the hooks that are due after it. */
 fs_event fs_drive_step_done(fs_drive *drive);

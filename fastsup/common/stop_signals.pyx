@@ -3,13 +3,15 @@
 While a session watches, the first signal raises SystemExit(128 + number), or KeyboardInterrupt, in the main thread: at
 once where that is between two steps, else where the step has ended. It leaves the session's `with` block, which
 saves a checkpoint. A loop is asked to stop, and raises the same after its hooks have ended. A second signal of the kind
-ends the process at once, as without this module.
+ends the process at once, as without this module; but not within `REPEAT_SECS` of the first one, of which it is taken for
+a copy: a launcher forwards a signal that its child has got, too.
 
 Signals with a handler of the program's own are left to that handler.
 """
 
 from libc.signal cimport SIGINT
 from libc.string cimport strlen
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from posix.unistd cimport isatty, write
 
 import logging
@@ -17,6 +19,9 @@ import os
 import signal
 import sys
 import threading
+
+# Seconds after a signal in which another one of the kind is the same one.
+REPEAT_SECS = 0.2
 
 ctypedef void (*handler_t)(int) noexcept nogil
 
@@ -31,7 +36,9 @@ cdef extern from "signal.h":
         int sa_flags
         handler_t sa_handler
     int sigaction(int number, const sigaction_t* action, sigaction_t* old) noexcept
-    int SA_RESETHAND
+    handler_t set_handler "signal"(int number, handler_t handler) noexcept nogil
+    int send_to_this_thread "raise"(int number) noexcept nogil
+    handler_t SIG_DFL
 
 # The signals that are watched, each with its default handler.
 cdef dict defaults = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
@@ -47,16 +54,34 @@ cdef int held = 0
 cdef list stop_requests = []
 # Python's handler in C, which lets `on_signal` be called when the step has returned.
 cdef handler_t python_handler = NULL
+# When SIGTERM and SIGINT were received first, in seconds of a monotonic clock; 0 if they weren't.
+cdef double[2] received_at = [0.0, 0.0]
+cdef double repeat_secs = REPEAT_SECS
+cdef bint answers = False
 cdef const char* ANSWER = b"Ctrl-C: ending after the running step. A second one ends at once, without a checkpoint.\n"
 
 
-cdef void answer(int number) noexcept nogil:
-    """The handler in C of Ctrl-C at a terminal: a line at once, so that the user needn't press it again in a long step."""
+cdef void handler(int number) noexcept nogil:
+    """The handler in C, which needs no help of a thread that may be stuck in a step.
+
+    Ctrl-C at a terminal is answered by a line at once, so that the user needn't press it again in a long step.
+    """
     global errno
     cdef int before = errno
-    write(2, ANSWER, strlen(ANSWER))
+    cdef int which = number == SIGINT
+    cdef timespec time
+    cdef double now
+    clock_gettime(CLOCK_MONOTONIC, &time)
+    now = time.tv_sec + 1e-9 * time.tv_nsec
+    if received_at[which] == 0.0:
+        received_at[which] = now
+        if answers and number == SIGINT:
+            write(2, ANSWER, strlen(ANSWER))
+        python_handler(number)
+    elif now - received_at[which] >= repeat_secs:
+        set_handler(number, SIG_DFL)
+        send_to_this_thread(number)  # It is delivered when this function has returned.
     errno = before
-    python_handler(number)
 
 
 cdef int pending_signal() noexcept:
@@ -189,23 +214,21 @@ def install():
     Returns:
       Whether `uninstall` is to be called: not outside the main thread, in which nothing can be watched.
     """
-    global watching, main_thread, python_handler
+    global watching, main_thread, python_handler, answers
     cdef sigaction_t action
     if not in_main_thread():
         return False
     main_thread = PyThread_get_thread_ident()
     watching += 1
     if watching == 1:
+        received_at[0] = received_at[1] = 0.0
+        answers = isatty(2)
         for number, default in defaults.items():
             if signal.getsignal(number) in (default, on_signal):
                 replaced[number] = default
                 signal.signal(number, on_signal)
-                # The kernel puts the default back with the first one: a second one needs no help of a thread that may
-                # be stuck in a step.
                 sigaction(number, NULL, &action)
-                action.sa_flags |= SA_RESETHAND
-                if number == SIGINT and isatty(2):
-                    python_handler, action.sa_handler = action.sa_handler, answer
+                python_handler, action.sa_handler = action.sa_handler, handler
                 sigaction(number, &action, NULL)
     return True
 

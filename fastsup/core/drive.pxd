@@ -42,7 +42,8 @@ cdef extern from "drive.h":
     void fs_drive_request_stop(const fs_loop* loop) noexcept nogil
     int fs_drive_fail(const fs_loop* loop, const char* message) noexcept nogil
     void fs_slot_advance(fs_slot* slot, int64_t global_step, double now) nogil
-    fs_event fs_drive_call(fs_drive* drive, const fs_slot* slot)
+    fs_event fs_drive_call(fs_drive* drive, fs_slot* slot)
+    fs_event fs_drive_failed(fs_drive* drive, fs_event event, int code)
     fs_event fs_drive_step_done(fs_drive* drive)
     int64_t fs_drive_steps_until_due(const fs_drive* drive)
     fs_event fs_drive_steps_done(fs_drive* drive, int64_t steps)

@@ -16,9 +16,9 @@ from fastsup.core.capsule cimport function_in
 from fastsup.core.clock cimport is_replaced, steady_seconds
 from fastsup.core.drive cimport (
     FS_ENDED, FS_HOOK_DUE, FS_HOOK_FAILED, FS_NOTHING_DUE, FS_SCHEDULES_CHANGED, FS_STEP_FAILED, fs_drive,
-    fs_drive_call, fs_drive_call_due, fs_drive_clock, fs_drive_free, fs_drive_is_done, fs_drive_new, fs_drive_reload,
+    fs_drive_call, fs_drive_call_due, fs_drive_clock, fs_drive_failed, fs_drive_free, fs_drive_is_done, fs_drive_new, fs_drive_reload,
     fs_drive_request_stop, fs_drive_run, fs_drive_step_done, fs_drive_steps_done, fs_drive_steps_until_due, fs_event,
-    fs_steady_clock
+    fs_slot, fs_steady_clock
 )
 from fastsup.core.hook cimport (
     FS_GO_ON, FS_STOP, FunctionHook, LoopHook, callback_after_steps, fs_loop, fs_step_fn, takes_several
@@ -30,6 +30,9 @@ from fastsup.core.checks import why_no_loop_hook
 from fastsup.core.probe cimport Part, Probe, ProbeFinder, fs_scope, probe_of
 from fastsup.core.session_origin import current_origin
 from fastsup.core.schedule cimport changes
+
+# `LoopHook.on_due`, whose -1 need not mean that an exception is set.
+ctypedef int (*on_due_t)(LoopHook, object, const fs_loop*) noexcept
 
 # After this many steps, other threads get a turn to run.
 cdef int64_t YIELD_STEPS = 64
@@ -106,6 +109,11 @@ cdef int warn_if_shared(LoopHook hook) except -1:
             hook,
         )
     return 0
+
+
+cdef inline int call_on_due(LoopHook hook, Loop loop) noexcept:
+    """Calls `on_due`. It may have set an exception."""
+    return (<on_due_t> <void*> hook.on_due)(hook, loop, loop.state)
 
 
 cdef str wrong_code(int code):
@@ -505,12 +513,17 @@ cdef class Loop:
                 fs_drive_reload(drive)
                 drive.clock = clock_to_use()
             elif event == FS_STEP_FAILED or event == FS_HOOK_FAILED:
-                culprit = "The step function" if event == FS_STEP_FAILED else "A hook"
+                culprit = "The step function in C" if event == FS_STEP_FAILED else self.described(drive.due_slot)
                 reason = drive.message.decode("utf-8", "replace") or f"it returned {wrong_code(drive.code)}"
-                raise RuntimeError(f"{culprit} in C has failed at global step {drive.loop.global_step}: {reason}")
+                raise RuntimeError(f"{culprit} has failed at global step {drive.loop.global_step}: {reason}")
             else:
                 return 0
             event = fs_drive_call_due(drive)
+
+    cdef str described(self, const void* slot):
+        """A hook, by its place in `hooks`, for a message."""
+        cdef Py_ssize_t i = <fs_slot*> slot - drive_of(self).slots
+        return f"hooks[{i}], {self.hooks[i]!r},"
 
     cdef int call_hook(self, Py_ssize_t i) except -1:
         """Calls a hook that is due, in C or in Python."""
@@ -522,11 +535,15 @@ cdef class Loop:
         if self.results is not None and drive.slots[i].takes_several and drive.slots[i].due.run <= self.steps_before:
             self.hooks[i].after_steps(self, self.results)
         elif drive.slots[i].function is NULL:
-            code = (<LoopHook> self.hooks[i]).on_due(self, self.state)
+            code = call_on_due(self.hooks[i], self)
+            # A hook may return the -1 of an error that it hasn't raised: that of `fs_drive_fail`.
+            if PyErr_Occurred() is not NULL:
+                return -1
             if code == FS_STOP:
                 fs_drive_request_stop(self.state)
             elif code != FS_GO_ON:
-                raise RuntimeError(f"on_due of {self.hooks[i]!r} has returned {wrong_code(code)}.")
+                drive.due_slot = &drive.slots[i]
+                self.handle(fs_drive_failed(drive, FS_HOOK_FAILED, code))
         else:
             self.handle(fs_drive_call(drive, &drive.slots[i]))
         if probe is not None:

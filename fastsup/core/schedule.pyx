@@ -77,8 +77,13 @@ cdef class Scheduled:
 
         Args:
           time: seconds since the epoch.
+
+        Raises:
+          ValueError: it is NaN.
         """
         global change_count
+        if time != time:
+            raise ValueError("time must be a number of seconds since the epoch, got nan.")
         self.due.time = time
         change_count += 1
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -75,6 +77,7 @@ class StepLoop(fastsup.core.StepLoop):
             )
         super().__init__(step, hooks, max_steps, initial_step, profiler)
         check_max_recoveries(max_recoveries)
+        self._signals_requested = handle_signals is True
         if handle_signals is None:
             handle_signals = any(isinstance(hook, CheckpointHook) for hook in self.hooks)
         check_flag(handle_signals=handle_signals)
@@ -100,20 +103,26 @@ class StepLoop(fastsup.core.StepLoop):
     def run(self) -> Any:
         """Runs the loop until its end.
 
-          Returns:
-            `result`: the value that the last step returned, or None if none was made.
+        Returns:
+          `result`: the value that the last step returned, or None if none was made.
 
-          Raises:
-            KeyboardInterrupt, SystemExit: SIGINT or SIGTERM has ended the loop, and the hooks have ended.
-            RuntimeError: a function in C has failed, the loop is running already, or no checkpoint can be read.
-        AssertionError: the newest checkpoint has no value for any object of `resume_from`.
-            Exception: an error of the step function or of a hook; but StopIteration of the step function ends the loop.
+        Raises:
+          KeyboardInterrupt, SystemExit: SIGINT or SIGTERM has ended the loop, and the hooks have ended.
+          RuntimeError: a function in C has failed, the loop is running already, or no checkpoint can be read.
+          AssertionError: the newest checkpoint has no value for any object of `resume_from`.
+          Exception: an error of the step function or of a hook; but StopIteration of the step function ends the loop.
         """
         if not self._handle_signals:
             return self._run()
         from fastsup.common import stop_signals
 
         watches = stop_signals.install()
+        if self._signals_requested and not watches and signal.getsignal(signal.SIGTERM) is not stop_signals.on_signal:
+            _logger.warning(
+                "handle_signals=True has no effect in %s: Python handles signals in the main thread alone. Call "
+                "request_stop() from a handler there.",
+                threading.current_thread().name,
+            )
         held = stop_signals.holds_signals()
         stop_signals.add_stop_request(self.request_stop)
         try:

@@ -462,6 +462,13 @@ def test_a_time_that_the_step_sets_is_one_of_the_replaced_clock(monkeypatch: pyt
     assert calls == []
 
 
+def test_a_time_that_is_no_number_is_refused() -> None:
+    hook = core.Hook()
+    for sets in (lambda: hook.due_at_time(float("nan")), lambda: hook.reschedule(at_time=float("nan"))):
+        with pytest.raises(ValueError, match=r"^time must be a number of seconds since the epoch, got nan\."):
+            sets()
+
+
 def test_reschedule_replaces_all_positions() -> None:
     hook = core.Hook()
     hook.due_every_run()

@@ -161,15 +161,20 @@ def test_the_code_that_a_cdef_hook_returns(in_fresh_process: Run) -> None:
     printed = in_fresh_process("""
 import embed_cython
 from fastsup.core import StepLoop
-for code in (0, 1, 7):
-    loop = StepLoop(int, [embed_cython.Returns(5, code)], max_steps=9)
+for code, text in ((0, b""), (1, b""), (7, b""), (-1, b""), (-1, b"too large")):
+    loop = StepLoop(int, [embed_cython.Returns(5, code, text)], max_steps=9)
     try:
         loop.run()
         print(loop.steps)
     except RuntimeError as error:
         print(error)
 """)
-    nine, five, error = printed.splitlines()
+    nine, five, *errors = printed.splitlines()
     assert (nine, five) == ("9", "5")
-    assert error.startswith("on_due of <embed_cython.Returns ")
-    assert error.endswith("has returned 7, which is neither FS_GO_ON (0) nor FS_STOP (1).")
+    told = [error.partition(">, has failed at global step 5: ") for error in errors]
+    assert {culprit.partition(" object at ")[0] for culprit, _, _ in told} == {"hooks[0], <embed_cython.Returns"}
+    assert [reason for _, _, reason in told] == [
+        "it returned 7, which is neither FS_GO_ON (0) nor FS_STOP (1)",
+        "it returned -1, which is neither FS_GO_ON (0) nor FS_STOP (1)",
+        "too large",
+    ]

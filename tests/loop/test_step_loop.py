@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -369,8 +370,10 @@ def step():
         for _ in range(10):
             time.sleep(0.01)  # Bytecode in the step, where a handler may run.
         if how == "twice":
+            time.sleep(0.3)
+        if how in ("twice", "by a launcher, too"):
             os.kill(os.getpid(), number)
-            time.sleep(30)
+            time.sleep(0.1 if how == "by a launcher, too" else 30)
     count.assign_add(0)
     return value
 
@@ -396,6 +399,8 @@ finally:
         ("once", "SIGTERM", 143, True),
         ("once", "SIGINT", -signal.SIGINT, True),
         ("thread", "SIGTERM", 143, True),
+        ("by a launcher, too", "SIGTERM", 143, True),
+        ("by a launcher, too", "SIGINT", -signal.SIGINT, True),
         ("twice", "SIGTERM", -signal.SIGTERM, False),
         ("off", "SIGTERM", -signal.SIGTERM, False),
     ],
@@ -415,6 +420,16 @@ def test_signals(processes: Processes, tmp_path: Path, how: str, name: str, code
     assert (
         f"{name}: ending after this step. Hooks that save checkpoints save the last state, and so does" in ended.stderr
     )
+
+
+def test_in_another_thread_signals_cannot_be_handled(caplog: pytest.LogCaptureFixture) -> None:
+    for requested in (True, None):
+        loop = StepLoop(int, [CheckpointHook(print, 10)], max_steps=1, handle_signals=requested)
+        thread = threading.Thread(target=loop.run, name="trainer")
+        thread.start()
+        thread.join()
+    (message,) = [record.getMessage() for record in caplog.records if record.name == "fastsup"]
+    assert message.startswith("handle_signals=True has no effect in trainer: ")
 
 
 LONG_STEP = """

@@ -230,12 +230,14 @@ class State(NamedTuple):
       signals: what is sent to it, one after the other.
       saved: whether the last step that was run is in a checkpoint afterwards; None where there is none to save.
       code: how the process ends: its exit code, or minus the signal that it died of.
+      gap: seconds between two signals.
     """
 
     method: Callable[[Program], None]
     signals: tuple[signal.Signals, ...] = (signal.SIGTERM,)
     saved: bool | None = True
     code: int = 128 + signal.SIGTERM
+    gap: float = 0.3
 
 
 TWICE = (signal.SIGTERM, signal.SIGTERM)
@@ -255,6 +257,7 @@ STATES = {
     "SIGINT between two steps, `Supervisor.managed_session`": State(
         Program.between_supervised_steps, (signal.SIGINT,), code=-signal.SIGINT
     ),
+    "SIGTERM twice at a time, of a launcher that forwards it": State(Program.in_a_step, TWICE, gap=0.02),
     "a second SIGTERM, in the same step": State(Program.in_a_step, TWICE, False, -signal.SIGTERM),
     "a second SIGTERM, the step being stuck in an empty queue": State(
         Program.in_a_starved_step, TWICE, False, -signal.SIGTERM
@@ -298,9 +301,9 @@ def measure(name: str, starter: Callable[..., subprocess.Popen[Any]] = start_pyt
                     raise AssertionError(process.communicate()[1])
                 time.sleep(0.1)  # It is to be there, and not just before.
                 started = time.monotonic()
-                for number in state.signals:
+                for i, number in enumerate(state.signals):
+                    time.sleep(state.gap if i > 0 else 0.0)
                     process.send_signal(number)
-                    time.sleep(0.1)
                 output, log = process.communicate(timeout=60)
                 seconds = time.monotonic() - started
             finally:

@@ -38,16 +38,18 @@ cdef class Fails(Counter):
 
 
 cdef class Returns(Counter):
-    """Ends the loop, or returns a code that there isn't."""
+    """Ends the loop, or fails: by a code that there isn't, or with a text."""
 
     cdef readonly int code
+    cdef bytes text
 
-    def __init__(self, int64_t every, int code):
+    def __init__(self, int64_t every, int code, bytes text):
         super().__init__(every)
         self.code = code
+        self.text = text
 
     cdef int on_due(self, object loop, const fs_loop* state) except -1:
-        return self.code
+        return fastsup.fail(state, self.text) if self.text else self.code
 
 
 cdef class Forgetful(LoopHook):
