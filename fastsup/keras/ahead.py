@@ -75,7 +75,7 @@ class StepsAhead:
     @property
     def fused(self) -> bool:
         """True if steps are made in one compiled call now, where nothing looks between them."""
-        return self._step is not None and self._step.fused
+        return self._step is not None and self._step.fused and not self._why_not and not self._why_not_last
 
     @property
     def why_not_fused(self) -> str:

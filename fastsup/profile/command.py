@@ -20,7 +20,10 @@ from fastsup.profile.table import Line, lines_of, print_lines
 
 __all__ = ["add_parser", "print_at_the_end", "run_profiled"]
 
-_FAILED = "The script has failed: its error is above. The profile has what ran until then."
+_UNTIL_THEN = "The profile has what ran until then."
+_FAILED = f"The script has failed: its error is above. {_UNTIL_THEN}"
+_INTERRUPTED = f"The script was interrupted. {_UNTIL_THEN}"
+_EXITED = f"The script has ended with the exit code {{}}. {_UNTIL_THEN}"
 _UNUSABLE = 2
 # The exit code if a limit is exceeded.
 _ABOVE = 3
@@ -116,16 +119,21 @@ def run(arguments: argparse.Namespace) -> int:
         "trace": profiler.write_trace,
         "html": profiler.write_html,
     }
-    code, failed, exceeded = 0, False, False
+    code, failed, exceeded, end_line = 0, False, False, ""
     process = os.getpid()
     summaries = None if arguments.summaries is None else _SummaryThread(profiler, arguments.summaries)
     try:
         if summaries is not None:
             summaries.start()
         code = run_profiled(script, command[1:], profiler)
+        end_line = _FAILED if code else ""
     except SystemExit as end:
         if end.code not in (None, 0):
+            end_line = _EXITED.format(end.code if isinstance(end.code, int) else 1)
             raise
+    except KeyboardInterrupt:
+        end_line = _INTERRUPTED
+        raise
     finally:
         # Also after an exit or a signal; but not in a child process that the script has forked.
         if os.getpid() == process:
@@ -137,8 +145,8 @@ def run(arguments: argparse.Namespace) -> int:
             shows_table = arguments.table or not (paths or before or summaries)
             if shows_table:
                 print_at_the_end(lines_of(profiler.report()))
-            if code and (shows_table or before):
-                print_at_the_end([(_FAILED, "red")])
+            if end_line and (shows_table or before):
+                print_at_the_end([(end_line, "red")])
             exceeded = _say_exceeded(profiler, limits)
     return code or (_UNUSABLE if failed else _ABOVE if exceeded else 0)
 
@@ -242,7 +250,7 @@ def _say_exceeded(profiler: HookProfiler, limits: list[Limit]) -> bool:
     if not limits:
         return False
     report = profiler.report()
-    names = ", ".join([*hook_names(report), *dict.fromkeys(row.phase for row in report.session)])
+    names = ", ".join([*hook_names(report), *dict.fromkeys(row.phase for row in [*report.session, *report.rows])])
     there = f"The hooks, callbacks and phases are {names}." if names else "Nothing was recorded."
     for name in unknown(report, limits):
         print(

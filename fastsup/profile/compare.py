@@ -103,6 +103,12 @@ def compare(before: dict[str, Any], now: dict[str, Any]) -> list[Line]:
     first = WIDTH - sum(_WIDTHS)
     lines += [("", ""), ("time per step".ljust(first) + header, "dim")]
     lines.append(_compared("whole step, with the time between steps", *whole))
+    if abs(before["steps"] - now["steps"]) > _SAME * now["steps"]:
+        text = (
+            f"{before['steps']} steps before, {now['steps']} now: what occurs once (setup, tracing, the end) is "
+            "divided by these."
+        )
+        lines += [(line, "dim") for line in wrap(text, WIDTH)]
     per_step = [_per_step(profile, old_schema) for profile in (before, now)]
     per_step[0] = _renamed(*per_step)
     sessions: dict[str, list[tuple[float, Line]]] = defaultdict(list)
@@ -147,7 +153,7 @@ def _per_step(profile: dict[str, Any], merged: bool) -> dict[_Key, float]:
         key = ("", owner, row["phase"], "") if merged else (session, owner, row["phase"], row.get("detail", ""))
         found[key] += row["total_ns"] / profile["steps"]
     for owner, ns in _with_evaluations(profile).items():
-        found["", owner, "with what it evaluates", ""] += ns / profile["steps"]
+        found["", owner, "with its evaluations", ""] += ns / profile["steps"]
     for phase, field in _SUMS:
         found["", "session", phase, ""] += max(profile[field], 0) / profile["steps"]
     return found

@@ -22,7 +22,8 @@ class Limit(NamedTuple):
     """A limit on a cost.
 
     Attributes:
-      name: class of a hook or callback, name of a phase, or "hooks" for all hooks and callbacks together.
+      name: class of a hook or callback, name of a phase, of a row that belongs to no hook as the table shows it, or
+        "hooks" for all hooks and callbacks together.
       share: the most that it may be of the time, 0 to 1.
     """
 
@@ -41,7 +42,7 @@ def limit_of(text: str) -> Limit:
     """
     found = _LIMIT.fullmatch(text.strip())
     if found is None:
-        raise ValueError(f"a limit is a name and per cent, such as 'ModelCheckpoint 5%', got {text!r}")
+        raise ValueError(f"a limit is a name and per cent (0 to 100), such as 'ModelCheckpoint 5%', got {text!r}")
     if float(found[2]) > 100:
         raise ValueError(f"a limit is at most 100%, got {text!r}")
     return Limit(found[1], float(found[2]) / 100)
@@ -82,7 +83,8 @@ def unknown(report: Report, limits: Iterable[Limit]) -> list[str]:
       limits: the limits.
     """
     owners = {row.owner for row in report.rows if row.is_hook}
-    names = {*hook_names(report), *_ALL, *owners, *map(_numbered, owners), *(row.phase for row in report.rows)}
+    phases = {row.phase for row in report.rows} | {report.shown(row) for row in report.session}
+    names = {*hook_names(report), *_ALL, *owners, *map(_numbered, owners), *phases}
     return [limit.name for limit in limits if limit.name not in names]
 
 
@@ -98,5 +100,10 @@ def _total(report: Report, name: str) -> int:
         return owner != SESSION and name in (*_ALL, owner, _numbered(owner), owner.partition(" #")[0])
 
     within = sum(part.total_ns for part in report.sessions if part.within is not None and is_meant(part.within[1]))
-    rows = [row for row in report.rows if row.thread == LOOP and (is_meant(row.owner) or row.phase == name)]
+    rows = [
+        row
+        for row in report.rows
+        if row.thread == LOOP
+        and (is_meant(row.owner) or row.phase == name or (not row.is_hook and report.shown(row) == name))
+    ]
     return within + sum(row.times.total_ns for row in rows)

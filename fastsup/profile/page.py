@@ -192,8 +192,7 @@ def _bars(report: Report, rows: list[Row]) -> list[_Bar]:
         bars.append((name, total, [(row.phase, row.times.total_ns) for row in of_hook]))
     for row in rows:
         if not row.is_hook:
-            executor = report.executor_of(row)
-            name = (f"{row.phase} {row.detail}".rstrip() + (f": {executor}" if executor else ""))[:200]
+            name = report.shown(row)[:200]
             bars.append((name, row.times.total_ns, [(row.phase, row.times.total_ns)]))
     return bars
 

@@ -62,10 +62,9 @@ def _is_shown(row: Row) -> bool:
     return row.phase != "end" or row.share >= _SHOWN_END
 
 
-def _rows(indent: str, row: Row, executor: str = "") -> list[Line]:
+def _rows(report: Report, indent: str, row: Row) -> list[Line]:
     """The line of a row; two lines if its name doesn't fit into the first column."""
-    name = f"{indent}{row.phase}"
-    about = f"{name} {row.detail}".rstrip() + (f": {executor}" if executor else "")
+    about = f"{indent}{report.shown(row)}"
     # A name may stand in the next column, as far as the number of calls leaves room.
     if len(about) < _FIRST or (not row.detail and len(about) + len(count(row.times.calls)) < _FIRST + _COLUMNS[0][1]):
         return [(_row(about, row), "")]
@@ -88,12 +87,15 @@ def _of_session(report: Report, name: str, style_first: bool) -> list[Line]:
     for number, (owner, total, of_hook) in enumerate(hooks_among(rows)):
         lines += _total(owner, total, report, "bold yellow" if style_first and number == 0 else "bold")
         for row in filter(_is_shown, of_hook):
-            lines += _rows("  ", row)
+            lines += _rows(report, "  ", row)
+        within = sum(part.total_ns for part in report.sessions if part.within and part.within[:2] == (name, owner))
+        if within:
+            lines += _total("  with its evaluations", total + within, report, "")
     own = [row for row in rows if not row.is_hook]
     if own or not name:
         lines.append((_of_no_hook(report, name), "bold"))
     for row in own:
-        lines += _rows(" ", row, report.executor_of(row))
+        lines += _rows(report, " ", row)
     return lines
 
 

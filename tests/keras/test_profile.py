@@ -27,7 +27,7 @@ from fastsup.profile import call_cost
 from fastsup.profile.advice import passes
 from fastsup.profile.compare import compare
 from fastsup.profile.export import as_dict
-from fastsup.profile.numbers.quantities import duration
+from fastsup.profile.numbers.quantities import duration, percent
 from fastsup.profile.report import Report
 
 pytestmark = [
@@ -383,6 +383,14 @@ def test_advice_on_what_a_callback_evaluates() -> None:
     assert "Look first at Evaluates: " in advice
     assert "most of it in Sequential.evaluate, test_profile.py:" in advice
     assert "in Evaluates, on_epoch_end" in profiler.table()
+    with_evaluations = next(line for line in profiler.table().splitlines() if "with its evaluations" in line)
+    (outer, inner) = report.sessions
+    own = sum(row.times.total_ns for row in report.rows if row.owner == "Evaluates")
+    assert with_evaluations.split()[-2:] == [
+        duration(own + inner.total_ns),
+        percent(report.share(own + inner.total_ns)),
+    ]
+    assert outer.within is None
     # The outer pass comes first, although its own rows may take less time.
     assert [part.role for part in report.sessions] == ["fit", "evaluate"]
     # An accelerated model has cheaper calls in both.
@@ -392,9 +400,9 @@ def test_advice_on_what_a_callback_evaluates() -> None:
     inside = duration(calls.total_ns - alone.total_ns)
     assert f"{inside} of it is in what callbacks evaluate, and counted for them, too" in calls.text
     compared = [line.strip() for line, _ in compare(as_dict(report), {**as_dict(report), "wall_ns": 10**9})]
-    assert not any("with what it evaluates" in line for line in compared)
+    assert not any("with its evaluations" in line for line in compared)
     half = {**as_dict(report), "steps": report.steps * 2, "wall_ns": report.wall_ns * 2}
-    evaluated = next(line for line, _ in compare(as_dict(report), half) if "Evaluates: with what it evaluates" in line)
+    evaluated = next(line for line, _ in compare(as_dict(report), half) if "Evaluates: with its evaluations" in line)
     assert evaluated.split()[-2:] == ["0.50", "x"]
 
 

@@ -157,6 +157,7 @@ def test_a_callback_that_looks_at_each_batch_gets_each_batch() -> None:
     found, model = run(lambda model: fastsup.keras.accelerate(model, fuse="always"))
     assert found == expected
     assert model.train_function.why_not_fused == "the callback Look looks at each batch"
+    assert not model.train_function.fused
 
 
 @pytest.mark.parametrize(("batch_freq", "steps"), [(1, None), (2, None), (4, 5)])

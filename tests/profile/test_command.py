@@ -207,6 +207,9 @@ def test_interrupted(script: Path, run: Any) -> None:
     result = run("profile", script)
     assert result.returncode != 0
     assert "KeyboardInterrupt" in result.stderr
+    assert " ".join(result.stdout.splitlines()[-2:]).endswith(
+        "The script was interrupted. The profile has what ran until then."
+    )
     # The script's frames alone.
     assert "train.py" in result.stderr
     assert "command.py" not in result.stderr
@@ -539,7 +542,11 @@ def test_limits_on_costs(tmp_path: Path, run: Any) -> None:
         "no row is called 'Slwo', so its limit isn't checked. The hooks, callbacks and phases are Slow, "
         in result.stderr
     )
-    assert run("profile", "--fail-above", "Slow 50%", path, "7").returncode == 7
+    result = run("profile", "--fail-above", "Slow 50%", path, "7")
+    assert result.returncode == 7
+    end = " ".join(result.stdout.splitlines()[-2:])
+    assert end.endswith("The script has ended with the exit code 7. The profile has what ran until then.")
     result = run("profile", "--fail-above", "Slow", path, "0")
     assert result.returncode == 2
-    assert "--fail-above: a limit is a name and per cent, such as 'ModelCheckpoint 5%', got 'Slow'" in result.stderr
+    text = "--fail-above: a limit is a name and per cent (0 to 100), such as 'ModelCheckpoint 5%', got 'Slow'"
+    assert text in result.stderr

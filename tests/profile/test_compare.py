@@ -57,6 +57,7 @@ def test_rows_are_compared_by_step() -> None:
     """Whatever the number of steps; and sessions are the same whose line has moved."""
     lines = text(profile(100, 500, 1000, line=3), profile(40, 250, 1005, line=8))
     assert "whole step, with the time between steps 1.50µs 1.25µs 0.84 x" in lines
+    assert "100 steps before, 40 now: what occurs once (setup, tracing, the end) is divided" in lines
     assert "Session (train), a.py" in lines
     assert "Quick: after_run 500ns 250ns 0.50 x" in lines
     assert not any(line.startswith("runtime") for line in lines)

@@ -57,6 +57,11 @@ def test_a_limit_means_all_hooks_of_a_class_or_one_by_its_number(recorded: HookP
         limits = [limit_of(f"{name} {share + change:.2f}%") for change in (-0.02, 0.02)]
         assert [sentence.split(" takes ")[0] for sentence in broken(report, limits)] == [name]
         assert not unknown(report, limits)
+    # Phases, and rows as the table has them.
+    row = next(row for row in report.session if row.phase == "between steps")
+    for name in {"between steps", report.shown(row), "save"}:
+        assert not unknown(report, [limit_of(f"{name} 100%")])
+        assert broken(report, [limit_of(f"{name} 0%")])
     assert unknown(report, [limit_of(f"{name} 1%") for name in ("NamedHook #3", "session")]) == [
         "NamedHook #3",
         "session",

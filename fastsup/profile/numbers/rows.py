@@ -161,6 +161,15 @@ class ProfileRows:
         detail = row.detail if row.phase == RUNTIME else row.phase
         return next(part.executor_of(detail) for part in self.sessions if part.name == row.session)
 
+    def shown(self, row: Row) -> str:
+        """Returns a row's name in the table: its phase and detail, and what runs it.
+
+        Args:
+          row: one of the rows.
+        """
+        executor = self.executor_of(row)
+        return f"{row.phase} {row.detail}".rstrip() + (f": {executor}" if executor else "")
+
     def share(self, ns: float) -> float:
         """Returns a time as a part of the wall clock's, 0 to 1.
 

@@ -20,6 +20,7 @@ __all__ = [
     "LIFTING",
     "LISTENER",
     "LOGS",
+    "MADE_AGAIN",
     "OPEN_INPUT",
     "PASS_EPOCHS",
     "PASS_FUNCTIONS",
@@ -54,6 +55,8 @@ PASS_FUNCTIONS = ("train_function", "test_function", "predict_function")
 LOGS = "logs to Python"
 # A function is traced to a graph.
 TRACING = "tracing"
+# Ends the detail of a trace of a new function, where one of its name was traced before.
+MADE_AGAIN = "made again"
 OPEN_INPUT = "open input"
 INPUT_WAIT = "wait for input"
 # For callbacks that Keras has handed to a thread.

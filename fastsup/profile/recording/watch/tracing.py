@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-from fastsup.profile.recording.phases import INPUT_TRACES, KERAS_STEPS, TRACING
+from fastsup.profile.recording.phases import INPUT_TRACES, KERAS_STEPS, MADE_AGAIN, TRACING
 from fastsup.profile.recording.watch.replacements import Replacement
 from fastsup.profile.recording.watch.signatures import difference, leaves
 from fastsup.profile.recording.watch.timed import timed
@@ -73,7 +73,7 @@ class Traces:
             return label
         if reference() is not function:
             self._known[label] = (_reference(function), [signature])
-            return f"{label}: made again"
+            return f"{label}: {MADE_AGAIN}"
         # Of those that differ least, the last one.
         closest = min(
             reversed(signatures), key=lambda other: sum(other.get(place) != text for place, text in signature.items())
