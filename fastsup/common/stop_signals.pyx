@@ -11,7 +11,6 @@ Signals with a handler of the program's own are left to that handler.
 
 from libc.signal cimport SIGINT
 from libc.string cimport strlen
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from posix.unistd cimport isatty, write
 
 import logging
@@ -24,6 +23,9 @@ import threading
 REPEAT_SECS = 0.2
 
 ctypedef void (*handler_t)(int) noexcept nogil
+
+cdef extern from "clock.h":
+    double fs_clock_ticking() noexcept nogil
 
 cdef extern from "<errno.h>":
     int errno
@@ -69,10 +71,7 @@ cdef void handler(int number) noexcept nogil:
     global errno
     cdef int before = errno
     cdef int which = number == SIGINT
-    cdef timespec time
-    cdef double now
-    clock_gettime(CLOCK_MONOTONIC, &time)
-    now = time.tv_sec + 1e-9 * time.tv_nsec
+    cdef double now = fs_clock_ticking()
     if received_at[which] == 0.0:
         received_at[which] = now
         if answers and number == SIGINT:
@@ -198,8 +197,8 @@ def on_signal(number, frame):
         request_stop()
     try:
         log().warning(
-            "%s: ending after this step. Hooks that save checkpoints save the last state, and so does a Supervisor. A "
-            "second %s ends at once, without that. See `python -m fastsup docs signals`.",
+            "%s: ending after this step. What saves checkpoints here (an Estimator, a hook, a Supervisor) saves the last "
+            "state. A second %s ends at once, without that. See `python -m fastsup docs signals`.",
             *2 * [signal.Signals(number).name],
         )
     except RuntimeError:

@@ -14,7 +14,8 @@ from fastsup.runtime.failed_operation import find_failed
 from fastsup.runtime.graph.operations import outlive_callables, upstream_operations
 
 _HINT = (
-    '\n(The single-threaded executor doesn\'t say which operation it was{}. executor="inline" or "thread_pool" does.)'
+    '\n(The single-threaded executor doesn\'t say which operation it was{}. Run it again with executor="inline", an '
+    "argument of sessions and of RunConfig: then the error says it.)"
 )
 _MOST_NAMES = 8
 # What a session spends at most on finding the operations that its errors come from.

@@ -418,7 +418,7 @@ def test_signals(processes: Processes, tmp_path: Path, how: str, name: str, code
     assert how == "thread" or count == 20
     assert f"After the signal: the last checkpoint is {path}." in ended.stderr
     assert (
-        f"{name}: ending after this step. Hooks that save checkpoints save the last state, and so does" in ended.stderr
+        f"{name}: ending after this step. What saves checkpoints here (an Estimator, a hook, a Superv" in ended.stderr
     )
 
 

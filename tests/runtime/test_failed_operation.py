@@ -18,7 +18,10 @@ pytestmark = pytest.mark.skipif(
     os.environ.get("FASTSUP_TEST_WORLD") == "v1", reason="the executor refuses reference variables and old control flow"
 )
 
-HINT = '(The single-threaded executor doesn\'t say which operation it was. executor="inline" or "thread_pool" does.)'
+HINT = (
+    '(The single-threaded executor doesn\'t say which operation it was. Run it again with executor="inline", an '
+    "argument of sessions and of RunConfig: then the error says it.)"
+)
 BAD = {}
 
 
@@ -389,7 +392,7 @@ def test_a_session_does_not_search_for_ever(graph: Any, monkeypatch: pytest.Monk
             monkeypatch.setattr("fastsup.runtime.errors._MOST_SEARCH_SECS", 0.0)
     assert "[[{{node Reshape}}]]" in texts[0]
     assert "[[" not in texts[1]
-    assert "doesn't say which operation it was. executor=" in texts[1]
+    assert "doesn't say which operation it was. Run it again with executor=" in texts[1]
 
 
 def test_every_way_to_run(graph: Any) -> None:
