@@ -203,7 +203,7 @@ static void allocate(const SP_Device *device, uint64_t bytes, int64_t space, SP_
 static void deallocate(const SP_Device *device, SP_DeviceMemoryBase *memory) {}
 
 static void *host_allocate(const SP_Device *device, uint64_t bytes) {
-    return aligned_alloc(64, (bytes + 63) / 64 * 64);
+    return aligned_alloc(256, (bytes + 255) / 256 * 256); /* what TensorFlow's allocator of buffers asks for */
 }
 
 static void host_deallocate(const SP_Device *device, void *memory) {
