@@ -267,7 +267,9 @@ def test_bad_input(run: Callable[..., Any]) -> None:
     theirs, ours, is_lifted = gone
     assert is_lifted
     assert ours == theirs
-    assert ours == ["InternalError", "PluggableDevice SyncAll failed."]
+    # From TensorFlow 2.22 on, it passes on what the device has said.
+    assert ours[0] == "InternalError"
+    assert ours[1] in ("PluggableDevice SyncAll failed.", "the fake accelerator has gone away")
 
 
 FIT = (
