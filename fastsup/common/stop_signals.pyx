@@ -20,7 +20,7 @@ import sys
 import threading
 
 # Seconds after a signal in which another one of the kind is the same one.
-REPEAT_SECS = 0.2
+cdef double REPEAT_SECS = 0.2
 
 ctypedef void (*handler_t)(int) noexcept nogil
 
@@ -58,7 +58,6 @@ cdef list stop_requests = []
 cdef handler_t python_handler = NULL
 # When SIGTERM and SIGINT were received first, in seconds of a monotonic clock; 0 if they weren't.
 cdef double[2] received_at = [0.0, 0.0]
-cdef double repeat_secs = REPEAT_SECS
 cdef bint answers = False
 cdef const char* ANSWER = b"Ctrl-C: ending after the running step. A second one ends at once, without a checkpoint.\n"
 
@@ -77,7 +76,7 @@ cdef void handler(int number) noexcept nogil:
         if answers and number == SIGINT:
             write(2, ANSWER, strlen(ANSWER))
         python_handler(number)
-    elif now - received_at[which] >= repeat_secs:
+    elif now - received_at[which] >= REPEAT_SECS:
         set_handler(number, SIG_DFL)
         send_to_this_thread(number)  # It is delivered when this function has returned.
     errno = before
