@@ -180,7 +180,7 @@ def _of_calls(spared: _Spared, in_callbacks: int) -> Cost:
         text += f". {duration(in_callbacks)} of it is in what callbacks evaluate, and counted for them, too"
     is_short = spared.ns < _LIFTING_NS * spared.functions
     text += (
-        ". To accelerate a model takes some 0.1 to 0.5 s for each of its functions, once"
+        ". To accelerate a model takes some 0.1 to 0.5 s a function, once"
         f"{': it pays in a longer run than this one' if is_short else ''}. A step of many operations gains more: "
         "compare."
     )
