@@ -16,9 +16,9 @@ from fastsup.core.capsule cimport function_in
 from fastsup.core.clock cimport is_replaced, steady_seconds
 from fastsup.core.drive cimport (
     FS_ENDED, FS_HOOK_DUE, FS_HOOK_FAILED, FS_NOTHING_DUE, FS_SCHEDULES_CHANGED, FS_STEP_FAILED, fs_drive,
-    fs_drive_call, fs_drive_call_due, fs_drive_clock, fs_drive_failed, fs_drive_free, fs_drive_is_done, fs_drive_new, fs_drive_reload,
-    fs_drive_request_stop, fs_drive_run, fs_drive_step_done, fs_drive_steps_done, fs_drive_steps_until_due, fs_event,
-    fs_slot, fs_steady_clock
+    fs_drive_call, fs_drive_call_due, fs_drive_clock, fs_drive_failed, fs_drive_free, fs_drive_is_done, fs_drive_new,
+    fs_drive_reload, fs_drive_request_stop, fs_drive_run, fs_drive_step_done, fs_drive_steps_done,
+    fs_drive_steps_until_due, fs_event, fs_slot, fs_steady_clock
 )
 from fastsup.core.hook cimport (
     FS_GO_ON, FS_STOP, FunctionHook, LoopHook, callback_after_steps, fs_loop, fs_step_fn, takes_several
