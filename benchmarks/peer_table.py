@@ -33,8 +33,8 @@ SHORT = {
     "tiny": "ten numbers",
     "digits": "digits",
     "wide_and_deep": "wide and deep",
-    "one_ms": "1 ms of work",
-    "twenty_ms": "20 ms of work",
+    "one_ms": "8 products",
+    "twenty_ms": "160 products",
 }
 LIMIT_SECS = 600
 

@@ -181,8 +181,8 @@ def _of_calls(spared: _Spared, in_callbacks: int) -> Cost:
     is_short = spared.ns < _LIFTING_NS * spared.functions
     text += (
         ". To accelerate a model takes some 0.1 to 0.5 s a function, once"
-        f"{': it pays in a longer run than this one' if is_short else ''}. A step of many operations gains more: "
-        "compare."
+        f"{': it pays in a longer run than this one' if is_short else ''}. Steps of many operations save more: use "
+        "--compare."
     )
     return Cost("what fastsup.keras.accelerate(model) saves", spared.ns, text)
 
