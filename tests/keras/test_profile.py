@@ -396,7 +396,7 @@ def test_advice_on_what_a_callback_evaluates() -> None:
     # An accelerated model has cheaper calls in both.
     (calls,) = (cost for cost in passes.costs_of_passes(report) if "accelerate" in cost.name)
     (alone,) = (cost for cost in passes.costs_of_passes(without_inner_passes(report)) if "accelerate" in cost.name)
-    assert calls.total_ns > 2 * alone.total_ns
+    assert calls.total_ns > alone.total_ns
     inside = duration(calls.total_ns - alone.total_ns)
     assert f"{inside} of it is in what callbacks evaluate, and counted for them, too" in calls.text
     compared = [line.strip() for line, _ in compare(as_dict(report), {**as_dict(report), "wall_ns": 10**9})]
