@@ -103,7 +103,8 @@ def measure(name: str) -> None:
     fused = models["by trial"].train_function.fused
     cells = [f"{value:,.0f}" if value >= 10 else f"{value:.2f}" for value in row]
     print(
-        f"| {name} | " + " | ".join(cells) + f" | {'many' if fused else 'one'} | {row[0] / row[3]:.1f} x |", flush=True
+        f"| {name} | " + " | ".join(cells) + f" | {'many steps' if fused else 'one step'} | {row[0] / row[3]:.1f} x |",
+        flush=True,
     )
 
 
