@@ -37,5 +37,3 @@ cdef class Loop:
     cdef int run_recorded(self, object probe) except -1
     cdef bint step_once(self) except -1
     cdef int call_hook(self, Py_ssize_t i) except -1
-    # `slot` is an fs_slot, whose header embedders don't have.
-    cdef str described(self, const void* slot)

@@ -18,7 +18,7 @@ from fastsup.core.drive cimport (
     FS_ENDED, FS_HOOK_DUE, FS_HOOK_FAILED, FS_NOTHING_DUE, FS_SCHEDULES_CHANGED, FS_STEP_FAILED, fs_drive,
     fs_drive_call, fs_drive_call_due, fs_drive_clock, fs_drive_failed, fs_drive_free, fs_drive_is_done, fs_drive_new,
     fs_drive_reload, fs_drive_request_stop, fs_drive_run, fs_drive_step_done, fs_drive_steps_done,
-    fs_drive_steps_until_due, fs_event, fs_slot, fs_steady_clock
+    fs_drive_steps_until_due, fs_event, fs_steady_clock
 )
 from fastsup.core.hook cimport (
     FS_GO_ON, FS_STOP, FunctionHook, LoopHook, callback_after_steps, fs_loop, fs_step_fn, takes_several
@@ -98,22 +98,15 @@ cdef LoopHook as_hook(object hook):
     )
 
 
-cdef int warn_if_shared(LoopHook hook) except -1:
-    """Warns of a hook that has begun while another run calls it, unless it is due after every step of both, or never."""
-    if hook.runs_under_way == 1 or hook.schedule.every_steps == 1 or (hook.next_run is not None and hook.next_run <= 0):
-        return 0
-    if hook.next_run is not None or hook.next_step is not None or hook.next_time is not None:
-        logger.warning(
-            "The hook %r is used twice at a time, and has one due position: calls of it will be left out. Make a hook for "
-            "each loop, and for each place in a list of hooks.",
-            hook,
-        )
-    return 0
-
-
 cdef inline int call_on_due(LoopHook hook, Loop loop) noexcept:
     """Calls `on_due`. It may have set an exception."""
     return (<on_due_t> <void*> hook.on_due)(hook, loop, loop.state)
+
+
+cdef str due_hook(Loop loop):
+    """The hook that was due last, by its place in `hooks`, for a message."""
+    cdef Py_ssize_t i = drive_of(loop).due_slot - drive_of(loop).slots
+    return f"hooks[{i}], {loop.hooks[i]!r},"
 
 
 cdef str wrong_code(int code):
@@ -326,7 +319,6 @@ cdef class Loop:
                 begun.append(hook)
                 (<LoopHook> hook).runs_under_way += 1
                 self.begin_hook(hook)
-                warn_if_shared(hook)
             # Of the class: an object may have attributes of any name. Steps that are recorded are made one by one.
             several = not probe.records and hasattr(type(self.step_function), "run_steps")
             self.run_steps = self.step_function.run_steps if several else None
@@ -363,7 +355,8 @@ cdef class Loop:
         return probe_of(probes, None)
 
     cdef int begin_hook(self, LoopHook hook) except -1:
-        """Calls the hook's `begin`, and warns of a hook with a callback after steps that isn't due after any."""
+        """Calls the hook's `begin`. Warns of a hook that isn't due after any step though it has a callback for that, and
+        of one whose due position another run changes, too, unless it is due after every step."""
         cdef uint64_t before = changes()[0]
         hook.begin(self)
         never = hook.next_run is None and hook.next_step is None and hook.next_time is None
@@ -373,6 +366,12 @@ cdef class Loop:
                 "%s of the hook %r won't be called: it hasn't said when it is due. Call due_every_run(), "
                 "due_at_step() or due_at_time() in its begin; or never_due(), if that is meant.",
                 callback,
+                hook,
+            )
+        elif not never and hook.runs_under_way > 1 and hook.schedule.every_steps != 1 and hook.due.run > 0:
+            logger.warning(
+                "The hook %r is used twice at a time, and has one due position: calls of it will be left out. Make a hook "
+                "for each loop, and for each place in a list of hooks.",
                 hook,
             )
         return 0
@@ -513,17 +512,12 @@ cdef class Loop:
                 fs_drive_reload(drive)
                 drive.clock = clock_to_use()
             elif event == FS_STEP_FAILED or event == FS_HOOK_FAILED:
-                culprit = "The step function in C" if event == FS_STEP_FAILED else self.described(drive.due_slot)
+                culprit = "The step function in C" if event == FS_STEP_FAILED else due_hook(self)
                 reason = drive.message.decode("utf-8", "replace") or f"it returned {wrong_code(drive.code)}"
                 raise RuntimeError(f"{culprit} has failed at global step {drive.loop.global_step}: {reason}")
             else:
                 return 0
             event = fs_drive_call_due(drive)
-
-    cdef str described(self, const void* slot):
-        """A hook, by its place in `hooks`, for a message."""
-        cdef Py_ssize_t i = <fs_slot*> slot - drive_of(self).slots
-        return f"hooks[{i}], {self.hooks[i]!r},"
 
     cdef int call_hook(self, Py_ssize_t i) except -1:
         """Calls a hook that is due, in C or in Python."""
@@ -542,7 +536,6 @@ cdef class Loop:
             if code == FS_STOP:
                 fs_drive_request_stop(self.state)
             elif code != FS_GO_ON:
-                drive.due_slot = &drive.slots[i]
                 self.handle(fs_drive_failed(drive, FS_HOOK_FAILED, code))
         else:
             self.handle(fs_drive_call(drive, &drive.slots[i]))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from fastsup.profile.numbers.rows import LOOP
+from fastsup.profile.numbers.rows import LOOP, Row
 from fastsup.profile.recording.statistics import SESSION
 from fastsup.profile.report import Report
 
@@ -82,10 +82,7 @@ def unknown(report: Report, limits: Iterable[Limit]) -> list[str]:
       report: the report.
       limits: the limits.
     """
-    owners = {row.owner for row in report.rows if row.is_hook}
-    phases = {row.phase for row in report.rows} | {report.shown(row) for row in report.session}
-    names = {*hook_names(report), *_ALL, *owners, *map(_numbered, owners), *phases}
-    return [limit.name for limit in limits if limit.name not in names]
+    return [limit.name for limit in limits if limit.name not in _ALL and not _rows_meant(report, limit.name)]
 
 
 def _numbered(owner: str) -> str:
@@ -93,17 +90,21 @@ def _numbered(owner: str) -> str:
     return owner if " #" in owner else f"{owner} #1"
 
 
-def _total(report: Report, name: str) -> int:
-    """The nanoseconds of all rows of a name in the threads of the loops, and of what a hook of that name opens."""
+def _is_hook_meant(name: str, owner: str) -> bool:
+    return owner != SESSION and name in (*_ALL, owner, _numbered(owner), owner.partition(" #")[0])
 
-    def is_meant(owner: str) -> bool:
-        return owner != SESSION and name in (*_ALL, owner, _numbered(owner), owner.partition(" #")[0])
 
-    within = sum(part.total_ns for part in report.sessions if part.within is not None and is_meant(part.within[1]))
-    rows = [
+def _rows_meant(report: Report, name: str) -> list[Row]:
+    """The rows that the name of a limit means."""
+    return [
         row
         for row in report.rows
-        if row.thread == LOOP
-        and (is_meant(row.owner) or row.phase == name or (not row.is_hook and report.shown(row) == name))
+        if _is_hook_meant(name, row.owner) or row.phase == name or (not row.is_hook and report.shown(row) == name)
     ]
-    return within + sum(row.times.total_ns for row in rows)
+
+
+def _total(report: Report, name: str) -> int:
+    """The nanoseconds of all rows of a name in the threads of the loops, and of what a hook of that name opens."""
+    opened = [part for part in report.sessions if part.within is not None and _is_hook_meant(name, part.within[1])]
+    in_loops = [row for row in _rows_meant(report, name) if row.thread == LOOP]
+    return sum(part.total_ns for part in opened) + sum(row.times.total_ns for row in in_loops)

@@ -88,7 +88,7 @@ def _of_session(report: Report, name: str, style_first: bool) -> list[Line]:
         lines += _total(owner, total, report, "bold yellow" if style_first and number == 0 else "bold")
         for row in filter(_is_shown, of_hook):
             lines += _rows(report, "  ", row)
-        within = sum(part.total_ns for part in report.sessions if part.within and part.within[:2] == (name, owner))
+        within = sum(part.total_ns for part in report.opened_by(name, owner))
         if within:
             lines += _total("  with its evaluations", total + within, report, "")
     own = [row for row in rows if not row.is_hook]

@@ -396,6 +396,9 @@ def test_advice_on_what_a_callback_evaluates() -> None:
     # An accelerated model has cheaper calls in both.
     (calls,) = (cost for cost in passes.costs_of_passes(report) if "accelerate" in cost.name)
     (alone,) = (cost for cost in passes.costs_of_passes(without_inner_passes(report)) if "accelerate" in cost.name)
+    assert inner.runs == 5 * outer.runs
+    assert f" of each of {outer.runs}, " in alone.text
+    assert f" of each of {outer.runs + inner.runs}, " in calls.text
     assert calls.total_ns > alone.total_ns
     inside = duration(calls.total_ns - alone.total_ns)
     assert f"{inside} of it is in what callbacks evaluate, and counted for them, too" in calls.text

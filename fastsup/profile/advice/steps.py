@@ -211,7 +211,7 @@ def _callbacks_text(report: ProfileRows, session: str, owner: str, rows: list[Ro
         return f"{text}, in a session that it opens."
     worst = max(rows, key=lambda row: row.times.total_ns)
     if within > worst.times.total_ns:
-        inside = [part for part in report.sessions if part.within is not None and part.within[:2] == (session, owner)]
+        inside = report.opened_by(session, owner)
         times = sum(part.sessions for part in inside)
         return (
             f"{text}, most of it in {_listed([part.name for part in inside])}: {duration(within / times)} each of "

@@ -150,6 +150,15 @@ class ProfileRows:
         """
         return [row for row in self.rows if row.session == session]
 
+    def opened_by(self, session: str, owner: str) -> list[SessionPart]:
+        """Returns the sessions and passes that a hook of a session opens.
+
+        Args:
+          session: name of the hook's session.
+          owner: name of the hook.
+        """
+        return [part for part in self.sessions if part.within is not None and part.within[:2] == (session, owner)]
+
     def executor_of(self, row: Row) -> str:
         """Returns what runs a row of the runtime, or of a pass's function; "" if it isn't known, and for any other row.
 
