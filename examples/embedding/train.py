@@ -1,6 +1,6 @@
 """Trains in C, with hooks in C, Cython and Python.
 
-pip install cython setuptools fastsup
+pip install cython setuptools, and fastsup, in a clone: pip install -e ../..
 python setup.py build_ext --inplace
 python train.py
 """

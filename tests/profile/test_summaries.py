@@ -58,6 +58,19 @@ def test_costs_are_those_of_the_steps_since_the_last_point(two_parts: Any) -> No
     assert rates == [(10, pytest.approx(125_000)), (30, pytest.approx(250_000))]
 
 
+def test_the_step_of_a_keras_program_is_the_runtime(tmp_path: Path) -> None:
+    clock = ManualClock()
+    profiler = fastsup.HookProfiler(clock=clock)
+    with profiler.step():
+        for phase, ns in (("train_function", 3000), ("wait for input", 500), ("setup", 200)):
+            with profiler.session_span(phase):
+                clock.advance(ns)
+    profiler.write_summaries(tmp_path)
+    scalars = read(tmp_path).scalars
+    assert scalars["profile/us per step/runtime"] == [(1, 3.0)]
+    assert scalars["profile/us per step/session"] == [(1, pytest.approx(0.7))]
+
+
 def test_percentiles_are_those_of_all_steps(two_parts: Any) -> None:
     scalars = two_parts.found.scalars
     assert scalars["profile/step time in us/p50"] == [
