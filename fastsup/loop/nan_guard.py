@@ -26,7 +26,8 @@ class NanGuardHook(PeriodicHook):
 
     Args:
       fail_on_nan: True to raise `NanResultError`; False to log a warning and stop the loop.
-      every_steps: the hook checks the results of the global steps that are multiples of this number.
+      every_steps: the hook checks the results of the global steps that are multiples of this number, and the last one when
+        the loop ends.
       values: function that takes the result and returns a number, or a mapping of names to numbers, to check. None if
         the result is such itself.
 
@@ -42,8 +43,13 @@ class NanGuardHook(PeriodicHook):
         self._fail_on_nan = fail_on_nan
         self._reads = check_values(values)
         self._takes_result = values is None
+        self._has_found = False
         if type(self).act is not NanGuardHook.act:
             self.after_steps = None  # type: ignore[method-assign, assignment]
+
+    def begin(self, loop: Any) -> None:
+        self._has_found = False
+        super().begin(loop)
 
     def act(self, loop: Any) -> None:
         result = loop.result
@@ -73,7 +79,14 @@ class NanGuardHook(PeriodicHook):
                 self._end(loop, loop.global_step - before_last, bad)
                 return
 
+    def end(self, loop: Any) -> None:
+        """Checks the last result, which no look before may have seen: a checkpoint of the end is of that step."""
+        has_looked = self._has_found or self.next_step is None or loop.result is None
+        if not has_looked and type(self).act is NanGuardHook.act:
+            self.act(loop)
+
     def _end(self, loop: Any, step: int, bad: list[str]) -> None:
+        self._has_found = True
         message = f"NaN in the result of step {step}: {', '.join(bad)}"
         if getattr(loop, "step_is_native", False):
             message += ". It is NaN, too, where a step in C doesn't set loop->result."

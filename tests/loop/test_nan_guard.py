@@ -63,6 +63,24 @@ def test_looks_at_intervals() -> None:
         loop.run()
 
 
+def test_looks_at_the_last_result_when_the_loop_ends(caplog: pytest.LogCaptureFixture) -> None:
+    saved: list[int] = []
+    hooks = [NanGuardHook(every_steps=10), CheckpointHook(saved.append, every_steps=10)]
+    with pytest.raises(NanResultError, match=r"^NaN in the result of step 3: loss$"):
+        StepLoop(iter([1.0, NAN, NAN]).__next__, hooks).run()
+    assert saved == [3]  # The last checkpoint is saved, whatever the end of another hook raises.
+    with caplog.at_level(logging.WARNING, logger="fastsup"):
+        StepLoop(iter([1.0, NAN]).__next__, [NanGuardHook(fail_on_nan=False, every_steps=2)]).run()
+        StepLoop(iter([1.0, NAN, NAN]).__next__, [NanGuardHook(fail_on_nan=False, every_steps=2)]).run()
+    assert caplog.messages == ["NaN in the result of step 2: loss"] * 2
+
+
+@pytest.mark.parametrize("every_steps", [1, 2, float("inf")])
+def test_a_loop_without_a_step_has_no_result(every_steps: float) -> None:
+    hook = NanGuardHook(every_steps=every_steps)  # type: ignore[arg-type]
+    assert StepLoop(iter([]).__next__, [hook]).run() is None
+
+
 def test_before_a_checkpoint_it_keeps_nan_out_of_it() -> None:
     saved: list[int] = []
     hooks = [NanGuardHook(), CheckpointHook(saved.append, every_steps=1)]
