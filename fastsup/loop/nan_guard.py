@@ -26,8 +26,8 @@ class NanGuardHook(PeriodicHook):
 
     Args:
       fail_on_nan: True to raise `NanResultError`; False to log a warning and stop the loop.
-      every_steps: the hook checks the results of the global steps that are multiples of this number, and the last one when
-        the loop ends.
+      every_steps: the hook checks the results of the global steps that are multiples of this number, and the last one
+        when the loop ends.
       values: function that takes the result and returns a number, or a mapping of names to numbers, to check. None if
         the result is such itself.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -88,6 +89,29 @@ def test_a_chief_that_is_started_again_goes_on_from_the_last_checkpoint(training
     cluster.start("chief-0")
     cluster.wait_for("a further checkpoint", lambda: cluster.newest_step() > newest)
     assert restored(cluster, "chief-0") == [newest]
+    cluster.hurry()
+    assert_ended_well(cluster, *TASKS)
+
+
+def test_tasks_that_get_sigterm_are_expected_back(training: Any) -> None:
+    """A preemption, as by Kubernetes: a chief saves first, and no task says that it has ended."""
+    cluster = training()
+    for task, code in (
+        ("chief-0", 143),
+        ("worker-0", 143),
+        ("ps-0", -signal.SIGTERM),
+        ("evaluator-0", -signal.SIGTERM),
+    ):
+        cluster.signal(task, signal.SIGTERM)
+        assert cluster.exit_codes([task], END_SECS) == {task: code}
+        assert not list(cluster.model_dir.glob("ended_tasks/*"))
+        if task == "chief-0":
+            saved = cluster.newest_step()
+            assert f"Saving checkpoints for {saved} into" in cluster.log(task)
+        cluster.start(task)
+        step = cluster.newest_step()
+        cluster.wait_for("a further checkpoint", lambda step=step: cluster.newest_step() > step)
+    assert restored(cluster, "chief-0")[0] == saved
     cluster.hurry()
     assert_ended_well(cluster, *TASKS)
 
