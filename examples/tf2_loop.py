@@ -3,6 +3,7 @@
 The step is a `fastsup.function`, the loop a `StepLoop` with hooks for checkpoints, summaries and progress. Interrupt it
 with Ctrl-C and run it again: it goes on after the step at which it was interrupted.
 
+    pip install -e ".[cpu,examples]"  # tensorboard for the summaries, rich for the bar
     python examples/tf2_loop.py
 """
 

@@ -125,10 +125,10 @@ def _batch_freq(callback: Any) -> int:
 
 
 def reads_logs(callbacks: Iterable[Any], kind: str) -> bool:
-    """Whether a callback reads the logs of each batch.
+    """Whether a callback may read the logs of each batch: also one that looks at the model after every Nth alone.
 
     Args:
       callbacks: the callbacks.
       kind: "train", "test" or "predict".
     """
-    return any(type(callback) in _READ_LOGS and batch_methods(callback, kind) for callback in callbacks)
+    return any(type(callback) not in _SAVE and batch_methods(callback, kind) for callback in callbacks)
