@@ -7,7 +7,21 @@ from typing import Any
 
 from fastsup.core import Hook
 from fastsup.core.checks import check_interval
-from fastsup.core.clock import now
+from fastsup.core.clock import steady
+from fastsup.core.schedule import Scheduled
+
+
+def due_in(hook: Hook, secs: float) -> None:
+    """Makes a hook due some time from now.
+
+    `due_at_time` takes a time of day. The way over it would make each interval longer by what that clock was adjusted
+    by since the process began.
+
+    Args:
+      hook: the hook.
+      secs: seconds from now.
+    """
+    Scheduled.due_at_time(hook, steady() + secs)
 
 
 class PeriodicHook(Hook):
@@ -64,4 +78,4 @@ class PeriodicHook(Hook):
             interval = math.ceil(self.every_steps)
             self.due_at_step((loop.global_step // interval + 1) * interval)
         if self.every_secs is not None:
-            self.due_at_time(now() + self.every_secs)
+            due_in(self, self.every_secs)

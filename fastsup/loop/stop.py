@@ -7,8 +7,7 @@ from typing import Any
 
 from fastsup.core import Hook
 from fastsup.core.checks import check_interval
-from fastsup.core.clock import now
-from fastsup.loop.periodic import PeriodicHook
+from fastsup.loop.periodic import PeriodicHook, due_in
 
 
 class StopAtStepHook(Hook):
@@ -60,7 +59,8 @@ class TimeLimitHook(Hook):
         self.secs = secs
 
     def begin(self, loop: Any) -> None:
-        self.reschedule(at_time=now() + self.secs)
+        self.never_due()
+        due_in(self, self.secs)
 
     def after_step(self, loop: Any, value: Any) -> None:
         loop.request_stop()

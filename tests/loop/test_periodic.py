@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fastsup.core.clock import steady
 from fastsup.loop import (
     CheckpointHook,
     NanGuardHook,
@@ -51,6 +52,15 @@ def test_intervals(
     StepLoop(stepping(), [hook], max_steps=12, initial_step=100).run()
     assert hook.steps == expected
     assert not caplog.messages
+
+
+@pytest.mark.parametrize("hook", [Notes(every_secs=100), TimeLimitHook(100)])
+def test_an_interval_is_as_long_as_it_says(hook: Any) -> None:
+    """To the microsecond, by the clock that can't be set, however much the other one was adjusted."""
+    loop = StepLoop(lambda: None, [])
+    before = steady()
+    hook.begin(loop)
+    assert before + 100 <= hook.next_time <= steady() + 100
 
 
 def test_a_hook_can_serve_a_second_loop() -> None:
