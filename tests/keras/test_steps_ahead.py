@@ -187,6 +187,24 @@ def test_a_callback_that_looks_at_every_nth_batch(batch_freq: int, steps: int | 
     assert model.train_function.fused == (batch_freq > 1)
 
 
+def test_a_layer_of_one_output_has_the_same_weights_but_for_the_last_bits() -> None:
+    """XLA may add up a product of a matrix and a vector in another order in the loop."""
+
+    def run(accelerate: Any) -> Any:
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input([32]), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", jit_compile=True)
+        x = np.random.default_rng(1).random((96, 32)).astype(np.float32)
+        model = accelerate(model)
+        model.fit(x, x.sum(axis=1, keepdims=True), batch_size=16, verbose=0)
+        return model
+
+    expected = run(lambda model: model)
+    found = run(lambda model: fastsup.keras.accelerate(model, fuse="always"))
+    assert found.train_function.fused
+    np.testing.assert_allclose(found.get_weights()[0], expected.get_weights()[0], rtol=1e-5)
+
+
 @pytest.mark.parametrize("batch_freq", [0, True, "2"])
 def test_a_wrong_batch_freq(batch_freq: Any) -> None:
     class Look(keras.callbacks.Callback):
