@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fastsup.core.clock import now, steady
 from fastsup.loop.numbers import Values, check_values, named_numbers
-from fastsup.loop.periodic import PeriodicHook
+from fastsup.loop.periodic import PeriodicHook, due_in
 
 __all__ = ["METRICS", "RESULT", "MeasuringHook", "Metric", "check_labels"]
 
@@ -102,7 +102,7 @@ class MeasuringHook(PeriodicHook):
         self._measure(loop, running=1)
         self.never_due()
         # After the first step, and then at intervals: a short program has its result, too.
-        self.due_at_time(now())
+        due_in(self, 0.0)
 
     def act(self, loop: Any) -> None:
         self._measure(loop, running=1)

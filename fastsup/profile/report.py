@@ -21,7 +21,6 @@ from fastsup.profile.recording.phases import (
     FETCHES,
     IN_A_THREAD,
     INPUT_WAIT,
-    KERAS_STEPS,
     PASS_FUNCTIONS,
     STEP_FETCH,
 )
@@ -172,7 +171,7 @@ def _sessions(recorded: list[dict[str, Any]], names: list[str], rows: list[Row])
                 role=session["role"],
                 place=session["place"],
                 sessions=session["sessions"],
-                runs=sum(row.times.calls for row in of_it if row.phase in (RUNTIME, *KERAS_STEPS)),
+                runs=sum(row.times.calls for row in of_it if row.is_step),
                 total_ns=sum(row.times.total_ns for row in of_it),
                 within=None if within is None else (names[within[0]], *within[1:]),
                 asked_executors=tuple(session["asked_executors"]),

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from fastsup.profile.recording.phases import BETWEEN, KERAS_STEPS
+from fastsup.profile.recording.phases import BETWEEN
 from fastsup.profile.recording.statistics import RUNTIME, SESSION
 from fastsup.profile.report import Report, Row
 from fastsup.profile.table import as_text
@@ -96,9 +96,10 @@ class ProfileSummaries:
                 sums["hooks"] += ns
                 name = _NOT_IN_A_TAG.sub("_", f"{row.name}.{row.phase}")
                 costs[name] = costs.get(name, 0) + ns
+            elif row.is_step:
+                sums[RUNTIME] += ns
             else:
-                phase = RUNTIME if row.phase in KERAS_STEPS else row.phase
-                sums[phase if phase in (RUNTIME, BETWEEN) else SESSION] += ns
+                sums[BETWEEN if row.phase == BETWEEN else SESSION] += ns
         for name, ns in sums.items():
             yield f"us per step/{name}", ns / 1e3 / steps
         for name, ns in costs.items():

@@ -91,6 +91,11 @@ class Row:
         """True for a row of a hook."""
         return self.owner != SESSION
 
+    @property
+    def is_step(self) -> bool:
+        """True for a row of the steps themselves: of the runtime, or of what Keras calls for a batch."""
+        return self.phase in (RUNTIME, *KERAS_STEPS)
+
 
 @dataclass(frozen=True)
 class ProfileRows:
@@ -165,7 +170,7 @@ class ProfileRows:
         Args:
           row: one of the rows.
         """
-        if row.phase not in (RUNTIME, *KERAS_STEPS) or not row.session:
+        if not row.is_step or not row.session:
             return ""
         detail = row.detail if row.phase == RUNTIME else row.phase
         return next(part.executor_of(detail) for part in self.sessions if part.name == row.session)
