@@ -1,6 +1,6 @@
 """Logs an Estimator's training and evaluations to MLflow, whose autologging no longer knows Estimators.
 
-pip install "fastsup[cpu]" mlflow-skinny
+pip install "fastsup[cpu]" mlflow-skinny   # not yet published: pip install -e ".[cpu]" mlflow-skinny in a clone
 python mlflow_hook.py FOLDER
 """
 

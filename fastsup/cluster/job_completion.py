@@ -15,20 +15,24 @@ import json
 import os
 import time
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from tensorflow.python.framework import errors
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 
+from fastsup.cluster.peer_liveness import any_answers
 from fastsup.common.file_system import exists, list_names, write_whole
 
 __all__ = ["STALE_SECS", "WORKER_GRACE_SECS", "JobCompletionWatcher", "mark_task_ended", "mark_task_started"]
 
 # Seconds after which a file from before the watcher counts.
 STALE_SECS = 600.0
-# Seconds that a parameter server goes on serving workers after the chief has ended.
+# Seconds that a parameter server goes on serving once the chief has ended and no worker that trains answers.
 WORKER_GRACE_SECS = 600.0
+# How often it asks whether one answers in that time.
+_ASKED_PER_GRACE = 10
 # Seconds between two looks of a sleeping evaluator for the end of the chief.
 _LOOK_SECS = 10.0
 
@@ -107,7 +111,10 @@ class JobCompletionWatcher:
         # False until the directory could be listed: until then every file may be from before.
         self._knows_old_files = False
         self._look_at_old_files()
-        self._chief_ended_at: float | None = None
+        # When a parameter server was last known to be needed: None while the chief trains.
+        self._needed_at: float | None = None
+        # When to ask the workers again.
+        self._next_question = 0.0
 
     def _look_at_old_files(self) -> None:
         """Learns which files are from before this watcher, and what they say, as far as that could not be read yet."""
@@ -184,20 +191,27 @@ class JobCompletionWatcher:
             time.sleep(min(secs, look_secs))
             secs -= look_secs
 
-    def job_has_ended(self, num_workers: int) -> bool:
+    def job_has_ended(self, workers: Mapping[int, str]) -> bool:
         """True if no task needs a parameter server now.
 
-        That is the case when the chief and all workers have ended, or `WORKER_GRACE_SECS` after the chief.
+        That is the case when the chief and all workers have ended. It is also the case when the chief has ended, and
+        none of the other workers has answered for `WORKER_GRACE_SECS`: those were lost, and weren't restarted.
 
         Args:
-          num_workers: number of workers in the cluster, the chief excluded.
+          workers: HOST:PORT of each worker in the cluster by its index, the chief excluded.
         """
         if not self.chief_has_ended():
-            self._chief_ended_at = None
+            self._needed_at = None
             return False
+        names = {f"worker-{index}.json": address for index, address in workers.items()}
         there = self._list() or set()
-        if all(name in there and self._counts(name) for name in map("worker-{}.json".format, range(num_workers))):
+        if all(name in there and self._counts(name) for name in names):
             return True
-        if self._chief_ended_at is None:
-            self._chief_ended_at = time.monotonic()
-        return time.monotonic() - self._chief_ended_at >= WORKER_GRACE_SECS
+        now = time.monotonic()
+        if self._needed_at is None:
+            self._needed_at, self._next_question = now, now
+        if now >= self._next_question:
+            self._next_question = now + WORKER_GRACE_SECS / _ASKED_PER_GRACE
+            if any_answers([names[name] for name in names if not (name in there and self._counts(name))]):
+                self._needed_at = now
+        return now - self._needed_at >= WORKER_GRACE_SECS

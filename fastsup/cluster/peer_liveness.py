@@ -18,7 +18,7 @@ from tensorflow.python.training import server_lib
 from fastsup.cluster.task_settings import TaskType
 from fastsup.cluster.tf_config import read_tf_config
 
-__all__ = ["PeerLiveness", "named_tasks", "peer_liveness_of", "peer_timeout_secs", "silent_tasks"]
+__all__ = ["PeerLiveness", "any_answers", "named_tasks", "peer_liveness_of", "peer_timeout_secs", "silent_tasks"]
 
 _TRAINING_ROLES = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
 _CONNECT_TIMEOUT_SECS = 1.0
@@ -43,6 +43,20 @@ def _answering(addresses: list[str]) -> list[str]:
         return [address for address, answers in zip(addresses, pool.map(_answers, addresses), strict=True) if answers]
 
 
+def _first_to_answer(addresses: list[str]) -> str | None:
+    """One of some addresses that answers. There may be a thousand: they are asked some at a time."""
+    for first in range(0, len(addresses), _ASKED_AT_ONCE):
+        answered = _answering(addresses[first : first + _ASKED_AT_ONCE])
+        if answered:
+            return answered[0]
+    return None
+
+
+def any_answers(addresses: list[str]) -> bool:
+    """True if a server listens at one of some addresses, each of which is HOST:PORT."""
+    return _first_to_answer(addresses) is not None
+
+
 class PeerLiveness:
     """Checks that at least one of a job's chief and workers is alive.
 
@@ -65,14 +79,8 @@ class PeerLiveness:
         if last is not None and _answers(last):
             self._last_to_answer = last
             return True
-        others = [address for address in self.addresses if address != last]
-        # There may be a thousand.
-        for first in range(0, len(others), _ASKED_AT_ONCE):
-            answered = _answering(others[first : first + _ASKED_AT_ONCE])
-            if answered:
-                self._last_to_answer = answered[0]
-                return True
-        return False
+        self._last_to_answer = _first_to_answer([address for address in self.addresses if address != last])
+        return self._last_to_answer is not None
 
     def record_alive(self) -> None:
         """Restarts the timeout, after other evidence that a peer is alive, such as a new checkpoint."""

@@ -139,14 +139,15 @@ def serve_until_job_ends(server: Any, config: Any, watcher: JobCompletionWatcher
     """
     liveness = peer_liveness_of(config)
     cluster = config.cluster_spec
-    num_workers = int(cluster.num_tasks(TaskType.WORKER)) if TaskType.WORKER in cluster.jobs else 0
+    indices = cluster.task_indices(TaskType.WORKER) if TaskType.WORKER in cluster.jobs else []
+    workers = {index: cluster.task_address(TaskType.WORKER, index) for index in indices}
     serving = _JoinThread(server)
     serving.start()
     while True:
         serving.join(_POLL_SECS)
         if not serving.is_alive():
             break
-        if watcher.job_has_ended(num_workers):
+        if watcher.job_has_ended(workers):
             logging.info(
                 "The job has ended: its parameter server %s ends too. See `python -m fastsup docs dropin#clusters`.",
                 config.task_id,

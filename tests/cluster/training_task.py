@@ -15,7 +15,14 @@ from fastsup import estimator as est
 from fastsup.cluster import job_completion
 from fastsup.runtime import remote_close
 
-DEFAULTS: dict[str, Any] = {"max_steps": 1000, "save_steps": 10, "wait_secs": 60, "workers_secs": 600, "close_secs": 10}
+DEFAULTS: dict[str, Any] = {
+    "max_steps": 1000,
+    "chief_batches": -1,  # All that there are.
+    "save_steps": 10,
+    "wait_secs": 60,
+    "workers_secs": 600,
+    "close_secs": 10,
+}
 
 
 def main(model_dir: str, settings: dict[str, Any]) -> None:
@@ -30,9 +37,10 @@ def main(model_dir: str, settings: dict[str, Any]) -> None:
         session_creation_timeout_secs=settings["wait_secs"],
         recovery_wait_secs=0.5,
     )
+    batches = settings["chief_batches"] if config.task_type == "chief" else -1
     est.train_and_evaluate(
         est.Estimator(model_fn, config=config, params=PARAMS),
-        est.TrainSpec(input_fn, settings["max_steps"], hooks=[SlowDown(model_dir)]),
+        est.TrainSpec(lambda: input_fn().take(batches), settings["max_steps"], hooks=[SlowDown(model_dir)]),
         est.EvalSpec(input_fn, steps=4, start_delay_secs=0, throttle_secs=0.5),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -67,6 +68,18 @@ def test_a_worker_is_killed_and_the_others_train_on(training: Any) -> None:
         "The job has ended: its parameter server 0 ends too. See `python -m fastsup docs dropin#clusters`."
         in cluster.log("ps-0")
     )
+
+
+def test_workers_whose_data_lasts_longer_than_the_chief_s_train_to_their_end(training: Any) -> None:
+    cluster = training(workers_secs=3, chief_batches=50)
+    cluster.wait_for("the end of the chief", lambda: cluster.exit_code("chief-0") == 0)
+    ended = time.monotonic()
+    cluster.wait_for("three times the grace", lambda: time.monotonic() - ended > 9)
+    assert cluster.exit_codes(["evaluator-0"], END_SECS) == {"evaluator-0": 0}
+    cluster.kill("worker-1")
+    cluster.hurry()
+    assert cluster.exit_codes(["ps-0", "worker-0"], END_SECS) == {"ps-0": 0, "worker-0": 0}
+    assert "Loss for final step" in cluster.log("worker-0")
 
 
 def test_a_worker_that_is_started_again_joins_in(training: Any) -> None:

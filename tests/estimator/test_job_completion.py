@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from pathlib import Path
@@ -24,6 +25,11 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     clock = [100.0]
     monkeypatch.setattr(job_completion.time, "monotonic", lambda: clock[0])
     return clock
+
+
+def silent(number: int) -> dict[int, str]:
+    """As many workers, at addresses that don't answer."""
+    return dict.fromkeys(range(number), "nowhere")
 
 
 def test_a_chief_that_ends(tmp_path: Path) -> None:
@@ -60,33 +66,65 @@ def test_a_file_of_an_earlier_run_that_this_run_rewrites_counts_at_once(tmp_path
 def test_a_parameter_server_waits_for_the_workers(tmp_path: Path, now: list[float]) -> None:
     watcher = JobCompletionWatcher(tmp_path)
     mark_task_ended(tmp_path, "worker", 1)
-    assert not watcher.job_has_ended(2)
+    assert not watcher.job_has_ended(silent(2))
     mark_task_ended(tmp_path, "chief", 0)
-    assert not watcher.job_has_ended(2)
+    assert not watcher.job_has_ended(silent(2))
     mark_task_ended(tmp_path, "worker", 0)
-    assert watcher.job_has_ended(2)
+    assert watcher.job_has_ended(silent(2))
 
 
 def test_a_parameter_server_waits_for_the_workers_ten_minutes_at_most(tmp_path: Path, now: list[float]) -> None:
     watcher = JobCompletionWatcher(tmp_path)
     now[0] += 5000
     mark_task_ended(tmp_path, "chief", 0)
-    assert not watcher.job_has_ended(1)
+    assert not watcher.job_has_ended(silent(1))
     now[0] += job_completion.WORKER_GRACE_SECS - 1
-    assert not watcher.job_has_ended(1)
+    assert not watcher.job_has_ended(silent(1))
     now[0] += 1
-    assert watcher.job_has_ended(1)
+    assert watcher.job_has_ended(silent(1))
+
+
+def test_a_parameter_server_goes_on_as_long_as_a_worker_answers(tmp_path: Path, now: list[float]) -> None:
+    """Its data may last for hours longer than the chief's. Of one that is lost, ten minutes are left to restart it."""
+    watcher = JobCompletionWatcher(tmp_path)
+    mark_task_ended(tmp_path, "chief", 0)
+    mark_task_ended(tmp_path, "worker", 0)
+    with socket.create_server(("localhost", 0)) as ended, socket.create_server(("localhost", 0)) as training:
+        workers = {i: f"localhost:{s.getsockname()[1]}" for i, s in enumerate((ended, training))} | {2: "nowhere"}
+        for _ in range(10):
+            now[0] += job_completion.WORKER_GRACE_SECS / 2
+            assert not watcher.job_has_ended(workers)
+        training.close()
+        now[0] += job_completion.WORKER_GRACE_SECS - 1
+        assert not watcher.job_has_ended(workers)
+        now[0] += 1
+        assert watcher.job_has_ended(workers)
+
+
+def test_workers_are_asked_once_a_minute(tmp_path: Path, now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(job_completion, "any_answers", lambda addresses: asked.append(addresses) or True)
+    watcher = JobCompletionWatcher(tmp_path)
+    workers = {0: "h0:1", 2: "h2:1"}
+    assert not watcher.job_has_ended(workers)
+    assert asked == []
+    mark_task_ended(tmp_path, "worker", 0)
+    mark_task_ended(tmp_path, "chief", 0)
+    for _ in range(121):
+        assert not watcher.job_has_ended(workers)
+        now[0] += 1
+    assert asked == [["h2:1"]] * 3
 
 
 def test_a_chief_that_restarts_restarts_the_ten_minutes(tmp_path: Path, now: list[float]) -> None:
     watcher = JobCompletionWatcher(tmp_path)
     mark_task_ended(tmp_path, "chief", 0)
-    assert not watcher.job_has_ended(1)
+    assert not watcher.job_has_ended(silent(1))
     now[0] += job_completion.WORKER_GRACE_SECS
     mark_task_started(tmp_path, "chief", 0)
-    assert not watcher.job_has_ended(1)
+    assert not watcher.job_has_ended(silent(1))
     mark_task_ended(tmp_path, "chief", 0)
-    assert not watcher.job_has_ended(1)
+    assert not watcher.job_has_ended(silent(1))
 
 
 @pytest.mark.parametrize("model_dir", [None, mock.Mock(), "/nowhere/at/all"])
@@ -200,11 +238,11 @@ def test_a_look_costs_the_same_for_any_number_of_tasks(tmp_path: Path, monkeypat
     for index in range(50):
         mark_task_ended(tmp_path, "worker", index)
     calls.clear()
-    assert not watcher.job_has_ended(50)
+    assert not watcher.job_has_ended(silent(50))
     assert calls == ["exists"] * 2
     mark_task_ended(tmp_path, "chief", 0)
     calls.clear()
-    assert watcher.job_has_ended(50)
+    assert watcher.job_has_ended(silent(50))
     assert calls == ["exists"] * 2 + ["list_names"]
 
 
@@ -213,15 +251,15 @@ def test_workers_that_ended_in_an_earlier_run_are_waited_for(tmp_path: Path, now
         mark_task_ended(tmp_path, role, index)
     watcher = JobCompletionWatcher(tmp_path)
     mark_task_started(tmp_path, "chief", 0)
-    assert not watcher.job_has_ended(2)
+    assert not watcher.job_has_ended(silent(2))
     mark_task_ended(tmp_path, "chief", 0)
     mark_task_started(tmp_path, "worker", 0)
     mark_task_ended(tmp_path, "worker", 0)
-    assert not watcher.job_has_ended(2)
+    assert not watcher.job_has_ended(silent(2))
     mark_task_started(tmp_path, "worker", 1)
-    assert not watcher.job_has_ended(2)
+    assert not watcher.job_has_ended(silent(2))
     mark_task_ended(tmp_path, "worker", 1)
-    assert watcher.job_has_ended(2)
+    assert watcher.job_has_ended(silent(2))
 
 
 # An error of the file system isn't an answer.

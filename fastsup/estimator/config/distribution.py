@@ -180,10 +180,10 @@ def resolve_strategies(config: Any, tf_config: dict[str, Any]) -> None:
     local = config._train_distribute and not is_multi_worker(config._train_distribute)
     if cluster and local and not (isinstance(cluster, dict) and "master" in cluster):
         raise NotImplementedError(
-            f"train_distribute={config._train_distribute!r} trains on the devices of one process, and TF_CONFIG has "
-            "the tasks of a cluster. tf.distribute.MultiWorkerMirroredStrategy trains on all of them together. Or "
-            "leave `train_distribute` out: the tasks then train by between-graph replication, with their variables on "
-            "the parameter servers."
+            f"train_distribute={config._train_distribute!r} isn't supported in a cluster, and TF_CONFIG has the tasks "
+            "of one. Leave `train_distribute` out: the tasks then train by between-graph replication, with their "
+            "variables on the parameter servers. Or use tf.distribute.MultiWorkerMirroredStrategy, which trains on all "
+            "tasks together."
         )
 
 
