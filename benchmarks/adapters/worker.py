@@ -49,8 +49,9 @@ SLICES = 10
 
 def versions():
     """The versions of Python and of the packages here that matter."""
-    found = {dist.metadata["Name"]: dist.version for dist in distributions() if dist.metadata["Name"] in DISTRIBUTIONS}
-    return {"python": platform.python_version(), **found}
+    # The name may have "_" for "-": tensorflow_cpu since 2.16.
+    found = {dist.metadata["Name"].replace("_", "-"): dist.version for dist in distributions()}
+    return {"python": platform.python_version(), **{name: found[name] for name in found if name in DISTRIBUTIONS}}
 
 
 def peak_mb():
