@@ -33,16 +33,21 @@ def input_fn() -> Any:
     return tf.data.Dataset.from_tensor_slices((x, x @ np.array([[1.0], [2.0]], np.float32))).repeat().batch(8)
 
 
-def model_fn(features: Any, labels: Any, mode: str, params: dict[str, float]) -> Any:
+def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> Any:
     weights = v1.get_variable("w", [2, 1], initializer=v1.zeros_initializer())
     error = tf.matmul(features, weights) - labels
     loss = tf.reduce_mean(tf.square(error))
     optimizer = v1.train.GradientDescentOptimizer(params["learning_rate"])
+    hooks = []
+    if params.get("sync_replicas"):
+        optimizer = v1.train.SyncReplicasOptimizer(optimizer, params["sync_replicas"], params["sync_replicas"])
+        hooks.append(optimizer.make_session_run_hook(params["is_chief"]))
     return est.EstimatorSpec(
         mode,
         loss=loss,
         train_op=optimizer.minimize(loss, v1.train.get_global_step()),
         eval_metric_ops={"mae": v1.metrics.mean(tf.abs(error))},
+        training_hooks=hooks,
     )
 
 

@@ -18,6 +18,7 @@ from fastsup.runtime import remote_close
 DEFAULTS: dict[str, Any] = {
     "max_steps": 1000,
     "chief_batches": -1,  # All that there are.
+    "sync_replicas": 0,
     "save_steps": 10,
     "wait_secs": 60,
     "workers_secs": 600,
@@ -39,7 +40,11 @@ def main(model_dir: str, settings: dict[str, Any]) -> None:
     )
     batches = settings["chief_batches"] if config.task_type == "chief" else -1
     est.train_and_evaluate(
-        est.Estimator(model_fn, config=config, params=PARAMS),
+        est.Estimator(
+            model_fn,
+            config=config,
+            params={**PARAMS, "sync_replicas": settings["sync_replicas"], "is_chief": config.is_chief},
+        ),
         est.TrainSpec(lambda: input_fn().take(batches), settings["max_steps"], hooks=[SlowDown(model_dir)]),
         est.EvalSpec(input_fn, steps=4, start_delay_secs=0, throttle_secs=0.5),
     )

@@ -172,6 +172,26 @@ def assert_loss_is_reported(cluster: Any, task: str) -> None:
     assert re.match(r"[^\n]*parameter server(?s:.{,3000})/job:ps/replica:0/task:0", warning), task
 
 
+def test_synchronous_replicas_wait_for_a_worker_that_is_started_again(tmp_path: Path, new_cluster: Any) -> None:
+    """`SyncReplicasOptimizer`: a step of the chief is one of the worker, too."""
+    tasks = ("ps-0", "chief-0", "worker-0")
+    settings = {"max_steps": MAX_STEPS, "save_steps": SAVE_STEPS, "sync_replicas": 2}
+    with new_cluster(tmp_path, "training_task.py", tasks, **settings) as cluster:
+        cluster.start()
+        cluster.wait_for("a checkpoint of a step", lambda: cluster.newest_step() > 0)
+        cluster.kill("worker-0")
+        time.sleep(2)
+        step = cluster.newest_step()
+        time.sleep(2)
+        assert cluster.newest_step() == step
+        cluster.start("worker-0")
+        cluster.wait_for("a further checkpoint", lambda: cluster.newest_step() > step)
+        cluster.hurry()
+        cluster.wait_for("the last checkpoint", lambda: cluster.newest_step() >= MAX_STEPS)
+        # The chief's end takes two minutes, as in TensorFlow: so long it waits for the thread of its queue runner.
+        assert cluster.exit_codes(["worker-0"], END_SECS) == {"worker-0": 0}
+
+
 def test_an_evaluator_that_is_started_again_evaluates_the_last_checkpoint(training: Any) -> None:
     cluster = training()
     cluster.kill("evaluator-0")
