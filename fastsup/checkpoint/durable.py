@@ -180,8 +180,14 @@ def save_durably(
         if write_meta_graph is not False:
             with session.graph.as_default():
                 saver.export_meta_graph(checkpoint_management.meta_graph_filename(written))
-        if is_local(written):
-            _flush(written)
+        if is_local(written) and not _flush(written):
+            logging.warning(
+                "%s was saved, but isn't there in this process's file system: another task, such as a parameter "
+                "server, has written it to a directory of the same name that isn't shared. A restart won't find it. "
+                "All tasks must share %s. See `python -m fastsup docs cluster`.",
+                written,
+                directory,
+            )
         saver._RecordLastCheckpoint(written)
         relative = saver._save_relative_paths
         write_state(directory, written, saver.last_checkpoints, relative, name=state_file or STATE_FILE)
@@ -218,9 +224,10 @@ def _flush_what_was_saved(path: Any, state_file: str | None) -> None:
         _flush(os.path.join(os.path.dirname(os.fsdecode(path)), state_file or STATE_FILE))
 
 
-def _flush(path: str | bytes) -> None:
+def _flush(path: str | bytes) -> bool:
+    """Flushes a checkpoint. Returns whether its files are there."""
     with tensorflow_errors("flushed to the disk"):
-        fsync_checkpoint(path)
+        return fsync_checkpoint(path)
 
 
 def keep_durable(manager: Any) -> None:

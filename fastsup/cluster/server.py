@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from typing import Any
 
 from tensorflow.core.protobuf import config_pb2
@@ -12,15 +13,20 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import server_lib
 
 from fastsup.cluster.job_completion import JobCompletionWatcher
-from fastsup.cluster.peer_liveness import peer_liveness_of
+from fastsup.cluster.peer_liveness import any_answers, peer_liveness_of
 from fastsup.cluster.task_settings import TaskType
 from fastsup.cluster.tf_config import read_tf_config
+from fastsup.common import stop_signals
 
 __all__ = ["is_google_environment", "serve_until_job_ends", "start_server", "start_std_server"]
 
 _TRAINING_ROLES = (TaskType.CHIEF, TaskType.MASTER, TaskType.WORKER)
 # Seconds between two checks of a parameter server for the end of the job.
 _POLL_SECS = 2.0
+# Seconds that a parameter server goes on serving after a signal at the longest: Kubernetes kills a process after 30.
+_SIGNAL_GRACE_SECS = 20.0
+# Seconds between two looks in that time whether the chief and the workers have ended.
+_SIGNAL_POLL_SECS = 0.2
 
 
 def is_google_environment() -> bool:
@@ -127,6 +133,10 @@ class _JoinThread(threading.Thread):
 def serve_until_job_ends(server: Any, config: Any, watcher: JobCompletionWatcher) -> None:
     """Keeps a parameter server up until the job has ended or the server has.
 
+    A signal mostly goes to all tasks of a job at once, as in a preemption, or by Ctrl-C. The chief then saves a last
+    checkpoint, whose variables are here: after SIGTERM and SIGINT the server stays until the chief and the workers have
+    ended, `_SIGNAL_GRACE_SECS` at most. A second signal ends it at once.
+
     Args:
       server: the server.
       config: `RunConfig` of the task.
@@ -135,8 +145,26 @@ def serve_until_job_ends(server: Any, config: Any, watcher: JobCompletionWatcher
     Raises:
       tf.errors.DeadlineExceededError: neither the chief nor a worker has answered for the config's
         `session_creation_timeout_secs`.
+      SystemExit: SIGTERM was received; with the exit code 143.
+      KeyboardInterrupt: SIGINT was received.
       BaseException: the error with which the server's `join` failed.
     """
+    watches = stop_signals.install(
+        f"parameter server {config.task_id} goes on until chief and workers have ended, so that a last checkpoint "
+        f"can be saved, {_SIGNAL_GRACE_SECS:.0f} s at most."
+    )
+    held = stop_signals.holds_signals()
+    try:
+        _serve(server, config, watcher)
+        stop_signals.raise_pending()
+    finally:
+        stop_signals.release(held)
+        if watches:
+            stop_signals.uninstall()
+
+
+def _serve(server: Any, config: Any, watcher: JobCompletionWatcher) -> None:
+    """Serves until the job has ended, the server has, or a signal was received and no task needs the server now."""
     liveness = peer_liveness_of(config)
     cluster = config.cluster_spec
     indices = cluster.task_indices(TaskType.WORKER) if TaskType.WORKER in cluster.jobs else []
@@ -147,6 +175,11 @@ def serve_until_job_ends(server: Any, config: Any, watcher: JobCompletionWatcher
         serving.join(_POLL_SECS)
         if not serving.is_alive():
             break
+        if stop_signals.received():
+            deadline = time.monotonic() + _SIGNAL_GRACE_SECS
+            while any_answers(liveness.addresses) and time.monotonic() < deadline:
+                serving.join(_SIGNAL_POLL_SECS)
+            return
         if watcher.job_has_ended(workers):
             logging.info(
                 "The job has ended: its parameter server %s ends too. See `python -m fastsup docs dropin#clusters`.",

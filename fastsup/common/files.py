@@ -88,13 +88,16 @@ def files_of_checkpoint(prefix: str | bytes, also: str = "") -> list[str]:
         return [os.path.join(directory, entry.name) for entry in entries if is_part(entry.name)]
 
 
-def fsync_checkpoint(prefix: str | bytes) -> None:
+def fsync_checkpoint(prefix: str | bytes) -> bool:
     """Flushes the files of a checkpoint, and the names in their directory, to the disk.
 
     Does nothing for files that aren't local.
 
     Args:
       prefix: path of the checkpoint, as for `files_of_checkpoint`.
+
+    Returns:
+      Whether there are any, apart from the `.meta` file.
 
     Raises:
       OSError: the disk has failed.
@@ -103,10 +106,11 @@ def fsync_checkpoint(prefix: str | bytes) -> None:
     try:
         names = files_of_checkpoint(prefix)
     except (FileNotFoundError, NotADirectoryError):
-        return  # Of a file system that isn't local.
+        return False  # Of a file system that isn't local.
     for name in names:
         _fsync(name)
     fsync_directory(directory)
+    return any(not name.endswith(".meta") for name in names)
 
 
 def fsync_tree(path: str | bytes) -> None:

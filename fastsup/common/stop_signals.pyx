@@ -59,6 +59,11 @@ cdef handler_t python_handler = NULL
 # When SIGTERM and SIGINT were received first, in seconds of a monotonic clock; 0 if they weren't.
 cdef double[2] received_at = [0.0, 0.0]
 cdef bint answers = False
+# What is logged of a received signal: what follows from it.
+cdef str CONSEQUENCE = (
+    "ending after this step. What saves checkpoints here (an Estimator, a hook, a Supervisor) saves the last state."
+)
+cdef str consequence = CONSEQUENCE
 cdef const char* ANSWER = b"Ctrl-C: ending after the running step. A second one ends at once, without a checkpoint.\n"
 
 
@@ -196,9 +201,10 @@ def on_signal(number, frame):
         request_stop()
     try:
         log().warning(
-            "%s: ending after this step. What saves checkpoints here (an Estimator, a hook, a Supervisor) saves the last "
-            "state. A second %s ends at once, without that. See `python -m fastsup docs signals`.",
-            *2 * [signal.Signals(number).name],
+            "%s: %s A second %s ends at once, without that. See `python -m fastsup docs signals`.",
+            signal.Signals(number).name,
+            consequence,
+            signal.Signals(number).name,
         )
     except RuntimeError:
         pass  # The log was being written to, in this thread, when the signal came.
@@ -206,13 +212,17 @@ def on_signal(number, frame):
         raise_pending()
 
 
-def install():
+def install(what_follows=None):
     """Begins to watch, where no other code handles the signals. Each call needs one of `uninstall`.
+
+    Args:
+      what_follows: sentence for the log that says what a signal leads to; None if a step ends, and its state is saved.
+        That of the first call counts, until all have been uninstalled.
 
     Returns:
       Whether `uninstall` is to be called: not outside the main thread, in which nothing can be watched.
     """
-    global watching, main_thread, python_handler, answers
+    global watching, main_thread, python_handler, answers, consequence
     cdef sigaction_t action
     if not in_main_thread():
         return False
@@ -220,7 +230,8 @@ def install():
     watching += 1
     if watching == 1:
         received_at[0] = received_at[1] = 0.0
-        answers = isatty(2)
+        consequence = what_follows or CONSEQUENCE
+        answers = isatty(2) and what_follows is None
         for number, default in defaults.items():
             if signal.getsignal(number) in (default, on_signal):
                 replaced[number] = default

@@ -112,7 +112,7 @@ def test_tasks_that_get_sigterm_are_expected_back(training: Any) -> None:
     for task, code in (
         ("chief-0", 143),
         ("worker-0", 143),
-        ("ps-0", -signal.SIGTERM),
+        ("ps-0", 143),
         ("evaluator-0", -signal.SIGTERM),
     ):
         cluster.signal(task, signal.SIGTERM)
@@ -127,6 +127,23 @@ def test_tasks_that_get_sigterm_are_expected_back(training: Any) -> None:
     assert restored(cluster, "chief-0")[0] == saved
     cluster.hurry()
     assert_ended_well(cluster, *TASKS)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)])
+@pytest.mark.parametrize("first", ["ps-0", "chief-0"])
+def test_a_signal_to_all_tasks_at_once_loses_nothing(training: Any, number: int, code: int, first: str) -> None:
+    """The parameter server stays for the last checkpoint of the chief."""
+    cluster = training(save_steps=25)
+    cluster.wait_for("a checkpoint", lambda: cluster.newest_step() >= 25)
+    seen = cluster.newest_step()
+    for task in sorted(TASKS, key=lambda task: task != first):
+        cluster.signal(task, number)
+    ended = ("ps-0", "chief-0", "worker-0", "worker-1")
+    assert cluster.exit_codes(ended, END_SECS) == dict.fromkeys(ended, code)
+    last = cluster.newest_step()
+    assert last >= seen
+    assert f"After the signal: the last checkpoint is {cluster.model_dir}/model.ckpt-{last}." in cluster.log("chief-0")
+    assert "parameter server 0 goes on until chief and workers have ended" in cluster.log("ps-0")
 
 
 def test_a_chief_is_killed_for_good(training: Any) -> None:

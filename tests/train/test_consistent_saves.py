@@ -296,6 +296,27 @@ class Order(list[str]):
         monkeypatch.setattr(durable, "write_state", note_state)
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_checkpoint_that_another_task_has_written_elsewhere_is_reported(
+    model: Model, session: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, tf_log: Any, elsewhere: bool
+) -> None:
+    """As when a parameter server has a directory of this name on its own disk."""
+    if elsewhere:
+        save = model.saver.save
+
+        def save_elsewhere(*args: Any, **kwargs: Any) -> Any:
+            path = save(*args, **kwargs)
+            for name in tmp_path.glob("model.ckpt-1.[di]*"):
+                name.unlink()
+            return path
+
+        monkeypatch.setattr(v1.train.Saver, "save", lambda saver, *args, **kwargs: save_elsewhere(*args, **kwargs))
+    path = durable.save_durably(model.saver, session, str(tmp_path / "model.ckpt"), 1)
+    warned = [message for message in tf_log.messages if "isn't there in this process's file system" in message]
+    assert len(warned) == elsewhere
+    assert all(message.startswith(f"{path} was saved, but") for message in warned)
+
+
 @pytest.mark.parametrize("sharded", [False, True])
 @pytest.mark.parametrize("async_save", [False, True])
 def test_the_files_are_on_the_disk_before_the_state_file_names_them(
