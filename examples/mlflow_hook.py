@@ -21,7 +21,7 @@ v1 = tf.compat.v1
 
 
 class MlflowHook(PeriodicHook):
-    """Logs numbers of steps to the active run of MLflow.
+    """Logs the numbers that steps return to the active run of MLflow.
 
     Args:
       fetches: a tensor, which is logged as "loss", or a dictionary of tensors by name. In a `StepLoop` it isn't needed:
