@@ -132,7 +132,7 @@ def test_what_tensorflow_refuses_itself(make_config: Any) -> None:
 
 def test_mirrored_strategy_in_a_cluster_names_the_one_to_use(set_tf_config: Any) -> None:
     set_tf_config(config_of("chief", 0, CHIEF))
-    with pytest.raises(NotImplementedError, match="MultiWorkerMirroredStrategy trains on all of them together"):
+    with pytest.raises(NotImplementedError, match="MultiWorkerMirroredStrategy, which trains on all tasks together"):
         est.RunConfig(train_distribute=tf.distribute.MirroredStrategy(["/cpu:0"]))
 
 
