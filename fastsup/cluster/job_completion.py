@@ -203,15 +203,19 @@ class JobCompletionWatcher:
         if not self.chief_has_ended():
             self._needed_at = None
             return False
-        names = {f"worker-{index}.json": address for index, address in workers.items()}
         there = self._list() or set()
-        if all(name in there and self._counts(name) for name in names):
+
+        def has_ended(index: int) -> bool:
+            name = f"worker-{index}.json"
+            return name in there and self._counts(name)
+
+        if all(map(has_ended, workers)):
             return True
         now = time.monotonic()
         if self._needed_at is None:
             self._needed_at, self._next_question = now, now
         if now >= self._next_question:
             self._next_question = now + WORKER_GRACE_SECS / _ASKED_PER_GRACE
-            if any_answers([names[name] for name in names if not (name in there and self._counts(name))]):
+            if any_answers([address for index, address in workers.items() if not has_ended(index)]):
                 self._needed_at = now
         return now - self._needed_at >= WORKER_GRACE_SECS

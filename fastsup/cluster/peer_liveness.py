@@ -73,8 +73,8 @@ class PeerLiveness:
         self._silent_since: float | None = None
         self._next_check = 0.0
 
-    def _any_peer_answers(self) -> bool:
-        """Asks the peer that has answered last; if it doesn't, all the others, some at a time."""
+    def any_answers(self) -> bool:
+        """True if a peer answers now. The one that has answered last is asked first, then the others in groups."""
         last, self._last_to_answer = self._last_to_answer, None
         if last is not None and _answers(last):
             self._last_to_answer = last
@@ -96,7 +96,7 @@ class PeerLiveness:
         if not self.addresses or now < self._next_check:
             return
         self._next_check = now + min(self.timeout_secs / 4, _MAX_INTERVAL_SECS)
-        if self._any_peer_answers():
+        if self.any_answers():
             self._silent_since = None
             return
         if self._silent_since is None:

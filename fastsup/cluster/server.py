@@ -13,7 +13,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import server_lib
 
 from fastsup.cluster.job_completion import JobCompletionWatcher
-from fastsup.cluster.peer_liveness import any_answers, peer_liveness_of
+from fastsup.cluster.peer_liveness import peer_liveness_of
 from fastsup.cluster.task_settings import TaskType
 from fastsup.cluster.tf_config import read_tf_config
 from fastsup.common import stop_signals
@@ -177,7 +177,7 @@ def _serve(server: Any, config: Any, watcher: JobCompletionWatcher) -> None:
             break
         if stop_signals.received():
             deadline = time.monotonic() + _SIGNAL_GRACE_SECS
-            while any_answers(liveness.addresses) and time.monotonic() < deadline:
+            while liveness.any_answers() and time.monotonic() < deadline:
                 serving.join(_SIGNAL_POLL_SECS)
             return
         if watcher.job_has_ended(workers):
