@@ -31,8 +31,11 @@ PROGRAM = """
 
     class Lines(logging.Handler):
         def emit(self, record):
-            # A rate may be a whole number.
             line = record.getMessage().replace(folder, "FOLDER")
+            # The choice of an executor is logged on a slow machine only: it may not count, or the slices below shift.
+            if line.startswith(("Using config", "Executor of run(")):
+                return
+            # A rate may be a whole number.
             said.append(re.sub(r"(?<=global_step/sec: )[0-9.e+-]+|[0-9.e+-]{4,}", "N", line))
 
     v1.logging.set_verbosity(v1.logging.INFO)
@@ -101,8 +104,7 @@ PROGRAM = """
     results["estimator"] = [int(model.evaluate(lambda: {"x": tf.constant([1.0])}, steps=2)["global_step"])]
     results["of TensorFlow"] = [
         issubclass(train.MonitoredSession, v1.train.MonitoredSession), issubclass(theirs, theirs)]
-    ours = [line for line in said if not line.startswith(("Using config", "Executor of run("))]
-    print(json.dumps({"results": results, "said": ours}))
+    print(json.dumps({"results": results, "said": said}))
 """
 
 
