@@ -60,10 +60,12 @@ cdef handler_t python_handler = NULL
 cdef double[2] received_at = [0.0, 0.0]
 cdef bint answers = False
 # What is logged of a received signal: what follows from it.
-cdef str CONSEQUENCE = (
+cdef str STEP_ENDS = (
     "ending after this step. What saves checkpoints here (an Estimator, a hook, a Supervisor) saves the last state."
 )
-cdef str consequence = CONSEQUENCE
+cdef str consequence = STEP_ENDS
+# What takes the number of a received signal instead of the sessions, or None.
+cdef object receiver = None
 cdef const char* ANSWER = b"Ctrl-C: ending after the running step. A second one ends at once, without a checkpoint.\n"
 
 
@@ -132,15 +134,23 @@ def received():
     return pending != 0
 
 
-def pending_interrupt():
-    """The exception that the received signal stands for.
+def interrupt_of(number):
+    """The exception that a signal stands for.
+
+    Args:
+      number: number of the signal; 0 for none.
 
     Returns:
       KeyboardInterrupt for SIGINT; SystemExit, with the exit code 143, for SIGTERM; None without a signal.
     """
-    if pending == SIGINT:
+    if number == SIGINT:
         return KeyboardInterrupt()
-    return SystemExit(128 + pending) if pending else None
+    return SystemExit(128 + number) if number else None
+
+
+def pending_interrupt():
+    """`interrupt_of` the signal that was received, or None."""
+    return interrupt_of(pending)
 
 
 def raise_pending():
@@ -196,9 +206,12 @@ def on_signal(number, frame):
         restore_handlers()
         signal.raise_signal(number)
         return
-    pending = number
-    for request_stop in stop_requests:
-        request_stop()
+    if receiver is None:
+        pending = number
+        for request_stop in stop_requests:
+            request_stop()
+    else:
+        receiver(number)
     try:
         log().warning(
             "%s: %s A second %s ends at once, without that. See `python -m fastsup docs signals`.",
@@ -212,17 +225,20 @@ def on_signal(number, frame):
         raise_pending()
 
 
-def install(what_follows=None):
+def install(what_follows=None, receive=None):
     """Begins to watch, where no other code handles the signals. Each call needs one of `uninstall`.
+
+    The arguments of the first call count, until all have been uninstalled.
 
     Args:
       what_follows: sentence for the log that says what a signal leads to; None if a step ends, and its state is saved.
-        That of the first call counts, until all have been uninstalled.
+      receive: function that is called with the number of a signal, in the main thread, and raises nothing; no session
+        or loop is then ended by the signal. None if they are.
 
     Returns:
       Whether `uninstall` is to be called: not outside the main thread, in which nothing can be watched.
     """
-    global watching, main_thread, python_handler, answers, consequence
+    global watching, main_thread, python_handler, answers, consequence, receiver
     cdef sigaction_t action
     if not in_main_thread():
         return False
@@ -230,7 +246,8 @@ def install(what_follows=None):
     watching += 1
     if watching == 1:
         received_at[0] = received_at[1] = 0.0
-        consequence = what_follows or CONSEQUENCE
+        consequence = what_follows or STEP_ENDS
+        receiver = receive
         answers = isatty(2) and what_follows is None
         for number, default in defaults.items():
             if signal.getsignal(number) in (default, on_signal):
@@ -254,12 +271,13 @@ def uninstall():
 
 
 cdef int restore_handlers() except -1:
-    global pending
+    global pending, receiver
     for number, default in replaced.items():
         if signal.getsignal(number) is on_signal:
             signal.signal(number, default)
     replaced.clear()
     pending = 0
+    receiver = None
     return 0
 
 

@@ -118,6 +118,28 @@ def test_a_session_after_one_that_was_ended(train_op: Any, tmp_path: Any) -> Non
     assert saved(tmp_path) == "model.ckpt-3"
 
 
+def test_a_receiver_takes_a_signal_instead_of_the_sessions(train_op: Any, tmp_path: Any) -> None:
+    """With collectives, where a task goes on until all of them can end."""
+    got: list[int] = []
+    assert stop_signals.install("all workers end.", got.append)
+    try:
+        with session(tmp_path) as training:
+            training.run(train_op)
+            send(signal.SIGTERM)
+            send(signal.SIGTERM)  # A copy: a launcher forwards what its child has got, too.
+            assert got == [signal.SIGTERM]
+            assert not stop_signals.received()
+            assert not training.should_stop()
+            training.run(train_op)
+    finally:
+        stop_signals.uninstall()
+    assert saved(tmp_path) == "model.ckpt-2"
+    with pytest.raises(SystemExit):
+        with session(tmp_path) as training:
+            send(signal.SIGTERM)
+    assert got == [signal.SIGTERM]
+
+
 def test_a_loop_that_asks_just_ends(train_op: Any, tmp_path: Any) -> None:
     """The exception comes where the block ends, once the checkpoint is there."""
     seen: list[str] = []

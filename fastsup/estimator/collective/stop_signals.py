@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import signal
-import threading
 from collections.abc import Iterator
-from typing import Any
 
-from tensorflow.python.platform import tf_logging as logging
+from fastsup.common import stop_signals
 
 __all__ = ["StopSignals"]
 
-_DEFAULTS: dict[signal.Signals, Any] = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
-
 
 class StopSignals:
-    """Records SIGTERM and SIGINT, where the program doesn't handle them. A second one ends it at once."""
+    """Records SIGTERM and SIGINT, where the program doesn't handle them. The sessions go on.
+
+    Attributes:
+      number: number of the signal that was received, or 0.
+    """
 
     def __init__(self) -> None:
         self.number: int = 0
@@ -24,27 +23,15 @@ class StopSignals:
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
         """Watches during a `with` block. Only the main thread can."""
-        watched = {}
-        if threading.current_thread() is threading.main_thread():
-            watched = {number: old for number, old in _DEFAULTS.items() if signal.getsignal(number) is old}
-        for number in watched:
-            signal.signal(number, self._note)
+        watches = stop_signals.install("all workers end after the next step, with a checkpoint.", self._receive)
         try:
             yield
         finally:
-            for number, old in watched.items():
-                if signal.getsignal(number) == self._note:
-                    signal.signal(number, old)
+            if watches:
+                stop_signals.uninstall()
 
-    def _note(self, number: int, frame: Any) -> None:
+    def _receive(self, number: int) -> None:
         self.number = number
-        signal.signal(number, _DEFAULTS[signal.Signals(number)])
-        with contextlib.suppress(RuntimeError):  # The log was being written to when the signal came.
-            logging.warning(
-                "%s: all workers end after the next step, with a checkpoint. A second one ends this one at once. See "
-                "`python -m fastsup docs signals`.",
-                signal.Signals(number).name,
-            )
 
     def raise_pending(self) -> None:
         """Raises what the received signal stands for.
@@ -53,7 +40,6 @@ class StopSignals:
           KeyboardInterrupt: it was SIGINT.
           SystemExit: it was SIGTERM; with the exit code 143.
         """
-        if self.number == signal.SIGINT:
-            raise KeyboardInterrupt()
-        if self.number:
-            raise SystemExit(128 + self.number)
+        interrupt = stop_signals.interrupt_of(self.number)
+        if interrupt is not None:
+            raise interrupt
