@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import keras
+
+from fastsup.keras.interrupts import DroppedInterrupt
+
+_flatten: Callable[[Any], list[Any]]
+try:
+    _flatten = keras.tree.flatten
+except AttributeError:  # Keras 3.0 uses the package dm-tree.
+    from tree import flatten
+
+    _flatten = flatten
 
 __all__ = [
     "CallInTurn",
@@ -39,19 +49,29 @@ class CallInTurn(KerasCallback):
     """Has Keras call the callbacks of each batch itself: to hand them to a thread costs more than a small step.
 
     Keras does that as soon as one of them may not be called from another thread.
+
+    Args:
+      dropped: the interrupt that may have been dropped before.
     """
 
-    #: Profiles don't have it: it does nothing.
+    #: Profiles don't have it: it takes next to no time.
     profile_name = ""
 
+    def __init__(self, dropped: DroppedInterrupt) -> None:
+        super().__init__()
+        self._dropped = dropped
+
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Does nothing."""
+        """Raises an interrupt that was dropped."""
+        self._dropped.check()
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Does nothing."""
+        """Raises an interrupt that was dropped."""
+        self._dropped.check()
 
     def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Does nothing."""
+        """Raises an interrupt that was dropped."""
+        self._dropped.check()
 
 
 def flat_callbacks(callbacks: Any) -> list[Any]:
@@ -62,7 +82,7 @@ def flat_callbacks(callbacks: Any) -> list[Any]:
     """
     if isinstance(callbacks, keras.callbacks.CallbackList):
         return list(callbacks.callbacks)
-    return [callback for callback in keras.tree.flatten(callbacks) if callback is not None]
+    return [callback for callback in _flatten(callbacks) if callback is not None]
 
 
 def batch_methods(callback: Any, kind: str) -> list[str]:

@@ -18,6 +18,7 @@ from fastsup.keras.callbacks import (
     looks_between_batches,
     reads_logs,
 )
+from fastsup.keras.interrupts import DroppedInterrupt
 
 _arrays: Any
 try:
@@ -77,7 +78,8 @@ def with_pass(
         before = dict(passes)
         begun = {kind: _pass(kind, given, given.get(steps)) for kind, steps in _KINDS[name].items()}
         passes.update(begun)
-        _call_in_turn(given)
+        dropped = DroppedInterrupt()
+        _call_in_turn(given, dropped)
         try:
             if _arrays is not None:
                 kind, steps = next(iter(_KINDS[name].items()))
@@ -85,7 +87,8 @@ def with_pass(
                     _take_arrays(given, given.get(steps), gives_batches=kind != "predict")
                 if given.get("validation_data") is not None and takes_arrays("test"):
                     _take_validation_arrays(given)
-            return call(*bound.args, **bound.kwargs)
+            with dropped.watched():
+                return call(*bound.args, **bound.kwargs)
         finally:
             passes.update(before)
             for kind in begun:
@@ -97,7 +100,7 @@ def with_pass(
 def _pass(kind: str, given: dict[str, Any], steps: int | None) -> Pass:
     callbacks = flat_callbacks(given.get("callbacks"))
     looks = looks_between_batches(callbacks, kind)
-    most = keras.config.max_steps_per_epoch()
+    most = keras.config.max_steps_per_epoch() if hasattr(keras.config, "max_steps_per_epoch") else None  # Since 3.12.
     if most:
         steps = most if not steps else min(steps, most)
     # A progress bar shows the logs of each batch.
@@ -111,14 +114,14 @@ def _pass(kind: str, given: dict[str, Any], steps: int | None) -> Pass:
     )
 
 
-def _call_in_turn(given: dict[str, Any]) -> None:
+def _call_in_turn(given: dict[str, Any], dropped: DroppedInterrupt) -> None:
     """Adds a `CallInTurn`, unless a callback asks to be called from a thread."""
     callbacks = given.get("callbacks")
     if isinstance(callbacks, keras.callbacks.CallbackList):
         return
     flat = flat_callbacks(callbacks)
     if not any(getattr(callback, "async_safe", False) for callback in flat):
-        given["callbacks"] = [*flat, CallInTurn()]
+        given["callbacks"] = [*flat, CallInTurn(dropped)]
 
 
 def _take_arrays(given: dict[str, Any], steps: int | None, gives_batches: bool) -> None:
