@@ -129,6 +129,7 @@ class Acceleration:
         try:
             _check_model(model)
             lifted = lift_step_function(
+                kind,
                 original,
                 model.steps_per_execution,
                 f"{model.name}.{kind}_function",
@@ -148,6 +149,14 @@ class Acceleration:
             return lifted
         name = f"{model.name}.{kind}_function of many steps"
         return StepsAhead(lifted, self._passes, kind, self.fuse, self._why_not_fused(model), name)
+
+    def why_not_ahead(self, model: Any) -> str:
+        """Why a function that is lifted as a whole makes one step after the other.
+
+        Args:
+          model: the model.
+        """
+        return self._why_not_fused(model) or "the function isn't one that Keras makes, or is that of a Keras before 3.7"
 
     def _why_not_fused(self, model: Any) -> str:
         if self.fuse == "never":

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras.src.trainers.data_adapters import array_data_adapter, array_slicing, data_adapter, get_data_adapter
+from keras.tree import flatten, lists_to_tuples, map_structure
 from numpy.typing import NDArray
 
 from fastsup.keras.epoch import Epoch, OrderedBatches
@@ -83,11 +84,11 @@ class ArrayInput(_Adapter):
         super().__init__(*arrays, **options)
         self._gives_batches = gives_batches
         inputs = array_slicing.convert_to_sliceable(self._inputs, target_backend="tensorflow")
-        inputs = keras.tree.lists_to_tuples(inputs)
-        for leaf in keras.tree.flatten(inputs):
+        inputs = lists_to_tuples(inputs)
+        for leaf in flatten(inputs):
             if not isinstance(leaf, tf.Tensor | np.ndarray) or leaf.dtype in (tf.string, object):
                 raise TypeError(f"not an array of numbers: {leaf!r}")
-        self.batches: OrderedBatches = OrderedBatches(keras.tree.map_structure(np.asarray, inputs), self._batch_size)
+        self.batches: OrderedBatches = OrderedBatches(map_structure(np.asarray, inputs), self._batch_size)
         self._orders = _ShuffledOrders(self.batches.rows, self._shuffle) if self._shuffle else None
 
     def __iter__(self) -> Epoch:
@@ -148,6 +149,7 @@ def array_input(
             class_weight=class_weight,
             gives_batches=gives_batches,
         )
+        taken = get_data_adapter(found)  # Keras before 3.6 doesn't take an adapter.
     except Exception:
         return None  # Keras makes the batches itself, or says what is wrong.
-    return found if get_data_adapter(found) is found else None
+    return found if taken is found else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fastsup.eager.function import Function
-from fastsup.keras.accelerate import KINDS, acceleration_of
+from fastsup.keras.accelerate import KINDS, Acceleration, acceleration_of
 from fastsup.keras.ahead import StepsAhead
 from fastsup.keras.step_functions import LiftedPredictFunction, LiftedStepFunction
 
@@ -67,13 +67,11 @@ def report(model: Any) -> Report:
     acceleration = acceleration_of(model)
     if acceleration is None:
         raise ValueError(f"model must be one that fastsup.keras.accelerate was given, got {model!r}.")
-    return Report(
-        _of(kind, getattr(model, f"{kind}_function"), acceleration.reasons.get(kind, ""), acceleration.executor)
-        for kind in KINDS
-    )
+    return Report(_of(kind, getattr(model, f"{kind}_function"), acceleration, model) for kind in KINDS)
 
 
-def _of(kind: str, function: Any, reason: str, executor: str) -> FunctionReport:
+def _of(kind: str, function: Any, acceleration: Acceleration, model: Any) -> FunctionReport:
+    reason, executor = acceleration.reasons.get(kind, ""), acceleration.executor
     ahead = function if isinstance(function, StepsAhead) else None
     function = function if ahead is None else ahead.lifted
     parts = [function]
@@ -89,5 +87,5 @@ def _of(kind: str, function: Any, reason: str, executor: str) -> FunctionReport:
         return FunctionReport(kind, bool(reason) and function is not None, False, reason, executor, None)
     part = next((part for part in called if not part.lifted), called[0])
     fused = False if ahead is None else ahead.fused
-    why_not_fused = "" if ahead is None else ahead.why_not_fused
+    why_not_fused = acceleration.why_not_ahead(model) if ahead is None else ahead.why_not_fused
     return FunctionReport(kind, True, part.lifted, part.why_not, part.executor, part.seconds, fused, why_not_fused)

@@ -119,11 +119,12 @@ class LiftedPredictFunction:
 
 
 def lift_step_function(
-    original: Any, steps_per_execution: int, name: str, options: dict[str, Any], jit_compile: bool | None
+    kind: str, original: Any, steps_per_execution: int, name: str, options: dict[str, Any], jit_compile: bool | None
 ) -> Any:
     """Lifts the function that Keras has made for training, evaluation or prediction.
 
     Args:
+      kind: "train", "test" or "predict".
       original: the function.
       steps_per_execution: how many steps an execution has.
       name: what messages call it.
@@ -137,9 +138,9 @@ def lift_step_function(
       NotAccelerated: the function isn't one that Keras makes.
     """
     if isinstance(original, tf.types.experimental.GenericFunction):
-        # Of Keras's own functions, only that of predictions is a `tf.function`. It is one of a list of batches.
+        # Keras's own is one of a list of batches. Those of an iterator are no `tf.function` since Keras 3.8.
         made_by = getattr(getattr(original, "python_function", None), "__module__", None) or ""
-        if steps_per_execution == 1 and made_by.startswith("keras."):
+        if kind == "predict" and steps_per_execution == 1 and made_by.startswith("keras."):
             return LiftedPredictFunction(original, name, options, jit_compile)
         return _lifted(original, name, options)
     parts = _closure(original)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import weakref
 from collections.abc import Callable
@@ -338,7 +339,8 @@ def saving_and_loading(accelerate: Any) -> Any:
     model.save(place)
     loaded = accelerate(keras.models.load_model(place))
     copied = keras.models.clone_model(model)
-    model.export(os.path.dirname(place), verbose=False)
+    quiet = {"verbose": False} if "verbose" in inspect.signature(model.export).parameters else {}
+    model.export(os.path.dirname(place), **quiet)
     exported = tf.saved_model.load(os.path.dirname(place))
     return first, trained(loaded), trained(model), len(copied.layers), exported.serve(X).numpy().tobytes()
 
