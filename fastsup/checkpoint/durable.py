@@ -74,7 +74,7 @@ def saving(path: Any) -> Iterator[None]:
 
 def _discard_unfinished(path: str) -> None:
     """Deletes the files of a checkpoint that isn't complete. They would take the room that the next save needs."""
-    if not is_local(path):
+    if not is_local(path) or not os.path.isdir(os.path.dirname(path) or "."):
         return
     try:
         names = files_of_checkpoint(path, also=_UNFINISHED)

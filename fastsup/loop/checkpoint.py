@@ -73,6 +73,8 @@ class CheckpointHook(PeriodicHook):
         self.last_saved_step: int | None = None
 
     def begin(self, loop: Any) -> None:
+        if self._saves is not None:
+            self._saves.open_directory()
         self.last_saved_step = getattr(loop, "restored_step", None)
         super().begin(loop)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import inspect
 import os
 import sys
@@ -94,6 +95,24 @@ class ManagedSaves:
             from fastsup.checkpoint.durable import keep_durable
 
             keep_durable(manager)
+
+    def open_directory(self) -> None:
+        """Makes the directory of TensorFlow's manager, so that one that can't be used is found before the first step.
+
+        Raises:
+          OSError: there can't be a directory, or it can't be written to.
+        """
+        from fastsup.common.file_system import is_local
+
+        if not self._is_tensorflows or not is_local(self.manager.directory):
+            return
+        directory = os.path.abspath(self.manager.directory)
+        try:
+            os.makedirs(directory, exist_ok=True)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, "Checkpoints need a directory", directory) from None
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, "The directory for checkpoints can't be written to", directory)
 
     def save(self, step: int) -> bool:
         """Saves a checkpoint, or begins to, after the write before has ended.

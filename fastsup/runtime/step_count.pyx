@@ -136,6 +136,10 @@ cdef class StepCount:
         cdef int fed = 0
         if self.upstream is None:
             self.upstream = {by: upstream_operations((tensor,)) for by, tensor in self.fetched_by.items()}
+        try:
+            feeds = iter(feeds)
+        except TypeError:
+            return 0  # Something else than a dictionary is left for the run to reject, too.
         for feed in feeds:
             if type(feed) not in element_types:
                 try:

@@ -97,6 +97,25 @@ def test_tensorflows_manager_around_a_tf_function(tmp_path: Path) -> None:
     assert restored.numpy().tolist() == [5 / 256, -3 / 256]
 
 
+@pytest.mark.parametrize("problem", ["a file", "may not be written to"])
+def test_a_directory_that_cannot_be_used_is_found_before_the_first_step(
+    problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tensorflow as tf
+
+    directory = tmp_path / "model"
+    if problem == "a file":
+        directory.write_text("")
+    else:
+        monkeypatch.setattr("os.access", lambda path, mode: path != str(directory))
+    steps: list[int] = []
+    hook = CheckpointHook(tf.train.Checkpoint(), every_steps=1000, directory=directory)
+    with pytest.raises(OSError, match=r"heckpoints .*model") as raised:
+        StepLoop(lambda: steps.append(1), [hook], max_steps=2000).run()
+    assert raised.type is (NotADirectoryError if problem == "a file" else PermissionError)
+    assert not steps
+
+
 def test_a_manager_saves_whatever_its_own_interval() -> None:
     calls: list[Any] = []
 

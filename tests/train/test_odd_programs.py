@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from fastsup import train
+
 v1 = tf.compat.v1
 TF2_BEHAVIOUR = tf.executing_eagerly()
 
@@ -23,6 +25,29 @@ def run(session: Any, train_op: Any) -> int:
     for _ in range(3):
         session.run(train_op)
     return int(session.run("global_step/Read/ReadVariableOp:0"))
+
+
+@pytest.mark.parametrize("feeds", [3, [1], "ab"])
+def test_feeds_that_are_no_dictionary(impl: Any, graph: Any, feeds: Any) -> None:
+    train_op = v1.assign_add(v1.train.get_or_create_global_step(), 1)
+    with impl.train.MonitoredSession() as session:
+        with pytest.raises(TypeError, match=f"must be a dictionary .*instead of '{type(feeds).__name__}'"):
+            session.run(train_op, feed_dict=feeds)
+
+
+@pytest.mark.skipif(not TF2_BEHAVIOUR, reason="TensorFlow executes eagerly there")
+def test_a_session_outside_of_a_graph_says_what_is_missing() -> None:
+    """TensorFlow names what it does first, a summary for example: a user of TensorFlow 2 can't know what is wrong."""
+    advice = r" A session runs a graph, and TensorFlow executes eagerly here: .*`with tf\.Graph\(\)\.as_default\(\):`"
+    for make, text in (
+        (train.MonitoredTrainingSession, r"^Merging tf\.summary\.\* ops is not compatible with eager execution\..*"),
+        (
+            lambda: train.MonitoredSession(hooks=[train.StopAtStepHook(3)]),
+            "^Global step should be created to use Stop.*",
+        ),
+    ):
+        with pytest.raises(RuntimeError, match=text + advice):
+            make()
 
 
 def test_the_master_local(impl: Any, graph: Any) -> None:

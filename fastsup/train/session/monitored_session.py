@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from tensorflow.python.distribute import distribute_coordinator_context
+from tensorflow.python.eager import context
 from tensorflow.python.framework import errors, ops
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
@@ -47,6 +48,10 @@ __all__ = ["MonitoredSession", "SingularMonitoredSession"]
 _TFProfilerHook = tf_hooks.ProfilerHook
 
 _CANT_CLOSE = "The session can't be closed"
+_NEEDS_GRAPH = (
+    "A session runs a graph, and TensorFlow executes eagerly here: make the model, the hooks and the session within "
+    "`with tf.Graph().as_default():`, or call tf.compat.v1.disable_eager_execution() where the program begins."
+)
 
 # The errors after which a session is recovered. A program may replace them here.
 _PREEMPTION_ERRORS = (errors.AbortedError, errors.UnavailableError)
@@ -87,11 +92,14 @@ class _MonitoredSession(MonitoredSessionBase):
                 self._coordinated_creator = creator
                 self._sess = _recoverable(creator, max_recoveries) if should_recover else creator.create_session()
             self._in_timeline = timeline.begin(self._opened.role)
-        except BaseException:
+        except BaseException as error:
             if self._coordinated_creator is not None:
                 self._coordinated_creator.close_unfinished()
             close_writers(self)
             self._stop_watching_signals()
+            # A session creator of the program's may make its session of another graph, so that it isn't refused before.
+            if type(error) is RuntimeError and context.executing_eagerly():
+                raise RuntimeError(f"{error} {_NEEDS_GRAPH}") from error
             raise
 
     def _begin_hooks(self) -> None:
