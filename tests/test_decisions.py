@@ -50,7 +50,7 @@ ONLY_IN = {
     r"\bclock_gettime\(\w": ["csrc/clock.c"],
     r"\bfsync\(": ["fastsup/common/files.py"],
     r"\bos\.(replace|rename)\(": ["fastsup/common/files.py"],
-    r"\bsignal\.signal\(": ["fastsup/common/stop_signals.pyx", "fastsup/estimator/collective/stop_signals.py"],
+    r"\bsignal\.signal\(": ["fastsup/common/stop_signals.pyx", "fastsup/keras/interrupts.py"],
     # Programs replace the second one.
     r"AbortedError\"?, (errors\.|\")UnavailableError": [
         "fastsup/common/tensorflow_errors.py",
