@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import importlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import keras
 
 from fastsup.keras.interrupts import DroppedInterrupt
 
-_flatten: Callable[[Any], list[Any]]
-try:
-    _flatten = keras.tree.flatten
-except AttributeError:  # Keras 3.0 uses the package dm-tree.
-    from tree import flatten
-
-    _flatten = flatten
+# What Keras flattens by: up to 3.0 the package dm-tree.
+_tree: Any = keras.tree if hasattr(keras, "tree") else importlib.import_module("tree")
 
 __all__ = [
     "CallInTurn",
@@ -82,7 +78,7 @@ def flat_callbacks(callbacks: Any) -> list[Any]:
     """
     if isinstance(callbacks, keras.callbacks.CallbackList):
         return list(callbacks.callbacks)
-    return [callback for callback in _flatten(callbacks) if callback is not None]
+    return [callback for callback in _tree.flatten(callbacks) if callback is not None]
 
 
 def batch_methods(callback: Any, kind: str) -> list[str]:
