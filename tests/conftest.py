@@ -202,7 +202,7 @@ def no_thread_left() -> Iterator[None]:
     for thread in set(threading.enumerate()) - before:
         if isinstance(thread, threading._DummyThread):
             continue  # A thread of the runtime's pool, in which a py_func has run. It stays.
-        thread.join(5)
+        thread.join(60)
         assert not thread.is_alive(), f"{thread} outlived its test"
 
 

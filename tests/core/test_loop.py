@@ -208,8 +208,8 @@ def test_errors_surface_and_end_is_not_called_after_them(where: str) -> None:
 def test_a_signal_gets_through() -> None:
     """Also to a step function in C, which never lets Python's interpreter look for signals."""
     timer = threading.Timer(0.2, _thread.interrupt_main)
-    timer.start()
     with pytest.raises(KeyboardInterrupt):
+        timer.start()  # Within the block: on a busy machine the signal may come before the loop runs.
         StepLoop(int).run()
     timer.join()
 

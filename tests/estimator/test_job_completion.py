@@ -154,7 +154,7 @@ def test_a_parameter_server_ends_with_its_job(tmp_path: Path, monkeypatch: pytes
     time.sleep(0.2)
     assert ran.is_alive()
     mark_task_ended(tmp_path, "chief", 0)
-    ran.join(10)
+    ran.join(60)
     assert not ran.is_alive()
     forever.set()
     assert (

@@ -29,21 +29,45 @@ def set_clocks(job: Any, shift: int) -> None:
         job.cluster.set_clock(task, shift)
 
 
+def wait_until_saves_pause(job: Any, keeper: Any) -> None:
+    """Returns when there was no save for a second.
+
+    One that has begun before the clock was set ends when the machine lets it: before the task's next step but one.
+    """
+    for _ in range(2):
+        keeper.wait_for_steps_of_all(60)
+    saves, since = job.saves()[0], time.monotonic()
+
+    def pause() -> bool:
+        nonlocal saves, since
+        if job.saves()[0] != saves:
+            saves, since = job.saves()[0], time.monotonic()
+        return time.monotonic() - since >= 1.0
+
+    job.cluster.wait_for("a pause of the saves", pause)
+
+
 def test_a_job_outlives_clocks_that_are_set(new_job: Any) -> None:
     """Set forward, saves and evaluations keep their pace. Set back, those by time pause, as docs/dropin.md says."""
     job = new_job("chaos_task.py", TASKS, preload=True, **SETTINGS)
     keeper = job.train()
     job.cluster.wait_for("an evaluation", lambda: evaluations(job) > 0)
-    set_clocks(job, HOUR)
+    started = time.monotonic()
     saves, evaluated = job.saves()[0], evaluations(job)
+
+    def made() -> tuple[int, int]:
+        return job.saves()[0] - saves, evaluations(job) - evaluated
+
+    set_clocks(job, HOUR)
     keeper.look_for(WATCHED_SECS)
-    # Two or more, but no burst.
-    assert 2 <= job.saves()[0] - saves <= WATCHED_SECS + 2
-    assert 2 <= evaluations(job) - evaluated <= WATCHED_SECS + 2
+    job.cluster.wait_for("two more saves and evaluations", lambda: min(made()) >= 2)
+    # No burst: one in a second, one more as the clock was set, and one that had begun before, on a busy machine.
+    most = max(made())
+    assert most <= time.monotonic() - started + 3
     set_clocks(job, 0)
-    keeper.look_for(1.0)
+    wait_until_saves_pause(job, keeper)
     saves = job.saves()[0]
-    keeper.wait_for_steps_of_all(10)
+    keeper.wait_for_steps_of_all(60)
     keeper.look_for(2.0)
     assert job.saves()[0] == saves
     assert keeper.restarts == 0

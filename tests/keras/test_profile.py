@@ -609,5 +609,8 @@ def test_advice_on_a_callback_that_works_now_and_then() -> None:
     model.fit(X, Y, batch_size=1, verbose=0)
     with fastsup.HookProfiler() as profiler:
         model.fit(X, Y, batch_size=1, verbose=0, callbacks=[Sometimes()])
-    calls = row_of(profiler.report(), "Sometimes", "on_train_batch_end").times.calls
-    assert f"A few of its {calls} calls take nearly all of it, up to 1" in profiler.report().advice()
+    times = row_of(profiler.report(), "Sometimes", "on_train_batch_end").times
+    # At least as long as it sleeps. How much longer depends on the machine.
+    assert times.max_ns >= 100_000_000
+    text = f"A few of its {times.calls} calls take nearly all of it, up to {duration(times.max_ns)} each"
+    assert text in profiler.report().advice()

@@ -51,12 +51,8 @@ def test_the_end_waits_for_calls_under_way(calls: Any) -> None:
     assert not calls._depths
 
 
-def test_the_end_holds_back_other_threads_until_it_is_clear_that_something_waits(
-    calls: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(interpreter_end, "HOLD_SECS", 0.3)
-    calls.end()
-    entered: list[int] = []
+def two_calls(calls: Any, entered: list[int]) -> Callable[[], None]:
+    """What a thread does: it makes a call within a call, and another one."""
 
     def body() -> None:
         with calls, calls:
@@ -64,13 +60,33 @@ def test_the_end_holds_back_other_threads_until_it_is_clear_that_something_waits
         with calls:
             entered.append(2)
 
-    thread = in_thread(body)
+    return body
+
+
+def test_the_end_holds_back_other_threads(calls: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpreter_end, "HOLD_SECS", 60)
+    calls.end()
+    entered: list[int] = []
+    thread = in_thread(two_calls(calls, entered))
     thread.join(0.05)
     assert thread.is_alive()
     assert not entered
+    calls._hold_ended.set()  # As if its time had passed.
     thread.join(60)
     assert entered == [1, 2]
     assert not calls._depths
+
+
+def test_they_go_on_once_it_is_clear_that_something_waits(calls: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpreter_end, "HOLD_SECS", 0.05)
+    calls.end()
+    entered: list[int] = []
+    thread = in_thread(two_calls(calls, entered))
+    thread.join(60)
+    assert entered == [1, 2]
+    assert not calls._depths
+    # No other thread is held back again.
+    assert calls._hold_ended.is_set()
 
 
 @contextmanager

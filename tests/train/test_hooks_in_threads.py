@@ -93,13 +93,15 @@ def test_savers_and_counters_keep_their_intervals(impl: Any, graph: Any, tmp_pat
     ]
     with impl.train.MonitoredSession(hooks=hooks) as session:
         train_in_threads(session, op)
-    # Sorted, as two threads may save at the same time.
+    # Sorted, as two threads may save at the same time, and one may write a measurement after a later one of another.
     saved = sorted(int(path.rsplit("-", 1)[1]) for path in saver.last_checkpoints)
-    measured = [event.step for event in raw_events(tmp_path / "counter") if event.HasField("summary")]
+    measured = sorted(event.step for event in raw_events(tmp_path / "counter") if event.HasField("summary"))
     # One each time it is due, and the last one at the end.
     assert saved[0] == 0
     assert all(100 - THREADS <= gap <= 100 + 2 * THREADS for gap in gaps(saved[:-1])), saved
-    assert all(50 <= gap <= 50 + 2 * THREADS for gap in gaps(measured)), measured
+    assert min(gaps(measured)) >= 50, measured
+    # How late TensorFlow's own are depends on how the machine lets the threads run.
+    assert impl.name == "tensorflow" or max(gaps(measured)) <= 50 + 2 * THREADS, measured
     assert len(measured) >= 5
 
 
@@ -144,6 +146,7 @@ def test_each_summary_comes_once(graph: Any, tmp_path: Path, raw_events: Any) ->
     hook = fastsup.train.SummarySaverHook(save_steps=40, output_dir=str(tmp_path), summary_op=v1.summary.merge_all())
     with fastsup.train.MonitoredSession(hooks=[hook]) as session:
         train_in_threads(session, op, steps=40)
-    steps = [event.step for event in raw_events(tmp_path) if event.HasField("summary")]
+    # Sorted, as a thread may write one after a later one of another.
+    steps = sorted(event.step for event in raw_events(tmp_path) if event.HasField("summary"))
     assert 6 <= len(steps) <= 13, steps
     assert all(gap >= 40 - THREADS for gap in gaps(steps)), steps

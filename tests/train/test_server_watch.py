@@ -19,24 +19,34 @@ v1 = tf.compat.v1
 NAME = "watch over the servers"
 
 
+# A silent task is looked at so often before what waits for it is ended.
+LOOKS = 4
+
+
 class SilentProbe:
     """Stands for the question to the tasks: one doesn't answer."""
 
-    made = 0
+    made = looks = 0
+    # Set when the task has been silent for three times the time that it has to answer.
+    silent_for_long: threading.Event
 
     def __init__(self, *_: Any) -> None:
         SilentProbe.made += 1
 
     def has_answered(self, timeout_secs: float) -> bool:
         time.sleep(timeout_secs)
+        SilentProbe.looks += 1
+        if SilentProbe.looks == 3 * LOOKS:
+            self.silent_for_long.set()
         return False
 
 
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> type[SilentProbe]:
-    SilentProbe.made = 0
+    SilentProbe.made = SilentProbe.looks = 0
+    SilentProbe.silent_for_long = threading.Event()
     monkeypatch.setattr(server_watch, "ServerProbe", SilentProbe)
-    for name, secs in (("STILL_SECS", 0.2), ("ANSWER_SECS", 0.2), ("_POLL_SECS", 0.05)):
+    for name, secs in (("STILL_SECS", 0.2), ("ANSWER_SECS", LOOKS * 0.05), ("_POLL_SECS", 0.05)):
         monkeypatch.setattr(server_watch, name, secs)
     return SilentProbe
 
@@ -60,19 +70,27 @@ def assert_the_watch_ends() -> None:
     assert watches() == []
 
 
-def test_what_happens_between_steps_is_no_wait(silent: Any, target: str, tmp_path: Path) -> None:
+def test_what_happens_between_steps_is_no_wait(
+    silent: Any, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As an evaluation of some minutes is: the session goes on, and its last checkpoint is saved."""
+    # A step, or a save, that a busy machine holds up is a wait. It must not be ended here.
+    monkeypatch.setattr(server_watch, "ANSWER_SECS", 60)
     with tf.Graph().as_default():
         step = v1.assign_add(v1.train.get_or_create_global_step(), 1)
         other = tf.constant(1.0)
         with train.MonitoredTrainingSession(target, checkpoint_dir=str(tmp_path)) as session:
             session.run(step)
+            made, longest = silent.made, 0.0
             time.sleep(1.0)
             until = time.monotonic() + 0.6
             while time.monotonic() < until:
+                started = time.monotonic()
                 session.raw_session().run(other)
+                longest = max(longest, time.monotonic() - started)
+            # The tasks are asked where four looks, in 0.15 s at least, find the same run.
+            assert silent.made == made or longest > 0.1
             assert session.run(step) == 2
-    assert silent.made == 0
     assert train.latest_intact_checkpoint(tmp_path) == str(tmp_path / "model.ckpt-2")
 
 
@@ -89,10 +107,19 @@ def test_a_step_that_needs_no_silent_task_goes_on(silent: Any, target: str, monk
         step, put = waiting_step()
         with train.MonitoredTrainingSession(target) as session:
             raw = session.raw_session()
-            timer = threading.Timer(1.5, lambda: raw.run(put))
-            timer.start()
-            assert session.run(step) == 1
-            timer.join()
+
+            def put_later() -> None:
+                silent.silent_for_long.wait(60)
+                raw.run(put)
+
+            thread = threading.Thread(target=put_later)
+            thread.start()
+            try:
+                assert session.run(step) == 1
+            finally:
+                silent.silent_for_long.set()
+                thread.join()
+    assert silent.looks >= 3 * LOOKS
     # The question that wasn't answered is asked again.
     assert silent.made == 1
 

@@ -34,34 +34,61 @@ def test_a_stall_is_logged_once(impl: Any, graph: Any, counting_step: Any, tf_lo
     step = counting_step().op
     with impl.train.MonitoredSession(hooks=[train.WatchdogHook(0.2)]) as session:
         session.run(step)
-        wait_for(lambda: stalls(tf_log))
+        # On a busy machine there may be one before the first step has ended.
+        before = len(stalls(tf_log))
+        wait_for(lambda: len(stalls(tf_log)) > before)
         time.sleep(0.5)
-        assert len(stalls(tf_log)) == 1
+        assert len(stalls(tf_log)) == before + 1
         assert tf_log.records[-1].levelname == "ERROR"
         session.run(step)
-        wait_for(lambda: len(stalls(tf_log)) == 2)
-    (first, _) = stalls(tf_log)
+        wait_for(lambda: len(stalls(tf_log)) == before + 2)
+    first, _ = stalls(tf_log)[before:]
     assert "MainThread" in first
     assert "test_watchdog.py:" in first
     assert "in test_a_stall_is_logged_once" in first
 
 
+class Pace:
+    """Says whether the machine itself has held the steps up for so long that it was a stall.
+
+    Args:
+      timeout_secs: that of the WatchdogHook.
+    """
+
+    def __init__(self, timeout_secs: float) -> None:
+        self._timeout_secs = timeout_secs
+        self._times = [time.monotonic()]
+
+    def note(self) -> None:
+        """To be called after a step, and after the session's end."""
+        self._times.append(time.monotonic())
+
+    def was_held_up(self) -> bool:
+        # The step ends sometime within its call: so there may be two calls, or what lies around two, between two ends.
+        times = [self._times[0], *self._times, self._times[-1]]
+        return any(later - sooner >= self._timeout_secs for sooner, later in zip(times, times[2:], strict=False))
+
+
 def test_steps_are_no_stall(impl: Any, graph: Any, counting_step: Any, tf_log: Any) -> None:
-    step = counting_step().op
+    step, pace = counting_step().op, Pace(0.8)
     with impl.train.MonitoredSession(hooks=[train.WatchdogHook(0.8)]) as session:
         for _ in range(40):
             session.run(step)
+            pace.note()
             time.sleep(0.03)
-    assert not [message for message in tf_log.messages if "WatchdogHook" in message]
+    pace.note()
+    assert pace.was_held_up() or not [message for message in tf_log.messages if "WatchdogHook" in message]
 
 
 def test_run_loop_is_no_stall(graph: Any, counting_step: Any, tf_log: Any) -> None:
-    step = counting_step().op
+    step, pace = counting_step().op, Pace(0.2)
     with train.MonitoredSession(hooks=[train.WatchdogHook(0.2)]) as session:
         started = time.monotonic()
         while time.monotonic() - started < 0.6:
             session.run_loop(step, steps=1000)
-    assert not stalls(tf_log)
+            pace.note()
+    pace.note()
+    assert pace.was_held_up() or not stalls(tf_log)
 
 
 def test_other_runs_are_no_progress(graph: Any, starved: Any, tf_log: Any) -> None:
@@ -174,7 +201,7 @@ def test_the_thread_ends_with_the_session(impl: Any, graph: Any, counting_step: 
             end(session)
     except KeyError:
         assert end is Ends.with_an_error
-    thread.join(5)
+    thread.join(60)
     assert not thread.is_alive()
 
 
