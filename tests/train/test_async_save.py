@@ -162,11 +162,12 @@ def test_the_files_are_those_of_a_save_that_waits(graph: Any, tmp_path: Any, con
         numpy.testing.assert_array_equal(again.get_tensor(name), expected.get_tensor(name))
 
 
-def test_training_goes_on_meanwhile(program: Program, tmp_path: Any) -> None:
+def test_training_goes_on_meanwhile(program: Program, tmp_path: Any, wait_for: Any) -> None:
     saver = SlowSaver()
     with train.MonitoredSession(hooks=[hook_for(tmp_path, saver, steps=100)]) as session:
         for _ in range(50):
             session.run(program.op)
+        wait_for(lambda: saver.began)
         assert saver.began == [0]
         assert saver.ended == []
         saver.go.set()
