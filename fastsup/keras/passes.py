@@ -100,7 +100,8 @@ def with_pass(
 def _pass(kind: str, given: dict[str, Any], steps: int | None) -> Pass:
     callbacks = flat_callbacks(given.get("callbacks"))
     looks = looks_between_batches(callbacks, kind)
-    most = keras.config.max_steps_per_epoch() if hasattr(keras.config, "max_steps_per_epoch") else None  # Since 3.12.
+    # Before Keras 3.10 there is no such limit.
+    most = keras.config.max_steps_per_epoch() if hasattr(keras.config, "max_steps_per_epoch") else None
     if most:
         steps = most if not steps else min(steps, most)
     # A progress bar shows the logs of each batch.

@@ -138,7 +138,7 @@ def lift_step_function(
       NotAccelerated: the function isn't one that Keras makes.
     """
     if isinstance(original, tf.types.experimental.GenericFunction):
-        # Keras's own is one of a list of batches. Those of an iterator are no `tf.function` since Keras 3.8.
+        # Keras's own is one of a list of batches. Those of an iterator are no `tf.function` since Keras 3.7.
         made_by = getattr(getattr(original, "python_function", None), "__module__", None) or ""
         if kind == "predict" and steps_per_execution == 1 and made_by.startswith("keras."):
             return LiftedPredictFunction(original, name, options, jit_compile)

@@ -30,7 +30,7 @@ def set_clocks(job: Any, shift: int) -> None:
 
 
 def wait_until_saves_pause(job: Any, keeper: Any) -> None:
-    """Returns when there was no save for a second.
+    """Returns when a second has passed without a save.
 
     One that has begun before the clock was set ends when the machine lets it: before the task's next step but one.
     """

@@ -58,7 +58,7 @@ def fit(model: Any, batches: Batches) -> None:
 
 
 def test_keras_drops_it(model: Any, interrupted_in_logs: None) -> None:
-    """If this fails, Keras doesn't any more, and fastsup.keras.interrupts can go once older ones do."""
+    """If this fails, Keras raises it: fastsup.keras.interrupts can go once older releases do."""
     batches = Batches()
     fit(model, batches)
     assert batches.ended == 16

@@ -239,8 +239,8 @@ class State(NamedTuple):
       signals: what is sent to it, one after the other.
       saved: whether the last step that was run is in a checkpoint afterwards; None where there is none to save.
       code: how the process ends: its exit code, or minus the signal that it died of.
-      gap: seconds between two signals: by default so many that the child has handled the first of them well before
-        the second comes, also on a busy machine.
+      gap: seconds between two signals: by default enough for the child to handle the first one before the second comes,
+        also on a busy machine.
       at_most: where they must be close together, the seconds between them above which all is measured again.
     """
 
