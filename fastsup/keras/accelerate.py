@@ -9,14 +9,15 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from tensorflow.python.distribute import distribute_lib
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.core.checks import check_choice, check_fuse
 from fastsup.core.probe import RECORDS_METHOD
 from fastsup.eager.function import FALLBACKS
 from fastsup.eager.lifted_calls import scope_of_devices
-from fastsup.keras.ahead import Pass, StepsAhead
-from fastsup.keras.passes import with_pass
+from fastsup.keras.ahead import StepsAhead
+from fastsup.keras.calls import replaced_method
 from fastsup.keras.step_functions import (
     LiftedPredictFunction,
     LiftedStepFunction,
@@ -27,8 +28,10 @@ from fastsup.runtime.executor import check_executor
 
 __all__ = ["Acceleration", "accelerate", "acceleration_of"]
 
-# Those of one process without collective operations of several devices, and the one that there always is.
-_STRATEGIES = (tf.distribute.MirroredStrategy, tf.distribute.OneDeviceStrategy, type(tf.distribute.get_strategy()))
+# TensorFlow's own outside of the scope of any other. (`get_strategy` returns the strategy of the scope.)
+_NO_STRATEGY = type(distribute_lib._get_default_strategy())
+# Those of one process without collective operations of several devices.
+_STRATEGIES = (tf.distribute.MirroredStrategy, tf.distribute.OneDeviceStrategy, _NO_STRATEGY)
 KINDS = ("train", "test", "predict")
 _ATTRIBUTE = "_fastsup_acceleration"
 
@@ -80,7 +83,6 @@ class Acceleration:
         self.executor = executor
         self.fallback = fallback
         self.fuse = fuse
-        self._passes = {kind: Pass() for kind in KINDS}
         #: Why a kind of function stays Keras's.
         self.reasons: dict[str, str] = {}
 
@@ -99,31 +101,18 @@ class Acceleration:
             method = getattr(method, "_fastsup_original", method)
             if not isinstance(method, MethodType) or _plain(method.__func__) is not _plain(getattr(keras.Model, name)):
                 continue  # The program's own, which may add callbacks and change arguments.
-            replaced = with_pass(method, name, self._passes, self._takes_arrays, self._release)
+            replaced = replaced_method(method, name, self._function_of)
             replaced._fastsup_original = method
             object.__setattr__(model, name, replaced)
 
-    def _takes_arrays(self, kind: str) -> bool:
-        """Whether arrays may be replaced by an `ArrayInput`: where a function of ours takes it.
-
-        Args:
-          kind: "train", "test" or "predict".
-        """
+    def _function_of(self, kind: str) -> StepsAhead | None:
+        """Makes the model's function of a kind, as `fit`, `evaluate` and `predict` do; None if it takes no `Epoch`."""
         model: Any = self._model()
         if not model.compiled or model.run_eagerly or model.steps_per_execution > 1 or _is_distributed(model):
-            return False
-        getattr(model, f"make_{kind}_function")()  # As `fit` and `evaluate` do.
-        return isinstance(getattr(model, f"{kind}_function"), StepsAhead)
-
-    def _release(self, kind: str) -> None:
-        """Has a function release what it has of a pass that has ended.
-
-        Args:
-          kind: "train", "test" or "predict".
-        """
-        function = getattr(self._model(), f"{kind}_function", None)
-        if isinstance(function, StepsAhead):
-            function.release()
+            return None
+        getattr(model, f"make_{kind}_function")()
+        function = getattr(model, f"{kind}_function")
+        return function if isinstance(function, StepsAhead) else None
 
     def _lift(self, kind: str, model: Any, original: Any) -> Any:
         try:
@@ -148,7 +137,7 @@ class Acceleration:
         if not isinstance(lifted, LiftedStepFunction | LiftedPredictFunction):
             return lifted
         name = f"{model.name}.{kind}_function of many steps"
-        return StepsAhead(lifted, self._passes, kind, self.fuse, self._why_not_fused(model), name)
+        return StepsAhead(lifted, kind, self.fuse, self._why_not_fused(model), name)
 
     def why_not_ahead(self, model: Any) -> str:
         """Why a function that is lifted as a whole makes one step after the other.
@@ -176,7 +165,7 @@ def _plain(method: Any) -> Any:
 
 
 def _is_distributed(model: Any) -> bool:
-    return type(model.distribute_strategy) is not type(tf.distribute.get_strategy())
+    return type(model.distribute_strategy) is not _NO_STRATEGY
 
 
 def _check_model(model: Any) -> None:

@@ -1,175 +1,147 @@
-"""A model's function that makes steps ahead of Keras's loop, in one compiled call, where nothing looks between them."""
+"""A model's function that runs steps ahead of Keras's loop, in one compiled call, if nothing looks between them.
+
+The state of one call of `fit`, `evaluate` or `predict` is in its `Call` and its `Epoch`s, never in the model: calls may
+be nested, or run in several threads.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
 from fastsup.common.results import each_result
 from fastsup.core.loop import SECONDS_AT_ONCE
-from fastsup.keras.epoch import Epoch, NextBatch
+from fastsup.keras.callbacks import batches_until_look, looks_between_batches, reads_logs
 from fastsup.steps.blocks import ArrayBlocks, IteratorBlocks
 from fastsup.steps.fused_calls import MOST_STEPS, FusedCalls
 from fastsup.steps.fused_function import FusedFunction
 from fastsup.steps.fused_step import FusedStep
-from fastsup.steps.fusion import Fusion, fusion_of
+from fastsup.steps.fusion import fusion_of
 
-__all__ = ["Pass", "StepsAhead"]
+__all__ = ["Call", "Epoch", "NextBatch", "StepsAhead"]
 
 
-@dataclass
-class Pass:
-    """What is known of a call of `fit`, `evaluate` or `predict`.
+class Call:
+    """A call of `fit`, `evaluate` or `predict`, for the steps of one kind in it.
 
     Args:
-      why_not: why no step may be made ahead; an empty string if it may.
-      reads_logs: whether the logs of each step are read.
+      kind: "train", "test" or "predict".
+      callbacks: function that returns the callbacks of the call, without those that Keras adds.
+      shows_logs: whether a progress bar shows the logs of each step.
       steps: steps of an epoch, or None for as many as there are batches.
-      until_look: function that tells how many batches there are until a callback looks at the model, or None, by the
-        number of the coming batch in its epoch.
+
+    Raises:
+      ValueError: a callback has a wrong `batch_freq`.
     """
 
-    why_not: str = "it isn't called by fit, evaluate or predict"
-    reads_logs: bool = True
-    steps: int | None = None
-    until_look: Callable[[int], int | None] = lambda batch: None
+    def __init__(self, kind: str, callbacks: Callable[[], list[Any]], shows_logs: bool, steps: int | None) -> None:
+        self.kind = kind
+        self.steps = steps
+        self._callbacks = callbacks
+        # The outputs of each batch are what `predict` returns.
+        self._shows_logs = shows_logs or kind == "predict"
+        self.why_not()
+
+    # A callback may get its methods in `set_model` or `on_train_begin`: it is looked at when steps are due.
+
+    def why_not(self) -> str:
+        """Why no step may be run ahead; an empty string if one may."""
+        looks = looks_between_batches(self._callbacks(), self.kind)
+        return f"the callback {looks} looks at each batch" if looks else ""
+
+    def reads_logs(self) -> bool:
+        """Returns True if the logs of each step are read."""
+        return self._shows_logs or reads_logs(self._callbacks(), self.kind)
+
+    def most_steps(self, begun: int) -> int:
+        """The most steps until a callback looks at the model, or the epoch ends.
+
+        Args:
+          begun: the number of steps that were run before.
+        """
+        batch = begun if self.steps is None else begun % self.steps
+        limits = [MOST_STEPS if self.steps is None else self.steps - batch]
+        callbacks = self._callbacks()
+        if looks_between_batches(callbacks, self.kind):
+            return 1
+        until_look = batches_until_look(callbacks, self.kind, batch)
+        return min(limits if until_look is None else [*limits, until_look])
 
 
 class StepsAhead:
-    """Stands in the place of a model's train, test or predict function.
+    """Replaces a model's train, test or predict function.
 
-    Keras's loop calls it for each step. A call may make several steps: those that follow return what was made before.
+    Keras's loop calls it for each step. A call may run several steps: the next calls return the results that there are.
 
     Args:
-      lifted: the `LiftedStepFunction`.
-      passes: the `Pass` under way, by kind of function.
+      lifted: the `LiftedStepFunction` or `LiftedPredictFunction`.
       kind: "train", "test" or "predict".
       fuse: "auto" or "always".
-      why_not: why steps can't be made ahead in any pass; an empty string if they can.
-      name: what messages call it.
+      why_not: why steps can't be run ahead in any call; an empty string if they can.
+      name: the name in messages.
 
     Attributes:
-      lifted: the argument.
+      lifted, kind, why_not: the arguments.
     """
 
-    def __init__(self, lifted: Any, passes: dict[str, Pass], kind: str, fuse: str, why_not: str, name: str) -> None:
+    def __init__(self, lifted: Any, kind: str, fuse: str, why_not: str, name: str) -> None:
         self.lifted = lifted
-        self._passes, self._kind = passes, kind
-        self._pass = passes[kind]
+        self.kind = kind
+        self.why_not = why_not
         self._fuse = fuse
-        self._why_not = why_not
         self._name = name
-        self._why_not_last = ""
-        self._iterator: Any = None
-        self._step: FusedStep | None = None
-        self._begun = 0
-        # Logs of steps made ahead; where none are read, those of the last one, and how many calls return them.
-        self._logs: deque[Any] = deque()
-        self._last: Any = None
-        self._repeats = 0
+        # Of the epoch that was opened last, for a report.
+        self._newest_calls: FusedCalls | None = None
+        self._newest_why_not = ""
 
     @property
     def fused(self) -> bool:
-        """True if steps are made in one compiled call now, where nothing looks between them."""
-        return self._step is not None and self._step.fused and not self._why_not and not self._why_not_last
+        """True if steps are run in one compiled call now, where nothing looks between them."""
+        calls = self._newest_calls
+        return calls is not None and calls.fused and not self.why_not and not self._newest_why_not
 
     @property
     def why_not_fused(self) -> str:
-        """Why steps aren't made in one compiled call now; an empty string if they are, or before the first call."""
-        return self._why_not or self._why_not_last or ("" if self._step is None else self._step.fallback_reason)
-
-    def release(self) -> None:
-        """Releases the batches of a pass that has ended."""
-        self._iterator = None
-        self._forget()
-        if self._step is not None:
-            self._step.begin_input(None)
-
-    def _forget(self) -> None:
-        self._logs.clear()
-        self._last, self._repeats, self._begun = None, 0, 0
+        """Why steps aren't run in one compiled call now; an empty string if they are, or before the first call."""
+        calls = self._newest_calls
+        return self.why_not or self._newest_why_not or ("" if calls is None else calls.fallback_reason)
 
     def __call__(self, iterator: Any) -> Any:
-        """Makes a step, and perhaps more. As Keras's function."""
-        if self._passes[self._kind] is not self._pass:
-            # What was made ahead in a pass that has failed isn't for this one.
-            self._pass, self._iterator = self._passes[self._kind], None
-            self._forget()
-        if self._repeats:
-            self._repeats -= 1
-            return self._last
-        if self._logs:
-            return self._logs.popleft()
-        if self._kind == "predict":
-            given, iterator = iterator, _epoch_of(iterator)
-            if iterator is None:
-                return self.lifted(given)
-        if not isinstance(iterator, tf.data.Iterator | Epoch):
-            return self.lifted(iterator)
-        if iterator is not self._iterator:
-            self._open(iterator)
-        if self._step is None:
-            return self.lifted(iterator)
-        limit = 1 if self._pass.why_not or self._why_not else MOST_STEPS
-        batch = self._begun if self._pass.steps is None else self._begun % self._pass.steps
-        if self._pass.steps is not None:
-            limit = min(limit, self._pass.steps - batch)
-        until_look = self._pass.until_look(batch) if limit > 1 else None
-        if until_look is not None:
-            limit = min(limit, until_look)
-        made, last, results = self._step.run_steps(limit, SECONDS_AT_ONCE, self._pass.reads_logs)
-        self._begun += made
-        if results is not None:
-            self._logs.extend(each_result(results))
-            return self._logs.popleft()
-        self._last, self._repeats = last, made - 1
-        return last
+        """Runs a step, and perhaps more. As Keras's function."""
+        epoch = iterator
+        if self.kind == "predict":
+            # A list of one batch, or of what stands for it.
+            epoch = iterator[0] if isinstance(iterator, list) and len(iterator) == 1 else None
+            epoch = epoch.epoch if isinstance(epoch, NextBatch) else None
+        if isinstance(epoch, Epoch):
+            return epoch.run(self)
+        if isinstance(iterator, tf.data.Iterator) and not self._newest_why_not:
+            self._newest_why_not = "it isn't called by fit, evaluate or predict"
+        return self.lifted(iterator)
 
-    def _open(self, iterator: Any) -> None:
-        """Begins to take batches from an iterator."""
-        self._forget()
-        self._iterator = iterator
-        self._why_not_last = self._pass.why_not
-        arrays = iterator.begin() if isinstance(iterator, Epoch) else None
-        if arrays is not None:
-            spec: Any = arrays.element_spec
-        elif not self._why_not and not self._pass.why_not:
-            spec = iterator.element_spec
-        else:
-            self._step = None
-            return
-        # The compiled loop and its trial stay from epoch to epoch, and from one call of `fit` to the next one.
-        fusion = fusion_of(self.lifted.on_data.original, (), {}, spec)
-        if self._step is None or self._step.calls.fusion is not fusion:
-            self._step = self._new_step(spec, fusion)
-        blocks = self._step.calls.blocks
-        if arrays is None:
-            blocks = IteratorBlocks(iterator)
-        elif not isinstance(blocks, ArrayBlocks) or blocks.batches is not arrays:
-            blocks = ArrayBlocks(arrays)
-        self._step.begin_input(blocks)
-
-    def _new_step(self, spec: Any, fusion: Fusion) -> FusedStep:
-        """Makes the step for batches of one structure.
+    def open(self, blocks: Any, spec: Any, why_not: str) -> FusedStep:
+        """Makes the step of an epoch.
 
         Args:
-          spec: what Keras traces its function with, up to 3.15. Its numbers depend on that: where the size of a batch
+          blocks: the source of its batches.
+          spec: what Keras traces its function with, up to 3.15. Its numbers depend on that: if the size of a batch
             isn't known, it gives batches of all sizes the same weight in the means of some losses. Since 3.16 it
             traces its function with the batches.
-          fusion: what is known of the function with such batches.
+          why_not: why no step of the epoch may be run ahead; an empty string if one may.
         """
         on_data = self.lifted.on_data
         takes_batch: bool = getattr(self.lifted, "takes_batch", False)
         is_traced = takes_batch
 
         def make() -> FusedFunction:
-            # The outputs of a prediction have as many rows as the batch.
-            traced_as = calls.blocks.spec if takes_batch or self._kind == "predict" else spec
-            return FusedFunction(on_data.original, (), {}, (calls.blocks.spec,), self._name, (traced_as,))
+            step, traced_as = on_data.original, calls.blocks.spec if takes_batch else spec
+            if self.kind == "predict":
+                # The outputs have as many rows as the batch. Keras's function would forget that after other batches.
+                step, traced_as = tf.function(step.python_function, jit_compile=True), calls.blocks.spec
+            return FusedFunction(step, (), {}, (calls.blocks.spec,), self._name, (traced_as,))
 
         def single() -> Any:
             nonlocal is_traced
@@ -179,11 +151,123 @@ class StepsAhead:
                 is_traced = True
             return on_data(batch)
 
-        calls = FusedCalls(self._name, make, fusion, self._fuse == "always")
+        # The compiled loop and its trial stay from epoch to epoch, and from one call of `fit` to the next one.
+        fusion = fusion_of(on_data.original, (), {}, blocks.spec if self.kind == "predict" else spec)
+        calls = FusedCalls(self._name, make, fusion, self._fuse == "always", blocks=blocks)
+        self._newest_calls, self._newest_why_not = calls, why_not
         return FusedStep(single, calls)
 
+    def note_why_not(self, why_not: str) -> None:
+        """Notes for a report why an epoch that begins runs no step ahead."""
+        self._newest_why_not = why_not
 
-def _epoch_of(data: Any) -> Epoch | None:
-    """The epoch of what `predict` gives its function: a list of batches, or of what stands for one."""
-    is_one = isinstance(data, list) and len(data) == 1 and isinstance(data[0], NextBatch)
-    return data[0].epoch if is_one else None
+    def close(self) -> None:
+        """Releases the batches of the newest epoch."""
+        if self._newest_calls is not None:
+            self._newest_calls.blocks = None
+
+
+class NextBatch:
+    """Stands for the next batch of an epoch, in a loop that takes each batch and hands it to the model's function.
+
+    Args:
+      epoch: the epoch, from which the function takes it.
+    """
+
+    def __init__(self, epoch: Epoch) -> None:
+        self.epoch: Epoch = epoch
+
+
+class Epoch:
+    """The iterator over the batches of an epoch that Keras's loop gets, with the state of the steps in it.
+
+    Args:
+      call: the call that it belongs to.
+      spec: the structure of `tf.TensorSpec`s of its batches.
+      open_blocks: function that returns the source of its batches, an `ArrayBlocks` or an `IteratorBlocks`.
+      iterator: the iterator of tf.data that the source takes from; None if there is none.
+      placeholders: the number of `NextBatch` that it gives in place of batches; None if it gives batches.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        spec: Any,
+        open_blocks: Callable[[], ArrayBlocks | IteratorBlocks],
+        iterator: Any = None,
+        placeholders: int | None = None,
+    ) -> None:
+        self._call, self._spec, self._open_blocks = call, spec, open_blocks
+        self._iterator = iterator
+        self._placeholders = placeholders
+        self._blocks: Any = None
+        self._function: StepsAhead | None = None
+        # None while each step is run by the function of an iterator.
+        self._step: FusedStep | None = None
+        self._begun = 0
+        # Results of steps that were run ahead; if none are read, that of the last one, and how many calls return it.
+        self._results: deque[Any] = deque()
+        self._last: Any = None
+        self._repeats = 0
+
+    def __iter__(self) -> Epoch:
+        return self
+
+    def __next__(self) -> Any:
+        """The next batch, or what stands for it."""
+        if self._placeholders is None:
+            return next(self._opened_blocks())
+        self._placeholders -= 1
+        if self._placeholders < 0:
+            raise StopIteration
+        return NextBatch(self)
+
+    def run(self, function: StepsAhead) -> Any:
+        """Runs a step, and perhaps more.
+
+        Args:
+          function: the model's function.
+
+        Returns:
+          The result of the next step.
+
+        Raises:
+          StopIteration: there is no more batch.
+          Exception: the error of the step.
+        """
+        if self._repeats:
+            self._repeats -= 1
+            return self._last
+        if self._results:
+            return self._results.popleft()
+        if self._function is not function:
+            self._open(function)
+        step = self._step
+        if step is None:
+            return function.lifted(self._iterator)
+        if function.why_not:
+            return step()
+        with_results = self._call.reads_logs()
+        # With results, steps are run one by one unless they are run in one call.
+        limit = 1 if with_results and not step.calls.is_next() else self._call.most_steps(self._begun)
+        made, last, results = step.run_steps(limit, SECONDS_AT_ONCE, with_results)
+        self._begun += made
+        if results is not None:
+            self._results.extend(each_result(results))
+            return self._results.popleft()
+        self._last, self._repeats = last, made - 1
+        return last
+
+    def _open(self, function: StepsAhead) -> None:
+        why_not = self._call.why_not()
+        self._function = function
+        if self._blocks is None and self._iterator is not None and (why_not or function.why_not):
+            self._step = None
+            function.note_why_not(why_not)
+        else:
+            self._step = function.open(self._opened_blocks(), self._spec, why_not)
+
+    def _opened_blocks(self) -> Any:
+        if self._blocks is None:
+            self._blocks = self._open_blocks()
+        return self._blocks

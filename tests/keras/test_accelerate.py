@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import inspect
 import os
@@ -513,7 +514,8 @@ class OtherStrategy(tf.distribute.MirroredStrategy):
     ("kind", "steps_per_execution"),
     [(tf.distribute.OneDeviceStrategy, 1), (tf.distribute.MirroredStrategy, 3), (OtherStrategy, 1)],
 )
-def test_a_distributed_model(kind: Any, steps_per_execution: int) -> None:
+@pytest.mark.parametrize("is_in_scope", [False, True])
+def test_a_distributed_model(kind: Any, steps_per_execution: int, is_in_scope: bool) -> None:
     device = tf.config.list_logical_devices()[0].name
 
     def run(accelerate: Any) -> Any:
@@ -522,8 +524,9 @@ def test_a_distributed_model(kind: Any, steps_per_execution: int) -> None:
         with strategy.scope():
             model = accelerate(small_model(steps_per_execution=steps_per_execution))
         data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(16)
-        expected = [trained(model), trained(model, data, batch_size=None), model.evaluate(X, Y, verbose=0)]
-        return model, [*expected, model.predict(X, verbose=0).tobytes()]
+        with strategy.scope() if is_in_scope else contextlib.nullcontext():
+            expected = [trained(model), trained(model, data, batch_size=None), model.evaluate(X, Y, verbose=0)]
+            return model, [*expected, model.predict(X, verbose=0).tobytes()]
 
     _, expected = run(lambda model: model)
     model, found = run(lambda model: fastsup.keras.accelerate(model, fallback="silent"))
@@ -532,7 +535,8 @@ def test_a_distributed_model(kind: Any, steps_per_execution: int) -> None:
     if kind is OtherStrategy:
         assert "distributed by a OtherStrategy" in rows[0].why_not
     else:
-        assert [row.lifted for row in rows] == [True, True, True]
+        # A lifted function runs outside of a strategy's scope only.
+        assert [row.lifted for row in rows] == 3 * [not is_in_scope]
 
 
 def test_a_model_that_is_not_compiled() -> None:

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 import fastsup
 from fastsup.keras.ahead import StepsAhead
-from fastsup.keras.epoch import OrderedBatches
+from fastsup.keras.inputs import OrderedBatches
 
 pytestmark = [
     pytest.mark.timeout(180),

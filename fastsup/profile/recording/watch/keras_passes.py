@@ -99,13 +99,13 @@ def replacements_of_keras_2(tf_keras: ModuleType) -> Iterator[Replacement]:
     yield from _of_callbacks(tf_keras.callbacks.CallbackList)
 
 
-def replacements_of_arrays(epoch: ModuleType) -> Iterator[Replacement]:
+def replacements_of_arrays(inputs: ModuleType) -> Iterator[Replacement]:
     """The same for the batches of arrays of an accelerated model, which its function takes row by row.
 
     Args:
-      epoch: the module `fastsup.keras.epoch`.
+      inputs: the module `fastsup.keras.inputs`.
     """
-    yield epoch.OrderedBatches, "__next__", functools.partial(timed_batch_part, phase=INPUT_WAIT)
+    yield inputs.OrderedBatches, "__next__", functools.partial(timed_batch_part, phase=INPUT_WAIT)
 
 
 def _of_models(model: Any) -> Iterator[Replacement]:
@@ -221,9 +221,16 @@ def _with_timed_input(method: Callable[..., Any]) -> Callable[..., Any]:
             return
         from fastsup.profile.recording.watch.timed_input import timed_input
 
-        timed = timed_input(self._distributed_dataset)
+        # The input of an accelerated model has the dataset in it.
+        dataset = self._distributed_dataset
+        accelerated = sys.modules.get("fastsup.keras.inputs")
+        is_ours = accelerated is not None and isinstance(dataset, accelerated.LoopInput)
+        timed = timed_input(dataset.dataset if is_ours else dataset)
         if timed is not None:
-            self._distributed_dataset = timed.dataset
+            if is_ours:
+                dataset.dataset = timed.dataset
+            else:
+                self._distributed_dataset = timed.dataset
             setattr(self, _TIMED_INPUT, timed)
 
     return recorded

@@ -11,7 +11,7 @@ _REPLACEMENTS = Replacements(
     {
         "keras": keras_passes.replacements,
         "tf_keras": keras_passes.replacements_of_keras_2,
-        "fastsup.keras.epoch": keras_passes.replacements_of_arrays,
+        "fastsup.keras.inputs": keras_passes.replacements_of_arrays,
         "fastsup.eager.function": function_calls.replacements,
         "tensorflow.python.framework.func_graph": tracing.replacements,
     }

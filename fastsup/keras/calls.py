@@ -1,0 +1,150 @@
+"""`fit`, `evaluate` and `predict` of an accelerated model: their arguments decide whether steps may be run ahead."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+
+import keras
+
+from fastsup.keras.ahead import Call, StepsAhead
+from fastsup.keras.callbacks import CallInTurn, flat_callbacks
+from fastsup.keras.interrupts import DroppedInterrupt
+
+_inputs: Any
+try:
+    from fastsup.keras import inputs
+
+    _inputs = inputs if inputs.takes_adapters() else None
+except ImportError:  # A release of Keras whose adapters of arrays are others: it makes the batches itself.
+    _inputs = None
+
+__all__ = ["replaced_method"]
+
+_ARRAYS = ("x", "y", "sample_weight")
+# For each method, the kind of the steps that it runs, and the argument with the steps of an epoch.
+_KINDS = {"fit": ("train", "steps_per_epoch"), "evaluate": ("test", "steps"), "predict": ("predict", "steps")}
+
+
+def replaced_method(method: MethodType, name: str, function_of: Callable[[str], StepsAhead | None]) -> Any:
+    """Makes what replaces a model's `fit`, `evaluate` or `predict`.
+
+    Args:
+      method: the model's method: Keras's, bound to the model.
+      name: its name.
+      function_of: function that makes the model's function of a kind, and returns it; None if the function takes no
+        `Epoch`.
+
+    Returns:
+      A callable with the same arguments.
+    """
+    signature = inspect.signature(method)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        # Looked up now: while a profiler is on, Keras's method is another one.
+        return getattr(keras.Model, name)(method.__self__, *args, **kwargs)
+
+    @functools.wraps(method)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:
+            return call(*args, **kwargs)  # Which says what is wrong.
+        bound.apply_defaults()
+        given = bound.arguments
+        if given.get("kwargs", {}).get("_use_cached_eval_dataset"):
+            return call(*args, **kwargs)  # The validation of a `fit`, which has replaced its input.
+        replaced = [] if _inputs is None else _replace_inputs(name, given, function_of)
+        dropped = DroppedInterrupt()
+        _call_in_turn(given, dropped)
+        try:
+            with dropped.watched():
+                return call(*bound.args, **bound.kwargs)
+        finally:
+            for loop_input in replaced:
+                loop_input.close()
+
+    return run
+
+
+def _replace_inputs(name: str, given: dict[str, Any], function_of: Callable[[str], StepsAhead | None]) -> list[Any]:
+    """Replaces the inputs among the arguments of a method by `LoopInput`s. Returns them."""
+    kind, steps = _KINDS[name]
+    call = _call_of(kind, given, given.get(steps))
+    if name == "fit":
+        try:
+            _split(given)
+        except Exception:
+            return []  # Keras says what is wrong.
+    replaced = []
+    if not _inputs.is_adapter(given.get("x")) and function_of(kind) is not None:
+        options = {"shuffle": given.get("shuffle", False), "class_weight": given.get("class_weight")}
+        arrays = {key: given.get(key) for key in _ARRAYS}
+        given["x"] = _inputs.LoopInput(
+            call,
+            functools.partial(function_of, kind),
+            **arrays,
+            batch_size=given.get("batch_size"),
+            steps_per_epoch=call.steps,
+            **options,
+        )
+        given.update({key: None for key in ("y", "sample_weight", "class_weight") if key in given})
+        replaced.append(given["x"])
+    validation = _validation(given)
+    if validation is not None and function_of("test") is not None:
+        call = _call_of("test", given, given.get("validation_steps"))
+        given["validation_data"] = _inputs.LoopInput(
+            call,
+            functools.partial(function_of, "test"),
+            **dict(zip(_ARRAYS, validation, strict=True)),
+            batch_size=given.get("validation_batch_size") or given.get("batch_size"),
+            steps_per_epoch=call.steps,
+            shuffle=False,
+        )
+        replaced.append(given["validation_data"])
+    return replaced
+
+
+def _call_of(kind: str, given: dict[str, Any], steps: int | None) -> Call:
+    callbacks = given.get("callbacks")
+    flat = flat_callbacks(callbacks)
+    # Before Keras 3.10 there is no such limit.
+    most = keras.config.max_steps_per_epoch() if hasattr(keras.config, "max_steps_per_epoch") else None
+    if most:
+        steps = most if not steps else min(steps, most)
+    # The program may add callbacks to its own `CallbackList`.
+    is_list = isinstance(callbacks, keras.callbacks.CallbackList)
+    current = functools.partial(flat_callbacks, callbacks) if is_list else lambda: flat
+    return Call(kind, current, given.get("verbose") not in (0, 2), steps or None)
+
+
+def _call_in_turn(given: dict[str, Any], dropped: DroppedInterrupt) -> None:
+    """Adds a `CallInTurn`, unless a callback asks to be called from a thread."""
+    callbacks = given.get("callbacks")
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        return
+    flat = flat_callbacks(callbacks)
+    if not any(getattr(callback, "async_safe", False) for callback in flat):
+        given["callbacks"] = [*flat, CallInTurn(dropped)]
+
+
+def _split(given: dict[str, Any]) -> None:
+    """Splits the arrays among the arguments of `fit` by `validation_split`, as `fit` does."""
+    if given["validation_split"] and given["validation_data"] is None:
+        arrays, validation_data = _inputs.split(tuple(map(given.get, _ARRAYS)), given["validation_split"])
+        given.update(zip(_ARRAYS, arrays, strict=True), validation_data=validation_data, validation_split=0.0)
+
+
+def _validation(given: dict[str, Any]) -> tuple[Any, Any, Any] | None:
+    """The x, y and weights to validate with; None if there are none, or Keras refuses them."""
+    data = given.get("validation_data")
+    if data is None or _inputs.is_adapter(data):
+        return None
+    try:
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+    except ValueError:
+        return None  # Keras says what is wrong.
+    return x, y, sample_weight

@@ -1,0 +1,240 @@
+"""The input of a call of `fit`, `evaluate` or `predict`: Keras's adapter of it, with iterators of ours."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+from keras.src.trainers.data_adapters import array_data_adapter, array_slicing, data_adapter, get_data_adapter
+from keras.src.trainers.epoch_iterator import EpochIterator
+from keras.tree import flatten, lists_to_tuples, map_structure
+from numpy.typing import NDArray
+
+from fastsup.keras.ahead import Call, Epoch, StepsAhead
+from fastsup.steps.array_batches import ArrayBatches
+from fastsup.steps.blocks import ArrayBlocks, IteratorBlocks
+
+__all__ = ["LoopInput", "OrderedBatches", "is_adapter", "split", "takes_adapters"]
+
+
+class OrderedBatches(ArrayBatches):
+    """Batches of one epoch, in an order that is given."""
+
+    def __init__(self, arrays: Any, batch_size: int) -> None:
+        super().__init__(arrays, batch_size, shuffle=True, seed=0)
+        self._given = np.arange(self.rows)
+
+    def begin(self, order: NDArray[np.int64]) -> None:
+        """Begins an epoch.
+
+        Args:
+          order: the numbers of the rows.
+        """
+        self._given = np.ascontiguousarray(order, np.int64)
+        self.seed = (self.seed or 0) + 1  # Another order has another seed.
+        self.position = 0
+
+    def _order(self, seed: int, epoch: int) -> NDArray[np.int64]:
+        return self._given
+
+
+class _ShuffledOrders:
+    """The orders that Keras's own adapter draws, in a new iterator for each epoch.
+
+    With a seed, all iterators give the same order. Making one takes as long as a thousand small steps.
+
+    Args:
+      rows: number of rows.
+      shuffle: the adapter's argument.
+    """
+
+    def __init__(self, rows: int, shuffle: Any) -> None:
+        # With all rows in one batch, it gives the whole order as one element.
+        self._dataset = array_data_adapter.ArrayDataAdapter(
+            np.arange(rows), batch_size=rows, shuffle=shuffle
+        ).get_tf_dataset()
+        self._first: list[NDArray[np.int64]] = []
+        self._random: Any = None
+
+    def draw(self) -> NDArray[np.int64]:
+        """The next order."""
+        if len(self._first) < 2:
+            self._first.append(self._next_of(iter(self._dataset)))
+            return self._first[-1]
+        if np.array_equal(*self._first):
+            return self._first[0]
+        if self._random is None:
+            self._random = iter(self._dataset.repeat())
+        return self._next_of(self._random)
+
+    def _next_of(self, iterator: Any) -> NDArray[np.int64]:
+        order: NDArray[np.int64] = tf.nest.flatten(next(iterator))[0].numpy()
+        return order
+
+
+if TYPE_CHECKING:
+    _Adapter = object  # Keras's classes have no known type.
+else:
+    _Adapter = data_adapter.DataAdapter
+
+
+class LoopInput(_Adapter):
+    """Replaces an input among the arguments of a call. Keras takes it for an adapter.
+
+    Keras's own adapter makes what Keras would have made, at the same moment. Only the iterators are others: each is an
+    `Epoch`, which belongs to this call.
+
+    Args:
+      call: the call.
+      function: function that returns the model's `StepsAhead`; None if the model has none of that kind.
+      **given: the arguments of Keras's `EpochIterator`.
+    """
+
+    def __init__(self, call: Call, function: Callable[[], StepsAhead | None], **given: Any) -> None:
+        self._call = call
+        self._function = function
+        self._given = given
+        self._arrays: _ArrayEpochs | None = None
+        #: The `tf.data.Dataset` that the epochs iterate over; None for arrays. A profiler replaces it.
+        self.dataset: Any = None
+
+    @functools.cached_property
+    def adapter(self) -> Any:
+        """Keras's adapter, made when Keras asks for the number of batches. Errors and warnings are Keras's."""
+        given, self._given = self._given, {}
+        # Not by `get_data_adapter`: its warnings name the module that calls it, by which a program may filter them.
+        return EpochIterator(**given).data_adapter
+
+    def get_tf_dataset(self) -> Any:
+        """A `tf.data.Dataset`; or this object, from which Keras makes an iterator for each epoch."""
+        function = self._function()
+        if function is None:
+            return self.adapter.get_tf_dataset()
+        self._arrays = _ArrayEpochs.of(self.adapter)
+        if self._arrays is not None:
+            return self
+        self.dataset = self.adapter.get_tf_dataset()
+        if self._call.kind == "predict" or function.why_not or not isinstance(self.dataset, tf.data.Dataset):
+            return self.dataset
+        return self
+
+    def __iter__(self) -> Epoch:
+        if self._arrays is not None:
+            batches = self._arrays.batches
+            placeholders = batches.batches_per_epoch if self._call.kind == "predict" else None
+            return Epoch(self._call, batches.element_spec, self._arrays.open_epoch, placeholders=placeholders)
+        iterator = iter(self.dataset)
+        return Epoch(self._call, iterator.element_spec, functools.partial(IteratorBlocks, iterator), iterator)
+
+    def close(self) -> None:
+        """Releases the batches."""
+        self._arrays = self.dataset = None
+
+    @property
+    def num_batches(self) -> Any:
+        """As of Keras's adapter."""
+        return self.adapter.num_batches
+
+    @property
+    def batch_size(self) -> Any:
+        """As of Keras's adapter."""
+        return self.adapter.batch_size
+
+    @property
+    def has_partial_batch(self) -> Any:
+        """As of Keras's adapter."""
+        return self.adapter.has_partial_batch
+
+    @property
+    def partial_batch_size(self) -> Any:
+        """As of Keras's adapter."""
+        return self.adapter.partial_batch_size
+
+    def on_epoch_begin(self) -> None:
+        """As of Keras's adapter."""
+        self.adapter.on_epoch_begin()
+
+    def on_epoch_end(self) -> None:
+        """As of Keras's adapter."""
+        self.adapter.on_epoch_end()
+
+
+class _ArrayEpochs:
+    """The epochs of arrays of numbers, whose rows are copied in the order that Keras draws.
+
+    Args:
+      arrays: the structure of arrays.
+      batch_size, shuffle: as for Keras's adapter.
+    """
+
+    def __init__(self, arrays: Any, batch_size: int, shuffle: Any) -> None:
+        self.batches = OrderedBatches(arrays, batch_size)
+        self._orders = _ShuffledOrders(self.batches.rows, shuffle) if shuffle else None
+        self._blocks: ArrayBlocks | None = None
+
+    @classmethod
+    def of(cls, adapter: Any) -> _ArrayEpochs | None:
+        """The epochs of an adapter; None if it has something else than arrays of numbers, such as sparse tensors."""
+        if type(adapter) is not array_data_adapter.ArrayDataAdapter or adapter._shuffle == "batch":
+            return None
+        given = lists_to_tuples(adapter._inputs)
+        inputs = lists_to_tuples(array_slicing.convert_to_sliceable(adapter._inputs, target_backend="tensorflow"))
+        leaves = flatten(inputs)
+        if not all(
+            isinstance(leaf, tf.Tensor | np.ndarray) and leaf.dtype not in (tf.string, object) for leaf in leaves
+        ):
+            return None
+        try:
+            return cls(map_structure(_own_array, inputs, given), adapter._batch_size, adapter._shuffle)
+        except (TypeError, ValueError):
+            return None  # No rows, or a batch size that isn't an integer: Keras takes it, or says what is wrong.
+
+    def open_epoch(self) -> ArrayBlocks:
+        """Draws the order of an epoch. Returns the source of its batches."""
+        self.batches.begin(np.arange(self.batches.rows) if self._orders is None else self._orders.draw())
+        if self._blocks is None:
+            self._blocks = ArrayBlocks(self.batches)
+        return self._blocks
+
+
+def _own_array(converted: Any, given: Any) -> NDArray[Any]:
+    """The array without memory that the program can change: Keras, too, copies arrays when a call begins."""
+    if isinstance(given, tf.Tensor) or (isinstance(given, np.ndarray) and given.dtype != converted.dtype):
+        return np.asarray(converted)
+    return np.array(converted)
+
+
+def is_adapter(x: Any) -> bool:
+    """Returns True for an adapter of Keras's, such as one of the program's own."""
+    return isinstance(x, data_adapter.DataAdapter)
+
+
+class _AnyAdapter(_Adapter):
+    pass
+
+
+@functools.cache
+def takes_adapters() -> bool:
+    """Returns True if Keras takes an adapter for x, as since 3.6."""
+    adapter = _AnyAdapter()
+    try:
+        return get_data_adapter(adapter) is adapter
+    except Exception:
+        return False
+
+
+def split(arrays: tuple[Any, ...], validation_split: float) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Splits arrays into those to train with and those to validate with, as `fit` does.
+
+    Args:
+      arrays: x, y and the weights of the samples, each None if it is left out.
+      validation_split: the argument of `fit`.
+
+    Raises:
+      Exception: as Keras's `fit`.
+    """
+    trained, validated = array_slicing.train_validation_split(arrays, validation_split=validation_split)
+    return tuple(trained), tuple(validated)

@@ -1,0 +1,178 @@
+"""Calls of an accelerated model in calls, in threads and at a time: the state of each belongs to it."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import fastsup
+
+pytestmark = [
+    pytest.mark.timeout(180),
+    pytest.mark.only_device("XLA compiles steps for one CPU alone"),
+    pytest.mark.filterwarnings("ignore::UserWarning:keras.*"),
+]
+
+X = np.arange(8, dtype=np.float32)[:, None]
+WAIT_SECS = 60
+
+
+def new_model(jit_compile: bool) -> Any:
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")])
+    model.compile(keras.optimizers.SGD(0.01), keras.losses.MeanAbsoluteError(), jit_compile=jit_compile)
+    return model
+
+
+def both(run: Callable[[Any], Any], jit_compile: bool) -> tuple[Any, Any]:
+    """What a program makes of Keras's model, and of an accelerated one."""
+    accelerated = fastsup.keras.accelerate(new_model(jit_compile), fuse="always" if jit_compile else "auto")
+    return run(new_model(jit_compile)), run(accelerated)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_a_fit_begins_and_ends_while_another_thread_predicts(jit_compile: bool) -> None:
+    class Wait(keras.callbacks.Callback):
+        def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
+            if batch == 0:
+                went.set()
+                assert back.wait(WAIT_SECS)
+
+    class End(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            seen.append((batch, float(logs["loss"])))
+            if batch == 1:
+                back.set()
+                thread.join(WAIT_SECS)
+
+    def predict(model: Any) -> None:
+        rows.append(model.predict(X, batch_size=2, verbose=0, callbacks=[Wait()]).ravel().tolist()[:2])
+
+    def run(model: Any) -> Any:
+        nonlocal thread
+        seen.clear(), rows.clear(), went.clear(), back.clear()
+        thread = threading.Thread(target=predict, args=[model])
+        thread.start()
+        assert went.wait(WAIT_SECS)
+        model.fit(X, 2 * X, batch_size=2, shuffle=False, verbose=0, callbacks=[End()])
+        thread.join(WAIT_SECS)
+        return list(seen), list(rows)
+
+    seen: list[Any] = []
+    rows: list[Any] = []
+    went, back = threading.Event(), threading.Event()
+    thread = threading.Thread()
+    expected, found = both(run, jit_compile)
+    assert found == expected
+    assert [batch for batch, _ in found[0]] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("where", ["set_model", "on_train_begin", "on_epoch_begin"])
+def test_a_callback_gets_its_method_for_batches_late(where: str) -> None:
+    class Late(keras.callbacks.Callback):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[Any] = []
+
+        def _look(self, batch: int, logs: Any = None) -> None:
+            self.seen.append((batch, self.model.get_weights()[0].tobytes()))
+
+    def begin(self: Late, *args: Any) -> None:
+        if where == "set_model":
+            keras.callbacks.Callback.set_model(self, *args)
+        self.on_train_batch_end = self._look
+
+    def run(model: Any) -> Any:
+        late = Late()
+        setattr(late, where, begin.__get__(late))
+        model.fit(X, 2 * X, batch_size=2, shuffle=False, verbose=0, callbacks=[late])
+        return late.seen
+
+    expected, found = both(run, True)
+    assert found == expected
+    assert len(found) == 4
+
+
+def test_predictions_of_batches_of_several_sizes() -> None:
+    def run(model: Any) -> Any:
+        return [model.predict(X, batch_size=size, verbose=0).tolist() for size in (1, 2, 3, 5, 2, 8)]
+
+    expected, found = both(run, True)
+    assert found == expected
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_arrays_are_those_of_the_time_when_keras_takes_them(jit_compile: bool) -> None:
+    """Those to train with when `fit` begins, those to validate with at the end of the first epoch."""
+
+    class Change(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            arrays["train"][:] = 100 * (epoch + 1)
+            arrays["test"][:] = 7 * (epoch + 1)
+
+        def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
+            arrays["predict"][:] = 0
+
+    def run(model: Any) -> Any:
+        arrays.update({name: X.copy() for name in ("train", "test", "predict")})
+        validation = arrays["test"], arrays["test"].copy()
+        fitted = model.fit(
+            arrays["train"], X, batch_size=2, epochs=3, verbose=0, validation_data=validation, callbacks=[Change()]
+        )
+        return fitted.history, model.predict(arrays["predict"], batch_size=2, verbose=0, callbacks=[Change()]).tolist()
+
+    arrays: dict[str, Any] = {}
+    expected, found = both(run, jit_compile)
+    assert found == expected
+    assert found[1][-1] != [0]
+
+
+def test_warnings_and_errors_of_an_input_are_keras_s() -> None:
+    def caught(model: Any, *args: Any, **kwargs: Any) -> Any:
+        error = None
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            try:
+                model.fit(*args, verbose=0, **kwargs)
+            except Exception as raised:
+                error = type(raised), str(raised)
+        return error, [(str(warning.message), warning.filename) for warning in found]
+
+    dataset = tf.data.Dataset.from_tensor_slices((X, X)).batch(2)
+    for args, kwargs in (
+        (lambda: (dataset,), {}),
+        (lambda: (dataset, X), {}),
+        (lambda: (dataset,), {"validation_data": (dataset, X)}),
+        (lambda: (iter([]),), {}),
+        (lambda: ((value for value in ()),), {}),
+        (lambda: ((value for value in (1, 2)),), {"steps_per_epoch": 2}),
+    ):
+        expected, found = both(lambda model, args=args, kwargs=kwargs: caught(model, *args(), **kwargs), True)
+        assert found == expected
+
+
+def test_a_step_of_an_iterator_of_the_program_s_runs_no_other() -> None:
+    """A callback of a `fit` that runs steps ahead calls the model's function itself."""
+
+    class Extra(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            iterator = iter(tf.data.Dataset.from_tensor_slices((X, X)).batch(1))
+            self.model.train_function(iterator)
+            left.append(float(next(iterator)[0][0, 0]))
+
+    def run(model: Any) -> Any:
+        left.clear()
+        model.fit(X, 2 * X, batch_size=2, shuffle=False, verbose=0, callbacks=[Extra()])
+        return list(left), int(model.optimizer.iterations.numpy()), model.get_weights()[0].tolist()
+
+    left: list[float] = []
+    expected, found = both(run, True)
+    assert found == expected
+    assert found[0] == [1.0]
