@@ -1,7 +1,7 @@
 """Runs small Keras programs, as they are or accelerated, and records all that such a program can see.
 
-A program is a literal: dicts, lists, numbers and texts. Its `repr` is the report of a failure, and runs again. `tests/support/random_keras.py`
-writes random ones; the tests write others by hand.
+A program is a literal: dicts, lists, numbers and texts. Its `repr` is the report of a failure, and runs again.
+`random_keras` writes random ones; the tests write others by hand.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def frozen(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [frozen(item) for item in value]
     if isinstance(value, keras.Variable):
-        return ["variable", keras.ops.convert_to_numpy(value)]
+        return ["variable", np.array(keras.ops.convert_to_numpy(value))]
     if tf.is_tensor(value):
-        return ["tensor", value.numpy()]
+        return ["tensor", np.array(value.numpy())]
     if isinstance(value, np.ndarray):
         return ["array", value.copy()]
     if isinstance(value, float | np.floating):

@@ -1,6 +1,7 @@
 """Writes random Keras programs for `keras_programs`, and makes one that fails as small as it can.
 
-`python tests/support/random_keras.py 17 18` runs the programs of these seeds, `17:99` those of a range. `--small` makes those that fail small.
+`python tests/support/random_keras.py 17 18` runs the programs of these seeds, `17:99` those of a range. `--small` makes
+those that fail small.
 """
 
 from __future__ import annotations
@@ -201,8 +202,8 @@ class _Author:
             options["class_weight"] = {0: 1.0, 1: 2.0, 2: 0.5}
 
     def _inner(self, name: str) -> dict[str, Any]:
-        # While fit and evaluate wait for a batch, their step has begun: a call that writes races with it, and one of the
-        # same function waits forever.
+        # While fit and evaluate wait for a batch, their step has begun: a call that writes races with it, and in
+        # Keras a call of the same function waits forever.
         calls = ["predict", "evaluate", "fit"] if name == "predict" else ["predict", "predict"]
         inner = {"do": self._any.choice(calls), "batch_size": self._any.choice([2, 4]), "kind": "arrays"}
         if inner["do"] == "fit":
@@ -213,10 +214,7 @@ class _Author:
         found: list[dict[str, Any]] = []
         if self._chance(0.8 if depth == 0 else 0.5):
             record: dict[str, Any] = {"kind": "record"}
-            if self._is_fused:
-                every = self._any.choice([None, None, 2, 3, 1])
-            else:
-                every = self._any.choice([1, 1, 1, None, 2])
+            every = self._any.choice([None, None, 2, 3, 1] if self._is_fused else [1, 1, 1, None, 2])
             if every:
                 record["every"] = every
             found.append(record)
@@ -327,7 +325,7 @@ def _without(program: dict[str, Any], path: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def first_difference(program: dict[str, Any]) -> str:
-    """Where the record of the accelerated program first differs; "" if nowhere, or if two runs of Keras's differ too."""
+    """Where an accelerated program first differs from Keras's; "" if nowhere, or if Keras's own two runs differ too."""
     plain = Run(program, accelerates=False).go()
     found = difference(plain, Run(program, accelerates=True).go(), tolerance_of(program))
     return "" if found and difference(plain, Run(program, accelerates=False).go()) else found
