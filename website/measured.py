@@ -33,18 +33,26 @@ Results = dict[str, Any]
 # The cases of docs/benchmarks.md that aren't tables elsewhere.
 LOOPS = {"dispatch", "loop_python", "loop_c"}
 ELSEWHERE = {*LOOPS, "async_save"}
-# The loops of README.md's table: docs/peers.md has all of them.
+# The loops of README.md's table with their names there: each library's loop, then fastsup's loops that replace it.
+# docs/peers.md has all loops.
 IN_README = {
-    "fastsup, StepLoop of a compiled step, arrays",
-    "JAX, lax.scan of 100 steps",
-    "fastsup, MonitoredTrainingSession.run_loop",
-    "fastsup.function in a loop of Python",
-    "JAX, a jitted step",
-    "Keras fit, fastsup.keras.accelerate",
-    "TensorFlow, MonitoredTrainingSession",
-    "tf.function in a loop of Python",
-    "PyTorch",
-    "Keras fit on TensorFlow",
+    "TensorFlow, MonitoredTrainingSession": "TensorFlow `MonitoredTrainingSession`",
+    "fastsup, MonitoredTrainingSession.run_loop": "→ **fastsup `MonitoredTrainingSession.run_loop`**",
+    "tf.function in a loop of Python": "`tf.function` in a Python loop",
+    "fastsup.function in a loop of Python": "→ **`fastsup.function` in a Python loop**",
+    "fastsup, StepLoop of a compiled step, arrays": "→ **`StepLoop`, step compiled by XLA** (arrays)",
+    "Keras fit on TensorFlow": "Keras `fit`",
+    "Keras fit, fastsup.keras.accelerate": "→ **Keras `fit` with `fastsup.keras.accelerate`**",
+    "JAX, a jitted step": "JAX, `jit` in a Python loop (arrays)",
+    "JAX, lax.scan of 100 steps": "JAX, `lax.scan` over 100 steps (arrays)",
+    "PyTorch": "PyTorch",
+}
+README_WORKLOADS = {
+    "tiny": "ten weights",
+    "digits": "digits",
+    "wide_and_deep": "wide and deep",
+    "one_ms": "8 matmuls",
+    "twenty_ms": "160 matmuls",
 }
 # Those of docs/compiled.md's table.
 COMPILED = {
@@ -105,28 +113,32 @@ def machine_line(found: Results, versions: Iterable[str] = ("python", "tensorflo
 
 def costs(found: Results) -> Iterator[str]:
     """The table of README.md: a step of each workload in the loops that most people know."""
-    yield from _steps(found, IN_README)
+    medians = _medians(found)
+    rows = [[name, *_step_times(medians, title)] for title, name in IN_README.items()]
+    yield from table(["µs per step", *(README_WORKLOADS[workload] for workload in medians)], rows)
+    yield ""
+    yield machine_line(found)
 
 
 def compiled(found: Results) -> Iterator[str]:
     """The table of docs/compiled.md: a step of each workload in loops that XLA compiles, and one that it doesn't."""
-    yield from _steps(found, COMPILED)
-
-
-def _steps(found: Results, loops: set[str]) -> Iterator[str]:
-    """Microseconds of a step of each workload."""
-    runs = peer_table.from_json(found)
-    felt = {workload: peer_table.medians_of(peers) for workload, peers in runs.items()}
-    first = next(iter(felt.values()))
-    titles = sorted(loops, key=lambda title: first[title].step_secs)
-    rows = [
-        [f"**{title}**" if title.startswith("fastsup") or "fastsup." in title else title]
-        + [micros(peers[title].step_secs) if title in peers else "" for peers in felt.values()]
-        for title in titles
-    ]
-    yield from table(["µs a step", *(peer_table.SHORT[workload] for workload in felt)], rows)
+    medians = _medians(found)
+    first = next(iter(medians.values()))
+    titles = sorted(COMPILED, key=lambda title: first[title].step_secs)
+    rows = [[f"**{title}**" if "fastsup" in title else title, *_step_times(medians, title)] for title in titles]
+    yield from table(["µs a step", *(peer_table.SHORT[workload] for workload in medians)], rows)
     yield ""
     yield machine_line(found)
+
+
+def _medians(found: Results) -> dict[str, Any]:
+    """The medians of each peer's figures, by workload."""
+    return {workload: peer_table.medians_of(peers) for workload, peers in peer_table.from_json(found).items()}
+
+
+def _step_times(medians: dict[str, Any], title: str) -> list[str]:
+    """Microseconds per step of a loop, one for each workload; an empty string if the loop has no such step."""
+    return [micros(peers[title].step_secs) if title in peers else "" for peers in medians.values()]
 
 
 def cases(found: Results) -> Iterator[str]:

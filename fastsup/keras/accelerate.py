@@ -94,8 +94,11 @@ class Acceleration:
             make = getattr(model, name)
             if isinstance(make, _MakeLifted):
                 make = make.original
-            object.__setattr__(model, name, _MakeLifted(self, kind, model, make))
-            setattr(model, f"{kind}_function", None)
+            made = _MakeLifted(self, kind, model, make)
+            object.__setattr__(model, name, made)
+            # A call may be under way, which takes the function from the model for each batch.
+            if getattr(model, f"{kind}_function") is not None:
+                made(force=True)
         for name in ("fit", "evaluate", "predict"):
             method = getattr(model, name)
             method = getattr(method, "_fastsup_original", method)

@@ -176,3 +176,19 @@ def test_a_step_of_an_iterator_of_the_program_s_runs_no_other() -> None:
     expected, found = both(run, True)
     assert found == expected
     assert found[0] == [1.0]
+
+
+@pytest.mark.parametrize("is_accelerated", [False, True])
+def test_a_model_is_accelerated_in_a_call(is_accelerated: bool) -> None:
+    class Accelerate(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            if epoch == 0:
+                fastsup.keras.accelerate(self.model)
+
+    def run(model: Any, *callbacks: Any) -> Any:
+        fitted = model.fit(X, 2 * X, batch_size=3, epochs=3, verbose=0, callbacks=list(callbacks))
+        return fitted.history, model.get_weights()[0].tolist()
+
+    model = fastsup.keras.accelerate(new_model(False)) if is_accelerated else new_model(False)
+    assert run(model, Accelerate()) == run(new_model(False))
+    assert fastsup.keras.report(model)[0].lifted
