@@ -156,7 +156,10 @@ class Run:
         with tempfile.TemporaryDirectory() as self.folder, warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             self._make_arrays()
-            self.models = [self._make_model(spec) for spec in self.program.get("models", [{}])]
+            self.models: list[Any] = []
+            for spec in self.program.get("models", [{}]):
+                self.models.append(self._make_model(spec))
+            self._shared = [self._make_callback(spec) for spec in self.program.get("callbacks", [])]
             for number, call in enumerate(self.program.get("calls", [])):
                 self.see(f"call {number}", call["do"])
                 self.attempt(call)
@@ -216,7 +219,18 @@ class Run:
         return {"one": y, "column": y[:, :1], "two": [y, z]}[form]
 
     def _make_model(self, spec: dict[str, Any]) -> Any:
+        model = self._layers_of(spec)
+        self.compile(model, spec)
+        if self.accelerates:
+            options = {"fuse": self.program.get("fuse", "auto"), "executor": self.program.get("executor", "auto")}
+            fastsup.keras.accelerate(model, **options)
+        return model
+
+    def _layers_of(self, spec: dict[str, Any]) -> Any:
         form, output = self.program.get("input", "floats"), self.program.get("output", "one")
+        units = 1 if output == "column" else CLASSES
+        if spec.get("builds late") and form == "floats" and output != "two":
+            return keras.Sequential([*(LAYERS[layer]() for layer in spec.get("layers", [])), keras.layers.Dense(units)])
         if form == "words":
             inputs: Any = keras.Input([3], dtype="int32", name="words")
             x = keras.layers.Flatten()(keras.layers.Embedding(WORDS, 4)(inputs))
@@ -224,17 +238,14 @@ class Run:
             a, b = keras.Input([FEATURES], name="a"), keras.Input([2], name="b")
             inputs = {"floats": a, "dict": {"a": a, "b": b}, "list": [a, b]}[form]
             x = a if form == "floats" else keras.layers.Concatenate()([a, b])
+        if spec.get("contains the first") and self.models:
+            x = tf.nest.flatten(self.models[0](inputs))[0]
         for layer in spec.get("layers", []):
             x = LAYERS[layer]()(x)
-        outputs: Any = keras.layers.Dense(1 if output == "column" else CLASSES, name="y")(x)
+        outputs: Any = keras.layers.Dense(units, name="y")(x)
         if output == "two":
             outputs = [outputs, keras.layers.Dense(2, name="z")(x)]
-        model = (OwnSteps if spec.get("own steps") else keras.Model)(inputs, outputs)
-        self.compile(model, spec)
-        if self.accelerates:
-            options = {"fuse": self.program.get("fuse", "auto"), "executor": self.program.get("executor", "auto")}
-            fastsup.keras.accelerate(model, **options)
-        return model
+        return (OwnSteps if spec.get("own steps") else keras.Model)(inputs, outputs)
 
     def compile(self, model: Any, spec: dict[str, Any]) -> None:
         output = self.program.get("output", "one")
@@ -311,6 +322,15 @@ class Run:
             array = self.arrays[name]
             array[:] = array[::-1].copy() if array.dtype == np.int32 else array * 2 + 1
 
+    def _do_copy(self, model: Any, call: dict[str, Any]) -> None:
+        """Goes on with a copy of the model."""
+        copy = keras.models.clone_model(model)
+        copy.set_weights(model.get_weights())
+        self.compile(copy, call)
+        if self.accelerates:
+            fastsup.keras.accelerate(copy, fuse=self.program.get("fuse", "auto"))
+        self.models[self.models.index(model)] = copy
+
     def _do_reset_metrics(self, model: Any, call: dict[str, Any]) -> None:
         model.reset_metrics()
 
@@ -376,7 +396,8 @@ class Run:
         finally:
             handshake.over.set()
         if options["verbose"]:
-            self.see("printed", re.sub(r"\d+\w?s(/\w+)?", "TIME", printed.getvalue()))
+            lines = [re.split("[\b\r]", line)[-1] for line in printed.getvalue().splitlines()]
+            self.see("printed", [re.sub(r"\d+\w?s(/\w+)?", "TIME", line) for line in lines])
         return found
 
     def _input(self, call: dict[str, Any], name: str, handshake: Handshake) -> dict[str, Any]:
@@ -389,11 +410,12 @@ class Run:
             if call.get("weights") and self.program.get("output") != "two":
                 parts.append(self.arrays[prefix + "w"])
         kind, size = call.get("kind", "arrays"), call.get("batch_size", 4)
-        if kind in ("arrays", "tensors", "strided"):
-            change = {"arrays": lambda a: a, "tensors": tf.constant, "strided": lambda a: np.repeat(a, 2, axis=0)[::2]}
-            parts = [tf.nest.map_structure(change[kind], part) for part in parts]
+        if kind in ARRAYS:
+            change = ARRAYS[kind]
+            parts = [tf.nest.map_structure(change, part) for part in parts]
             sized = {} if name == "validation" else {"batch_size": size}
             return dict(zip(("x", "y", "sample_weight"), parts, strict=False)) | sized
+        size = size or 4
         parts = tf.nest.map_structure(np.copy, parts)
         if name != "predict" and isinstance(parts[1], list):
             parts[1] = tuple(parts[1])
@@ -409,7 +431,7 @@ class Run:
         slices = [slice(start, start + size) for start in range(0, rows, size)]
         batches = [tuple(tf.nest.map_structure(lambda a, s=s: a[s], parts)) for s in slices]
         if kind == "py dataset":
-            return {"x": Batches(batches)}
+            return {"x": Batches(batches, call.get("workers", 1), self.see)}
         return {"x": self._generator(batches, call, handshake)}
 
     def _generator(self, batches: list[Any], call: dict[str, Any], handshake: Handshake) -> Iterator[Any]:
@@ -501,6 +523,12 @@ class Run:
             spec.get("monitor", "loss"), min_delta=10.0, patience=spec.get("patience", 0), restore_best_weights=True
         )
 
+    def _callback_shared(self, spec: dict[str, Any]) -> Any:
+        return self._shared[spec["number"]]
+
+    def _callback_stops_at_nan(self, spec: dict[str, Any]) -> Any:
+        return keras.callbacks.TerminateOnNaN()
+
     def _callback_schedule(self, spec: dict[str, Any]) -> Any:
         return keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.5)
 
@@ -575,9 +603,12 @@ class Handshake:
 class Batches(keras.utils.PyDataset):
     """Batches of Python's, the same in each epoch."""
 
-    def __init__(self, batches: list[Any]) -> None:
-        super().__init__()
-        self._batches = batches
+    def __init__(self, batches: list[Any], workers: int, see: Callable[[str, Any], None]) -> None:
+        super().__init__(workers=workers)
+        self._batches, self._see = batches, see
+
+    def on_epoch_end(self) -> None:
+        self._see("end of an epoch of batches", None)
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -600,6 +631,14 @@ class OwnSteps(keras.Model):
         return tf.nest.map_structure(lambda rows: rows + 1.0, super().predict_step(data))
 
 
+ARRAYS: dict[str, Callable[[Any], Any]] = {
+    "arrays": lambda array: array,
+    "tensors": tf.constant,
+    "variables": tf.Variable,
+    "strided": lambda array: np.repeat(array, 2, axis=0)[::2],
+    "wide": lambda array: array.astype(np.int64 if array.dtype == np.int32 else np.float64),
+    "fortran": np.asfortranarray,
+}
 LAYERS: dict[str, Callable[[], Any]] = {
     "dense": lambda: keras.layers.Dense(5, "relu"),
     "narrow": lambda: keras.layers.Dense(1, "tanh"),

@@ -33,7 +33,7 @@ def _has_vectors(program: dict[str, Any]) -> bool:
     return (
         program.get("output") == "column"
         or any("narrow" in model.get("layers", []) for model in program["models"])
-        or any(rows % size == 1 or size == 1 for rows, size in _batches_of(program))
+        or any(rows % size == 1 for rows, size in _batches_of(program))
     )
 
 
@@ -41,8 +41,8 @@ def _batches_of(part: Any, rows: tuple[int, ...] = ()) -> Iterator[tuple[int, in
     """All numbers of rows with all sizes of batches in a program."""
     if isinstance(part, dict):
         rows = rows or tuple(part.get(name, 0) for name in ("rows", "validation rows", "predict rows"))
-        for size in {part["batch_size"]} if "batch_size" in part else ():
-            yield from ((count, size) for count in rows)
+        if part.get("batch_size"):
+            yield from ((count, part["batch_size"]) for count in rows)
         for item in part.values():
             yield from _batches_of(item, rows)
     elif isinstance(part, list):
@@ -92,6 +92,12 @@ class _Author:
         self._steps = program.get("steps per execution", 1)
         self._models = 2 if self._chance(0.15) else 1
         program["models"] = [self._model() for _ in range(self._models)]
+        if self._models > 1 and self._chance(0.4):
+            program["models"][1]["contains the first"] = True
+        self._shares = self._chance(0.15)
+        if self._shares:
+            call = {"do": "fit", "options": {}}
+            program["callbacks"] = [self._any.choice([*self._standard_callbacks(call), self._act(call, 1)])]
         program["calls"] = [self._top_call() for _ in range(self._any.randint(1, 4))]
         if self._chance(0.3):
             program["calls"].append(self._pass(0))
@@ -111,27 +117,29 @@ class _Author:
             model["own steps"] = True
         if self._chance(0.2):
             model["loss"] = "mae"
+        if self._chance(0.1):
+            model["builds late"] = True
         return model
 
     def _top_call(self) -> dict[str, Any]:
         if self._chance(0.2):
             return self._threads()
         if self._chance(0.3):
-            return self._short_call()
+            return self._short_call(at_top=True)
         return self._pass(0)
 
     def _which(self) -> dict[str, Any]:
         return {"model": 1} if self._models > 1 and self._chance(0.5) else {}
 
-    def _short_call(self) -> dict[str, Any]:
+    def _short_call(self, at_top: bool = False) -> dict[str, Any]:
         do = self._any.choice(
             ["train on batch", "test on batch", "predict on batch", "compile", "weights", "rate", "freeze", "call",
-             "reset metrics", "accelerate"]
+             "reset metrics", "accelerate" if at_top else "rate", "copy" if at_top else "weights"]
         )  # fmt: skip
         call: dict[str, Any] = {"do": do, **self._which()}
         if do == "freeze":
             call["compiles"] = self._chance(0.6)
-        if do == "compile" or call.get("compiles"):
+        if do in ("compile", "copy") or call.get("compiles"):
             call["optimizer"] = self._any.choice(["sgd", "adam"])
             call["metrics"] = self._chance(0.5)
         if do.endswith("batch"):
@@ -151,11 +159,12 @@ class _Author:
           in_thread: whether it runs in one of several threads.
         """
         name = self._any.choices(["fit", "evaluate", "predict"], [4 if depth == 0 else 2, 2, 2])[0]
-        call: dict[str, Any] = {"do": name, **self._which(), "batch_size": self._any.choice([2, 3, 4, 4, 5, 20])}
+        call: dict[str, Any] = {"do": name, **self._which(), "batch_size": self._any.choice([2, 3, 4, 4, 5, 20, None])}
         options: dict[str, Any] = {}
-        kinds = ["arrays", "tensors", "strided", "dataset", "generator", "py dataset"]
-        # Keras splits a steps_per_execution call of a Python generator by steps that it has no batches for.
-        call["kind"] = self._any.choices(kinds, [10, 1, 1, 3, 1, 1])[0]
+        kinds = ["arrays", "tensors", "variables", "strided", "wide", "fortran", "dataset", "generator", "py dataset"]
+        call["kind"] = self._any.choices(kinds, [20, 1, 1, 1, 1, 1, 6, 2, 3])[0]
+        if call["kind"] == "py dataset" and self._chance(0.3):
+            call["workers"] = 2
         length = "steps_per_epoch" if name == "fit" else "steps"
         if call["kind"] == "dataset":
             call |= {key: True for key in ("repeats", "drops") if self._chance(0.3)}
@@ -170,7 +179,7 @@ class _Author:
         if name == "fit":
             self._fit(call, options, depth)
         if depth == 0 and self._chance(0.1):
-            options["verbose"] = 2
+            options["verbose"] = self._any.choice([1, 2])
         call["options"] = options
         call["callbacks"] = self._callbacks(call, depth, in_thread)
         if call["kind"] == "generator" and self._steps == 1 and depth == 0 and self._chance(0.6):
@@ -181,7 +190,7 @@ class _Author:
 
     def _fit(self, call: dict[str, Any], options: dict[str, Any], depth: int) -> None:
         options["epochs"] = self._any.randint(1, 3 if depth == 0 else 2)
-        arrays = call["kind"] in ("arrays", "tensors", "strided")
+        arrays = call["kind"] not in ("dataset", "generator", "py dataset")
         options["shuffle"] = self._any.choice([True, False])
         if arrays and self._chance(0.2):
             options["validation_split"] = self._any.choice([0.2, 0.4])
@@ -220,28 +229,33 @@ class _Author:
             found.append(record)
         if call["do"] == "fit":
             found += self._fit_callbacks(call, depth)
+            if self._shares and depth == 0:
+                found.append({"kind": "shared", "number": 0})
         if depth < 2:
             found += [self._act(call, depth) for _ in range(self._any.choices([0, 1, 2], [4, 4, 1])[0])]
         return found
 
     def _fit_callbacks(self, call: dict[str, Any], depth: int) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        validates = "validation" in call or "validation_split" in call["options"]
-        monitor = "val_loss" if validates and self._chance(0.5) else "loss"
-        others: list[dict[str, Any]] = [
-            {"kind": "lambda", "batches": self._chance(0.5)},
-            {"kind": "early stopping", "monitor": monitor, "patience": self._any.choice([0, 1])},
-            {"kind": "schedule"},
-            {"kind": "plateau", "monitor": monitor},
-            {"kind": "checkpoint", "save_freq": self._any.choice(["epoch", 1, 2, 3])},
-        ]
         if depth == 0:
-            found += [callback for callback in others if self._chance(0.1)]
+            found += [callback for callback in self._standard_callbacks(call) if self._chance(0.1)]
             if self._chance(0.1):
                 found.append({"kind": "late", "at": self._any.choice(["on_train_begin", "set_model"])})
                 # Without a callback for the ends of batches, Keras has others call this one.
                 found.append({"kind": "record", "every": 1, "tag": "2 "})
         return found
+
+    def _standard_callbacks(self, call: dict[str, Any]) -> list[dict[str, Any]]:
+        validates = "validation" in call or "validation_split" in call["options"]
+        monitor = "val_loss" if validates and self._chance(0.5) else "loss"
+        return [
+            {"kind": "lambda", "batches": self._chance(0.5)},
+            {"kind": "early stopping", "monitor": monitor, "patience": self._any.choice([0, 1])},
+            {"kind": "schedule"},
+            {"kind": "plateau", "monitor": monitor},
+            {"kind": "stops at nan"},
+            {"kind": "checkpoint", "save_freq": self._any.choice(["epoch", 1, 2, 3])},
+        ]
 
     def _act(self, call: dict[str, Any], depth: int) -> dict[str, Any]:
         name = call["do"]
@@ -260,10 +274,10 @@ class _Author:
         act: dict[str, Any] = {"kind": "act", "at": self._any.choice(events), "when": self._any.choice([1, 1, 2, 3])}
         if act["at"].endswith("batch_end") and self._is_fused and self._chance(0.6):
             act["every"] = self._any.choice([2, 3])
-        act["calls"] = [self._action(call, kind, depth, "py dataset") for _ in range(self._any.choice([1, 1, 2]))]
+        act["calls"] = [self._action(call, kind, depth) for _ in range(self._any.choice([1, 1, 2]))]
         return act
 
-    def _action(self, call: dict[str, Any], kind: str, depth: int, _: str) -> dict[str, Any]:
+    def _action(self, call: dict[str, Any], kind: str, depth: int) -> dict[str, Any]:
         what = self._any.choices(["stop", "raise", "change", "pass", "short", "attempt"], [2, 1, 3, 5, 2, 1])[0]
         if what == "stop":
             return {"do": "stop", "of": kind}
