@@ -15,7 +15,7 @@ def test_a_loop_in_c_without_the_gil(in_fresh_process: Run) -> None:
 import sys
 import embed_c
 steps, hook = embed_c.counter(), embed_c.counter()
-loop = embed_c.loop(steps, [embed_c.hook(hook), embed_c.hook(hook, 10)], 1000, 500)
+loop = embed_c.loop(steps, [embed_c.hook(hook), embed_c.hook(hook, 10)], 1500, 500)
 assert embed_c.run(loop) == (1500, 1000, 0.5 * 1499)
 assert embed_c.read_counter(steps) == (1000, 0)
 assert embed_c.read_counter(hook) == (1100, 0)
@@ -30,7 +30,7 @@ import time
 import embed_c
 hook, notes = embed_c.noting_hook(3)
 began = time.time()
-embed_c.run(embed_c.loop(embed_c.counter(), [hook], 10, 100))
+embed_c.run(embed_c.loop(embed_c.counter(), [hook], 110, 100))
 rows, clock = embed_c.read_notes(notes)
 assert rows == [(102, 2, 50.5), (105, 5, 52.0), (108, 8, 53.5)], rows
 assert began - 1e-3 <= clock <= time.time() + 1e-3
@@ -360,7 +360,7 @@ hooks = [
     NativeHook(embed_c.hook_capsule(), every_secs=3600, context=hook),
 ]
 profiler = fastsup.HookProfiler()
-loop = StepLoop(embed_c.step_capsule(steps), hooks, max_steps=1000, initial_step=500, profiler=profiler)
+loop = StepLoop(embed_c.step_capsule(steps), hooks, max_steps=1500, initial_step=500, profiler=profiler)
 assert loop.run() == 0.5 * 1499
 assert (loop.steps, loop.global_step) == (1000, 1500)
 assert embed_c.read_counter(steps)[0] == 1000

@@ -49,7 +49,7 @@ def test_intervals(
     stepping: Stepping, every_steps: Any, every_secs: Any, expected: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     hook = Notes(every_steps, every_secs)
-    StepLoop(stepping(), [hook], max_steps=12, initial_step=100).run()
+    StepLoop(stepping(), [hook], steps=12, initial_step=100).run()
     assert hook.steps == expected
     assert not caplog.messages
 
@@ -66,15 +66,15 @@ def test_an_interval_is_as_long_as_it_says(hook: Any) -> None:
 def test_a_hook_can_serve_a_second_loop() -> None:
     hook = Notes(4)
     StepLoop(int, [hook], max_steps=9).run()
-    StepLoop(int, [hook], max_steps=9, initial_step=2).run()
+    StepLoop(int, [hook], steps=9, initial_step=2).run()
     assert hook.steps == [4, 8]
 
 
 def test_a_resumed_loop_acts_at_the_same_steps() -> None:
     hook = Notes(5)
-    StepLoop(int, [hook], max_steps=12, initial_step=3).run()
+    StepLoop(int, [hook], steps=12, initial_step=3).run()
     assert hook.steps == [5, 10, 15]
-    StepLoop(int, [hook], max_steps=6, initial_step=5).run()
+    StepLoop(int, [hook], steps=6, initial_step=5).run()
     assert hook.steps == [10]
 
 

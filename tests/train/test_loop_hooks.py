@@ -443,7 +443,7 @@ def test_hooks_that_need_a_session_in_a_loop(hook: Any) -> None:
     with pytest.raises(TypeError) as raised:
         StepLoop(int, [hook])
     assert str(raised.value) == (
-        f"hooks must be fastsup.core.Hook objects, or capsules of hooks in C, got {hook!r}. "
+        f"hooks must be fastsup.core.Hook objects, or capsules of hooks in C, got {hook!r} as hooks[0]. "
         f"{type(hook).__name__} is a hook of sessions, and acts on one. A subclass of "
         "fastsup.core.Hook works in a StepLoop and in sessions; fastsup.loop has ready ones."
     )
