@@ -26,8 +26,8 @@ def add_note(error: BaseException, text: str) -> None:
         if sys.version_info >= (3, 11):
             error.add_note(text)
         else:
-            error.__notes__ = [*notes, text]
-            _logger.error("%s: %s", text, error)
+            error.__notes__ = [*notes, text]  # type: ignore[attr-defined]
+            _logger.error("%s %s: %s", text, type(error).__name__, error)
     except Exception as failure:
         # An error that takes no attributes is still raised as it is.
         _logger.debug("An error takes no note: %s", failure)

@@ -29,8 +29,8 @@ class StepLoop(fastsup.core.StepLoop):
     Args:
       step: a callable without arguments; or a capsule with a function in C. See `fastsup.core.StepLoop`.
       hooks: iterable of `Hook`; or capsules with functions in C.
-      max_steps: the global step at which the loop ends, also after it has resumed or recovered; or None for no limit. If
-        the global step has reached it before the first step, no step is run.
+      max_steps: the global step at which the loop ends, also after it has resumed or recovered; or None for no limit.
+        If the global step has reached it before the first step, no step is run.
       initial_step: value of the global step before the first step, if nothing is resumed.
       profiler: `fastsup.HookProfiler` that records the cost of hooks and steps.
       handle_signals: whether SIGTERM and SIGINT end the loop between two steps. The hooks' `end` is then called, so
@@ -38,8 +38,8 @@ class StepLoop(fastsup.core.StepLoop):
         is a `CheckpointHook`.
       resume_from: a `tf.train.CheckpointManager`, or a `CheckpointHook` that has one. When `run` begins, the newest
         checkpoint that can be read is restored, and the number at the end of its name becomes the global step.
-      steps: number of steps by which the global step grows in this loop, in place of `max_steps`; None for no limit. Steps
-        that a recovery has lost are run again.
+      steps: number of steps by which the global step grows in this loop, in place of `max_steps`; None for no limit.
+        Steps that a recovery has lost are run again.
       fuse: "auto" lets a step that XLA compiles (`fastsup.bind` or `fastsup.bind_batches` of a function with
         `jit_compile=True`) make many steps in one compiled call, up to the next one after which a hook is due, if a
         trial by time says that this is faster. "always": without a trial; RuntimeError says why if it can't be done.

@@ -36,7 +36,9 @@ class StopAtStepHook(Hook):
             if isinstance(value, bool) or not hasattr(value, "__index__"):
                 raise TypeError(f"{name} must be an integer, got {value!r}")
             if value < 0:
-                raise ValueError(f"{name} must not be negative, got {value!r}. The loop would end before its first step.")
+                raise ValueError(
+                    f"{name} must not be negative, got {value!r}. The loop would end before its first step."
+                )
         self.last_step: int | None = None if last_step is None else last_step.__index__()
         self.num_steps: int | None = None if num_steps is None else num_steps.__index__()
 

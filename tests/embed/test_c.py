@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 
@@ -195,11 +196,22 @@ try:
     loop.run()
 except Exception as error:
     print(error)
+    print(getattr(error, "__notes__", []))
     # What goes on with an exception set is found out at the next look at Python.
     assert loop.steps in (5, 6) or {what!r} == "raise and go on"
 """)
     expected = error.format("The step function in C" if where == "step" else HOOK, 5 if where == "step" else 6)
-    assert without_address(printed) == expected + "\n"
+    notes: list[str] = []
+    if what.startswith("raise"):
+        source = "the step function in C" if where == "step" else HOOK
+        # Of one that goes on, the loop only learns that it was a function in C, and at which step.
+        notes = [f"Raised by {source if what == 'raise' else 'a function in C'} at global step "]
+    message, _, printed_notes = without_address(printed).partition("\n")
+    found = ast.literal_eval(printed_notes)
+    assert message == expected
+    assert [note.rstrip("0123456789.") for note in found] == notes
+    if what == "raise":
+        assert found == [f"{notes[0]}{5 if where == 'step' else 6}."]
 
 
 def test_an_exception_of_a_python_hook_ends_a_loop_in_c(in_fresh_process: Run) -> None:
