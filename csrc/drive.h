@@ -41,7 +41,7 @@ typedef enum {
 } fs_event;
 
 typedef struct {
-    fs_loop loop; /* first, so that a pointer to it is a pointer to the fs_drive */
+    fs_loop loop;       /* first, so that a pointer to it is a pointer to the fs_drive */
     int64_t max_steps;  /* the global step at which the loop ends */
     int stop_requested; /* atomic */
     fs_step_fn step;    /* NULL: a step in Python, which the caller does */
@@ -57,7 +57,7 @@ typedef struct {
                         * take several results don't count for the earliest due position */
     size_t next_slot;  /* the first one that isn't looked at yet after this step */
     fs_slot *due_slot; /* of a failure too; NULL if the clock has failed */
-    int code; /* the code that a failed function has returned; of a hook, that of `due_slot` */
+    int code;          /* the code that a failed function has returned; of a hook, that of `due_slot` */
     char message[FS_MESSAGE_SIZE];
     int64_t message_steps; /* `loop.steps` when the message was set: a function may set one and not fail */
 } fs_drive;

@@ -43,4 +43,4 @@ cdef class Loop:
     cdef int run_recorded(self, object probe) except -1
     cdef bint step_once(self) except -1
     cdef int call_hook(self, Py_ssize_t i) except -1
-    cdef int call_python_hook(self, Py_ssize_t i) except? -1
+    cdef int note_hook(self, object error) except -1

@@ -18,7 +18,7 @@ from fastsup.core.drive cimport (
     FS_ENDED, FS_HOOK_DUE, FS_HOOK_FAILED, FS_NOTHING_DUE, FS_SCHEDULES_CHANGED, FS_STEP_FAILED, fs_drive,
     fs_drive_call, fs_drive_call_due, fs_drive_clock, fs_drive_failed, fs_drive_free, fs_drive_is_done, fs_drive_new,
     fs_drive_reload, fs_drive_request_stop, fs_drive_run, fs_drive_step_done, fs_drive_steps_done,
-    fs_drive_steps_until_due, fs_event, fs_slot, fs_steady_clock
+    fs_drive_steps_until_due, fs_event, fs_steady_clock
 )
 from fastsup.core.hook cimport (
     FS_GO_ON, FS_STOP, FunctionHook, LoopHook, callback_after_steps, fs_loop, fs_step_fn, takes_several
@@ -27,7 +27,7 @@ from fastsup.core.hook import STEP_SIGNATURE
 from fastsup.core import timeline
 from fastsup.core.hook_ends import end_hooks, tell_hooks
 from fastsup.core.checks import check_step_function, why_begin_failed, why_no_loop_hook, why_step_needs_arguments
-from fastsup.core.notes import add_note
+from fastsup.core.notes import add_note, safe_repr
 from fastsup.core.probe cimport Part, Probe, ProbeFinder, fs_scope, probe_of
 from fastsup.core.session_origin import current_origin
 from fastsup.core.spelling import check_keywords, misspelt_callbacks
@@ -119,7 +119,7 @@ cdef inline int call_on_due(LoopHook hook, Loop loop) noexcept:
 cdef str due_hook(Loop loop):
     """The hook that was due last, by its place in `hooks`, for a message."""
     cdef Py_ssize_t i = drive_of(loop).due_slot - drive_of(loop).slots
-    return f"hooks[{i}], {loop.hooks[i]!r},"
+    return f"hooks[{i}], {safe_repr(loop.hooks[i])},"
 
 
 cdef str wrong_code(int code):
@@ -361,6 +361,7 @@ cdef class Loop:
                 "The loop is running already: in another thread, or in the step or hook that wants to run it again."
             )
         self.running = True
+        drive_of(self).next_slot = 0
         drive_of(self).message[0] = 0  # Of an earlier run.
         if self.state.steps == 0:
             # A subclass may have restored a checkpoint.
@@ -396,6 +397,7 @@ cdef class Loop:
                 self.run_c()
             self._end_hooks(probe)
         except BaseException as error:
+            self.note_hook(error)
             tell_hooks(begun, lambda hook: hook.on_error(self, error), _log_failed_on_error)
             raise
         finally:
@@ -589,9 +591,22 @@ cdef class Loop:
         self._recover(error)
         return 0
 
+    cdef int note_hook(self, object error) except -1:
+        """Says in an error that passes which hook in Python or Cython has raised it, and where."""
+        cdef fs_drive* drive = drive_of(self)
+        # Hooks are looked at in order, from the first one after each step: there is no next one unless one was called.
+        cdef Py_ssize_t i = <Py_ssize_t> drive.next_slot - 1
+        if i < 0 or drive.slots[i].function is not NULL:
+            return 0
+        drive.next_slot = 0
+        if isinstance(error, Exception) and not isinstance(error, StopIteration):
+            add_note(error, f"Raised by the hook {safe_repr(self.hooks[i])} at global step {self.state.global_step}.")
+        return 0
+
     cdef int raise_set(self, int event) except -1:
         """Raises the exception that a function in C has set, or a replaced clock. Says in it where that was."""
         cdef fs_drive* drive = drive_of(self)
+        drive.next_slot = 0  # This is no error of a hook in Python.
         try:
             raise_pending()
         except StopIteration:
@@ -618,6 +633,7 @@ cdef class Loop:
                 fs_drive_reload(drive)
                 drive.clock = clock_to_use()
             elif event == FS_STEP_FAILED or event == FS_HOOK_FAILED:
+                drive.next_slot = 0
                 culprit = "The step function in C" if event == FS_STEP_FAILED else due_hook(self)
                 reason = drive.message.decode("utf-8", "replace") or f"it returned {wrong_code(drive.code)}"
                 raise RuntimeError(f"{culprit} has failed at global step {drive.loop.global_step}: {reason}")
@@ -632,8 +648,13 @@ cdef class Loop:
         cdef int code
         if probe is not None:
             probe.enter(probe.callback_part(self.hooks[i], False))
-        if drive.slots[i].function is NULL:
-            code = self.call_python_hook(i)
+        if self.results is not None and drive.slots[i].takes_several and drive.slots[i].due.run <= self.steps_before:
+            self.hooks[i].after_steps(self, self.results)
+        elif drive.slots[i].function is NULL:
+            code = call_on_due(self.hooks[i], self)
+            # A hook may return the -1 of an error that it hasn't raised: that of `fs_drive_fail`.
+            if PyErr_Occurred() is not NULL:
+                return -1
             if code == FS_STOP:
                 fs_drive_request_stop(self.state)
             elif code != FS_GO_ON:
@@ -643,25 +664,6 @@ cdef class Loop:
         if probe is not None:
             probe.leave()
         return 0
-
-    cdef int call_python_hook(self, Py_ssize_t i) except? -1:
-        """Calls a hook in Python or Cython. Returns its code. Says in an error where it was raised."""
-        cdef fs_slot* slot = &drive_of(self).slots[i]
-        cdef int code = FS_GO_ON
-        try:
-            if self.results is not None and slot.takes_several and slot.due.run <= self.steps_before:
-                self.hooks[i].after_steps(self, self.results)
-            else:
-                code = call_on_due(self.hooks[i], self)
-                # A hook may return the -1 of an error that it hasn't raised: that of `fs_drive_fail`.
-                if PyErr_Occurred() is not NULL:
-                    raise_pending()
-        except StopIteration:
-            raise
-        except Exception as error:
-            add_note(error, f"Raised by the hook {self.hooks[i]!r} at global step {self.state.global_step}.")
-            raise
-        return code
 
     cdef int run_recorded(self, object recorded) except -1:
         """Runs any step, and tells the probe of each step, and of each hook that is due after it."""

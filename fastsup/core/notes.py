@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import Any
 
-__all__ = ["add_note"]
+__all__ = ["add_note", "safe_repr"]
 
 _logger = logging.getLogger("fastsup")
 
@@ -31,3 +32,15 @@ def add_note(error: BaseException, text: str) -> None:
     except Exception as failure:
         # An error that takes no attributes is still raised as it is.
         _logger.debug("An error takes no note: %s", failure)
+
+
+def safe_repr(value: Any) -> str:
+    """The `repr` of an object of the program's, for a message that must not raise in place of the error that passes.
+
+    Args:
+      value: the object.
+    """
+    try:
+        return repr(value)
+    except Exception:
+        return object.__repr__(value)

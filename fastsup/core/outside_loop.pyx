@@ -46,4 +46,8 @@ cdef class OutsideLoop(Loop):
           result: what the step has returned for the hooks.
         """
         self.move_to(steps, global_step)
-        self.call_hooks_after(result)
+        try:
+            self.call_hooks_after(result)
+        except Exception as error:
+            self.note_hook(error)
+            raise

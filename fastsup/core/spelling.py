@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
 from typing import Any
 
+from fastsup.core.notes import safe_repr
+
 __all__ = ["check_keywords", "misspelt_callbacks"]
 
 # What a loop calls, or in `act` a PeriodicHook.
@@ -63,35 +65,40 @@ def misspelt_callbacks(hook: Any) -> list[str]:
     Args:
       hook: a hook of loops.
     """
-    mine = [kind for kind in type(hook).__mro__ if _is_programs(kind)]
+    from fastsup.core.hook import LoopHook
+
+    # Classes of hooks that aren't fastsup's own.
+    mine = [kind for kind in type(hook).__mro__ if issubclass(kind, LoopHook) and not _is_ours(kind)]
+    others = [kind for kind in type(hook).__mro__ if kind not in mine]
     defined: dict[str, Any] = {}
     for kind in reversed(mine):
         defined.update(vars(kind))
-    defined.update(getattr(hook, "__dict__", {}))
     warnings = []
     for name, value in defined.items():
         if name.startswith("_") or not isinstance(value, types.FunctionType):
             continue
-        callback = None if _is_inherited(name, type(hook), mine) else _callback_like(name, type(hook))
+        # What another base class has too, is for that class.
+        callback = None if any(name in vars(kind) for kind in others) else _callback_like(name, type(hook))
         # A hook that has the callback has the other method for something else.
-        if callback is not None and callback not in defined:
+        if callback is not None and callback not in defined and not _has_own(hook, callback):
             warnings.append(
-                f"No loop calls {type(hook).__name__}.{name} of the hook {hook!r}. Rename it to {callback}, if that is "
-                "meant."
+                f"No loop calls {type(hook).__name__}.{name} of the hook {safe_repr(hook)}. Rename it to {callback}, if "
+                "that is meant."
             )
     return warnings
 
 
-def _is_programs(kind: type) -> bool:
-    """True for a class of hooks that isn't fastsup's own."""
-    from fastsup.core.hook import LoopHook
+def _has_own(hook: Any, name: str) -> bool:
+    """True if an object has an attribute in place of its class's method.
 
-    return issubclass(kind, LoopHook) and kind.__module__.partition(".")[0] != "fastsup"
+    Python is slower with an object whose `__dict__` was looked at.
+    """
+    method = getattr(hook, name)
+    return getattr(method, "__func__", method) is not getattr(type(hook), name)
 
 
-def _is_inherited(name: str, kind: type, mine: list[type]) -> bool:
-    """True for a name that another base class has, too: the method is for that class."""
-    return any(hasattr(base, name) for base in kind.__mro__ if base not in mine)
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == "fastsup"
 
 
 def _callback_like(name: str, kind: type) -> str | None:

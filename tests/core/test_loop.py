@@ -406,6 +406,15 @@ def test_an_error_of_a_hook_says_where_it_was_raised() -> None:
         with pytest.raises(ValueError, match="text"):
             StepLoop(int, [Fails()], initial_step=41, profiler=profiler).run()
         assert error.__notes__ == ["Raised by the hook <Fails> at global step 45."]
+
+    class Halfway(Fails):
+        def __repr__(self) -> str:
+            raise AttributeError
+
+    error = ValueError("text")
+    with pytest.raises(ValueError, match="text"):
+        StepLoop(int, [Halfway()], initial_step=41).run()
+    assert "Halfway object at 0x" in error.__notes__[0]
     error = StopIteration()
     with pytest.raises(StopIteration):
         StepLoop(int, [Fails()], initial_step=41).run()

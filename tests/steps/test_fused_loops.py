@@ -247,7 +247,7 @@ def test_nan_guard_names_the_step(fails: bool, caplog: Any) -> None:
     guard = NanGuardHook(fail_on_nan=fails)
     loop = StepLoop(fastsup.bind(step), [guard], max_steps=100, fuse="always")
     if fails:
-        with pytest.raises(NanResultError, match=r"NaN in the result of step 37: loss$"):
+        with pytest.raises(NanResultError, match=r"(?m)NaN in the result of step 37: loss$"):
             loop.run()
     else:
         loop.run()
