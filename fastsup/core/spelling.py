@@ -82,8 +82,8 @@ def misspelt_callbacks(hook: Any) -> list[str]:
         # A hook that has the callback has the other method for something else.
         if callback is not None and callback not in defined and not _has_own(hook, callback):
             warnings.append(
-                f"No loop calls {type(hook).__name__}.{name} of the hook {safe_repr(hook)}. Rename it to {callback}, if "
-                "that is meant."
+                f"No loop calls {type(hook).__name__}.{name} of the hook {safe_repr(hook)}. Rename it to {callback}, "
+                "if that is meant."
             )
     return warnings
 

@@ -421,6 +421,45 @@ def test_an_error_of_a_hook_says_where_it_was_raised() -> None:
     assert not hasattr(error, "__notes__")
 
 
+def test_the_hook_of_an_error_is_forgotten_in_the_next_run() -> None:
+    class Fails(Hook):
+        runs = 0
+
+        def begin(self, loop: Any) -> None:
+            self.due_every_run()
+            self.runs += 1
+            if self.runs == 2:
+                raise ValueError("begin")
+
+        def after_step(self, loop: Any, value: Any) -> None:
+            raise ValueError("after_step")
+
+    loop = StepLoop(int, [Fails()])
+    with pytest.raises(ValueError, match="after_step") as raised:
+        loop.run()
+    assert len(raised.value.__notes__) == 1
+    with pytest.raises(ValueError, match="begin") as raised:
+        loop.run()
+    assert not hasattr(raised.value, "__notes__")
+
+
+def test_an_error_of_a_step_that_makes_several_says_where_it_was_raised() -> None:
+    class Several:
+        made = 0
+
+        def __call__(self) -> None: ...
+
+        def run_steps(self, limit: int, seconds: float, with_results: bool) -> Any:
+            self.made += 1
+            if self.made == 3:
+                raise ValueError("text")
+            return min(limit, 5), None, None
+
+    with pytest.raises(ValueError, match="text") as raised:
+        StepLoop(Several(), max_steps=100, initial_step=30).run()
+    assert raised.value.__notes__ == ["Raised by the step function at global step 40."]
+
+
 def test_an_error_of_a_replaced_clock_says_where_it_was_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([0.0] * 5)
     monkeypatch.setattr(time, "time", lambda: next(times) if loop.steps < 3 else 1 / 0)

@@ -212,6 +212,19 @@ def test_errors_and_early_ends(step: Any) -> None:
     assert hook.calls == []
 
 
+def test_an_error_of_the_hook_says_where_it_was_raised(opened: Callable[..., Any], step: Any) -> None:
+    class Fails(PeriodicHook):
+        def act(self, loop: Any) -> None:
+            raise ZeroDivisionError("text")
+
+    hook = Fails(3)
+    with pytest.raises(ZeroDivisionError) as raised, opened(hook) as session:
+        while not session.should_stop():
+            session.run(step)
+    assert str(raised.value) == "text"
+    assert raised.value.__notes__ == [f"Raised by the hook {hook!r} at global step 3."]
+
+
 def test_a_hook_ends_the_session(opened: Callable[..., Any], step: Any) -> None:
     with opened(loop.StopAtStepHook(5)) as session:
         runs = 0
