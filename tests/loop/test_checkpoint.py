@@ -15,13 +15,13 @@ Stepping = Callable[..., Callable[[], Any]]
 
 def test_saves_at_intervals_and_at_the_end() -> None:
     saved: list[int] = []
-    StepLoop(int, [CheckpointHook(saved.append, every_steps=4)], max_steps=10, initial_step=20).run()
+    StepLoop(int, [CheckpointHook(saved.append, every_steps=4)], max_steps=30, initial_step=20).run()
     assert saved == [24, 28, 30]
 
 
 def test_a_resumed_loop_saves_at_the_same_steps() -> None:
     saved: list[int] = []
-    StepLoop(int, [CheckpointHook(saved.append, every_steps=5)], max_steps=9, initial_step=3).run()
+    StepLoop(int, [CheckpointHook(saved.append, every_steps=5)], max_steps=12, initial_step=3).run()
     assert saved == [5, 10, 12]
 
 
