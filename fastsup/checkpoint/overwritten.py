@@ -41,6 +41,8 @@ def keeping_the_overwritten(path: str | None) -> Iterator[None]:
     _keep_under_another_name(path)
     try:
         yield
+    except GeneratorExit:
+        raise  # Nobody has waited for the thread that writes.
     except BaseException:
         with contextlib.suppress(OSError):
             if _identities(path) == before:
