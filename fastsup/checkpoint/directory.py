@@ -150,8 +150,8 @@ def _age_key(path: str) -> tuple[bool, int, int]:
 
 
 def is_in(path: str, directory: str) -> bool:
-    """Returns True if the files of a checkpoint lie in a directory."""
-    return _real(os.path.dirname(path)) == _real(directory)
+    """Returns True if the files of a checkpoint lie in a directory or below it."""
+    return f"{_real(os.path.dirname(path))}/".startswith(f"{_real(directory).rstrip('/')}/")
 
 
 def _read_state(directory: _Directory) -> tuple[Any, str | None]:

@@ -22,12 +22,13 @@ from tensorflow.python.training import training_util
 from tensorflow.python.training.saver import Saver
 from tensorflow.python.util import compat, deprecation
 
-from fastsup.checkpoint.directory import STATE_FILE
+from fastsup.checkpoint.directory import STATE_FILE, is_in
 from fastsup.checkpoint.first_save import marking_the_first
 from fastsup.checkpoint.overwritten import keeping_the_overwritten
 from fastsup.common.file_system import is_local, tensorflow_errors, write_whole
 from fastsup.common.files import files_of_checkpoint, fsync_checkpoint
 from fastsup.common.tensorflow_errors import writing_files
+from fastsup.core.checks import pattern_in
 
 __all__ = [
     "checkpoint_name",
@@ -252,11 +253,17 @@ def _flush(path: str | bytes) -> bool:
 def keep_durable(manager: Any) -> None:
     """Has a `tf.train.CheckpointManager` make its checkpoints durable before it names them or deletes others.
 
+    And delete none of those in another directory that its state file names.
+
     Args:
       manager: the manager. One whose class writes the state file in its own way does so, between two flushes.
     """
-    if hasattr(manager, "_record_state") and not isinstance(manager._record_state, _StateWriter):
-        manager._record_state = _StateWriter(manager)
+    if not hasattr(manager, "_record_state") or isinstance(manager._record_state, _StateWriter):
+        return
+    manager._record_state = _StateWriter(manager)
+    for path in list(manager._maybe_delete):
+        if not is_in(path, manager.directory) or pattern_in(path):
+            del manager._maybe_delete[path]
 
 
 class _StateWriter:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Iterable, Iterator
 
@@ -27,6 +28,9 @@ _DIGITS = 20
 def keeping_the_overwritten(path: str | None) -> Iterator[None]:
     """Wraps a save. If it fails after it has replaced a file, the earlier checkpoint keeps its other name.
 
+    An index that is a symbolic link becomes a file: TensorFlow would write to what it leads to, such as another run's
+    checkpoint.
+
     Args:
       path: path of the checkpoint, with the step; None if it isn't known. One that isn't local, or has no step, is
         overwritten as by TensorFlow; so is one of the first format, which has no index.
@@ -34,7 +38,12 @@ def keeping_the_overwritten(path: str | None) -> Iterator[None]:
     Raises:
       tf.errors.OpError: the earlier checkpoint can't get its other name.
     """
-    if path is None or step_of(path) is None or not is_local(path) or not os.path.exists(path + ".index"):
+    if path is None or not is_local(path) or not os.path.lexists(path + ".index"):
+        yield
+        return
+    if os.path.islink(path + ".index"):
+        _replace_link(path + ".index")
+    if step_of(path) is None or not os.path.exists(path + ".index"):
         yield
         return
     before = _identities(path)
@@ -90,6 +99,28 @@ def _keep_under_another_name(path: str) -> None:
         raise
 
 
+def _replace_link(name: str) -> None:
+    """Puts a copy in the place of a link; nothing, if the link leads to nothing."""
+    with tensorflow_errors("copied", name):
+        if not os.path.exists(name):
+            os.unlink(name)
+            return
+        copied = f"{name}.tempstate{secrets.randbits(63)}"
+        try:
+            _copy(name, copied)
+            os.replace(copied, name)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(copied)
+            raise
+
+
+def _copy(name: str, other: str) -> None:
+    """Copies a file to a name that nothing has, not even a link."""
+    with open(name, "rb") as source, open(other, "xb") as copy:
+        shutil.copyfileobj(source, copy)
+
+
 def _link_or_copy(name: str, other: str) -> None:
     """Gives a file of a checkpoint a second name. An index is copied, since TensorFlow may write it in place."""
     with contextlib.suppress(FileNotFoundError):
@@ -98,4 +129,4 @@ def _link_or_copy(name: str, other: str) -> None:
         with contextlib.suppress(OSError):
             os.link(name, other)
             return
-    shutil.copyfile(name, other)
+    _copy(name, other)

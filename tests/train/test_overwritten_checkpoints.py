@@ -101,7 +101,7 @@ def test_without_hard_links_and_without_room(saves: Saves, tmp_path: Path, monke
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "link", fail)
-        patch.setattr("shutil.copyfile", fail)
+        patch.setattr("shutil.copyfileobj", fail)
         with pytest.raises(tf.errors.ResourceExhaustedError, match="kept while it is overwritten"):
             saves.save(2.0, f"{tmp_path}/model.ckpt")
     assert restorable(tmp_path) == [1.0]
