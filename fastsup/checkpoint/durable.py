@@ -24,6 +24,7 @@ from tensorflow.python.util import compat, deprecation
 
 from fastsup.checkpoint.directory import STATE_FILE, is_in
 from fastsup.checkpoint.first_save import marking_the_first
+from fastsup.checkpoint.other_writers import note_state, signed, warn_of_other_writer
 from fastsup.checkpoint.overwritten import keeping_the_overwritten
 from fastsup.common.file_system import is_local, tensorflow_errors, write_whole
 from fastsup.common.files import files_of_checkpoint, fsync_checkpoint
@@ -120,7 +121,9 @@ def write_state(
     last_preserved: float | None = None,
     name: str = "checkpoint",
 ) -> None:
-    """Writes the state file of a directory, durably. Its content is TensorFlow's.
+    """Writes the state file of a directory, durably. Its content is TensorFlow's, and a comment.
+
+    Warns of another process that has written it since this one.
 
     Args:
       directory: the directory.
@@ -151,7 +154,10 @@ def write_state(
         raise RuntimeError(
             f"Save path '{newest}' conflicts with path used for checkpoint state.  Please use a different save path."
         )
-    write_whole(path, text_format.MessageToString(state))
+    warn_of_other_writer(path)
+    text = signed(text_format.MessageToString(state))
+    write_whole(path, text)
+    note_state(path, text)
 
 
 def is_plain_saver(saver: Any) -> bool:
@@ -193,8 +199,12 @@ def save_durably(
         if not is_plain_saver(saver) or saver._is_empty:
             options = {"write_meta_graph": write_meta_graph, "latest_filename": state_file}
             given = {name: value for name, value in options.items() if value is not None}
-            written = saver.save(session, path, global_step=step, **given)
-            _flush_what_was_saved(written, state_file)
+            state = os.path.join(directory, state_file or STATE_FILE)
+            with _program_writes_state(state):
+                written = saver.save(session, path, global_step=step, **given)
+            if isinstance(written, (str, bytes)) and is_local(written):
+                _flush(written)
+                _flush(state)
             return written
         written = saver.save(session, path, global_step=number, write_meta_graph=False, write_state=False)
         if write_meta_graph is not False:
@@ -237,11 +247,12 @@ def checkpoint_name(saver: Any, path: Any, step: Any) -> str:
     return f"{name}-{int(step):0{8 if getattr(saver, '_pad_step_number', False) else 0}d}"
 
 
-def _flush_what_was_saved(path: Any, state_file: str | None) -> None:
-    """After a save of a program's own: its files, and the state file if there is one."""
-    if isinstance(path, (str, bytes)) and is_local(path):
-        _flush(path)
-        _flush(os.path.join(os.path.dirname(os.fsdecode(path)), state_file or STATE_FILE))
+@contextlib.contextmanager
+def _program_writes_state(path: str) -> Iterator[None]:
+    """Wraps what writes a state file in the program's own way."""
+    warn_of_other_writer(path)
+    yield
+    note_state(path)
 
 
 def _flush(path: str | bytes) -> bool:
@@ -285,9 +296,11 @@ class _StateWriter:
         if is_local(newest):
             _flush(newest)
         if self._own is not None:
-            self._own()
-            if is_local(manager.directory):
-                _flush(os.path.join(manager.directory, STATE_FILE))
+            state = os.path.join(manager.directory, STATE_FILE)
+            with _program_writes_state(state):
+                self._own()
+            if is_local(state):
+                _flush(state)
             return
         write_state(
             manager.directory,

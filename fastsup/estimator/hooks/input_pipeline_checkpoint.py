@@ -13,6 +13,7 @@ from tensorflow.python.training import checkpoint_management, saver, session_run
 
 from fastsup.checkpoint.directory import list_checkpoints
 from fastsup.checkpoint.durable import save_durably
+from fastsup.checkpoint.other_writers import note_state
 from fastsup.checkpoint.restore import CheckpointRestorer
 from fastsup.core import SecondOrStepTimer
 from fastsup.estimator.model.estimator import check_estimator
@@ -73,6 +74,7 @@ class CheckpointInputPipelineHook(session_run_hook.SessionRunHook):  # type: ign
         return session_run_hook.SessionRunArgs(self._global_step)
 
     def _restore_or_save(self, session: Any) -> None:
+        note_state(os.path.join(self._directory, self._state_file))
         newest = checkpoint_management.latest_checkpoint(self._directory, self._state_file)
         if newest is None:
             self._save(session, session.run(self._global_step))
