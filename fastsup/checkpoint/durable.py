@@ -80,7 +80,7 @@ def saving(path: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def durable_save(path: str | None, directory: str, other_state_file: bool = False) -> Iterator[None]:
-    """Wraps a save, whoever writes the files: what must be done before it, and after it is named on the disk.
+    """Wraps a save: what each way to save does before the files are written, and after they are named on the disk.
 
     Args:
       path: path of the checkpoint, with the step; None if it isn't known.

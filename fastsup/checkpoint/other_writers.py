@@ -1,9 +1,9 @@
 """Two trainings that save in one directory notice each other.
 
-Each overwrites the state file, and the checkpoints of the same steps, and deletes its own. Nobody is asked whether the
-other one lives: a process that was killed doesn't save again, and a restart reads the state file first. So a training
-looks, before it replaces a state file, whether another process has replaced it since this one wrote or read it. A
-comment in the file, which parsers of the format skip, says which process has written it.
+Each overwrites the state file, and the checkpoints of the same steps, and deletes its own. So before a training
+replaces a state file, it checks whether another process has replaced the file since this process wrote or read it. A
+comment in the file, which parsers of the format skip, names the process that has written it. This needs no lock: a
+process that was killed doesn't save again, and a restart reads the state file first.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class _Process:
     """This process, and what it knows of state files: all its sessions and loops are one writer."""
 
     def __init__(self) -> None:
+        self.pid = os.getpid()
         self.id = secrets.token_hex(8)
         self.since = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self.known: dict[str, _State] = {}
@@ -46,12 +47,11 @@ class _Process:
 _process = _Process()
 
 
-def _begin_in_child() -> None:
+def _this_process() -> _Process:
     global _process
-    _process = _Process()
-
-
-os.register_at_fork(after_in_child=_begin_in_child)
+    if _process.pid != os.getpid():  # This is a fork.
+        _process = _Process()
+    return _process
 
 
 def signed(text: str) -> str:
@@ -62,7 +62,8 @@ def signed(text: str) -> str:
     """
     # A name of spaces or control characters would break the line.
     host = re.sub(r"[^\w.:-]", "_", socket.gethostname())
-    comment = f"# Saved by process {os.getpid()} on {host}, running since {_process.since}, id {_process.id}"
+    process = _this_process()
+    comment = f"# Saved by process {process.pid} on {host}, running since {process.since}, id {process.id}"
     first, _, rest = text.partition("\n")
     return f"{first}\n{comment}\n{rest}"
 
@@ -76,7 +77,7 @@ def note_state(path: str, text: str | None = None) -> None:
     """
     # Before the text: what replaces the file in between is noticed.
     identity = _identity(path)
-    _process.known[_key(path)] = _State(identity, _read(path) if text is None else text)
+    _this_process().known[_key(path)] = _State(identity, _read(path) if text is None else text)
 
 
 def warn_of_other_writer(path: str) -> None:
@@ -85,7 +86,7 @@ def warn_of_other_writer(path: str) -> None:
     Args:
       path: path of the state file, which is about to be replaced.
     """
-    process = _process
+    process = _this_process()
     known = process.known.get(_key(path))
     if known is None or (known.identity is not None and known.identity == _identity(path)):
         return
@@ -98,12 +99,11 @@ def warn_of_other_writer(path: str) -> None:
         process.warned.add(about)
         logging.warning(
             "%s was replaced by another training: %s has saved there since this one, process %d, wrote or read it. "
-            "Each overwrites the checkpoints of the other, and what the next start restores is the work of one. End "
-            "one of them, or give each a directory of its own. See `python -m fastsup docs saving#two-trainings-in-"
-            "one-directory`.",
+            "Each overwrites the checkpoints of the other, and a restart restores the work of one. End one of them, or "
+            "give each another directory. See `python -m fastsup docs saving#two-trainings-in-one-directory`.",
             path,
             found["who"],
-            os.getpid(),
+            process.pid,
         )
 
 

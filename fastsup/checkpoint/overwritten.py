@@ -10,13 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
-import shutil
 from collections.abc import Iterable, Iterator
 
 from fastsup.checkpoint.directory import damage_of, stem_of, step_of
 from fastsup.common.file_system import is_local, tensorflow_errors
-from fastsup.common.files import files_of_checkpoint, fsync_checkpoint
+from fastsup.common.files import copy_to_new, files_of_checkpoint, fsync_checkpoint, replace_link
 
 __all__ = ["keeping_the_overwritten"]
 
@@ -41,8 +39,8 @@ def keeping_the_overwritten(path: str | None) -> Iterator[None]:
     if path is None or not is_local(path) or not os.path.lexists(path + ".index"):
         yield
         return
-    if os.path.islink(path + ".index"):
-        _replace_link(path + ".index")
+    with tensorflow_errors("copied", path + ".index"):
+        replace_link(path + ".index")
     if step_of(path) is None or not os.path.exists(path + ".index"):
         yield
         return
@@ -51,7 +49,7 @@ def keeping_the_overwritten(path: str | None) -> Iterator[None]:
     try:
         yield
     except GeneratorExit:
-        raise  # Nobody has waited for the thread that writes.
+        raise  # The thread that writes may still run.
     except BaseException:
         with contextlib.suppress(OSError):
             if _identities(path) == before:
@@ -99,28 +97,6 @@ def _keep_under_another_name(path: str) -> None:
         raise
 
 
-def _replace_link(name: str) -> None:
-    """Puts a copy in the place of a link; nothing, if the link leads to nothing."""
-    with tensorflow_errors("copied", name):
-        if not os.path.exists(name):
-            os.unlink(name)
-            return
-        copied = f"{name}.tempstate{secrets.randbits(63)}"
-        try:
-            _copy(name, copied)
-            os.replace(copied, name)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(copied)
-            raise
-
-
-def _copy(name: str, other: str) -> None:
-    """Copies a file to a name that nothing has, not even a link."""
-    with open(name, "rb") as source, open(other, "xb") as copy:
-        shutil.copyfileobj(source, copy)
-
-
 def _link_or_copy(name: str, other: str) -> None:
     """Gives a file of a checkpoint a second name. An index is copied, since TensorFlow may write it in place."""
     with contextlib.suppress(FileNotFoundError):
@@ -129,4 +105,4 @@ def _link_or_copy(name: str, other: str) -> None:
         with contextlib.suppress(OSError):
             os.link(name, other)
             return
-    _copy(name, other)
+    copy_to_new(name, other)

@@ -11,8 +11,8 @@ import shutil
 import stat
 
 __all__ = [
-    "check_writable", "delete_tree", "files_of_checkpoint", "fsync_checkpoint", "fsync_directory",
-    "fsync_directory_and_above", "fsync_tree", "replace_whole", "write_whole",
+    "check_writable", "copy_to_new", "delete_tree", "files_of_checkpoint", "fsync_checkpoint", "fsync_directory",
+    "fsync_directory_and_above", "fsync_tree", "replace_link", "replace_whole", "write_whole",
 ]  # fmt: skip
 
 # Errors of file systems that can't flush a file, or needn't.
@@ -74,6 +74,44 @@ def replace_whole(path: str | os.PathLike[str], text: str) -> None:
       OSError: the file can't be written.
     """
     _replace(path, os.fspath(path), text)
+
+
+def copy_to_new(path: str, new: str) -> None:
+    """Copies a file to a name that nothing has, not even a symbolic link.
+
+    Args:
+      path: the file.
+      new: path of the copy.
+
+    Raises:
+      OSError: the file can't be copied.
+    """
+    with open(path, "rb") as source, open(new, "xb") as copy:
+        shutil.copyfileobj(source, copy)
+
+
+def replace_link(path: str) -> None:
+    """Puts a copy of a file in the place of a symbolic link to it; nothing in the place of a link to nothing.
+
+    Args:
+      path: path of the link. What isn't a link stays.
+
+    Raises:
+      OSError: the file can't be copied.
+    """
+    if not os.path.islink(path):
+        return
+    if not os.path.exists(path):
+        os.unlink(path)
+        return
+    name = _temporary_name(path)
+    try:
+        copy_to_new(path, name)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
 
 
 def delete_tree(path: str) -> None:
@@ -214,13 +252,17 @@ def _replace(path: str | os.PathLike[str], target: str, text: str) -> None:
     fsync_directory(os.path.dirname(target))
 
 
+def _temporary_name(path: str) -> str:
+    return os.path.join(os.path.dirname(path), f".fastsup-{secrets.token_hex(8)}")
+
+
 def _new_temporary(path: str | os.PathLike[str], target: str) -> tuple[int, str]:
     """Makes an empty file in the folder of `target`. Returns its descriptor and name. Errors name `path`."""
     if not os.fspath(path):
         raise FileNotFoundError("the path is empty.")
     if os.path.isdir(target) and not os.path.islink(target):
         raise IsADirectoryError(f"{os.fspath(path)} is a directory.")
-    name = os.path.join(os.path.dirname(target), f".fastsup-{secrets.token_hex(8)}")
+    name = _temporary_name(target)
     try:
         # Of a name that nothing has, not even a link.
         return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), name
