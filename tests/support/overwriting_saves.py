@@ -6,6 +6,7 @@ value. It restores nothing from the checkpoint that it overwrites.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from ways_to_save import SIZE
 import fastsup
 from fastsup import estimator, train
 from fastsup.compat.contrib.learn.monitors.saving import CheckpointSaver
+from fastsup.estimator.collective.saving import LeaderSaverHook
 from fastsup.loop import CheckpointHook, StepLoop
 from fastsup.train.function.checkpoint_saver import FunctionCheckpointHook
 
@@ -35,12 +37,14 @@ def _model_at_the_step(value: float) -> Any:
     )
 
 
-def saver_hook(folder: str, value: float, async_save: bool = False, **saver: Any) -> None:
+def saver_hook(
+    folder: str, value: float, async_save: bool = False, new_hook: Any = train.CheckpointSaverHook, **saver: Any
+) -> None:
     """Its session starts at step 12, and saves then. (That of another directory may have been restored.)"""
     with tf.Graph().as_default():
         _model_at_the_step(value)
-        hook = train.CheckpointSaverHook(
-            folder, save_steps=100, saver=v1.train.Saver(max_to_keep=1, **saver), async_save=async_save
+        hook = new_hook(
+            checkpoint_dir=folder, save_steps=100, saver=v1.train.Saver(max_to_keep=1, **saver), async_save=async_save
         )
         with train.MonitoredSession(hooks=[hook]):
             pass
@@ -52,6 +56,11 @@ def async_saver_hook(folder: str, value: float) -> None:
 
 def sharded_saver_hook(folder: str, value: float) -> None:
     saver_hook(folder, value, sharded=True)
+
+
+def leader_saver_hook(folder: str, value: float) -> None:
+    """The hook of a collective training's leader, for a model that the leader saves on its own."""
+    saver_hook(folder, value, new_hook=functools.partial(LeaderSaverHook, None))
 
 
 def supervisor_save(folder: str, value: float, async_save: bool = False) -> None:
@@ -174,8 +183,8 @@ def input_pipeline(folder: str) -> None:
 OVERWRITING: dict[str, Callable[[str, float], None]] = {
     way.__name__: way
     for way in (
-        saver_hook, async_saver_hook, sharded_saver_hook, supervisor_save, async_supervisor_save, monitor,
-        hook_with_directory, async_hook_with_directory, hook_with_manager, hook_with_own_manager, function_hook,
-        async_function_hook,
+        saver_hook, async_saver_hook, sharded_saver_hook, leader_saver_hook, supervisor_save, async_supervisor_save,
+        monitor, hook_with_directory, async_hook_with_directory, hook_with_manager, hook_with_own_manager,
+        function_hook, async_function_hook,
     )
 }  # fmt: skip
