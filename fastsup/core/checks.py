@@ -23,6 +23,7 @@ __all__ = [
     "doubt_about",
     "hint_for_class",
     "is_number",
+    "pattern_in",
     "why_begin_failed",
     "why_no_loop_hook",
     "why_step_needs_arguments",
@@ -248,6 +249,16 @@ def why_begin_failed(hook: Any, error: AttributeError) -> str | None:
 _PATTERN = re.compile(r"[*?\\]|\[[^/]*\]")
 
 
+def pattern_in(path: Any) -> str:
+    """The part of a path that TensorFlow takes for a pattern; an empty string for none.
+
+    Args:
+      path: the path; a string, bytes or a `pathlib.Path`.
+    """
+    found = _PATTERN.search(os.fsdecode(path))
+    return found[0] if found else ""
+
+
 def check_no_pattern(name: str, directory: Any) -> None:
     """Refuses a directory of checkpoints whose path TensorFlow takes for a pattern.
 
@@ -261,10 +272,10 @@ def check_no_pattern(name: str, directory: Any) -> None:
     Raises:
       ValueError: the path is a pattern.
     """
-    found = _PATTERN.search(os.fsdecode(directory))
+    found = pattern_in(directory)
     if found:
         raise ValueError(
-            f"{name}={os.fsdecode(directory)!r} can't hold checkpoints: TensorFlow takes {found[0]!r} in it for a "
+            f"{name}={os.fsdecode(directory)!r} can't hold checkpoints: TensorFlow takes {found!r} in it for a "
             "pattern, and would not find them again, or delete those of other directories. Rename the directory. See "
             "`python -m fastsup docs dropin#checkpoints`."
         )
