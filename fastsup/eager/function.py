@@ -30,7 +30,7 @@ from fastsup.eager.function_errors import OwnFrames, with_lines
 from fastsup.eager.function_notes import FunctionNote, note_function
 from fastsup.eager.lift import LiftedGraph, NotLiftable
 from fastsup.eager.lift_limit import LiftLimit
-from fastsup.eager.lifted_calls import CallCount, LiftedCalls, fallback_reason, scope_of_devices
+from fastsup.eager.lifted_calls import LiftedCalls, fallback_reason, scope_of_devices
 from fastsup.eager.lifted_step import LiftedStep
 from fastsup.eager.routes import Route
 from fastsup.eager.tracing import ConcreteTracer, FunctionTracer
@@ -68,11 +68,11 @@ class _Entry:
         self.may_be_lifted = False
 
 
-class Function(LiftedCalls, trackable.Trackable):
+class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
     """A callable like the `tf.function` or ConcreteFunction in it, whose other attributes it has too.
 
-    `fastsup.function` makes it. TensorFlow and Keras take it for what is in it: `isinstance` holds, modules, checkpoints
-    and SavedModels keep it.
+    `fastsup.function` makes it. TensorFlow and Keras treat it as the function in it: `isinstance` holds, and modules,
+    checkpoints and SavedModels keep it.
 
     Args:
       original: a `tf.function` or a ConcreteFunction.
@@ -84,7 +84,7 @@ class Function(LiftedCalls, trackable.Trackable):
     autograph_info__: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, original: Any, executor: str = "auto", fallback: str = "warn") -> None:
-        # Before there is an original, which may have such attributes of its own.
+        # This looks whether the object has certain attributes, and an original may have them.
         self._maybe_initialize_trackable()
         self._tracer = self._tracer_of(original)
         super().__init__(original, self._tracer.calls)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from tensorflow.python.eager.polymorphic_function import atomic_function
@@ -19,13 +20,13 @@ _PACKAGE = str(Path(__file__).parent.parent) + "/"
 _NODE = re.compile(r"(?<!\}\})\{\{node ([^}]*)\}\}")
 
 
-class OwnFrames(tf_stack.StackTraceFilter):
+class OwnFrames(tf_stack.StackTraceFilter):  # type: ignore[misc]
     """A `with` block in which operations are made without those lines of fastsup that are on the stack now."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._names = set()
-        frame = sys._getframe(1)
+        self._names: set[str] = set()
+        frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             if frame.f_code.co_filename.startswith(_PACKAGE):
                 self._names.add(frame.f_code.co_filename)

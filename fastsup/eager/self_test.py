@@ -23,7 +23,8 @@ def _check(holds: Any, subject: str) -> None:
 
 
 def _lifted(function: Any) -> Function:
-    return lift(tf.function(function), executor="inline", fallback="raise")
+    lifted: Function = lift(tf.function(function), executor="inline", fallback="raise")
+    return lifted
 
 
 def run() -> None:

@@ -300,7 +300,8 @@ class FunctionTracer(ConcreteTracer):
         trace is made for calls alone that no trace fits, so it takes none from this one.
         """
         cache = self._function._variable_creation_config.function_cache
-        traces = [(key[0], trace) for key, trace in list(cache._primary.items())]
+        with self._function._lock:  # TensorFlow holds it while it adds a trace.
+            traces = [(key[0], trace) for key, trace in cache._primary.items()]
         place = next((place for place, (_, trace) in enumerate(traces) if trace is concrete), None)
         if place is None:
             return None

@@ -72,7 +72,8 @@ def make_scale(decorate: Any) -> Any:
 def test_it_is_what_is_in_it() -> None:
     function = fastsup.function(lambda x: x, input_signature=[SCALAR])
     concrete = lifted_concrete(function)
-    assert isinstance(function, Trackable) and isinstance(concrete, Trackable)
+    assert isinstance(function, Trackable)
+    assert isinstance(concrete, Trackable)
     assert isinstance(function, polymorphic_function.Function)
     assert isinstance(function, tf.types.experimental.GenericFunction)
     assert not isinstance(function, concrete_function.ConcreteFunction)
@@ -91,7 +92,8 @@ def test_it_has_what_tensorflow_keeps_in_it() -> None:
     assert (ours._name, ours._autograph, ours._jit_compile) == ("body", True, None)
     assert tf.function(ours).python_function is ours
     for name in ("__deepcopy__", "_no_such_name"):
-        assert not hasattr(ours, name) and not hasattr(theirs, name)
+        assert not hasattr(ours, name)
+        assert not hasattr(theirs, name)
 
 
 # SavedModels.
