@@ -14,6 +14,7 @@ from tensorflow.python.framework import errors_impl, ops
 
 from fastsup.common.tensorflow_errors import is_end_of_input
 from fastsup.eager.function import Function
+from fastsup.eager.function import function as lift
 from fastsup.steps.array_batches import ArrayBatches
 
 __all__ = ["ArrayBlocks", "Buffers", "IteratorBlocks", "next_element"]
@@ -144,7 +145,7 @@ class ArrayBlocks:
 @functools.cache
 def _getter() -> Function:
     """The function that takes the next element. One for all iterators: each would otherwise trace its own."""
-    return Function(tf.function(lambda iterator: iterator.get_next(), autograph=False), "auto", "silent")
+    return lift(lambda iterator: iterator.get_next(), autograph=False, fallback="silent")
 
 
 def next_element(iterator: Any) -> Any:
