@@ -11,11 +11,13 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from fastsup.checkpoint.directory import FIRST_SAVE, STATE_FILE
+from tensorflow.python.framework import errors
+
+from fastsup.checkpoint.directory import FIRST_SAVE, STATE_FILE, has_checkpoint
 from fastsup.common.file_system import exists, is_local, tensorflow_errors, write_whole
 from fastsup.common.files import fsync_directory_and_above
 
-__all__ = ["begin_save", "end_save", "marking_the_first"]
+__all__ = ["abandon_save", "begin_save", "end_save", "marking_the_first"]
 
 _TEXT = "The first save in this directory has begun and not ended. A later save deletes this file.\n"
 
@@ -48,13 +50,29 @@ def end_save(directory: str) -> None:
             os.unlink(os.path.join(directory, FIRST_SAVE))
 
 
+def abandon_save(directory: str) -> None:
+    """Deletes the mark after a save that has failed, unless the directory has a checkpoint that may be torn.
+
+    Args:
+      directory: the directory.
+    """
+    # If the directory can't be read, the mark stays: it does no harm.
+    with contextlib.suppress(OSError, errors.OpError):
+        if is_local(directory) and not has_checkpoint(directory or "."):
+            end_save(directory)
+
+
 @contextlib.contextmanager
 def marking_the_first(directory: str) -> Iterator[None]:
-    """Wraps a save. If it fails, the mark stays.
+    """Wraps a save.
 
     Args:
       directory: as for `begin_save`. So are the errors.
     """
     begin_save(directory)
-    yield
+    try:
+        yield
+    except BaseException:
+        abandon_save(directory)
+        raise
     end_save(directory)

@@ -131,7 +131,7 @@ class ManagedSaves:
             self.manager.save(checkpoint_number=step, **self._options)
             return not self._writes_in_thread
         from fastsup.checkpoint.durable import saving
-        from fastsup.checkpoint.first_save import begin_save, end_save
+        from fastsup.checkpoint.first_save import abandon_save, begin_save, end_save
         from fastsup.common.file_system import is_local
 
         path = f"{self.manager._prefix}-{step}"
@@ -141,7 +141,11 @@ class ManagedSaves:
                 with contextlib.suppress(FileExistsError):
                     os.makedirs(self.manager.directory)
             begin_save(self.manager.directory)
-            self.manager.save(checkpoint_number=step, **self._options)
+            try:
+                self.manager.save(checkpoint_number=step, **self._options)
+            except BaseException:
+                abandon_save(self.manager.directory)
+                raise
             if not self._writes_in_thread:
                 end_save(self.manager.directory)
         if self._writes_in_thread:
@@ -161,14 +165,18 @@ class ManagedSaves:
         if path is None:
             return False
         from fastsup.checkpoint.durable import saving
-        from fastsup.checkpoint.first_save import end_save
+        from fastsup.checkpoint.first_save import abandon_save, end_save
 
         with saving(path):
-            self.manager.checkpoint.sync()
-            # sync() leaves the error for the next save.
-            writer = getattr(self.manager.checkpoint, "_async_checkpointer_impl", None)
-            if writer is not None:
-                writer._check_async_thread_error()
+            try:
+                self.manager.checkpoint.sync()
+                # sync() leaves the error for the next save.
+                writer = getattr(self.manager.checkpoint, "_async_checkpointer_impl", None)
+                if writer is not None:
+                    writer._check_async_thread_error()
+            except BaseException:
+                abandon_save(self.manager.directory)
+                raise
             end_save(self.manager.directory)
         return True
 

@@ -127,3 +127,23 @@ def test_a_manager_saves_whatever_its_own_interval() -> None:
 
     StepLoop(int, [CheckpointHook(Manager(), every_steps=2)], max_steps=4).run()
     assert calls == [(2, False), (4, False)]
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+@pytest.mark.parametrize("leaves_index", [False, True])
+def test_the_mark_of_a_first_save_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_thread: bool, leaves_index: bool
+) -> None:
+    tf = pytest.importorskip("tensorflow")
+    from tensorflow.python.checkpoint.checkpoint import TrackableSaver
+
+    def fail(saver: Any, file_prefix: Any, *args: Any, **kwargs: Any) -> None:
+        if leaves_index:
+            Path(f"{file_prefix}.index").write_bytes(b"some")
+        raise AttributeError("planned")
+
+    manager = tf.train.CheckpointManager(tf.train.Checkpoint(v=tf.Variable(1.0)), str(tmp_path), 1)
+    monkeypatch.setattr(TrackableSaver, "save", fail)
+    with pytest.raises(AttributeError, match="planned"):
+        StepLoop(int, [CheckpointHook(manager, every_steps=1, async_save=in_thread)], max_steps=1).run()
+    assert (".first_save_under_way" in [path.name for path in tmp_path.iterdir()]) == leaves_index
