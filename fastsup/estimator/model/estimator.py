@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from tensorflow.python.eager import context
 from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
-from tensorflow.python.training import checkpoint_utils
 from tensorflow.python.util import deprecation
 
 from fastsup.cluster.task_settings import TaskType
 from fastsup.common.parts import PartAttribute
 from fastsup.core import timeline
+from fastsup.estimator.config.tensorflow_names import tf
 from fastsup.estimator.model import trained_model
 from fastsup.estimator.model.arguments import check_hooks, check_listeners, check_steps, check_type
 from fastsup.estimator.model.evaluator import Evaluator
@@ -140,7 +140,7 @@ class EstimatorV1(EstimatorForwards):
                     f"{trained_model.describe_variables(path)}"
                 )
             try:
-                return checkpoint_utils.load_variable(path, name)
+                return tf.train.load_variable(path, name)
             except errors.NotFoundError as error:
                 message = (
                     f"{error.message}: there is no variable of name={name!r}. {trained_model.describe_variables(path)}"
@@ -155,7 +155,7 @@ class EstimatorV1(EstimatorForwards):
         """
         with context.graph_mode():
             path = trained_model.require_checkpoint(self.model_dir)
-            return [name for name, _ in checkpoint_utils.list_variables(path)]
+            return [name for name, _ in tf.train.list_variables(path)]
 
     def latest_checkpoint(self) -> str | None:
         """The path of the newest checkpoint in the model directory; None if there is none."""

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.framework import errors, ops
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
@@ -15,6 +14,7 @@ from tensorflow.python.training import py_checkpoint_reader
 
 from fastsup.checkpoint.directory import is_in, is_unfinished, list_checkpoints
 from fastsup.common.file_system import exists
+from fastsup.estimator.config.tensorflow_names import tf, v1
 from fastsup.estimator.model.keras_names import renumbered_layer_hint
 
 __all__ = [
@@ -42,7 +42,7 @@ def newest_checkpoint(model_dir: Any) -> str | None:
       The path of the checkpoint, as `Saver.restore` expects it; None if there is none.
     """
     try:
-        path = checkpoint_management.latest_checkpoint(model_dir)
+        path = tf.train.latest_checkpoint(model_dir)
     except ValueError:  # The state file is empty.
         path = None
     if path and is_in(path, os.fspath(model_dir)):
@@ -78,7 +78,7 @@ def global_step_of(model_dir: Any) -> int:
         path = newest_checkpoint(model_dir)
         if path is None:
             return 0
-        return int(py_checkpoint_reader.NewCheckpointReader(path).get_tensor(ops.GraphKeys.GLOBAL_STEP))
+        return int(v1.train.NewCheckpointReader(path).get_tensor(ops.GraphKeys.GLOBAL_STEP))
     except (errors.OpError, RuntimeError, IndexError, ValueError, TypeError):
         return 0
 

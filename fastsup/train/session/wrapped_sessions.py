@@ -384,8 +384,8 @@ class RecoverableSession(WrappedSession):
         return True
 
     def _give_up_session(self, occasion: str, error: Exception) -> None:
-        # A new session, and reads in it, have got nowhere: only a step with its hooks ends a row of failures. Such steps
-        # don't make the disk better: only a save ends a row of failed saves.
+        # A new session, and reads in it, have got nowhere: only a step with its hooks ends a row of failures. A step
+        # doesn't make the disk better: only a save ends a row of failed saves.
         steps, saves = _ended_in(self._sess)
         if steps or self._has_run_step:
             self._failed_steps.end()

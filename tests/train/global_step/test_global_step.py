@@ -270,7 +270,8 @@ def any_amount(env: Any) -> Any:
 
 
 PROGRAMS = [
-    plain(1), plain(3), plain(7), plain(-2), any_amount, optimizer, conditional, fed, fed_in_the_middle, fed_as_another_step, cut_off_by_a_feed,
+    plain(1), plain(3), plain(7), plain(-2), any_amount,
+    optimizer, conditional, fed, fed_in_the_middle, fed_as_another_step, cut_off_by_a_feed,
     a_variable_amount, two_ops_in_a_run, two_ops_in_turn, one_of_two_counts, none_counts, a_run_of_nothing,
     a_traced_run, only_the_read, assigned_by_the_raw_session, assigned_by_a_hooked_run, set_by_a_restored_checkpoint,
     moved_by_the_raw_session, moved_by_a_callable, moved_by_a_thread, fails_after_the_increment,
@@ -331,7 +332,7 @@ def test_a_loop_fires_as_tensorflows_runs_do(both: Any, fire_in_loop: Any, progr
 
 @pytest.mark.parametrize(("increment", "last_step", "end"), [(7, 30, 42), (7, 29, 35), (2, 9, 10), (2, 10, 12)])
 def test_where_a_loop_stops(impl: Any, fire_in_loop: Any, increment: int, last_step: int, end: int) -> None:
-    """The hook foresees the step before a run plus 1: a run that begins two or more below the last step isn't the last."""
+    """The hook decides by the step before the run plus 1, however much the run adds."""
     trace = fire_in_loop(impl, plain(increment), lambda train, env: [train.StopAtStepHook(last_step=last_step)])
     assert trace == [f"ended at {end}:"]
 
