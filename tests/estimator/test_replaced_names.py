@@ -15,7 +15,7 @@ from fastsup import train
 
 v1 = tf.compat.v1
 
-# What tf.estimator 2.15 calls in training, evaluation, prediction and export, by the module that it looks the name up in.
+# The names that tf.estimator 2.15 calls in each phase, with the module that it looks each of them up in.
 CALLED = {
     "train": [
         (training, "MonitoredTrainingSession"),

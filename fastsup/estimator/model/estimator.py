@@ -12,6 +12,7 @@ from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.util import deprecation
 
+from fastsup.checkpoint.other_model import describe_variables
 from fastsup.cluster.task_settings import TaskType
 from fastsup.common.parts import PartAttribute
 from fastsup.core import timeline
@@ -136,15 +137,12 @@ class EstimatorV1(EstimatorForwards):
             path = trained_model.require_checkpoint(self.model_dir)
             if not isinstance(name, str):
                 raise TypeError(
-                    f"name must be the name of a variable, a string; got {name!r}. "
-                    f"{trained_model.describe_variables(path)}"
+                    f"name must be the name of a variable, a string; got {name!r}. {describe_variables(path)}"
                 )
             try:
                 return tf.train.load_variable(path, name)
             except errors.NotFoundError as error:
-                message = (
-                    f"{error.message}: there is no variable of name={name!r}. {trained_model.describe_variables(path)}"
-                )
+                message = f"{error.message}: there is no variable of name={name!r}. {describe_variables(path)}"
                 raise errors.NotFoundError(error.node_def, error.op, message) from error
 
     def get_variable_names(self) -> list[str]:

@@ -12,7 +12,6 @@ from tensorflow.python.ops import control_flow_ops
 from tensorflow.python.training import evaluation as tf_evaluation
 
 from fastsup.estimator.config.tensorflow_names import evaluation, our_options, v1
-from fastsup.estimator.model import trained_model
 from fastsup.estimator.model.arguments import check_hooks, check_steps
 from fastsup.estimator.model.eval_metrics import add_loss_metric, split_metrics
 from fastsup.estimator.model.evaluate_once import evaluate_once
@@ -120,18 +119,17 @@ class Evaluator:
     ) -> Any:
         """Evaluates the graph that `build_graph` has built, writes the results and returns them."""
         model = self._model
-        with trained_model.explaining_missing_variables(checkpoint_path):
-            run = evaluation._evaluate_once
-            results = run(
-                checkpoint_path=checkpoint_path,
-                master=model.config.evaluation_master,
-                scaffold=scaffold,
-                eval_ops=update_op,
-                final_ops=eval_dict,
-                hooks=all_hooks,
-                config=model.session_config,
-                **our_options(run, evaluate_once, executor=model.config.executor, progress=model.config.progress),
-            )
+        run = evaluation._evaluate_once
+        results = run(
+            checkpoint_path=checkpoint_path,
+            master=model.config.evaluation_master,
+            scaffold=scaffold,
+            eval_ops=update_op,
+            final_ops=eval_dict,
+            hooks=all_hooks,
+            config=model.session_config,
+            **our_options(run, evaluate_once, executor=model.config.executor, progress=model.config.progress),
+        )
         global_step = results[ops.GraphKeys.GLOBAL_STEP]
         metric_summaries.write_metrics(output_dir, results, global_step)
         if checkpoint_path:

@@ -13,6 +13,7 @@ from tensorflow.python.framework import errors, ops
 from tensorflow.python.saved_model import model_utils
 from tensorflow.python.util import deprecation
 
+from fastsup.checkpoint.other_model import explaining_other_model
 from fastsup.checkpoint.restore import CheckpointRestorer
 from fastsup.estimator.config.tensorflow_names import our_options, v1
 from fastsup.estimator.export.export_assets import check_assets, copy_assets
@@ -57,18 +58,21 @@ def _signatures(receiver: Any, spec: Any, mode: str) -> dict[str, Any]:
 
 def _restore(graph_saver: Any, session: Any, checkpoint_path: Any, mode: str) -> None:
     """Restores a checkpoint. Refuses one that is damaged or lacks a variable."""
+
+    def restore(path: str) -> None:
+        with explaining_other_model(session.graph, graph_saver, path):
+            graph_saver.restore(session, path)
+
     try:
         # Reports a damaged checkpoint as such, not as OutOfRangeError, which means the end of input.
-        CheckpointRestorer(lambda path: graph_saver.restore(session, path), lambda: None).restore_checkpoint(
-            checkpoint_path
-        )
+        CheckpointRestorer(restore, lambda: None).restore_checkpoint(checkpoint_path)
     except errors.NotFoundError as error:
         raise ValueError(
             "Could not load all requested variables from checkpoint. Please make sure your model_fn does not expect "
             "variables that were not saved in the checkpoint.\n\n"
             f"Encountered error with mode `{mode}` while restoring checkpoint from: `{checkpoint_path}`. "
-            f"{trained_model.missing_variable_hint(error, checkpoint_path)}Full Traceback:\n\n{error}"
-        ) from error
+            f"Full Traceback:\n\n{error}"
+        ) from None
 
 
 class Exporter:

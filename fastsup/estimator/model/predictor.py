@@ -15,7 +15,6 @@ from fastsup import train
 from fastsup.core.session_origin import session_role
 from fastsup.estimator.config.tensorflow_names import our_options, v1
 from fastsup.estimator.inputs.input_fn import is_endless, parse_input_fn_result
-from fastsup.estimator.model import trained_model
 from fastsup.estimator.model.arguments import check_hooks
 from fastsup.estimator.model.model_fn import ModeKeys
 from fastsup.estimator.model.user_model import UserModel
@@ -61,7 +60,7 @@ class Predictor:
                 predict_keys,
                 path,
             )
-            with trained_model.explaining_missing_variables(path), session_role("predict"):
+            with session_role("predict"):
                 session = v1.train.MonitoredSession(
                     session_creator=self.session_creator(model, path),
                     hooks=[*model.input_hooks, *given_hooks, *model.hooks],

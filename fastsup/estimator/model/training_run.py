@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from tensorflow.python.framework import ops
@@ -64,14 +63,10 @@ class TrainingRun:
             task_hooks += master_job_hooks
             summary_steps, count_steps = 0, None
 
-        find_checkpoint = functools.partial(trained_model.newest_checkpoint, model_dir)
         chief_hooks = [*new_saver_hooks, *spec.training_chief_hooks]
         open_session = self._part.open_session if self._part else self._open_session
         results: list[Any] = []
-        with (
-            trained_model.explaining_missing_variables(find_checkpoint),
-            open_session(spec, task_hooks, chief_hooks, summary_steps, count_steps) as session,
-        ):
+        with open_session(spec, task_hooks, chief_hooks, summary_steps, count_steps) as session:
             run_steps(session, [spec.train_op, spec.loss], results)
         if not results:
             logging.warning("Training with estimator made no steps. Perhaps input is empty or misspecified.")
