@@ -20,6 +20,7 @@ __all__ = [
     "Listing",
     "damage_of",
     "directory_argument",
+    "has_checkpoint",
     "is_unfinished",
     "latest_intact_checkpoint",
     "list_checkpoints",
@@ -120,6 +121,11 @@ class _Directory:
         # Its shards, whether or not the path says how many there are.
         name = re.escape(prefix).replace(r"\?" * 5, r"\d{5}")
         return any(re.fullmatch(rf"{name}(-\d{{5}}-of-\d{{5}})?", other) for other in self._names)
+
+
+def has_checkpoint(directory: str) -> bool:
+    """Returns True if a directory has a checkpoint with an index, or one of the format without one."""
+    return bool(_Directory(directory).with_index)
 
 
 def stem_of(path: str) -> str:

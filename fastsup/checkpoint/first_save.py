@@ -11,7 +11,9 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from fastsup.checkpoint.directory import FIRST_SAVE, STATE_FILE
+from tensorflow.python.framework import errors
+
+from fastsup.checkpoint.directory import FIRST_SAVE, STATE_FILE, has_checkpoint
 from fastsup.common.file_system import exists, is_local, tensorflow_errors, write_whole
 from fastsup.common.files import fsync_directory_and_above
 
@@ -22,7 +24,7 @@ _TEXT = "The first save in this directory has begun and not ended. A later save 
 
 @contextlib.contextmanager
 def marking_the_first(directory: str) -> Iterator[None]:
-    """Wraps a save. If it fails, the mark stays.
+    """Wraps a save.
 
     Args:
       directory: the directory. One that doesn't exist or isn't local gets no mark.
@@ -39,7 +41,16 @@ def marking_the_first(directory: str) -> Iterator[None]:
         write_whole(mark, _TEXT)
         with tensorflow_errors("flushed to the disk", directory):
             fsync_directory_and_above(directory or ".")
-    yield
+    try:
+        yield
+    except GeneratorExit:
+        raise  # The program has dropped a save that a thread may still write.
+    except BaseException:
+        # The mark stays if the directory has an index, which may be torn, or if it can't be read.
+        with contextlib.suppress(OSError, errors.OpError):
+            if not has_checkpoint(directory or "."):
+                os.unlink(mark)
+        raise
     # One that can't be deleted does no harm: it has no meaning where there is a state file.
     with contextlib.suppress(OSError):
         os.unlink(mark)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import fastsup.core
-from fastsup.common.back_off import check_max_recoveries, delay_before_next_try
+from fastsup.common.back_off import FailureRow
 from fastsup.common.tensorflow_errors import is_preemption
 from fastsup.core.checks import check_flag, check_fuse
 from fastsup.loop.checkpoint import CheckpointHook
@@ -80,7 +80,7 @@ class StepLoop(fastsup.core.StepLoop):
                 'function with jit_compile=True. fuse="auto" makes one step after the other.'
             )
         super().__init__(step, hooks, max_steps, initial_step, profiler, steps=steps)
-        check_max_recoveries(max_recoveries)
+        self._failure_row = FailureRow(max_recoveries, "failures of the step", _logger)
         self._signals_requested = handle_signals is True
         if handle_signals is None:
             handle_signals = any(isinstance(hook, CheckpointHook) for hook in self.hooks)
@@ -89,7 +89,6 @@ class StepLoop(fastsup.core.StepLoop):
         self._handle_signals = handle_signals
         self._max_recoveries = max_recoveries
         self._step = step
-        self._failures = 0
         self._steps_at_failure = -1
         #: Global step of the checkpoint that this loop has restored last, or None.
         self.restored_step: int | None = None
@@ -183,21 +182,9 @@ class StepLoop(fastsup.core.StepLoop):
         if self._max_recoveries == 0 or not is_preemption(error):
             raise error
         if self.steps != self._steps_at_failure:
-            self._failures, self._steps_at_failure = 0, self.steps
-        self._failures += 1
-        limit = self._max_recoveries
-        if limit is not None and self._failures > limit:
-            _logger.error("No longer recovering: the step has failed %d times in a row.", self._failures)
-            raise error
-        delay = delay_before_next_try(self._failures)
-        _logger.warning(
-            "The step after global step %d has failed (failure %d in a row%s), the next try is in %g seconds: %s",
-            self.global_step,
-            self._failures,
-            "" if limit is None else f"; the loop recovers from {limit}",
-            delay,
-            error,
-        )
+            self._failure_row.end()
+            self._steps_at_failure = self.steps
+        delay = self._failure_row.add(error, "The step after global step %d has failed: %s", self.global_step, error)
         until = time.monotonic() + delay
         while (left := until - time.monotonic()) > 0 and not self.should_stop():
             time.sleep(min(left, 0.05))
