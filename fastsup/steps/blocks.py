@@ -80,10 +80,11 @@ class ArrayBlocks:
     Attributes:
       batches: the argument.
       spec: the structure of `tf.TensorSpec`s of a batch.
-      why_not, owed, raises_next: as of `IteratorBlocks`.
+      why_not, may_differ, owed, raises_next: as of `IteratorBlocks`.
     """
 
     why_not = ""
+    may_differ = False  # Those that do are never in a block.
     owed = 0
     raises_next = False
 
@@ -199,6 +200,7 @@ class IteratorBlocks:
 
     Attributes:
       why_not: why there can't be blocks; an empty string if there can.
+      may_differ: whether a batch may have another shape than the one before it.
     """
 
     def __init__(self, iterator: Any) -> None:
@@ -207,10 +209,9 @@ class IteratorBlocks:
         self._specs: list[Any] = []
         self._buffers: Buffers | None = None
         self._first, self._count = 0, 0
-        # Whether an element may have another shape than the one before it.
         specs = tf.nest.flatten(iterator.element_spec)
         self.why_not: str = why_not_stacked(specs)
-        self._may_differ = not self.why_not and not all(spec.shape.is_fully_defined() for spec in specs)
+        self.may_differ: bool = not self.why_not and not all(spec.shape.is_fully_defined() for spec in specs)
         self._has_fit = False
         # The shapes of the last element, if it was the first one that did not fit into the block.
         self._odd: list[Any] | None = None
@@ -226,7 +227,7 @@ class IteratorBlocks:
 
         Set it to what it was in a loop before. Batches of another shape then change it when they come.
         """
-        if self._spec is None and not self._may_differ and not self.why_not:
+        if self._spec is None and not self.may_differ and not self.why_not:
             self.spec = self._iterator.element_spec
         return self._spec
 
@@ -246,10 +247,8 @@ class IteratorBlocks:
 
     @property
     def raises_next(self) -> bool:
-        """True if `next` raises an error other than that of the end of the input."""
-        if self._failure is not None:
-            return True
-        return not self.owed and self._error is not None and not isinstance(self._error, StopIteration)
+        """True if `next` raises an error that has happened."""
+        return self._failure is not None or (self._error is not None and not self.owed)
 
     def learn_spec(self) -> None:
         """Takes the next element, if there is one, so that `spec` is known. The element is owed."""
@@ -270,13 +269,13 @@ class IteratorBlocks:
             flat = [tf.constant(array[self._first]) for array in self._buffers.arrays]
             self.taken(1)
         else:
-            self._peek()
-            if self._held is None:
-                assert self._error is not None
+            if self._held is None and self._error is not None:
                 error, self._error = self._error, None
                 raise error
+            if self._held is None:
+                self._held = tf.nest.flatten(next_element(self._iterator))
             flat, self._held = self._held, None
-            if self._may_differ:
+            if self.may_differ:
                 self._note_shapes(flat)
         return tf.nest.pack_sequence_as(self._iterator.element_spec, flat)
 
@@ -322,6 +321,8 @@ class IteratorBlocks:
             return
         try:
             self._held = tf.nest.flatten(next_element(self._iterator))
+        except StopIteration:
+            return  # The iterator says it again, unless the program sets it back before.
         except Exception as error:
             self._error = error
         except BaseException as error:
@@ -334,7 +335,7 @@ class IteratorBlocks:
         self._peek()
         if self._held is None:
             return False
-        if self._may_differ and not _has_shapes(self._held, self._specs):
+        if self.may_differ and not _has_shapes(self._held, self._specs):
             return False
         self._has_fit, self._odd = True, None
         return True

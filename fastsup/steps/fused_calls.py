@@ -312,14 +312,13 @@ class FusedCalls:
     def _make_owed(self, parts: list[_Steps]) -> None:
         """Makes the steps of what was taken from an iterator, one after the other."""
         assert self.single is not None
-        for _ in range(self.blocks.owed):
-            try:
+        try:
+            for _ in range(self.blocks.owed):
                 parts.append((1, self.single(), None))
-            except BaseException as error:
-                if not parts:
-                    raise
-                self.blocks.keep_failure(error)  # The steps before it are counted first.
-                return
+        except BaseException as error:
+            if not parts:
+                raise
+            self.blocks.keep_failure(error)  # The steps before it are counted first.
 
     def _joined(self, parts: list[_Steps], with_results: bool) -> _Steps | None:
         """Several calls as one. Those whose results have other shapes are returned by the next calls."""
