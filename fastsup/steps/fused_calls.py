@@ -313,7 +313,7 @@ class FusedCalls:
         """Makes the steps of what was taken from an iterator, one after the other."""
         assert self.single is not None
         try:
-            for _ in range(self.blocks.owed):
+            while self.blocks.owed:
                 parts.append((1, self.single(), None))
         except BaseException as error:
             if not parts:
