@@ -380,7 +380,7 @@ class LiftedGraph:
 
 
 def _dismantles(lifted: LiftedGraph, graph: ops.Graph) -> Any:
-    """Has a graph go with its object, and not when Python next looks for cycles, which may be a hundred graphs later."""
+    """Has a graph go with its object, and not when Python next looks for cycles: perhaps a hundred graphs later."""
     finalizer = weakref.finalize(lifted, ops.dismantle_graph, graph)
     finalizer.atexit = False
     return finalizer

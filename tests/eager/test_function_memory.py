@@ -132,7 +132,7 @@ def test_calls_leak_nothing() -> None:
 
 
 def test_the_graph_goes_with_its_function() -> None:
-    """At once: the graphs of many functions would wait for the collector of cycles, which a trace of TensorFlow's does."""
+    """At once: as cycles, the graphs of many functions would wait for the collector."""
 
     def once() -> Any:
         v = tf.Variable(1.0)
