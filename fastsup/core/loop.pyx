@@ -71,6 +71,15 @@ replaced_clock.reached = replacement_reached
 replaced_clock.now = replacement_now
 
 
+cdef int never_reached(double time) noexcept nogil:
+    return 0
+
+
+cdef fs_drive_clock stopped_clock
+stopped_clock.reached = never_reached
+stopped_clock.now = replacement_now
+
+
 cdef inline const fs_drive_clock* clock_to_use() noexcept:
     if is_replaced():
         return &replaced_clock
@@ -512,12 +521,19 @@ cdef class Loop:
         """Runs a step that makes as many steps at once as come before the next hook is due."""
         cdef fs_drive* drive = drive_of(self)
         cdef int64_t steps
-        while not fs_drive_is_done(drive):
+        cdef bint has_more = False
+        while has_more or not fs_drive_is_done(drive):
             steps = self.steps_at_once()
             if steps == 0:
                 break
+            # What has been made, or has failed, comes before a hook by time, a stop or a signal.
+            has_more = steps > 0 and getattr(self.step_function, "has_more", False) is True
+            if has_more:
+                drive.clock = &stopped_clock
             if steps > 0:
                 self.several_done(steps)
+            if has_more:
+                continue
             PyErr_CheckSignals()
             with nogil:
                 pass
@@ -631,7 +647,8 @@ cdef class Loop:
                 self.call_hook(drive.due_slot - drive.slots)
             elif event == FS_SCHEDULES_CHANGED:
                 fs_drive_reload(drive)
-                drive.clock = clock_to_use()
+                if drive.clock is not &stopped_clock:
+                    drive.clock = clock_to_use()
             elif event == FS_STEP_FAILED or event == FS_HOOK_FAILED:
                 drive.next_slot = 0
                 culprit = "The step function in C" if event == FS_STEP_FAILED else due_hook(self)
