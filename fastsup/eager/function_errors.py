@@ -38,11 +38,14 @@ class OwnFrames(tf_stack.StackTraceFilter):  # type: ignore[misc]
 
 
 def with_lines(error: Any, concrete: Any) -> Any:
-    """The error of a lifted graph as TensorFlow's call of the function words it.
+    """Gives the error of a lifted graph the text that TensorFlow's call of the function gives it.
 
     Args:
       error: a `tf.errors.OpError`.
       concrete: the ConcreteFunction.
+
+    Returns:
+      The error.
     """
     function = concrete.inference_fn
     name = compat.as_str(function.name)
@@ -52,10 +55,10 @@ def with_lines(error: Any, concrete: Any) -> Any:
         return "".join(f"{{{{function_node {inside}}}}}" for inside in functions) + f"{{{{node {node}}}}}"
 
     message = _NODE.sub(with_functions, error.message)
-    worded = type(error)(error.node_def, error.op, f"{{{{function_node {name}}}}} {message} [Op:{name}]")
+    error._message = f"{{{{function_node {name}}}}} {message} [Op:{name}]"
     # This adds the lines of each operation in the text, and takes the names of functions out.
-    atomic_function.InterpolateRuntimeError(function).__exit__(type(worded), worded, None)
-    return worded
+    atomic_function.InterpolateRuntimeError(function).__exit__(type(error), error, None)
+    return error
 
 
 def _path(graph: Any, name: str) -> tuple[list[str], str]:

@@ -251,11 +251,13 @@ class IteratorBlocks:
         """True if `next` raises an error that has happened."""
         return self._failure is not None or (self._error is not None and not self.owed)
 
-    def learn_spec(self) -> None:
-        """Takes the next element, if there is one, so that `spec` is known. The element is owed."""
+    def learn_spec(self) -> bool:
+        """Takes the next element so that `spec` is known. The element is owed. False if there is none."""
         self._peek()
-        if self._held is not None:
-            self._note_shapes(self._held)
+        if self._held is None:
+            return False
+        self._note_shapes(self._held)
+        return True
 
     def keep_failure(self, error: BaseException) -> None:
         """Has the next call of `next` raise the error of a step."""

@@ -206,10 +206,10 @@ class FusedCalls:
 
     @property
     def _key(self) -> Any:
-        """The shapes of a batch; None for a step that takes none, and as long as they aren't known."""
+        """The shapes of a batch, or of the last one if there is no input now; None for a step that takes no batch."""
         blocks, fusion = self.blocks, self.fusion
         if blocks is None:
-            return None
+            return self._shapes
         if blocks.spec is None and fusion.spec is not None:
             blocks.spec = fusion.spec
         if blocks.spec is not self._spec:
@@ -260,8 +260,7 @@ class FusedCalls:
             raise NotFusable(blocks.why_not)
         key = self._key
         if blocks is not None and blocks.spec is None:
-            blocks.learn_spec()
-            if blocks.spec is None:
+            if not blocks.learn_spec():
                 return None  # There is no batch, and `next` says why.
             key = self._key
         function = fusion.functions.get(key)

@@ -6,9 +6,11 @@ import gc
 import logging
 import os
 import re
+import sys
 import threading
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -526,6 +528,19 @@ def test_threads_count_exactly(tmp_path: Path) -> None:
     assert count.numpy() == 1 + calls[0] + calls[1] + 2 * calls[2]
     assert sums.numpy().tolist() == [float(1 + calls[0] + calls[1])] * 4
     assert saved == sorted(saved)
+
+
+def test_threads_that_trace(decorate: Any) -> None:
+    """Each call has another object, and so another trace: threads look at the traces while others add some."""
+    function = decorate(lambda thing: tf.constant(1.0))
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            results = list(pool.map(function, [Model() for _ in range(100)]))
+    finally:
+        sys.setswitchinterval(interval)
+    assert [float(result) for result in results] == [1.0] * 100
 
 
 def test_threads_with_iterators_of_their_own() -> None:

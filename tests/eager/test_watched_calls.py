@@ -59,9 +59,10 @@ def test_a_graph_is_traced(make: Callable[[], Any]) -> None:
 
 def names_of_collected_graphs(function: Any) -> list[set[str]]:
     """The operations of each graph that TensorFlow's eager context has collected in two calls."""
+    argument = tf.eye(3)
     context.enable_run_metadata()
     for _ in range(2):
-        function(tf.eye(3))
+        function(argument)
     collected = context.export_run_metadata()
     context.disable_run_metadata()
     return [{node.name for node in graph.node} for graph in collected.partition_graphs]

@@ -109,6 +109,28 @@ def test_each_loop_over_a_function_is_compiled(at_once: list[int]) -> None:
     assert len(fusion.functions) == 2
 
 
+def test_a_loop_says_before_and_after_its_input_whether_steps_are_made_at_once(at_once: list[int]) -> None:
+    steps = Steps()
+    data = tf.data.Dataset.range(80).map(lambda number: tf.cast(number, tf.float32))
+    StepLoop(fastsup.bind_batches(steps.largest, data.batch(4)), fuse="always").run()
+    (fusion,) = vars(steps.largest.original)["_fastsup_fusions"].values()
+    fusion.trial.choice, fusion.trial._secs_until_look = "fused", 1000.0
+    at_once.clear()
+    loop = StepLoop(fastsup.bind_batches(steps.largest, data.batch(4)))
+    assert loop.fused
+    loop.run()
+    assert at_once
+    loop._step.begin_input(None)
+    assert (loop.fused, loop.why_not_fused) == (True, "")
+    # For batches of another size, the loop would have to be compiled first.
+    at_once.clear()
+    loop = StepLoop(fastsup.bind_batches(steps.largest, data.batch(5)))
+    loop.run()
+    assert not at_once
+    assert not loop.fused
+    assert loop.why_not_fused.startswith("not tried yet: single steps come first")
+
+
 @pytest.mark.parametrize("step", ["largest", "all_rows"])
 @pytest.mark.parametrize("sizes", [[4], [4, 4, 4, 2], [4, 4, 4, 4, 4, 2, 2, 2, 2]])
 def test_a_saved_iterator_is_where_the_steps_are(step: str, sizes: list[int], tmp_path: Path, at_once: Any) -> None:
