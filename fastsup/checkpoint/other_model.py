@@ -1,4 +1,4 @@
-"""A checkpoint that doesn't fit the model: the error of its restore, and a warning of shapes that TensorFlow takes over."""
+"""A checkpoint of another model: the error of its restore, and a warning of the shapes that TensorFlow takes over."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.training import basic_session_run_hooks, evaluation, monitored_session, training
 
+import fastsup
 from fastsup import estimator as est
 from fastsup import train
 
@@ -153,3 +154,16 @@ def test_a_session_that_only_runs(make: Callable[..., Any], input_fn: Any, monke
     estimator = make()
     estimator.train(input_fn)  # Until the input ends.
     assert estimator.get_variable_value("global_step") == 5
+
+
+def test_a_replacement_after_install(make: Callable[..., Any], input_fn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    fastsup.install()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(training, "MonitoredTrainingSession", plain(training.MonitoredTrainingSession, calls))
+            patch.setattr(v1.train, "StopAtStepHook", plain(v1.train.StopAtStepHook, calls))
+            make(executor="thread_pool").train(input_fn, steps=2)
+    finally:
+        fastsup.uninstall()
+    assert len(calls) == 2

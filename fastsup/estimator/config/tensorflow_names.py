@@ -1,7 +1,7 @@
 """The names that tf.estimator looks up in TensorFlow's modules when it is called. A program may have replaced them.
 
-`v1.train.Saver` is the value of `tf.compat.v1.train.Saver`. If that is TensorFlow's own and fastsup has one for it, it is
-the one of fastsup.
+`v1.train.Saver` is the value of `tf.compat.v1.train.Saver`. If that is TensorFlow's own and fastsup has one for it,
+it is the one of fastsup.
 """
 
 from __future__ import annotations

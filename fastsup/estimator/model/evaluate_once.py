@@ -31,7 +31,7 @@ _COUNTED = "_fastsup_counted_evaluations"
 
 
 # TensorFlow's class, which a program may replace under its name later.
-_TFStopAfterNEvalsHook = evaluation._StopAfterNEvalsHook
+_TFStopAfterNEvalsHook: Any = evaluation._StopAfterNEvalsHook
 
 
 class StopAfterNEvalsHook(ScheduledHook, _TFStopAfterNEvalsHook):  # type: ignore[misc]

@@ -13,7 +13,7 @@ from tensorflow.python.util import tf_stack, traceback_utils
 
 __all__ = ["hide_own_frames"]
 
-_FOLDER = os.path.dirname(os.path.dirname(__file__))
+_FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 
 
 class _OwnFrames(tf_stack.SentinelFilter):  # type: ignore[misc]
