@@ -127,6 +127,9 @@ def _identity(path: str) -> tuple[int, int, int] | None:
 
 def _read(path: str) -> str:
     """The text of a file; an empty one if it can't be read: a restore or the save itself reports why."""
+    # A pipe of that name would wait for a writer.
+    if is_local(path) and not os.path.isfile(path):
+        return ""
     try:
         content: Any = file_io.read_file_to_string(path, binary_mode=True)
     except errors.OpError:

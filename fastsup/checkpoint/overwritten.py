@@ -68,7 +68,7 @@ def _other_name(path: str) -> str:
 
 def _identities(path: str) -> dict[str, tuple[int, int, int]]:
     """What tells whether a file of a checkpoint has been replaced or written to."""
-    statuses = {name: os.stat(name) for name in files_of_checkpoint(path)}
+    statuses = {name: os.lstat(name) for name in files_of_checkpoint(path)}
     return {name: (status.st_ino, status.st_size, status.st_mtime_ns) for name, status in statuses.items()}
 
 

@@ -166,7 +166,12 @@ def fsync_checkpoint(prefix: str | bytes) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False  # Of a file system that isn't local.
     for name in names:
-        _fsync(name)
+        try:
+            _fsync(name)
+        except FileNotFoundError:  # noqa: PERF203
+            # A symbolic link to nothing has no content.
+            if not os.path.islink(name):
+                raise
     fsync_directory(directory)
     return any(not name.endswith(".meta") for name in names)
 
