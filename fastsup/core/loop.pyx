@@ -606,7 +606,7 @@ cdef class Loop:
     cdef int raise_set(self, int event) except -1:
         """Raises the exception that a function in C has set, or a replaced clock. Says in it where that was."""
         cdef fs_drive* drive = drive_of(self)
-        drive.next_slot = 0  # This is no error of a hook in Python.
+        drive.next_slot = 0  # A hook in Python hasn't raised it.
         try:
             raise_pending()
         except StopIteration:
