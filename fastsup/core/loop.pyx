@@ -361,7 +361,6 @@ cdef class Loop:
                 "The loop is running already: in another thread, or in the step or hook that wants to run it again."
             )
         self.running = True
-        drive_of(self).next_slot = 0
         drive_of(self).message[0] = 0  # Of an earlier run.
         if self.state.steps == 0:
             # A subclass may have restored a checkpoint.
