@@ -370,7 +370,6 @@ cdef class Loop:
                 "The loop is running already: in another thread, or in the step or hook that wants to run it again."
             )
         self.running = True
-        drive_of(self).next_slot = 0
         drive_of(self).message[0] = 0  # Of an earlier run.
         if self.state.steps == 0:
             # A subclass may have restored a checkpoint.
@@ -622,7 +621,7 @@ cdef class Loop:
     cdef int raise_set(self, int event) except -1:
         """Raises the exception that a function in C has set, or a replaced clock. Says in it where that was."""
         cdef fs_drive* drive = drive_of(self)
-        drive.next_slot = 0  # This is no error of a hook in Python.
+        drive.next_slot = 0  # A hook in Python hasn't raised it.
         try:
             raise_pending()
         except StopIteration:

@@ -460,9 +460,11 @@ def test_an_error_of_a_step_that_makes_several_says_where_it_was_raised() -> Non
     assert raised.value.__notes__ == ["Raised by the step function at global step 40."]
 
 
-def test_an_error_of_a_replaced_clock_says_where_it_was_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = iter([0.0] * 5)
-    monkeypatch.setattr(time, "time", lambda: next(times) if loop.steps < 3 else 1 / 0)
+@pytest.mark.parametrize("others", [[], [Every(1)]])
+def test_an_error_of_a_replaced_clock_says_where_it_was_raised(
+    monkeypatch: pytest.MonkeyPatch, others: list[Hook]
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 0.0 if loop.steps < 3 else 1 / 0)
 
     class ByTime(Hook):
         def begin(self, loop: Any) -> None:
@@ -470,7 +472,7 @@ def test_an_error_of_a_replaced_clock_says_where_it_was_raised(monkeypatch: pyte
 
         def after_step(self, loop: Any, value: Any) -> None: ...
 
-    loop = StepLoop(int, [ByTime()])
+    loop = StepLoop(int, [*others, ByTime()])
     with pytest.raises(ZeroDivisionError) as raised:
         loop.run()
     assert raised.value.__notes__ == ["Raised by the clock that replaces time.time at global step 3."]
