@@ -122,7 +122,7 @@ class LoopInput(_Adapter):
 
     def __iter__(self) -> Any:
         if not self._acceleration.takes_epochs(self._call.kind):
-            # A callback has given the model a function of its own.
+            # A callback has given the model another function.
             if self.dataset is None:
                 self.dataset = self.adapter.get_tf_dataset()
             return iter(self.dataset)
