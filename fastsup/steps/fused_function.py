@@ -54,7 +54,7 @@ class FusedFunction:
         self.name = name
         taken = () if self._traced_as is None else as_arguments(self._traced_as)
         concrete = step.get_concrete_function(*args, *taken, **kwargs)
-        self._loop = FusedLoop(self._make_one, concrete.structured_outputs, counter)
+        self._loop = FusedLoop(self._make_one, concrete.structured_outputs, counter, _batch_at)
         self._numbers: dict[int, Any] = {}
         # By whether they return the results of all steps.
         self._functions = {with_results: self._compiled(with_results) for with_results in (False, True)}
@@ -110,12 +110,16 @@ class FusedFunction:
         function.__name__ = self.name
         return function
 
-    def _make_one(self, place: Any, stacked: Sequence[Any], args: Any, kwargs: Any) -> Any:
+    def _make_one(self, taken: Sequence[Any], stacked: Sequence[Any], args: Any, kwargs: Any) -> Any:
         if self._batch is None:
             return self._step(*args, **kwargs)
-        taken = zip(stacked, nest.flatten(self._traced_as), strict=True)
-        batch = nest.pack_sequence_as(self._batch, [_traced(tensor[place], spec) for tensor, spec in taken])
+        pairs = zip(taken, nest.flatten(self._traced_as), strict=True)
+        batch = nest.pack_sequence_as(self._batch, [_traced(tensor, spec) for tensor, spec in pairs])
         return self._step(*args, *as_arguments(batch), **kwargs)
+
+
+def _batch_at(place: Any, stacked: Sequence[Any], args: Any, kwargs: Any) -> list[Any]:
+    return [tensor[place] for tensor in stacked]
 
 
 def _taken(results: Any, steps: int) -> Any:

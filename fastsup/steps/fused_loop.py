@@ -29,10 +29,11 @@ class FusedLoop:
     """The loop.
 
     Args:
-      step: makes a step, while the loop is traced: takes what `trace` is given, with the place of the step's batch
-        first, and returns the step's results.
+      step: makes a step, while the loop is traced: takes the list of the batch's tensors, and then the other arguments
+        that `trace` is given, and returns the step's results.
       results: the structure of a step's results, as tensors or `tf.TensorSpec`s.
       counter: an integer variable to count up by the number of steps, or None.
+      take: returns the list of the tensors of a batch, by its place and the other arguments; None for steps without.
 
     Attributes:
       most_results: the most steps whose results are kept.
@@ -41,8 +42,15 @@ class FusedLoop:
       NotFusable: the shape of a result isn't known, or a result isn't a tensor.
     """
 
-    def __init__(self, step: Callable[..., Any], results: Any, counter: Any = None) -> None:
+    def __init__(
+        self,
+        step: Callable[..., Any],
+        results: Any,
+        counter: Any = None,
+        take: Callable[..., list[Any]] | None = None,
+    ) -> None:
         self._step = step
+        self._take = (lambda place, *arguments: []) if take is None else take
         self._results = results
         self._counter = counter
         for leaf in nest.flatten(results, expand_composites=True):
@@ -68,12 +76,17 @@ class FusedLoop:
         taken = specs if with_results else []
         arrays = [tf.TensorArray(leaf.dtype, self.most_results, element_shape=leaf.shape) for leaf in taken]
 
-        def one(place: Any, last: Any, arrays: Any) -> Any:
-            last = leaves_of(self._step(place, *arguments))
+        # The batch of a step is taken in the step before it: XLA would otherwise compile the step together with the
+        # taking, and then add up in another order than in a step of its own.
+        def one(place: Any, batch: Any, last: Any, arrays: Any) -> Any:
+            last = leaves_of(self._step(batch, *arguments))
             arrays = [array.write(place - first, leaf) for array, leaf in zip(arrays, last, strict=False)]
-            return place + 1, last, arrays
+            return place + 1, self._take(place + 1, *arguments), last, arrays
 
-        _, last, arrays = tf.while_loop(lambda place, *_: place < first + steps, one, (first, nothing, arrays))
+        batch = self._take(first, *arguments)
+        _, _, last, arrays = tf.while_loop(
+            lambda place, *_: place < first + steps, one, (first, batch, nothing, arrays)
+        )
         if self._counter is not None:
             self._counter.assign_add(tf.cast(steps, self._counter.dtype))
         return self._packed(last), self._packed([array.stack() for array in arrays]) if with_results else None

@@ -83,7 +83,7 @@ class GraphLoop:
             if was_finalized:
                 graph.finalize()
 
-    def _make_one(self, place: Any) -> list[Any]:
+    def _make_one(self, batch: list[Any]) -> list[Any]:
         """Copies the operations of a step into the body of the loop, whose handles of variables are the graph's own."""
         names = {operation.name for operation in self._operations}
         definition = self._graph.as_graph_def()
