@@ -51,7 +51,7 @@ void fs_drive_reload(fs_drive *drive) {
 }
 
 int fs_drive_is_done(const fs_drive *drive) {
-    return drive->loop.steps >= drive->max_steps || __atomic_load_n(&drive->stop_requested, __ATOMIC_RELAXED);
+    return drive->loop.global_step >= drive->max_steps || __atomic_load_n(&drive->stop_requested, __ATOMIC_RELAXED);
 }
 
 void fs_drive_request_stop(const fs_loop *loop) {
@@ -82,6 +82,11 @@ fs_event fs_drive_failed(fs_drive *drive, fs_event event, int code) {
     return event;
 }
 
+static fs_event clock_failed(fs_drive *drive) {
+    drive->due_slot = NULL;
+    return fs_drive_failed(drive, FS_HOOK_FAILED, -1);
+}
+
 fs_event fs_drive_call(fs_drive *drive, fs_slot *slot) {
     int code = slot->function(&drive->loop, slot->context);
     if (code == FS_GO_ON) return FS_NOTHING_DUE;
@@ -99,7 +104,7 @@ fs_event fs_drive_call_due(fs_drive *drive) {
         fs_slot *slot = &drive->slots[drive->next_slot++];
         int due = fs_due_reached(slot->due, run, drive->loop.global_step, drive->clock->reached);
         if (due == 0) continue;
-        if (due < 0) return fs_drive_failed(drive, FS_HOOK_FAILED, due);
+        if (due < 0) return clock_failed(drive);
         if (slot->function != NULL) {
             double now = slot->schedule.every_secs > 0.0 ? drive->clock->now() : 0.0;
             fs_slot_advance(slot, drive->loop.global_step, now);
@@ -118,7 +123,7 @@ fs_event fs_drive_step_done(fs_drive *drive) {
     drive->loop.global_step++;
     if (fs_due_table_changed(&drive->table)) return FS_SCHEDULES_CHANGED;
     int due = fs_due_reached(&drive->table.earliest, run, drive->loop.global_step, drive->clock->reached);
-    if (due < 0) return fs_drive_failed(drive, FS_HOOK_FAILED, due);
+    if (due < 0) return clock_failed(drive);
     if (due || (drive->n_always > 0 && drive->calls_no_hook)) return fs_drive_call_due(drive);
     for (size_t i = 0; i < drive->n_always; ++i) {
         fs_event event = fs_drive_call(drive, drive->always[i]);
@@ -129,7 +134,7 @@ fs_event fs_drive_step_done(fs_drive *drive) {
 
 int64_t fs_drive_steps_until_due(const fs_drive *drive) {
     if (drive->n_always > 0) return 1;
-    int64_t steps = drive->max_steps - drive->loop.steps;
+    int64_t steps = drive->max_steps - drive->loop.global_step;
     int64_t until_due = fs_due_runs_until(&drive->table.earliest, drive->loop.steps, drive->loop.global_step);
     if (until_due < steps) steps = until_due;
     return steps < 1 ? 1 : steps;

@@ -41,8 +41,8 @@ typedef enum {
 } fs_event;
 
 typedef struct {
-    fs_loop loop; /* first, so that a pointer to it is a pointer to the fs_drive */
-    int64_t max_steps;
+    fs_loop loop;       /* first, so that a pointer to it is a pointer to the fs_drive */
+    int64_t max_steps;  /* the global step at which the loop ends */
     int stop_requested; /* atomic */
     fs_step_fn step;    /* NULL: a step in Python, which the caller does */
     void *step_context;
@@ -56,8 +56,8 @@ typedef struct {
     int makes_several; /* the caller makes several steps at once: of hooks that are due after every step, those that
                         * take several results don't count for the earliest due position */
     size_t next_slot;  /* the first one that isn't looked at yet after this step */
-    fs_slot *due_slot;
-    int code; /* the code that a failed function has returned; of a hook, that of `due_slot` */
+    fs_slot *due_slot; /* of a failure too; NULL if the clock has failed */
+    int code;          /* the code that a failed function has returned; of a hook, that of `due_slot` */
     char message[FS_MESSAGE_SIZE];
     int64_t message_steps; /* `loop.steps` when the message was set: a function may set one and not fail */
 } fs_drive;

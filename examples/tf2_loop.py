@@ -24,7 +24,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 import fastsup
-from fastsup.loop import CheckpointHook, NanGuardHook, ProgressHook, StepLoop, StopAtStepHook, SummaryHook
+from fastsup.loop import CheckpointHook, NanGuardHook, ProgressHook, StepLoop, SummaryHook
 
 
 class Classifier(tf.Module):
@@ -87,9 +87,9 @@ def main(arguments: list[str] | None = None) -> int:
     saver = CheckpointHook(checkpoint, every_steps=1000, directory=options.logdir)
     writer = tf.summary.create_file_writer(str(options.logdir))
     summaries = SummaryHook(writer, every_steps=100, values=lambda loss: {"loss": float(loss)})
-    progress = ProgressHook(total=options.steps, values=lambda loss: {"loss": float(loss)})
-    hooks = [NanGuardHook(every_steps=100), saver, summaries, progress, StopAtStepHook(last_step=options.steps)]
-    loop = StepLoop(fastsup.bind(model.train_step, batches), hooks, resume_from=saver)
+    progress = ProgressHook(values=lambda loss: {"loss": float(loss)})
+    hooks = [NanGuardHook(every_steps=100), saver, summaries, progress]
+    loop = StepLoop(fastsup.bind(model.train_step, batches), hooks, max_steps=options.steps, resume_from=saver)
     try:
         loop.run()
     except KeyboardInterrupt:

@@ -71,7 +71,7 @@ def test_every_public_name_has_signature_and_help(package: str) -> None:
 def test_signatures_of_compiled_classes() -> None:
 
     expected = {
-        fastsup.core.StepLoop: "(step, hooks=(), max_steps=None, initial_step=0, profiler=None)",
+        fastsup.core.StepLoop: "(step, hooks=(), max_steps=None, initial_step=0, profiler=None, *, steps=None)",
         fastsup.core.NativeHook: "(function, every_steps=None, every_secs=None, context=None)",
         fastsup.core.SecondOrStepTimer: "(every_secs=None, every_steps=None)",
         fastsup.core.Hook: "()",

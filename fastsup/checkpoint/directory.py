@@ -20,6 +20,7 @@ __all__ = [
     "Listing",
     "damage_of",
     "directory_argument",
+    "has_checkpoint",
     "is_unfinished",
     "latest_intact_checkpoint",
     "list_checkpoints",
@@ -88,8 +89,9 @@ class Listing(NamedTuple):
 class _Directory:
     """The names in a directory, sorted into checkpoints with an index and checkpoints without one."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, state_file: str = STATE_FILE) -> None:
         self.path = path
+        self.state_file = state_file
         self._names = set(list_names(path))
         self.with_index: set[str] = set()
         self.begun: set[str] = set()
@@ -107,7 +109,7 @@ class _Directory:
                 self.with_index.add(f"{shard['prefix']}-?????-of-{shard['shards']}")
 
     def has_state_file(self) -> bool:
-        return STATE_FILE in self._names
+        return self.state_file in self._names
 
     def is_in_first_save(self) -> bool:
         return FIRST_SAVE in self._names and not self.has_state_file()
@@ -119,6 +121,11 @@ class _Directory:
         # Its shards, whether or not the path says how many there are.
         name = re.escape(prefix).replace(r"\?" * 5, r"\d{5}")
         return any(re.fullmatch(rf"{name}(-\d{{5}}-of-\d{{5}})?", other) for other in self._names)
+
+
+def has_checkpoint(directory: str) -> bool:
+    """Returns True if a directory has a checkpoint with an index, or one of the format without one."""
+    return bool(_Directory(directory).with_index)
 
 
 def stem_of(path: str) -> str:
@@ -149,13 +156,13 @@ def _age_key(path: str) -> tuple[bool, int, int]:
 
 
 def is_in(path: str, directory: str) -> bool:
-    """Returns True if the files of a checkpoint lie in a directory."""
-    return _real(os.path.dirname(path)) == _real(directory)
+    """Returns True if the files of a checkpoint lie in a directory or below it."""
+    return f"{_real(os.path.dirname(path))}/".startswith(f"{_real(directory).rstrip('/')}/")
 
 
 def _read_state(directory: _Directory) -> tuple[Any, str | None]:
     """Reads the state file. Returns (its protocol buffer or None, its fault or None)."""
-    path = os.path.join(directory.path, STATE_FILE)
+    path = os.path.join(directory.path, directory.state_file)
     if not directory.has_state_file():
         return None, f"There is no state file {path}"
     state = CheckpointState()
@@ -196,7 +203,7 @@ def _find(directory: _Directory, named: str) -> tuple[str | None, bool]:
     return (path if _Directory(parent).has(base) else None), False
 
 
-def list_checkpoints(directory: Any) -> Listing:
+def list_checkpoints(directory: Any, state_file: str = STATE_FILE) -> Listing:
     """Lists the checkpoints of a directory, from its state file and from its files. Reads no checkpoint.
 
     The checkpoint that the state file calls the newest comes first, as in TensorFlow, so a user can go back to an older
@@ -205,6 +212,7 @@ def list_checkpoints(directory: Any) -> Listing:
 
     Args:
       directory: path of the directory, which need not exist.
+      state_file: name of the state file.
 
     Returns:
       A `Listing`.
@@ -212,7 +220,7 @@ def list_checkpoints(directory: Any) -> Listing:
     Raises:
       tf.errors.OpError: the directory exists and can't be listed.
     """
-    found = _Directory(os.fspath(directory))
+    found = _Directory(os.fspath(directory), state_file)
     state, fault = _read_state(found)
     paths: list[str] = []
     rotation: list[str] = []

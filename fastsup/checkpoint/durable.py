@@ -1,8 +1,10 @@
 """How a checkpoint becomes durable, in one order for all savers.
 
-First its files and the names in the directory are flushed to the disk. Then the state file names it: written under
-another name, flushed, renamed, and the directory flushed again. Only then are old checkpoints deleted. So whenever the
-machine stops, the state file names a checkpoint that is whole. A save that fails deletes its own files.
+First a directory's first save is marked, and a checkpoint of the same step gets a second name. Then the files of the
+checkpoint are written, and flushed to the disk with their names in the directory. Then the state file names it: written
+under another name, flushed, renamed, and the directory flushed again. Only then are old checkpoints deleted, the second
+name, and the mark. So whenever the machine stops, the state file names a checkpoint that is whole. A save that fails
+deletes its own files.
 """
 
 from __future__ import annotations
@@ -16,18 +18,22 @@ from typing import Any
 from google.protobuf import text_format
 from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.training import training_util
 from tensorflow.python.training.saver import Saver
-from tensorflow.python.util import deprecation
+from tensorflow.python.util import compat, deprecation
 
-from fastsup.checkpoint.directory import STATE_FILE
+from fastsup.checkpoint.directory import STATE_FILE, is_in
 from fastsup.checkpoint.first_save import marking_the_first
+from fastsup.checkpoint.other_writers import note_state, signed, warn_of_other_writer
 from fastsup.checkpoint.overwritten import keeping_the_overwritten
 from fastsup.common.file_system import is_local, tensorflow_errors, write_whole
 from fastsup.common.files import files_of_checkpoint, fsync_checkpoint
 from fastsup.common.tensorflow_errors import writing_files
+from fastsup.core.checks import pattern_in
 
 __all__ = [
     "checkpoint_name",
+    "durable_save",
     "is_failed_save",
     "is_plain_saver",
     "keep_durable",
@@ -72,6 +78,23 @@ def saving(path: Any) -> Iterator[None]:
         raise
 
 
+@contextlib.contextmanager
+def durable_save(path: str | None, directory: str, other_state_file: bool = False) -> Iterator[None]:
+    """Wraps a save: what each way to save does before the files are written, and after they are named on the disk.
+
+    Args:
+      path: path of the checkpoint, with the step; None if it isn't known.
+      directory: directory of the state file.
+      other_state_file: whether the state file has another name: training isn't restored from it.
+
+    Raises:
+      Exception: as `saving`.
+    """
+    first = contextlib.nullcontext() if other_state_file else marking_the_first(directory)
+    with saving(path), first, keeping_the_overwritten(path):
+        yield
+
+
 def _discard_unfinished(path: str) -> None:
     """Deletes the files of a checkpoint that isn't complete. They would take the room that the next save needs."""
     if not is_local(path) or not os.path.isdir(os.path.dirname(path) or "."):
@@ -98,7 +121,9 @@ def write_state(
     last_preserved: float | None = None,
     name: str = "checkpoint",
 ) -> None:
-    """Writes the state file of a directory, durably. Its content is TensorFlow's.
+    """Writes the state file of a directory, durably. Its content is TensorFlow's, and a comment.
+
+    Warns of another process that has written it since this one.
 
     Args:
       directory: the directory.
@@ -129,7 +154,10 @@ def write_state(
         raise RuntimeError(
             f"Save path '{newest}' conflicts with path used for checkpoint state.  Please use a different save path."
         )
-    write_whole(path, text_format.MessageToString(state))
+    warn_of_other_writer(path)
+    text = signed(text_format.MessageToString(state))
+    write_whole(path, text)
+    note_state(path, text)
 
 
 def is_plain_saver(saver: Any) -> bool:
@@ -166,17 +194,19 @@ def save_durably(
       Exception: as `saving`.
     """
     directory = os.path.dirname(os.fsdecode(path))
-    # A saver with its own state file isn't what a training is restored from.
-    first = contextlib.nullcontext() if state_file else marking_the_first(directory)
-    name = checkpoint_name(saver, path, step)
-    with saving(name), first, keeping_the_overwritten(None if name is None else os.fsdecode(name)):
+    number = _number_of(session, step)
+    with durable_save(checkpoint_name(saver, path, number), directory, other_state_file=state_file is not None):
         if not is_plain_saver(saver) or saver._is_empty:
             options = {"write_meta_graph": write_meta_graph, "latest_filename": state_file}
             given = {name: value for name, value in options.items() if value is not None}
-            written = saver.save(session, path, global_step=step, **given)
-            _flush_what_was_saved(written, state_file)
+            state = os.path.join(directory, state_file or STATE_FILE)
+            with _program_writes_state(state):
+                written = saver.save(session, path, global_step=step, **given)
+            if isinstance(written, (str, bytes)) and is_local(written):
+                _flush(written)
+                _flush(state)
             return written
-        written = saver.save(session, path, global_step=step, write_meta_graph=False, write_state=False)
+        written = saver.save(session, path, global_step=number, write_meta_graph=False, write_state=False)
         if write_meta_graph is not False:
             with session.graph.as_default():
                 saver.export_meta_graph(checkpoint_management.meta_graph_filename(written))
@@ -196,32 +226,33 @@ def save_durably(
         return written
 
 
-def checkpoint_name(saver: Any, path: Any, step: Any) -> Any:
-    """The path of a checkpoint, as a Saver names it; None if that isn't known.
+def _number_of(session: Any, step: Any) -> Any:
+    """The global step as a number, where it is a tensor or a variable, as `Saver.save` reads it; None for none."""
+    if step is None or isinstance(step, compat.integral_types):
+        return step
+    return training_util.global_step(session, step)
+
+
+def checkpoint_name(saver: Any, path: Any, step: Any) -> str:
+    """The path of a checkpoint, as a Saver names it.
 
     Args:
       saver: the `tf.compat.v1.train.Saver`.
       path: path of the checkpoint, without the step.
       step: the global step, or None.
     """
+    name = os.fsdecode(path)
     if step is None:
-        return path
-    try:
-        number = int(step)
-    except TypeError:
-        return None
-    return (
-        f"{os.fsdecode(path)}-{number:08d}"
-        if getattr(saver, "_pad_step_number", False)
-        else f"{os.fsdecode(path)}-{number}"
-    )
+        return name
+    return f"{name}-{int(step):0{8 if getattr(saver, '_pad_step_number', False) else 0}d}"
 
 
-def _flush_what_was_saved(path: Any, state_file: str | None) -> None:
-    """After a save of a program's own: its files, and the state file if there is one."""
-    if isinstance(path, (str, bytes)) and is_local(path):
-        _flush(path)
-        _flush(os.path.join(os.path.dirname(os.fsdecode(path)), state_file or STATE_FILE))
+@contextlib.contextmanager
+def _program_writes_state(path: str) -> Iterator[None]:
+    """Wraps what writes a state file in the program's own way."""
+    warn_of_other_writer(path)
+    yield
+    note_state(path)
 
 
 def _flush(path: str | bytes) -> bool:
@@ -233,16 +264,17 @@ def _flush(path: str | bytes) -> bool:
 def keep_durable(manager: Any) -> None:
     """Has a `tf.train.CheckpointManager` make its checkpoints durable before it names them or deletes others.
 
+    And delete none of those in another directory that its state file names.
+
     Args:
-      manager: the manager. One whose class writes the state in its own way is left as it is.
+      manager: the manager. One whose class writes the state file in its own way does so, between two flushes.
     """
-    stock = getattr(checkpoint_management.CheckpointManager, "_record_state", None)
-    if (
-        stock is not None
-        and getattr(type(manager), "_record_state", None) is stock
-        and "_record_state" not in vars(manager)
-    ):
-        manager._record_state = _StateWriter(manager)
+    if not hasattr(manager, "_record_state") or isinstance(manager._record_state, _StateWriter):
+        return
+    manager._record_state = _StateWriter(manager)
+    for path in list(manager._maybe_delete):
+        if not is_in(path, manager.directory) or pattern_in(path):
+            del manager._maybe_delete[path]
 
 
 class _StateWriter:
@@ -254,12 +286,22 @@ class _StateWriter:
 
     def __init__(self, manager: Any) -> None:
         self._manager = manager
+        stock = checkpoint_management.CheckpointManager._record_state
+        own = manager._record_state
+        self._own = None if getattr(own, "__func__", None) is stock else own
 
     def __call__(self) -> None:
         manager = self._manager
         newest = manager.latest_checkpoint
         if is_local(newest):
             _flush(newest)
+        if self._own is not None:
+            state = os.path.join(manager.directory, STATE_FILE)
+            with _program_writes_state(state):
+                self._own()
+            if is_local(state):
+                _flush(state)
+            return
         write_state(
             manager.directory,
             newest,

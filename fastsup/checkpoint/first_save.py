@@ -11,17 +11,20 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from fastsup.checkpoint.directory import FIRST_SAVE, STATE_FILE
+from tensorflow.python.framework import errors
+
+from fastsup.checkpoint.directory import FIRST_SAVE, STATE_FILE, has_checkpoint
 from fastsup.common.file_system import exists, is_local, tensorflow_errors, write_whole
 from fastsup.common.files import fsync_directory_and_above
 
-__all__ = ["begin_save", "end_save", "marking_the_first"]
+__all__ = ["marking_the_first"]
 
 _TEXT = "The first save in this directory has begun and not ended. A later save deletes this file.\n"
 
 
-def begin_save(directory: str) -> None:
-    """Makes the directory and the mark durable, unless a save has ended in it before.
+@contextlib.contextmanager
+def marking_the_first(directory: str) -> Iterator[None]:
+    """Wraps a save.
 
     Args:
       directory: the directory. One that doesn't exist or isn't local gets no mark.
@@ -29,32 +32,25 @@ def begin_save(directory: str) -> None:
     Raises:
       tf.errors.OpError: the mark can't be written.
     """
+    if not is_local(directory):
+        yield
+        return
+    mark = os.path.join(directory, FIRST_SAVE)
     # Without a directory, the save itself fails.
-    if is_local(directory) and os.path.isdir(directory or ".") and not exists(os.path.join(directory, STATE_FILE)):
-        write_whole(os.path.join(directory, FIRST_SAVE), _TEXT)
+    if os.path.isdir(directory or ".") and not exists(os.path.join(directory, STATE_FILE)):
+        write_whole(mark, _TEXT)
         with tensorflow_errors("flushed to the disk", directory):
             fsync_directory_and_above(directory or ".")
-
-
-def end_save(directory: str) -> None:
-    """Deletes the mark, after a state file has become durable.
-
-    Args:
-      directory: the directory.
-    """
-    if is_local(directory):
-        # One that can't be deleted does no harm: it has no meaning where there is a state file.
-        with contextlib.suppress(OSError):
-            os.unlink(os.path.join(directory, FIRST_SAVE))
-
-
-@contextlib.contextmanager
-def marking_the_first(directory: str) -> Iterator[None]:
-    """Wraps a save. If it fails, the mark stays.
-
-    Args:
-      directory: as for `begin_save`. So are the errors.
-    """
-    begin_save(directory)
-    yield
-    end_save(directory)
+    try:
+        yield
+    except GeneratorExit:
+        raise  # The program has dropped a save that a thread may still write.
+    except BaseException:
+        # The mark stays if the directory has an index, which may be torn, or if it can't be read.
+        with contextlib.suppress(OSError, errors.OpError):
+            if not has_checkpoint(directory or "."):
+                os.unlink(mark)
+        raise
+    # One that can't be deleted does no harm: it has no meaning where there is a state file.
+    with contextlib.suppress(OSError):
+        os.unlink(mark)

@@ -10,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 from collections.abc import Iterable, Iterator
 
 from fastsup.checkpoint.directory import damage_of, stem_of, step_of
 from fastsup.common.file_system import is_local, tensorflow_errors
-from fastsup.common.files import files_of_checkpoint, fsync_checkpoint
+from fastsup.common.files import copy_to_new, files_of_checkpoint, fsync_checkpoint, replace_link
 
 __all__ = ["keeping_the_overwritten"]
 
@@ -27,6 +26,9 @@ _DIGITS = 20
 def keeping_the_overwritten(path: str | None) -> Iterator[None]:
     """Wraps a save. If it fails after it has replaced a file, the earlier checkpoint keeps its other name.
 
+    An index that is a symbolic link becomes a file: TensorFlow would write to what it leads to, such as another run's
+    checkpoint.
+
     Args:
       path: path of the checkpoint, with the step; None if it isn't known. One that isn't local, or has no step, is
         overwritten as by TensorFlow; so is one of the first format, which has no index.
@@ -34,13 +36,20 @@ def keeping_the_overwritten(path: str | None) -> Iterator[None]:
     Raises:
       tf.errors.OpError: the earlier checkpoint can't get its other name.
     """
-    if path is None or step_of(path) is None or not is_local(path) or not os.path.exists(path + ".index"):
+    if path is None or not is_local(path) or not os.path.lexists(path + ".index"):
+        yield
+        return
+    with tensorflow_errors("copied", path + ".index"):
+        replace_link(path + ".index")
+    if step_of(path) is None or not os.path.exists(path + ".index"):
         yield
         return
     before = _identities(path)
     _keep_under_another_name(path)
     try:
         yield
+    except GeneratorExit:
+        raise  # The thread that writes may still run.
     except BaseException:
         with contextlib.suppress(OSError):
             if _identities(path) == before:
@@ -59,7 +68,7 @@ def _other_name(path: str) -> str:
 
 def _identities(path: str) -> dict[str, tuple[int, int, int]]:
     """What tells whether a file of a checkpoint has been replaced or written to."""
-    statuses = {name: os.stat(name) for name in files_of_checkpoint(path)}
+    statuses = {name: os.lstat(name) for name in files_of_checkpoint(path)}
     return {name: (status.st_ino, status.st_size, status.st_mtime_ns) for name, status in statuses.items()}
 
 
@@ -96,4 +105,4 @@ def _link_or_copy(name: str, other: str) -> None:
         with contextlib.suppress(OSError):
             os.link(name, other)
             return
-    shutil.copyfile(name, other)
+    copy_to_new(name, other)

@@ -12,7 +12,7 @@ from tensorflow.python.training import saver as tf_saver
 
 from fastsup.checkpoint.index import is_object_based, open_checkpoint
 
-__all__ = ["restore_partially"]
+__all__ = ["restore_partially", "restoring_operations", "shape_of_target", "wanted_by"]
 
 # Size of the values that one run feeds. If a run fails because of a shape, its operations are run one by one.
 _BYTES_PER_RUN = 1 << 28
@@ -32,7 +32,7 @@ class _Wanted(NamedTuple):
     slice_spec: str
 
 
-def _restoring_operations(graph: Any, restore_op_name: str) -> Iterator[Any]:
+def restoring_operations(graph: Any, restore_op_name: str) -> Iterator[Any]:
     """Yields the operations that set one variable or table each, without the operations that group them."""
     waiting = [graph.get_operation_by_name(restore_op_name)]
     seen = set()
@@ -47,7 +47,7 @@ def _restoring_operations(graph: Any, restore_op_name: str) -> Iterator[Any]:
             yield op
 
 
-def _wanted_by(op: Any) -> list[_Wanted]:
+def wanted_by(op: Any) -> list[_Wanted]:
     """Returns the tensors that a restoring operation reads from a checkpoint."""
     wanted, waiting, seen = [], list(op.inputs), set()
     while waiting:
@@ -92,7 +92,7 @@ def _mismatch(difference: str) -> errors.InvalidArgumentError:
     )
 
 
-def _shape_of_target(op: Any) -> Any:
+def shape_of_target(op: Any) -> Any:
     """Returns the shape of the variable that an operation sets; None if it is unknown, or if values are reshaped."""
     if op.type not in ("Assign", "AssignVariableOp"):
         return None
@@ -109,7 +109,7 @@ def _shape_of_target(op: Any) -> Any:
 
 def _check_shape(op: Any, name: str, value: Any) -> None:
     # TensorFlow doesn't check the shape when it assigns to a resource variable.
-    shape = _shape_of_target(op)
+    shape = shape_of_target(op)
     if shape is not None and not shape.is_compatible_with(np.shape(value)):
         raise _mismatch(f"{name} has shape {list(np.shape(value))} in the checkpoint, {shape.as_list()} here")
 
@@ -178,9 +178,9 @@ def restore_partially(session: Any, saver: Any, path: str) -> None:
     logging.info("Restoring parameters from %s", path)
     definition = saver.saver_def
     # The saver of a model without variables has no operations.
-    operations = _restoring_operations(session.graph, definition.restore_op_name) if definition else ()
+    operations = restoring_operations(session.graph, definition.restore_op_name) if definition else ()
     for op in operations:
-        wanted = _wanted_by(op)
+        wanted = wanted_by(op)
         names = sorted({tensor.name for tensor in wanted})
         used.update(source.keys[name] for name in names if name in source.keys)
         if not set(names) <= set(source.keys):

@@ -13,6 +13,7 @@ from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.checkpoint.directory import (
     MISSING,
+    STATE_FILE,
     Listing,
     damage_of,
     is_in,
@@ -21,6 +22,7 @@ from fastsup.checkpoint.directory import (
     list_checkpoints,
     step_of,
 )
+from fastsup.checkpoint.other_writers import note_state
 from fastsup.common.tensorflow_errors import is_read_failure
 
 __all__ = ["CheckpointRestorer", "NoIntactCheckpointError"]
@@ -129,6 +131,7 @@ class CheckpointRestorer:
           NoIntactCheckpointError: there are checkpoints, and none is intact.
           Exception: the saver's error for a checkpoint that doesn't fit the model.
         """
+        note_state(os.path.join(os.fspath(directory), STATE_FILE))
         return self.restore_first(list_checkpoints(directory), os.fspath(directory), expects_writer)
 
     def restore_first(self, listing: Listing, place: str, expects_writer: bool = False) -> tuple[str, list[str]] | None:

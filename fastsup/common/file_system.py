@@ -16,7 +16,7 @@ from tensorflow.python.lib.io import file_io
 
 from fastsup.common import files
 
-__all__ = ["exists", "is_local", "list_names", "tensorflow_errors", "write_whole"]
+__all__ = ["delete_tree", "exists", "is_local", "list_names", "tensorflow_errors", "write_whole"]
 
 # TensorFlow's error for an errno, as its own file systems have it (tsl/platform/errors.cc); but EFBIG, EOVERFLOW and
 # ERANGE aren't the end of an input.
@@ -96,6 +96,8 @@ def list_names(directory: str) -> list[str]:
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
     """Writes a file so that it has either all of the new content or, after an error, the old one.
 
+    A symbolic link or a pipe of that name is replaced, as TensorFlow replaces it.
+
     Args:
       path: the file's path, local or with a scheme. Its directory must exist. With a scheme, TensorFlow writes the file
         under another name and renames it.
@@ -108,7 +110,23 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
         file_io.atomic_write_string_to_file(os.fspath(path), text)
         return
     with tensorflow_errors("written", os.fspath(path)):
-        files.write_whole(path, text)
+        files.replace_whole(path, text)
+
+
+def delete_tree(path: str) -> None:
+    """Deletes a directory with all that is in it. TensorFlow would delete what a symbolic link leads to, too.
+
+    Args:
+      path: the path, local or with a scheme.
+
+    Raises:
+      tf.errors.OpError: something can't be deleted.
+    """
+    if not is_local(path):
+        file_io.delete_recursively_v2(path)
+        return
+    with tensorflow_errors("deleted"):
+        files.delete_tree(path)
 
 
 @contextlib.contextmanager

@@ -6,12 +6,13 @@ import contextlib
 import errno
 import os
 import re
+import secrets
+import shutil
 import stat
-import tempfile
 
 __all__ = [
-    "check_writable", "files_of_checkpoint", "fsync_checkpoint", "fsync_directory", "fsync_directory_and_above",
-    "fsync_tree", "write_whole",
+    "check_writable", "copy_to_new", "delete_tree", "files_of_checkpoint", "fsync_checkpoint", "fsync_directory",
+    "fsync_directory_and_above", "fsync_tree", "replace_link", "replace_whole", "write_whole",
 ]  # fmt: skip
 
 # Errors of file systems that can't flush a file, or needn't.
@@ -35,13 +36,13 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         if not os.access(path, os.W_OK):
             raise PermissionError(f"{os.fspath(path)} may not be written to.")
         return
-    descriptor, name = _new_temporary(path)
+    descriptor, name = _new_temporary(path, os.path.realpath(path))
     os.close(descriptor)
     os.unlink(name)
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a file durably: it has either all of the new content or, after an error, the old one.
+    """Writes a file that the user has named: it has either all of the new content or, after an error, the old one.
 
     A device or a pipe is written to. A symbolic link stays one, and an existing file keeps its permissions.
 
@@ -55,20 +56,77 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
     if _is_special(path):
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
+    else:
+        _replace(path, os.path.realpath(path), text)
+
+
+def replace_whole(path: str | os.PathLike[str], text: str) -> None:
+    """Puts a new file in the place of what has its name, durably: a file, a symbolic link, or a pipe.
+
+    For files whose name the user hasn't chosen: who may write to their directory, or has copied it, must not have
+    another file overwritten. An existing file's permissions are kept.
+
+    Args:
+      path: the file's path. Its directory must exist.
+      text: the file's new content; it is written in UTF-8.
+
+    Raises:
+      OSError: the file can't be written.
+    """
+    _replace(path, os.fspath(path), text)
+
+
+def copy_to_new(path: str, new: str) -> None:
+    """Copies a file to a name that nothing has, not even a symbolic link.
+
+    Args:
+      path: the file.
+      new: path of the copy.
+
+    Raises:
+      OSError: the file can't be copied.
+    """
+    with open(path, "rb") as source, open(new, "xb") as copy:
+        shutil.copyfileobj(source, copy)
+
+
+def replace_link(path: str) -> None:
+    """Puts a copy of a file in the place of a symbolic link to it; nothing in the place of a link to nothing.
+
+    Args:
+      path: path of the link. What isn't a link stays.
+
+    Raises:
+      OSError: the file can't be copied.
+    """
+    if not os.path.islink(path):
         return
-    target = os.path.realpath(path)
-    descriptor, name = _new_temporary(path)
+    if not os.path.exists(path):
+        os.unlink(path)
+        return
+    name = _temporary_name(path)
     try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, _mode(target))
-        os.replace(name, target)
+        copy_to_new(path, name)
+        os.replace(name, path)
     except BaseException:
-        os.unlink(name)
+        with contextlib.suppress(OSError):
+            os.unlink(name)
         raise
-    fsync_directory(os.path.dirname(target))
+
+
+def delete_tree(path: str) -> None:
+    """Deletes a local directory with all that is in it; of a symbolic link, there or in it, the link alone.
+
+    Args:
+      path: the directory; or a file.
+
+    Raises:
+      OSError: something can't be deleted.
+    """
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)
 
 
 def files_of_checkpoint(prefix: str | bytes, also: str = "") -> list[str]:
@@ -108,7 +166,12 @@ def fsync_checkpoint(prefix: str | bytes) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False  # Of a file system that isn't local.
     for name in names:
-        _fsync(name)
+        try:
+            _fsync(name)
+        except FileNotFoundError:  # noqa: PERF203
+            # A symbolic link to nothing has no content.
+            if not os.path.islink(name):
+                raise
     fsync_directory(directory)
     return any(not name.endswith(".meta") for name in names)
 
@@ -167,7 +230,8 @@ def fsync_directory_and_above(path: str) -> None:
 
 
 def _fsync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+    # A pipe of that name would wait for a writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         os.fsync(descriptor)
     except OSError as error:
@@ -177,16 +241,46 @@ def _fsync(path: str) -> None:
         os.close(descriptor)
 
 
-def _new_temporary(path: str | os.PathLike[str]) -> tuple[int, str]:
-    """Makes an empty file in the folder of `path`. Returns its descriptor and name. Errors name `path`."""
+def _replace(path: str | os.PathLike[str], target: str, text: str) -> None:
+    """Puts a file in the place of `target`. Errors name `path`."""
+    descriptor, name = _new_temporary(path, target)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        _take_permissions(name, target)
+        os.replace(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise
+    fsync_directory(os.path.dirname(target))
+
+
+def _temporary_name(path: str) -> str:
+    return os.path.join(os.path.dirname(path), f".fastsup-{secrets.token_hex(8)}")
+
+
+def _new_temporary(path: str | os.PathLike[str], target: str) -> tuple[int, str]:
+    """Makes an empty file in the folder of `target`. Returns its descriptor and name. Errors name `path`."""
     if not os.fspath(path):
         raise FileNotFoundError("the path is empty.")
-    if os.path.isdir(path):
+    if os.path.isdir(target) and not os.path.islink(target):
         raise IsADirectoryError(f"{os.fspath(path)} is a directory.")
+    name = _temporary_name(target)
     try:
-        return tempfile.mkstemp(dir=os.path.dirname(os.path.realpath(path)), prefix=".fastsup-")
+        # Of a name that nothing has, not even a link.
+        return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), name
     except OSError as error:
         raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
+
+
+def _take_permissions(name: str, path: str) -> None:
+    """Gives a new file the permissions of the file that it replaces, if that is one."""
+    with contextlib.suppress(FileNotFoundError):
+        status = os.lstat(path)
+        if stat.S_ISREG(status.st_mode):
+            os.chmod(name, stat.S_IMODE(status.st_mode))
 
 
 def _is_special(path: str | os.PathLike[str]) -> bool:
@@ -200,13 +294,3 @@ def _is_special(path: str | os.PathLike[str]) -> bool:
         return not stat.S_ISREG(os.stat(path).st_mode)
     except OSError:
         return False
-
-
-def _mode(path: str) -> int:
-    """The permissions of a file, or of one that open() would create. (mkstemp creates a private one.)"""
-    try:
-        return stat.S_IMODE(os.stat(path).st_mode)
-    except OSError:
-        mask = os.umask(0)
-        os.umask(mask)
-        return 0o666 & ~mask

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import types
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -17,10 +18,15 @@ __all__ = [
     "check_no_pattern",
     "check_number",
     "check_range",
+    "check_step_function",
+    "check_takes",
     "doubt_about",
     "hint_for_class",
     "is_number",
+    "pattern_in",
+    "why_begin_failed",
     "why_no_loop_hook",
+    "why_step_needs_arguments",
 ]
 
 
@@ -149,8 +155,108 @@ def doubt_about(name: str, value: Any, nan_means: str, negative_means: str, sect
     return None
 
 
+def check_takes(name: str, function: Any, arguments: str) -> None:
+    """Refuses a function that can't be called with the arguments that it will get.
+
+    Args:
+      name: name of the argument, for the message.
+      function: value of the argument.
+      arguments: names of what the function will get, separated by commas. A class, a partial function and other
+        callables aren't looked into: their signatures may be those of what they wrap.
+
+    Raises:
+      TypeError: the function can't be called, or not with these arguments.
+    """
+    if not callable(function):
+        raise TypeError(f"{name} must be a function of {arguments}, got {function!r}.")
+    error = _binding_error(function, arguments.split(","))
+    if error is not None:
+        raise TypeError(f"{name} must be a function of {arguments}, got {function!r}: {error}.")
+
+
+def _binding_error(function: Any, arguments: Collection[Any]) -> TypeError | None:
+    """Why a function or method in Python can't be called with positional arguments. None if it can, or isn't one."""
+    plain = function.__func__ if type(function) is types.MethodType else function
+    if type(plain) is not types.FunctionType or hasattr(plain, "__signature__"):
+        return None
+    try:
+        inspect.signature(function, follow_wrapped=False).bind(*arguments)
+    except TypeError as error:
+        return error
+    return None
+
+
+_STEP_REMEDY = (
+    "A loop calls its step without arguments. Pass fastsup.bind(step, ...) with the arguments of all steps, or "
+    "fastsup.bind_batches(step, batches) for a step that takes the next batch."
+)
+
+
+def check_step_function(step: Any) -> None:
+    """Refuses a step that a loop can't call.
+
+    Args:
+      step: the step function of a loop.
+
+    Raises:
+      TypeError: it can't be called, or needs arguments.
+    """
+    if not callable(step):
+        raise TypeError(f"step must be callable, got {step!r}")
+    error = _binding_error(step, ())
+    if error is not None:
+        raise TypeError(f"step must be callable without arguments, got {step!r}: {error}. {_STEP_REMEDY}")
+
+
+def why_step_needs_arguments(step: Any) -> str | None:
+    """The remedy for a step whose first call has raised TypeError, if its signature says that it needs arguments.
+
+    Args:
+      step: the step function, for example a `tf.function`, whose signature can't be trusted before the call.
+
+    Returns:
+      The text; None for a step that takes a call without arguments, or has no signature.
+    """
+    try:
+        inspect.signature(step).bind()
+    except TypeError as error:
+        return f"The step needs arguments: {error}. {_STEP_REMEDY}"
+    except Exception:
+        return None
+    return None
+
+
+def why_begin_failed(hook: Any, error: AttributeError) -> str | None:
+    """The remedy for a hook whose own `__init__` has left out the one of its base class.
+
+    Args:
+      hook: the hook, whose `begin` has raised the error.
+      error: the error, of a missing attribute.
+
+    Returns:
+      The text; None if the error has another cause.
+    """
+    inits = [kind for kind in type(hook).__mro__ if isinstance(vars(kind).get("__init__"), types.FunctionType)]
+    if error.obj is not hook or len(inits) < 2:
+        return None
+    return (
+        f"Does {inits[0].__name__}.__init__ call super().__init__(...)? {inits[1].__name__}.__init__, which sets the "
+        "attributes of its hooks, needs that."
+    )
+
+
 # What TensorFlow's file functions take for a pattern. A bracket that isn't closed stands for itself.
 _PATTERN = re.compile(r"[*?\\]|\[[^/]*\]")
+
+
+def pattern_in(path: Any) -> str:
+    """The part of a path that TensorFlow takes for a pattern; an empty string for none.
+
+    Args:
+      path: the path; a string, bytes or a `pathlib.Path`.
+    """
+    found = _PATTERN.search(os.fsdecode(path))
+    return found[0] if found else ""
 
 
 def check_no_pattern(name: str, directory: Any) -> None:
@@ -166,10 +272,10 @@ def check_no_pattern(name: str, directory: Any) -> None:
     Raises:
       ValueError: the path is a pattern.
     """
-    found = _PATTERN.search(os.fsdecode(directory))
+    found = pattern_in(directory)
     if found:
         raise ValueError(
-            f"{name}={os.fsdecode(directory)!r} can't hold checkpoints: TensorFlow takes {found[0]!r} in it for a "
+            f"{name}={os.fsdecode(directory)!r} can't hold checkpoints: TensorFlow takes {found!r} in it for a "
             "pattern, and would not find them again, or delete those of other directories. Rename the directory. See "
             "`python -m fastsup docs dropin#checkpoints`."
         )
@@ -202,7 +308,7 @@ def why_no_loop_hook(hook: Any) -> str:
       Text to append to an error; "" unless the object is a function, a hook of sessions or a hook's class.
     """
     if inspect.isroutine(hook):
-        return ". For a function, derive a class from fastsup.core.Hook, and call the function in after_step."
+        return ". For a function of the loop, pass fastsup.loop.every(steps=...)(function)."
     if inspect.isclass(hook) or not hasattr(hook, "before_run"):
         return hint_for_class(hook)
     return (

@@ -32,6 +32,7 @@ cdef extern from "drive.h":
         const fs_drive_clock* clock
         bint calls_no_hook
         bint makes_several
+        size_t next_slot
         fs_slot* due_slot
         int code
         char* message

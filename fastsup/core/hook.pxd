@@ -25,7 +25,7 @@ cdef class LoopHook(Scheduled):
     # The number of runs of loops under way that call it. They share its due positions.
     cdef int runs_under_way
 
-    cpdef due_at_time(self, double time)
+    cpdef due_at_time(self, object time)
 
     # `state` is the loop's own, passed so that it can be read without a Python call. Returns FS_GO_ON or FS_STOP.
     cdef int on_due(self, object loop, const fs_loop* state) except -1

@@ -9,7 +9,8 @@ from fastsup.core.capsule cimport function_in
 from fastsup.core.checks import check_interval
 from fastsup.core.clock cimport as_steady, steady_reached, steady_seconds
 from fastsup.core.drive cimport fs_slot, fs_slot_advance
-from fastsup.core.schedule cimport Scheduled, changes, fs_due_reached, fs_time_reached_fn
+from fastsup.core.schedule cimport Scheduled, changes, fs_due_reached, fs_time_reached_fn, number_of_seconds
+from fastsup.core.spelling import check_keywords
 
 cdef extern from "fastsup/loop.h":
     const char* FASTSUP_STEP_SIGNATURE
@@ -41,9 +42,13 @@ cdef class LoopHook(Scheduled):
         """True if the hook is due in a run, or at a global step, or now."""
         return fs_due_reached(&self.due, run, global_step, <fs_time_reached_fn> steady_reached) != 0
 
-    cpdef due_at_time(self, double time):
+    def __cinit__(self, *args, **kwargs):
+        if kwargs:
+            check_keywords(type(self), kwargs)
+
+    cpdef due_at_time(self, object time):
         # A clock that is set back must not make the hook wait.
-        Scheduled.due_at_time(self, as_steady(time))
+        Scheduled.due_at_time(self, as_steady(number_of_seconds(time)))
 
     def begin(self, loop):
         """Called once before the first step.
@@ -138,7 +143,10 @@ cdef str callback_after_steps(LoopHook hook):
         return "The function in C"
     if <void*> hook.on_due != <void*> plain.on_due:
         return "on_due"
-    return "after_step" if type(hook).after_step is not LoopHook.after_step else None
+    # Of the class, or of the object. (Python is slower with an object whose __dict__ was looked at.)
+    if getattr(hook.after_step, "__func__", None) is LoopHook.after_step:
+        return None
+    return "after_step"
 
 
 cdef bint takes_several(LoopHook hook) except -1:

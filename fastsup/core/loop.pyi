@@ -15,6 +15,8 @@ class Loop:
         max_steps: int | None = None,
         initial_step: int = 0,
         profiler: Profiler | None = None,
+        *,
+        steps: int | None = None,
     ) -> None: ...
     @property
     def hooks(self) -> tuple[LoopHook, ...]: ...

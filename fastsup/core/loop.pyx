@@ -26,9 +26,11 @@ from fastsup.core.hook cimport (
 from fastsup.core.hook import STEP_SIGNATURE
 from fastsup.core import timeline
 from fastsup.core.hook_ends import end_hooks, tell_hooks
-from fastsup.core.checks import why_no_loop_hook
+from fastsup.core.checks import check_step_function, why_begin_failed, why_no_loop_hook, why_step_needs_arguments
+from fastsup.core.notes import add_note, safe_repr
 from fastsup.core.probe cimport Part, Probe, ProbeFinder, fs_scope, probe_of
 from fastsup.core.session_origin import current_origin
+from fastsup.core.spelling import check_keywords, misspelt_callbacks
 from fastsup.core.schedule cimport changes
 
 # `LoopHook.on_due`, whose -1 need not mean that an exception is set.
@@ -69,6 +71,15 @@ replaced_clock.reached = replacement_reached
 replaced_clock.now = replacement_now
 
 
+cdef int never_reached(double time) noexcept nogil:
+    return 0
+
+
+cdef fs_drive_clock stopped_clock
+stopped_clock.reached = never_reached
+stopped_clock.now = replacement_now
+
+
 cdef inline const fs_drive_clock* clock_to_use() noexcept:
     if is_replaced():
         return &replaced_clock
@@ -83,8 +94,13 @@ cdef fs_drive* drive_of(Loop loop) noexcept:
     return <fs_drive*> loop.state
 
 
-cdef LoopHook as_hook(object hook):
-    """Returns a hook as it is, and a capsule as a hook that calls the capsule's function after every step."""
+cdef LoopHook as_hook(object hook, Py_ssize_t i):
+    """Returns a hook as it is, and a capsule as a hook that calls the capsule's function after every step.
+
+    Args:
+      hook: a member of `hooks`.
+      i: its place, for the message.
+    """
     if PyCapsule_CheckExact(hook):
         return FunctionHook(hook)
     if isinstance(hook, LoopHook):
@@ -94,8 +110,14 @@ cdef LoopHook as_hook(object hook):
     if isinstance(adapted, LoopHook):
         return adapted
     raise TypeError(
-        f"hooks must be fastsup.core.Hook objects, or capsules of hooks in C, got {hook!r}{why_no_loop_hook(hook)}"
+        f"hooks must be fastsup.core.Hook objects, or capsules of hooks in C, got {hook!r} as hooks[{i}]"
+        f"{why_no_loop_hook(hook)}"
     )
+
+
+cdef int raise_pending() except -1:
+    """Raises the exception that is set."""
+    return -1
 
 
 cdef inline int call_on_due(LoopHook hook, Loop loop) noexcept:
@@ -106,7 +128,7 @@ cdef inline int call_on_due(LoopHook hook, Loop loop) noexcept:
 cdef str due_hook(Loop loop):
     """The hook that was due last, by its place in `hooks`, for a message."""
     cdef Py_ssize_t i = drive_of(loop).due_slot - drive_of(loop).slots
-    return f"hooks[{i}], {loop.hooks[i]!r},"
+    return f"hooks[{i}], {safe_repr(loop.hooks[i])},"
 
 
 cdef str wrong_code(int code):
@@ -146,12 +168,25 @@ cdef int64_t initial_step_number(str name, object value) except? -1:
     return step
 
 
+cdef int64_t limit_number(str name, object value) except -1:
+    """Checks a limit of a loop. INT64_MAX for None.
+
+    Raises:
+      TypeError: `value` isn't an integer.
+      ValueError: `value` is negative, or doesn't fit into 64 bits.
+    """
+    cdef int64_t limit = step_number(name, INT64_MAX if value is None else value)
+    if limit < 0:
+        raise ValueError(f"{name} must not be negative, got {limit!r}. Pass None for a loop without limit.")
+    return limit
+
+
 cdef class Loop:
-    """Loop(step, hooks=(), max_steps=None, initial_step=0, profiler=None)\n--\n
+    """Loop(step, hooks=(), max_steps=None, initial_step=0, profiler=None, *, steps=None)\n--\n
     Calls a step function again and again, and hooks after the steps on which they are due.
 
-    The loop ends after `max_steps`, when a hook, the step function or another thread requests a stop, or when the step
-    function raises StopIteration.
+    The loop ends when the global step reaches `max_steps`, after `steps` steps, when a hook, the step function or another
+    thread requests a stop, or when the step function raises StopIteration.
 
     Args:
       step: a callable without arguments; or a capsule with a function in C, named by the function's signature
@@ -159,49 +194,75 @@ cdef class Loop:
         several steps at once: see docs/loop.md.
       hooks: iterable of `Hook`; or capsules with functions in C (`int (fs_loop const *, void *)`), which are called
         after every step.
-      max_steps: number of steps after which the loop ends, or None for no limit.
+      max_steps: the global step at which the loop ends, or None for no limit. If the global step has reached it before
+        the first step, no step is run.
       initial_step: value of the global step before the first step.
       profiler: `fastsup.HookProfiler` that records the cost of hooks and steps. None for the profiler that is on for
         the whole program when `run` is called, if there is one.
+      steps: number of steps by which the global step grows in this loop, in place of `max_steps`; None for no limit.
 
     Raises:
-      TypeError: `step` can't be called, a hook isn't a `Hook`, a capsule has another signature, a number of steps isn't an
-        integer, or `profiler` isn't a profiler.
-      ValueError: `max_steps` is negative, `initial_step` doesn't lie between 0 and 2**62, or a number of steps doesn't
-        fit into 64 bits.
+      TypeError: `step` can't be called without arguments, a hook isn't a `Hook`, a capsule has another signature, a number
+        of steps isn't an integer, or `profiler` isn't a profiler.
+      ValueError: `max_steps` or `steps` is negative, or both are given, `initial_step` doesn't lie between 0 and 2**62, or
+        a number of steps doesn't fit into 64 bits.
       RuntimeError: the loop is running, so `__init__` can't be called again.
     """
 
     def __cinit__(self, *args, **kwargs):
+        if kwargs:
+            check_keywords(type(self), kwargs)
         self.allocate(())
+        self.own_steps = INT64_MAX
         self.probes = ProbeFinder()
 
     def __dealloc__(self):
         fs_drive_free(drive_of(self))
 
-    def __init__(self, step, hooks=(), max_steps=None, initial_step=0, profiler=None):
+    def __init__(self, step, hooks=(), max_steps=None, initial_step=0, profiler=None, *, steps=None):
         if self.running:
             raise RuntimeError("The loop is running: it can't be initialised again.")
-        if not PyCapsule_CheckExact(step) and not callable(step):
-            raise TypeError(f"step must be callable, got {step!r}")
-        max_steps = step_number("max_steps", INT64_MAX if max_steps is None else max_steps)
-        if max_steps < 0:
-            raise ValueError(f"max_steps must not be negative, got {max_steps!r}. Pass None for a loop without limit.")
+        if not PyCapsule_CheckExact(step):
+            check_step_function(step)
+        if steps is not None and max_steps is not None:
+            raise ValueError(
+                f"Can not provide both steps and max_steps. Got steps={steps!r}, max_steps={max_steps!r}. Pass max_steps "
+                "for the global step at which the loop ends, or steps for a number of steps of this loop."
+            )
+        cdef int64_t last_step = limit_number("max_steps", max_steps)
+        cdef int64_t own_steps = limit_number("steps", steps)
         initial_step = initial_step_number("initial_step", initial_step)
         self.probes.record(profiler)
         if not hasattr(hooks, "__iter__"):
             is_hook = isinstance(hooks, LoopHook) or PyCapsule_CheckExact(hooks) or callable(hooks)
             remedy = "Pass a hook in a list" if is_hook else "Pass [] for none"
             raise TypeError(f"hooks must be an iterable of fastsup.core.Hook objects, got {hooks!r}. {remedy}.")
-        self.allocate(tuple([as_hook(hook) for hook in hooks]))
+        self.hold(hooks)
+        for hook in {type(hook): hook for hook in self.hooks}.values():
+            for warning in misspelt_callbacks(hook):
+                logger.warning(warning)
         cdef fs_drive* drive = drive_of(self)
         if PyCapsule_CheckExact(step):
             drive.step = <fs_step_fn> function_in(step, "a step function", STEP_SIGNATURE)
             drive.step_context = PyCapsule_GetContext(step)
         self.step_function = step
         self.last_result = None
-        drive.max_steps = max_steps
         drive.loop.global_step = initial_step
+        drive.max_steps = last_step
+        self.own_steps = own_steps
+        self.limit_own_steps()
+
+    cdef int hold(self, object hooks) except -1:
+        """Takes the hooks, any iterable of them."""
+        self.allocate(tuple([as_hook(hook, i) for i, hook in enumerate(hooks)]))
+        return 0
+
+    cdef int limit_own_steps(self) except -1:
+        """Finds the global step at which a loop ends that is to make a number of steps, from where it stands."""
+        cdef fs_drive* drive = drive_of(self)
+        if self.own_steps != INT64_MAX:
+            drive.max_steps = drive.loop.global_step + min(self.own_steps, INT64_MAX - drive.loop.global_step)
+        return 0
 
     cdef int allocate(self, tuple hooks) except -1:
         """Makes the loop's state, with a slot for each hook, and frees the state before."""
@@ -224,17 +285,17 @@ cdef class Loop:
 
     @property
     def steps(self):
-        """Number of steps done by this loop."""
+        """Number of steps done by this loop, with those that it has made again after a recovery."""
         return self.state.steps
 
     @property
     def global_step(self):
-        """The global step: `initial_step` plus the steps done."""
+        """The global step: of the restored checkpoint, or `initial_step`; plus the steps done since."""
         return self.state.global_step
 
     @property
     def max_steps(self):
-        """Number of steps after which the loop ends, or None for no limit."""
+        """The global step at which the loop ends, also if it was given as `steps`; or None for no limit."""
         return None if drive_of(self).max_steps == INT64_MAX else drive_of(self).max_steps
 
     @property
@@ -254,7 +315,7 @@ cdef class Loop:
         fs_drive_request_stop(self.state)
 
     def should_stop(self):
-        """Returns True once a stop was requested or `max_steps` are done."""
+        """Returns True once a stop was requested, or the global step has reached `max_steps`."""
         return fs_drive_is_done(drive_of(self))
 
     def _recover(self, error):
@@ -310,6 +371,15 @@ cdef class Loop:
             )
         self.running = True
         drive_of(self).message[0] = 0  # Of an earlier run.
+        if self.state.steps == 0:
+            # A subclass may have restored a checkpoint.
+            self.limit_own_steps()
+        if self.state.global_step >= drive_of(self).max_steps:
+            logger.info(
+                "Skipping training: the global step is %d already, and the loop ends at %d.",
+                self.state.global_step,
+                drive_of(self).max_steps,
+            )
         cdef Probe probe = self.probe_of_run()
         self.probe = probe
         phase = timeline.begin("train")
@@ -335,6 +405,7 @@ cdef class Loop:
                 self.run_c()
             self._end_hooks(probe)
         except BaseException as error:
+            self.note_hook(error)
             tell_hooks(begun, lambda hook: hook.on_error(self, error), _log_failed_on_error)
             raise
         finally:
@@ -355,10 +426,17 @@ cdef class Loop:
         return probe_of(probes, None)
 
     cdef int begin_hook(self, LoopHook hook) except -1:
-        """Calls the hook's `begin`. Warns of a hook that isn't due after any step though it has a callback for that, and
-        of one whose due position another run changes, too, unless it is due after every step."""
+        """Calls the hook's `begin`. Warns of a hook that isn't due after any step though it has a callback for that, of one
+        that is due and has none, and of one whose due position another run changes, too, unless it is due after every
+        step."""
         cdef uint64_t before = changes()[0]
-        hook.begin(self)
+        try:
+            hook.begin(self)
+        except AttributeError as error:
+            why = why_begin_failed(hook, error)
+            if why is not None:
+                add_note(error, why)
+            raise
         never = hook.next_run is None and hook.next_step is None and hook.next_time is None
         callback = callback_after_steps(hook)
         if never and changes()[0] == before and callback is not None:
@@ -366,6 +444,18 @@ cdef class Loop:
                 "%s of the hook %r won't be called: it hasn't said when it is due. Call due_every_run(), "
                 "due_at_step() or due_at_time() in its begin; or never_due(), if that is meant.",
                 callback,
+                hook,
+            )
+        elif callback is None and hook.after_steps is not None:
+            logger.warning(
+                "The hook %r has after_steps without after_step, which the loop calls where it makes one step at a time. "
+                "Define both.",
+                hook,
+            )
+        elif callback is None and not never:
+            logger.warning(
+                "The hook %r is due after steps, and does nothing then: it has no after_step. Define "
+                "after_step(loop, value).",
                 hook,
             )
         elif not never and hook.runs_under_way > 1 and hook.schedule.every_steps != 1 and hook.due.run > 0:
@@ -407,7 +497,7 @@ cdef class Loop:
             except StopIteration:
                 break
             except Exception as error:
-                self._recover(error)
+                self.step_failed(error)
                 continue
             if hooks_in_c:
                 drive.loop.result = as_double(self.last_result)
@@ -430,12 +520,19 @@ cdef class Loop:
         """Runs a step that makes as many steps at once as come before the next hook is due."""
         cdef fs_drive* drive = drive_of(self)
         cdef int64_t steps
-        while not fs_drive_is_done(drive):
+        cdef bint has_more = False
+        while has_more or not fs_drive_is_done(drive):
             steps = self.steps_at_once()
             if steps == 0:
                 break
+            # What has been made, or has failed, comes before a hook by time, a stop or a signal.
+            has_more = steps > 0 and getattr(self.step_function, "has_more", False) is True
+            if has_more:
+                drive.clock = &stopped_clock
             if steps > 0:
                 self.several_done(steps)
+            if has_more:
+                continue
             PyErr_CheckSignals()
             with nogil:
                 pass
@@ -457,7 +554,7 @@ cdef class Loop:
         except StopIteration:
             return 0
         except Exception as error:
-            self._recover(error)
+            self.step_failed(error)
             return -2
         steps = made
         if not 1 <= steps <= limit:
@@ -499,19 +596,60 @@ cdef class Loop:
             PyErr_CheckSignals()
         return 0
 
+    cdef int step_failed(self, object error) except -1:
+        """Says in an error of a step in Python where it was raised, and recovers from it or raises it."""
+        add_note(error, f"Raised by the step function at global step {self.state.global_step}.")
+        if isinstance(error, TypeError) and self.state.steps == 0:
+            why = why_step_needs_arguments(self.step_function)
+            if why is not None:
+                add_note(error, why)
+        self._recover(error)
+        return 0
+
+    cdef int note_hook(self, object error) except -1:
+        """Says in an error that passes which hook in Python or Cython has raised it, and where."""
+        cdef fs_drive* drive = drive_of(self)
+        # Hooks are looked at in order, from the first one after each step: there is no next one unless one was called.
+        cdef Py_ssize_t i = <Py_ssize_t> drive.next_slot - 1
+        if i < 0 or drive.slots[i].function is not NULL:
+            return 0
+        drive.next_slot = 0
+        if isinstance(error, Exception) and not isinstance(error, StopIteration):
+            add_note(error, f"Raised by the hook {safe_repr(self.hooks[i])} at global step {self.state.global_step}.")
+        return 0
+
+    cdef int raise_set(self, int event) except -1:
+        """Raises the exception that a function in C has set, or a replaced clock. Says in it where that was."""
+        cdef fs_drive* drive = drive_of(self)
+        drive.next_slot = 0  # A hook in Python hasn't raised it.
+        try:
+            raise_pending()
+        except StopIteration:
+            raise
+        except Exception as error:
+            source = "a function in C"
+            if event == FS_STEP_FAILED:
+                source = "the step function in C"
+            elif event == FS_HOOK_FAILED:
+                source = "the clock that replaces time.time" if drive.due_slot is NULL else due_hook(self)
+            add_note(error, f"Raised by {source} at global step {drive.loop.global_step}.")
+            raise
+
     cdef int handle(self, int event) except -1:
         """Does the part of an event that needs Python: raises errors, calls due hooks."""
         cdef fs_drive* drive = drive_of(self)
         while True:
             # A function in C may have taken the GIL and set an exception.
             if PyErr_Occurred() is not NULL:
-                return -1
+                return self.raise_set(event)
             if event == FS_HOOK_DUE:
                 self.call_hook(drive.due_slot - drive.slots)
             elif event == FS_SCHEDULES_CHANGED:
                 fs_drive_reload(drive)
-                drive.clock = clock_to_use()
+                if drive.clock is not &stopped_clock:
+                    drive.clock = clock_to_use()
             elif event == FS_STEP_FAILED or event == FS_HOOK_FAILED:
+                drive.next_slot = 0
                 culprit = "The step function in C" if event == FS_STEP_FAILED else due_hook(self)
                 reason = drive.message.decode("utf-8", "replace") or f"it returned {wrong_code(drive.code)}"
                 raise RuntimeError(f"{culprit} has failed at global step {drive.loop.global_step}: {reason}")
@@ -583,7 +721,7 @@ cdef class Loop:
                 except StopIteration:
                     return False
                 except Exception as error:
-                    self._recover(error)
+                    self.step_failed(error)
                     if fs_drive_is_done(drive):
                         return False
             drive.loop.result = as_double(self.last_result)

@@ -3,15 +3,6 @@
 from fastsup.core.loop cimport Loop
 
 
-def no_step():
-    """The step function of an `OutsideLoop`.
-
-    Raises:
-      RuntimeError: always.
-    """
-    raise RuntimeError("The session runs the steps of this loop: loop.run() can't.")
-
-
 cdef class OutsideLoop(Loop):
     """OutsideLoop(hooks)\n--\n
     Calls hooks after steps that the caller makes.
@@ -21,7 +12,15 @@ cdef class OutsideLoop(Loop):
     """
 
     def __init__(self, hooks):
-        Loop.__init__(self, no_step, hooks)
+        self.hold(hooks)
+
+    def run(self):
+        """Raises RuntimeError.
+
+        Raises:
+          RuntimeError: always.
+        """
+        raise RuntimeError("The session runs the steps of this loop: loop.run() can't.")
 
     def _begin(self, steps, global_step):
         """Calls the hooks' `begin`.
@@ -47,4 +46,8 @@ cdef class OutsideLoop(Loop):
           result: what the step has returned for the hooks.
         """
         self.move_to(steps, global_step)
-        self.call_hooks_after(result)
+        try:
+            self.call_hooks_after(result)
+        except Exception as error:
+            self.note_hook(error)
+            raise

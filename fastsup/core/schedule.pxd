@@ -30,12 +30,16 @@ cdef inline bint due_reached(const fs_due* due, int64_t run, int64_t global_step
     return fs_due_reached(due, run, global_step, <fs_time_reached_fn> reached)
 
 
+# A time in seconds. TypeError names it.
+cdef double number_of_seconds(object time) except? -1
+
+
 cdef class Scheduled:
     cdef fs_due due
 
     cpdef due_at_run(self, object run)
     cpdef due_at_step(self, object global_step)
-    cpdef due_at_time(self, double time)
+    cpdef due_at_time(self, object time)
     cpdef due_every_run(self)
     cpdef never_due(self)
 

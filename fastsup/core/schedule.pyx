@@ -1,7 +1,7 @@
 """When hooks are due: at a run, at a global step or at a time; and a table of the earliest of many."""
 
 from cpython.long cimport PyLong_AsLongLongAndOverflow
-from cpython.number cimport PyNumber_Index
+from cpython.number cimport PyIndex_Check, PyNumber_Index
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint64_t
 
 cdef extern from "fastsup/due.h":
@@ -19,13 +19,22 @@ cdef uint64_t* changes() noexcept:
     return &change_count
 
 
-cdef int64_t position(object steps) except? -1:
+cdef int64_t position(str name, object steps) except? -1:
     """A number of runs or steps, clipped to 64 bits: a larger one is never reached, a smaller one always is."""
     cdef int overflow = 0
+    if not PyIndex_Check(steps):
+        raise TypeError(f"{name} must be an integer, got {steps!r}.")
     cdef int64_t fits = PyLong_AsLongLongAndOverflow(PyNumber_Index(steps), &overflow)
     if overflow:
         return INT64_MAX if overflow > 0 else INT64_MIN
     return fits
+
+
+cdef double number_of_seconds(object time) except? -1:
+    """A time in seconds, any number."""
+    if not (hasattr(time, "__float__") or hasattr(time, "__index__")):
+        raise TypeError(f"time must be a number of seconds since the epoch, got {time!r}.")
+    return time
 
 
 cdef class Scheduled:
@@ -57,9 +66,12 @@ cdef class Scheduled:
 
         Args:
           run: number of the run, counted from 0.
+
+        Raises:
+          TypeError: it isn't an integer.
         """
         global change_count
-        self.due.run = position(run)
+        self.due.run = position("run", run)
         change_count += 1
 
     cpdef due_at_step(self, object global_step):
@@ -67,24 +79,29 @@ cdef class Scheduled:
 
         Args:
           global_step: the value.
+
+        Raises:
+          TypeError: it isn't an integer.
         """
         global change_count
-        self.due.global_step = position(global_step)
+        self.due.global_step = position("global_step", global_step)
         change_count += 1
 
-    cpdef due_at_time(self, double time):
+    cpdef due_at_time(self, object time):
         """Makes it due from a time on.
 
         Args:
           time: seconds since the epoch.
 
         Raises:
+          TypeError: it isn't a number.
           ValueError: it is NaN.
         """
         global change_count
-        if time != time:
+        cdef double due = number_of_seconds(time)
+        if due != due:
             raise ValueError("time must be a number of seconds since the epoch, got nan.")
-        self.due.time = time
+        self.due.time = due
         change_count += 1
 
     cpdef due_every_run(self):

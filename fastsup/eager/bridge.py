@@ -29,7 +29,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import versions
 
 from fastsup.common import isolated_child
-from fastsup.common.files import write_whole
+from fastsup.common.files import replace_whole
 from fastsup.common.fork import fork_reason
 from fastsup.common.raised_outside import is_raised_outside
 from fastsup.common.tried_versions import untried_reason
@@ -139,7 +139,7 @@ def _why_self_test_failed() -> str:
             outcome = f"{outcome.rstrip('.')}. It isn't repeated for a day, unless you delete {place}"
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(place, json.dumps({"outcome": outcome}))
+            replace_whole(place, json.dumps({"outcome": outcome}))
         except OSError:
             pass  # The next process tests again.
     return outcome

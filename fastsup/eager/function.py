@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, overload
 
-import tensorflow as tf
 from tensorflow.python.eager import def_function
 from tensorflow.python.eager.polymorphic_function import concrete_function, polymorphic_function
 from tensorflow.python.framework import dtypes, errors_impl
 from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.trackable import base as trackable
 from tensorflow.python.util import compat
 
 from fastsup.common.interpreter_end import completed_before_exit
@@ -26,6 +26,7 @@ from fastsup.eager.choice import choose
 from fastsup.eager.devices.arguments import variables_on_devices, why_not_given, why_not_held
 from fastsup.eager.devices.placement import HasRun, Placement, placement_of
 from fastsup.eager.devices.variable_handle import VariableHandle
+from fastsup.eager.function_errors import OwnFrames, with_lines
 from fastsup.eager.function_notes import FunctionNote, note_function
 from fastsup.eager.lift import LiftedGraph, NotLiftable
 from fastsup.eager.lift_limit import LiftLimit
@@ -67,10 +68,11 @@ class _Entry:
         self.may_be_lifted = False
 
 
-class Function(LiftedCalls):
+class Function(LiftedCalls, trackable.Trackable):  # type: ignore[misc]
     """A callable like the `tf.function` or ConcreteFunction in it, whose other attributes it has too.
 
-    `fastsup.function` makes it.
+    `fastsup.function` makes it. TensorFlow and Keras treat it as the function in it: `isinstance` holds, and modules,
+    checkpoints and SavedModels keep it.
 
     Args:
       original: a `tf.function` or a ConcreteFunction.
@@ -82,50 +84,50 @@ class Function(LiftedCalls):
     autograph_info__: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, original: Any, executor: str = "auto", fallback: str = "warn") -> None:
-        super().__init__(original)
+        # This looks whether the object has certain attributes, and an original may have them.
+        self._maybe_initialize_trackable()
+        self._tracer = self._tracer_of(original)
+        super().__init__(original, self._tracer.calls)
         self._executor = executor
         self._fallback = fallback
-        is_concrete = isinstance(original, concrete_function.ConcreteFunction)
-        self._tracer = ConcreteTracer(original) if is_concrete else FunctionTracer(original)
-        self._lock = threading.RLock()
+        self._lifting = threading.RLock()
         # By the identity of the ConcreteFunction; where there are several devices, also by those of the call.
         self._entries: dict[tuple[Any, ...], _Entry] = {}
         self._why_not = ""
         self._why_elsewhere = ""
         self._limit = LiftLimit()
-        self._bound: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
         self.__name__: str = compat.as_str(original.name)
-        if not is_concrete:
-            # A functools.partial and an object that can be called have no name.
-            functools.update_wrapper(self, original.python_function, updated=())
 
     def __repr__(self) -> str:
         return f"<fastsup.function {self.__name__} of {self.original!r}>"
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
+        # Python itself asks for names like __deepcopy__, and means this object.
+        if name.startswith("__"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.original, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For copies, deep copies and pickles, which do what they do of the `tf.function`."""
-        return Function, (self.original, self._executor, self._fallback)
+        return type(self), (self.original, self._executor, self._fallback)
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """Makes methods of functions that are defined in a class."""
-        get = getattr(self.original, "__get__", None)
-        if instance is None or get is None:
-            return self
-        bound = get(instance, owner)
-        if bound is self.original:
-            return self
-        if isinstance(bound, types.MethodType):
-            return types.MethodType(self, instance)
-        with self._lock:
-            method = self._bound.get(instance)
-            if method is None or method.original is not bound:
-                method = self._bound[instance] = Function(bound, self._executor, self._fallback)
-            return method
+    def _tracer_of(self, original: Any) -> ConcreteTracer:
+        raise NotImplementedError
+
+    # TensorFlow's interface of what is saved. A class's own methods come before __getattr__.
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
+        with OwnFrames():  # It may trace.
+            return self.original._trackable_children(save_type, **kwargs)
+
+    def _deserialization_dependencies(self, children: Any) -> Any:
+        return self.original._deserialization_dependencies(children)
+
+    def _export_to_saved_model_graph(self, object_map: Any, tensor_map: Any, options: Any, **kwargs: Any) -> Any:
+        tensors = self.original._export_to_saved_model_graph(object_map, tensor_map, options=options, **kwargs)
+        if self.original in object_map:
+            object_map[self] = object_map[self.original]
+        return tensors
 
     @property
     def lifted(self) -> bool:
@@ -169,38 +171,36 @@ class Function(LiftedCalls):
         Returns:
           The ConcreteFunction, which isn't lifted.
         """
-        if isinstance(self.original, concrete_function.ConcreteFunction):
-            return self.original
-        return self.original.get_concrete_function(*args, **kwargs)
+        with OwnFrames():
+            return self.original.get_concrete_function(*args, **kwargs)
 
     def _last_step(self) -> LiftedStep | None:
         steps = self._steps()
         return steps[-1] if steps else None
 
-    def _call_elsewhere(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call where no lifted graph may run: TensorFlow's own."""
+    def _may_be_lifted_now(self) -> bool:
+        """Whether a call where no lifted graph could run may be lifted now. Notes the reason if not."""
         if globals()["bridge"] is None:
-            return self.original(*args, **kwargs)  # The interpreter ends, and has cleared the names of this module.
+            return False  # The interpreter ends, and has cleared the names of this module.
         if self._entries and bridge.forked_reason():
             raise RuntimeError(f"{self.__name__} can't be called: {bridge.forked_reason()}.")
         if not bridge.unavailable_reason() and not self._entries and not self._why_not:
             if not fallback_reason():  # The bridge has been opened just now.
-                return self(*args, **kwargs)
+                return True
         elif bridge.unavailable_reason():
             self._say(bridge.unavailable_reason())
         if not self._why_elsewhere and not self._entries:
             self._why_elsewhere = fallback_reason()
-        return self.original(*args, **kwargs)
+        return False
 
     def _call_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of a pattern that isn't known yet."""
         reason = self._tracer.why_untraceable()
         if reason:
             return self._call_tensorflow(args, kwargs, reason)
-        has_run, result = self._tracer.first_call(args, kwargs)
+        has_run, result, concrete, is_new = self._tracer.trace(args, kwargs)
         if has_run:
             return result
-        concrete = self._tracer.concrete(args, kwargs)
         try:
             inputs = self._tracer.inputs(concrete, args, kwargs)
         except (TypeError, ValueError) as error:
@@ -224,6 +224,7 @@ class Function(LiftedCalls):
             except HasRun as run:
                 self._entries[key] = _Entry(concrete)
                 self._say(str(run))
+                self._tracer.told(is_new)
                 return concrete.function_type.pack_output(run.flat)
             except errors_impl.OpError as error:
                 return self._call_tensorflow(args, kwargs, error.message)  # Which raises the error, as a rule.
@@ -231,17 +232,23 @@ class Function(LiftedCalls):
         step = entry.step
         if step is None:
             self._make_route(entry, [], args, kwargs)
-            return concrete._call_flat(inputs, concrete.captured_inputs)
+            result = concrete._call_flat(inputs, concrete.captured_inputs)
+            self._tracer.told(is_new)
+            return result
         reason = _why_unfit(concrete, inputs)
         if reason:
             return self._call_tensorflow(args, kwargs, reason)
         boxed = [(box.box, inputs[place]) for place, box in step.graph.opaque_inputs]
         self._make_route(entry, boxed, args, kwargs)
-        return self._run(step, feeds, boxed, args, kwargs)
+        result = self._run(step, feeds, boxed, args, kwargs)
+        self._tracer.told(is_new)
+        return result
 
     def _call_tensorflow(self, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
         """A call that can't be lifted. If TensorFlow doesn't refuse it either, the reason is told."""
-        result = self.original(*args, **kwargs)
+        self._tracer.calls.tell()
+        with OwnFrames():
+            result = self.original(*args, **kwargs)
         self._say(reason)
         return result
 
@@ -264,7 +271,7 @@ class Function(LiftedCalls):
             if self._executor == "auto" and not isinstance(error, errors_impl.OutOfRangeError):
                 # A program that goes on after such an error may meet many, and a search takes up to two seconds.
                 step.run_inline()
-            return named
+            return with_lines(named, step.graph.concrete)
         except Exception as other:
             if is_raised_outside(other):
                 raise
@@ -280,7 +287,7 @@ class Function(LiftedCalls):
         entry = self._entries.get(key)
         if entry is not None:
             return entry
-        with self._lock:
+        with self._lifting:
             entry = self._entries.get(key)
             if entry is None:
                 entry = _Entry(concrete, placement, variables)
@@ -300,7 +307,7 @@ class Function(LiftedCalls):
           entry: the trace's entry.
           since: the count of calls by TensorFlow, as LiftedStep.used_at. A trace that was called since then stays.
         """
-        with self._lock:
+        with self._lifting:
             if entry.step is not None or not entry.may_be_lifted:
                 return
             while self._limit.why_full(entry.concrete, len(self._steps())):
@@ -362,7 +369,60 @@ class Function(LiftedCalls):
             logging.warning("%s TensorFlow runs it.", text)
 
 
-tf.types.experimental.GenericFunction.register(Function)
+def _of_original(name: str) -> property:
+    """An attribute that TensorFlow sets: on the function inside, which reads it."""
+    return property(lambda self: getattr(self.original, name), lambda self, value: setattr(self.original, name, value))
+
+
+class LiftedFunction(Function):
+    """A `Function` with a `tf.function` in it."""
+
+    _shared_rendezvous = _of_original("_shared_rendezvous")
+    _omit_frequent_tracing_warning = _of_original("_omit_frequent_tracing_warning")
+
+    def __init__(self, original: Any, executor: str = "auto", fallback: str = "warn") -> None:
+        super().__init__(original, executor, fallback)
+        self._bound: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
+        # A functools.partial and an object that can be called have no name.
+        functools.update_wrapper(self, original.python_function, updated=())
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """Makes methods of functions that are defined in a class."""
+        if instance is None:
+            return self
+        bound = self.original.__get__(instance, owner)
+        if bound is self.original:
+            return self
+        if isinstance(bound, types.MethodType):
+            return types.MethodType(self, instance)
+        with self._lifting:
+            method = self._bound.get(instance)
+            if method is None or method.original is not bound:
+                method = self._bound[instance] = LiftedFunction(bound, self._executor, self._fallback)
+            return method
+
+    def _clone(self, python_function: Any) -> LiftedFunction:
+        """TensorFlow's way to wrap a function's Python function, for a strategy."""
+        return LiftedFunction(self.original._clone(python_function), self._executor, self._fallback)
+
+    def _tracer_of(self, original: Any) -> ConcreteTracer:
+        return FunctionTracer(original)
+
+
+class LiftedConcreteFunction(Function):
+    """A `Function` with a ConcreteFunction in it."""
+
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns the ConcreteFunction, whatever the arguments."""
+        return self.original
+
+    def _tracer_of(self, original: Any) -> ConcreteTracer:
+        return ConcreteTracer(original)
+
+
+# TensorFlow asks for its two classes by isinstance. What it then looks up is that of the function inside.
+polymorphic_function.Function.register(LiftedFunction)
+concrete_function.ConcreteFunction.register(LiftedConcreteFunction)
 
 
 def _why_unfit(concrete: Any, inputs: list[Any]) -> str:
@@ -448,7 +508,6 @@ def function(
                     f"{name} must be None for {func!r}, which is TensorFlow's function already; got {value!r}. Give it "
                     "to tf.function."
                 )
-        return Function(func, executor, fallback)
-    if not callable(func):
-        raise TypeError(f"func must be a function, got {func!r} of type {type(func).__name__}.")
-    return Function(def_function.function(func, **arguments), executor, fallback)
+        kind = LiftedConcreteFunction if isinstance(func, concrete_function.ConcreteFunction) else LiftedFunction
+        return kind(func, executor, fallback)
+    return LiftedFunction(def_function.function(func, **arguments), executor, fallback)

@@ -7,6 +7,7 @@ resources or variants, which a session can't be fed.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -133,6 +134,8 @@ class LiftedGraph:
             self.outputs = self._distinct(outputs, outer)
         self._flatten(outer)
         self._place()
+        # One that is fed by name is a program's own, and may outlive this object.
+        self._dismantles: Any = None if is_fed_by_name else _dismantles(self, self.graph)
 
     def _argument(self, place: int, name: str, inside: Any) -> Any:
         if place in self.variables:
@@ -335,6 +338,8 @@ class LiftedGraph:
         """
         if self.executor != "single_threaded":
             return error
+        if self._dismantles is not None:
+            self._dismantles.detach()  # The error has an operation of the graph.
         searched = self if isinstance(error, errors_impl.OutOfRangeError) else self._searchable_graph()
         session = searched._session(single_threaded=True).session
         arrays = [value.numpy() for value in inputs if value.dtype not in _OPAQUE]
@@ -372,6 +377,13 @@ class LiftedGraph:
             box.empty()
         if self._searchable is not None:
             self._searchable.release_all()
+
+
+def _dismantles(lifted: LiftedGraph, graph: ops.Graph) -> Any:
+    """Has a graph go with its object, and not when Python next looks for cycles: perhaps a hundred graphs later."""
+    finalizer = weakref.finalize(lifted, ops.dismantle_graph, graph)
+    finalizer.atexit = False
+    return finalizer
 
 
 def _check_device_of_xla(placement: Placement) -> None:

@@ -10,10 +10,17 @@ cdef class Box:
     cdef readonly object lock
 
 
+cdef class CallCount:
+    cdef object key
+    cdef int64_t untold
+    cdef object __weakref__
+
+
 cdef class LiftedCalls:
     cdef public object original
     cdef Route latest
     cdef readonly RouteTable _routes
+    cdef CallCount calls
     # Counts calls that TensorFlow runs for want of room. Steps keep the count at which they were called last.
     cdef int64_t now
 

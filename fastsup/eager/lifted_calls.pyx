@@ -1,6 +1,8 @@
 """The calls of one function: each is run by the lifted graph of its pattern, or goes to TensorFlow."""
 
+import functools
 import threading
+import weakref
 
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
@@ -14,7 +16,7 @@ from fastsup.eager.routes cimport Route, RouteTable
 from fastsup.eager.devices.eager_session import has_callbacks, settings
 
 from tensorflow.python.eager import context
-from tensorflow.python.eager.polymorphic_function import eager_function_run
+from tensorflow.python.eager.polymorphic_function import eager_function_run, polymorphic_function
 from tensorflow.python.framework import errors_impl, ops
 from tensorflow.python.ops import summary_ops_v2
 from tensorflow.python.profiler import profiler_v2
@@ -38,6 +40,10 @@ cdef object graph_stack = ops._default_graph_stack
 cdef object shared_context = None
 # The name of its device, if it has one alone.
 cdef str only_device = ""
+# The eager context that collects the graphs of what it runs. None if none does.
+cdef object collecting_context = None
+# By the id of what TensorFlow counts the calls of a Python function by.
+cdef object call_counts = weakref.WeakValueDictionary()
 
 
 def share(eager_context):
@@ -51,6 +57,25 @@ def share(eager_context):
     if eager_context is not None:
         devices = eager_context.devices()
         only_device = devices[0] if len(devices) == 1 else ""
+
+
+def _watch_run_metadata():
+    """Notices from now on when an eager context begins and ends to collect graphs, of which only its C++ part knows."""
+    def watched(method, is_on):
+        @functools.wraps(method)
+        def replacement(self, *args, **kwargs):
+            global collecting_context
+            result = method(self, *args, **kwargs)
+            collecting_context = self if is_on else None
+            return result
+
+        return replacement
+
+    for name, is_on in (("enable_run_metadata", True), ("disable_run_metadata", False)):
+        setattr(context.Context, name, watched(getattr(context.Context, name), is_on))
+
+
+_watch_run_metadata()
 
 
 def scope_of_devices():
@@ -88,6 +113,8 @@ cdef bint may_run(PyObject** scope) except -1:
         return False
     if <object>PyDict_GetItem(summary_names, "_current_trace_context") is not None:
         return False
+    if collecting_context is not None:
+        return False
     if records_gradients():
         return False
     graph = graph_stack._global_default_graph
@@ -118,6 +145,8 @@ def fallback_reason():
         return "TensorFlow's profiler is on"
     if summary_ops_v2._current_trace_context is not None:
         return "tf.summary.trace_on is on"
+    if collecting_context is not None:
+        return "the eager context collects graphs (enable_run_metadata)"
     if eager_function_run.RUN_FUNCTIONS_EAGERLY is not False:
         return "tf.config.run_functions_eagerly is on"
     if records_gradients():
@@ -163,20 +192,63 @@ cdef class Box:
                 self.write(None)
 
 
+cdef class CallCount:
+    """Counts calls that haven't traced, until TensorFlow, which warns of too much retracing, is told of them.
+
+    Args:
+      key: what TensorFlow counts the calls by. None if it doesn't.
+    """
+
+    def __init__(self, key):
+        self.key = key
+
+    def add(self):
+        """Counts one call."""
+        self.untold += 1
+
+    def tell(self):
+        """Tells TensorFlow of the calls since the last time: before a call that may trace."""
+        cdef int64_t count = self.untold
+        self.untold = 0
+        if count == 0 or self.key is None:
+            return
+        detectors = polymorphic_function._frequent_tracing_detector_manager
+        detectors.called_without_tracing(self.key)
+        with detectors._lock:
+            detector = detectors._get_detector(self.key)
+            calls = detector._calls_per_tracings
+            calls[len(calls) - 1] += count - 1
+            detector._call_count += count - 1
+
+
+def call_count(key):
+    """The CallCount of all functions of one Python function.
+
+    Args:
+      key: what TensorFlow counts their calls by.
+    """
+    found = call_counts.get(id(key))
+    # It keeps the key alive, so that no other one gets its id.
+    return call_counts.setdefault(id(key), CallCount(key)) if found is None else found
+
+
 cdef class LiftedCalls:
     """A callable that knows the lifted graphs of one function by the patterns of their calls.
 
-    A subclass defines `_call_new(args, kwargs)`, for calls of no known pattern, `_explained(error, step, args,
-    kwargs)`, which returns the error that a failed step raises, and `_lift_late(entry, since)`, which lifts a trace for
-    which was past the limit, if there is another one that wasn't called since then.
+    A subclass defines `_call_new(args, kwargs)`, for calls of no known pattern, `_may_be_lifted_now()`, whether a call
+    may be lifted although no lifted graph could run, `_explained(error, step, args, kwargs)`, which returns the error
+    that a failed step raises, and `_lift_late(entry, since)`, which lifts a trace for which was past the limit, if there
+    is another one that wasn't called since then.
 
     Args:
       original: TensorFlow's function, for calls that can't be lifted.
+      calls: the CallCount of its calls.
       most_routes: the most routes that it keeps.
     """
 
-    def __init__(self, original, Py_ssize_t most_routes=MOST_ROUTES):
+    def __init__(self, original, CallCount calls not None, Py_ssize_t most_routes=MOST_ROUTES):
         self.original = original
+        self.calls = calls
         self._routes = RouteTable(most_routes)
 
     def __call__(self, *args, **kwargs):
@@ -208,7 +280,9 @@ cdef class LiftedCalls:
         if holds_boxes and not hold_boxes(step, route.boxed):
             return self.original(*args, **kwargs)
         try:
-            return step.run(inputs)
+            result = step.run(inputs)
+            self.calls.untold += 1
+            return result
         except errors_impl.OpError as error:
             raise self._explained(error, step, args, kwargs) from None
         finally:
@@ -227,7 +301,18 @@ cdef class LiftedCalls:
         return self.original(*args, **kwargs)
 
     def _call_elsewhere(self, args, kwargs):
+        """A call where no lifted graph may run: TensorFlow's own.
+
+        It isn't in Python: the lines of Python that are on the stack become those of the operations that it traces.
+        """
+        if self._may_be_lifted_now():
+            return self(*args, **kwargs)
+        if self.calls.untold:
+            self.calls.tell()
         return self.original(*args, **kwargs)
+
+    def _may_be_lifted_now(self):
+        raise NotImplementedError
 
     def _call_new(self, args, kwargs):
         raise NotImplementedError

@@ -14,6 +14,7 @@ from tensorflow.python.eager import context
 from fastsup.eager import bridge
 from fastsup.eager.devices.eager_session import has_callbacks, settings
 from fastsup.eager.function import Function
+from fastsup.eager.function import function as lift
 
 
 def _check(holds: Any, subject: str) -> None:
@@ -22,7 +23,8 @@ def _check(holds: Any, subject: str) -> None:
 
 
 def _lifted(function: Any) -> Function:
-    return Function(tf.function(function), "inline", "raise")
+    lifted: Function = lift(tf.function(function), executor="inline", fallback="raise")
+    return lifted
 
 
 def run() -> None:
@@ -52,7 +54,7 @@ def run() -> None:
     lifted = _lifted(step)
     ones = tf.ones([10])
     for executor in ("inline", "thread_pool", "single_threaded"):
-        each = Function(lifted.original, executor, "raise")
+        each = lift(lifted.original, executor=executor, fallback="raise")
         for _ in range(50):
             before = float(tf.reduce_sum(weights))
             result = each(ones)

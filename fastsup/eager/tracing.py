@@ -16,6 +16,9 @@ from tensorflow.python.framework import dtypes, ops, tensor, tensor_shape, type_
 from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.util import compat
 
+from fastsup.eager.function_errors import OwnFrames
+from fastsup.eager.lifted_calls import CallCount, call_count
+
 __all__ = ["ArgumentType", "CallTypes", "ConcreteTracer", "FunctionTracer"]
 
 _OPAQUE = (dtypes.resource, dtypes.variant)
@@ -63,22 +66,37 @@ class ConcreteTracer:
 
     Args:
       function: the ConcreteFunction.
+
+    Attributes:
+      calls: counts the calls that don't trace.
     """
 
     def __init__(self, function: concrete_function.ConcreteFunction) -> None:
         self._function = function
+        self.calls: CallCount = CallCount(None)
 
     def why_untraceable(self) -> str:
         """Returns why TensorFlow can't be asked for a trace; an empty string if it can."""
         return ""
 
-    def first_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, Any]:
-        """Does nothing. Returns False and None."""
-        return False, None
+    def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, Any, Any, bool]:
+        """Finds the ConcreteFunction of a call. May trace.
 
-    def concrete(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Returns the ConcreteFunction of a call."""
-        return self._function
+        Args:
+          args: the positional arguments.
+          kwargs: the keyword arguments.
+
+        Returns:
+          Whether the function has run, and what it has returned; the ConcreteFunction, and whether it was traced now.
+        """
+        return False, None, self._function, False
+
+    def told(self, is_new: bool) -> None:
+        """Counts a call that has ended well, for TensorFlow's warning about retracing.
+
+        Args:
+          is_new: whether the call has traced.
+        """
 
     def inputs(self, concrete: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """Returns the tensors that TensorFlow makes of a call's arguments, without captured ones.
@@ -181,10 +199,38 @@ class FunctionTracer(ConcreteTracer):
 
     def __init__(self, function: polymorphic_function.Function) -> None:
         self._function = function
+        self.calls = call_count(function._key_for_call_stats)
         self._first = threading.RLock()
         self._skeletons: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
-    def first_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, Any]:
+    def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, Any, Any, bool]:
+        """Finds the ConcreteFunction of a call. May trace: the first time as TensorFlow's first call does."""
+        function = self._function
+        traces = function.experimental_get_tracing_count()
+        with OwnFrames():
+            has_run, result = self._first_call(args, kwargs)
+            if has_run:
+                return True, result, None, True
+            concrete = self.concrete(args, kwargs)
+        return False, None, concrete, function.experimental_get_tracing_count() != traces
+
+    def concrete(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Returns TensorFlow's ConcreteFunction of a call. May trace."""
+        with polymorphic_function.OptionalXlaContext(self._function._jit_compile):
+            return self._function._get_concrete_function_garbage_collected(*args, **kwargs)
+
+    def told(self, is_new: bool) -> None:
+        """Counts a call that has ended well, for TensorFlow's warning about retracing."""
+        if is_new:
+            self.calls.tell()
+            function = self._function
+            polymorphic_function._frequent_tracing_detector_manager.called_with_tracing(
+                function._key_for_call_stats, function._python_function, function._omit_frequent_tracing_warning
+            )
+        else:
+            self.calls.add()
+
+    def _first_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, Any]:
         """Traces a function that wasn't called before, and initialises the variables that it creates.
 
         TensorFlow does this in a first call, which is stopped before the function runs. Where TensorFlow can initialise
@@ -238,11 +284,6 @@ class FunctionTracer(ConcreteTracer):
     def _is_traced(self) -> bool:
         return self._function._variable_creation_config is not None
 
-    def concrete(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Returns the ConcreteFunction of a call. May trace."""
-        with polymorphic_function.OptionalXlaContext(self._function._jit_compile):
-            return self._function._get_concrete_function_garbage_collected(*args, **kwargs)
-
     def _flat(self, concrete: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         options = self._function._variable_creation_config
         bound = function_type_utils.bind_function_inputs(args, kwargs, options.polymorphic_type, options.default_values)
@@ -259,7 +300,8 @@ class FunctionTracer(ConcreteTracer):
         trace is made for calls alone that no trace fits, so it takes none from this one.
         """
         cache = self._function._variable_creation_config.function_cache
-        traces = [(key[0], trace) for key, trace in list(cache._primary.items())]
+        with self._function._lock:  # TensorFlow holds it while it adds a trace.
+            traces = [(key[0], trace) for key, trace in cache._primary.items()]
         place = next((place for place, (_, trace) in enumerate(traces) if trace is concrete), None)
         if place is None:
             return None

@@ -46,7 +46,8 @@ typedef struct {
 
     /* Makes a hook for any StepLoop, whether made in C or in Python. `schedule`: NULL means after every step. */
     PyObject *(*hook_new)(fs_hook_fn function, void *context, const fs_schedule *schedule, PyObject *owner);
-    /* Makes a StepLoop. `hooks`: an iterable of hooks, in Python, Cython or C; or NULL. max_steps < 0: no limit. */
+    /* Makes a StepLoop. `hooks`: an iterable of hooks, in Python, Cython or C; or NULL. max_steps: the global step at
+     * which the loop ends, below 0 for no limit; for a number of steps, pass initial_step plus that number. */
     PyObject *(*loop_new)(fs_step_fn step, void *context, PyObject *hooks, int64_t max_steps, int64_t initial_step,
                           PyObject *owner);
     /* Runs the loop to its end. Returns 0, or -1 with an exception set: a later call then goes on after the last step

@@ -17,7 +17,7 @@ from fastsup.core.probe import RECORDS_METHOD
 from fastsup.eager.function import FALLBACKS
 from fastsup.eager.lifted_calls import scope_of_devices
 from fastsup.keras.ahead import StepsAhead
-from fastsup.keras.calls import replaced_method
+from fastsup.keras.calls import original_of, replaced_method
 from fastsup.keras.step_functions import (
     LiftedPredictFunction,
     LiftedStepFunction,
@@ -100,15 +100,13 @@ class Acceleration:
             if getattr(model, f"{kind}_function") is not None:
                 made(force=True)
         for name in ("fit", "evaluate", "predict"):
-            method = getattr(model, name)
-            method = getattr(method, "_fastsup_original", method)
+            method = original_of(getattr(model, name))
             if not isinstance(method, MethodType) or _plain(method.__func__) is not _plain(getattr(keras.Model, name)):
                 continue  # The program's own, which may add callbacks and change arguments.
-            replaced = replaced_method(method, name, self._function_of)
-            replaced._fastsup_original = method
+            replaced = replaced_method(method, name, self)
             object.__setattr__(model, name, replaced)
 
-    def _function_of(self, kind: str) -> StepsAhead | None:
+    def make_function(self, kind: str) -> StepsAhead | None:
         """Makes the model's function of a kind, as `fit`, `evaluate` and `predict` do; None if it takes no `Epoch`."""
         model: Any = self._model()
         if not model.compiled or model.run_eagerly or model.steps_per_execution > 1 or _is_distributed(model):
@@ -116,6 +114,11 @@ class Acceleration:
         getattr(model, f"make_{kind}_function")()
         function = getattr(model, f"{kind}_function")
         return function if isinstance(function, StepsAhead) else None
+
+    def takes_epochs(self, kind: str) -> bool:
+        """Returns True if the model's function of a kind takes an `Epoch`; also if there is none now."""
+        function = getattr(self._model(), f"{kind}_function")
+        return function is None or isinstance(function, StepsAhead)
 
     def _lift(self, kind: str, model: Any, original: Any) -> Any:
         try:

@@ -33,6 +33,7 @@ _READ_LOGS = (
 _SAVE = (keras.callbacks.ModelCheckpoint, keras.callbacks.BackupAndRestore)
 # Keras's count of the batches since such a save.
 _COUNT = "_batches_seen_since_last_saving"
+_NO_METHOD = keras.callbacks.Callback.on_batch_begin
 
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ def batch_methods(callback: Any, kind: str) -> list[str]:
     """
     names = [f"on_{kind}_batch_begin", f"on_{kind}_batch_end"]
     names += ["on_batch_begin", "on_batch_end"] if kind == "train" else []
-    return [name for name in names if not hasattr(getattr(callback, name), "_is_default")]
+    # Keras refuses an object without these methods.
+    return [name for name in names if not hasattr(getattr(callback, name, _NO_METHOD), "_is_default")]
 
 
 def looks_between_batches(callbacks: Iterable[Any], kind: str) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
 import keras
 
-from fastsup.keras.ahead import Call, StepsAhead
+from fastsup.keras.ahead import Call
 from fastsup.keras.callbacks import CallInTurn, flat_callbacks
 from fastsup.keras.interrupts import DroppedInterrupt
 
@@ -22,21 +21,20 @@ try:
 except ImportError:  # A release of Keras whose adapters of arrays are others: it makes the batches itself.
     _inputs = None
 
-__all__ = ["replaced_method"]
+__all__ = ["is_replaced", "original_of", "replaced_method"]
 
 _ARRAYS = ("x", "y", "sample_weight")
 # For each method, the kind of the steps that it runs, and the argument with the steps of an epoch.
 _KINDS = {"fit": ("train", "steps_per_epoch"), "evaluate": ("test", "steps"), "predict": ("predict", "steps")}
 
 
-def replaced_method(method: MethodType, name: str, function_of: Callable[[str], StepsAhead | None]) -> Any:
+def replaced_method(method: MethodType, name: str, acceleration: Any) -> Any:
     """Makes what replaces a model's `fit`, `evaluate` or `predict`.
 
     Args:
       method: the model's method: Keras's, bound to the model.
       name: its name.
-      function_of: function that makes the model's function of a kind, and returns it; None if the function takes no
-        `Epoch`.
+      acceleration: the `Acceleration` of the model.
 
     Returns:
       A callable with the same arguments.
@@ -57,7 +55,7 @@ def replaced_method(method: MethodType, name: str, function_of: Callable[[str], 
         given = bound.arguments
         if given.get("kwargs", {}).get("_use_cached_eval_dataset"):
             return call(*args, **kwargs)  # The validation of a `fit`, which has replaced its input.
-        replaced = [] if _inputs is None else _replace_inputs(name, given, function_of)
+        replaced = [] if _inputs is None else _replace_inputs(method.__self__, name, given, acceleration)
         dropped = DroppedInterrupt()
         _call_in_turn(given, dropped)
         try:
@@ -67,10 +65,21 @@ def replaced_method(method: MethodType, name: str, function_of: Callable[[str], 
             for loop_input in replaced:
                 loop_input.close()
 
+    run._fastsup_original = method  # type: ignore[attr-defined]
     return run
 
 
-def _replace_inputs(name: str, given: dict[str, Any], function_of: Callable[[str], StepsAhead | None]) -> list[Any]:
+def is_replaced(method: Any) -> bool:
+    """Returns True for what `replaced_method` has made."""
+    return hasattr(method, "_fastsup_original")
+
+
+def original_of(method: Any) -> Any:
+    """The method that was replaced; the method itself if it is none."""
+    return getattr(method, "_fastsup_original", method)
+
+
+def _replace_inputs(model: Any, name: str, given: dict[str, Any], acceleration: Any) -> list[Any]:
     """Replaces the inputs among the arguments of a method by `LoopInput`s. Returns them."""
     kind, steps = _KINDS[name]
     call = _call_of(kind, given, given.get(steps))
@@ -80,12 +89,12 @@ def _replace_inputs(name: str, given: dict[str, Any], function_of: Callable[[str
         except Exception:
             return []  # Keras says what is wrong.
     replaced = []
-    if not _inputs.is_adapter(given.get("x")) and function_of(kind) is not None:
+    if not _inputs.is_adapter(given.get("x")) and acceleration.make_function(kind) is not None:
         options = {"shuffle": given.get("shuffle", False), "class_weight": given.get("class_weight")}
         arrays = {key: given.get(key) for key in _ARRAYS}
         given["x"] = _inputs.LoopInput(
             call,
-            functools.partial(function_of, kind),
+            acceleration,
             **arrays,
             batch_size=given.get("batch_size"),
             steps_per_epoch=call.steps,
@@ -93,12 +102,13 @@ def _replace_inputs(name: str, given: dict[str, Any], function_of: Callable[[str
         )
         given.update({key: None for key in ("y", "sample_weight", "class_weight") if key in given})
         replaced.append(given["x"])
-    validation = _validation(given)
-    if validation is not None and function_of("test") is not None:
+    # An `evaluate` of the program's own gets what `fit` got.
+    validation = _validation(given) if is_replaced(model.evaluate) else None
+    if validation is not None and acceleration.make_function("test") is not None:
         call = _call_of("test", given, given.get("validation_steps"))
         given["validation_data"] = _inputs.LoopInput(
             call,
-            functools.partial(function_of, "test"),
+            acceleration,
             **dict(zip(_ARRAYS, validation, strict=True)),
             batch_size=given.get("validation_batch_size") or given.get("batch_size"),
             steps_per_epoch=call.steps,

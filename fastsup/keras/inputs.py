@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from keras.src.trainers.epoch_iterator import EpochIterator
 from keras.tree import flatten, lists_to_tuples, map_structure
 from numpy.typing import NDArray
 
-from fastsup.keras.ahead import Call, Epoch, StepsAhead
+from fastsup.keras.ahead import Call, Epoch
 from fastsup.steps.array_batches import ArrayBatches
 from fastsup.steps.blocks import ArrayBlocks, IteratorBlocks
 
@@ -89,13 +88,13 @@ class LoopInput(_Adapter):
 
     Args:
       call: the call.
-      function: function that returns the model's `StepsAhead`; None if the model has none of that kind.
+      acceleration: the `Acceleration` of the model.
       **given: the arguments of Keras's `EpochIterator`.
     """
 
-    def __init__(self, call: Call, function: Callable[[], StepsAhead | None], **given: Any) -> None:
+    def __init__(self, call: Call, acceleration: Any, **given: Any) -> None:
         self._call = call
-        self._function = function
+        self._acceleration = acceleration
         self._given = given
         self._arrays: _ArrayEpochs | None = None
         #: The `tf.data.Dataset` that the epochs iterate over; None for arrays. A profiler replaces it.
@@ -110,7 +109,7 @@ class LoopInput(_Adapter):
 
     def get_tf_dataset(self) -> Any:
         """A `tf.data.Dataset`; or this object, from which Keras makes an iterator for each epoch."""
-        function = self._function()
+        function = self._acceleration.make_function(self._call.kind)
         if function is None:
             return self.adapter.get_tf_dataset()
         self._arrays = _ArrayEpochs.of(self.adapter)
@@ -121,7 +120,12 @@ class LoopInput(_Adapter):
             return self.dataset
         return self
 
-    def __iter__(self) -> Epoch:
+    def __iter__(self) -> Any:
+        if not self._acceleration.takes_epochs(self._call.kind):
+            # A callback has given the model another function.
+            if self.dataset is None:
+                self.dataset = self.adapter.get_tf_dataset()
+            return iter(self.dataset)
         if self._arrays is not None:
             batches = self._arrays.batches
             placeholders = batches.batches_per_epoch if self._call.kind == "predict" else None

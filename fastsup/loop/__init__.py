@@ -8,7 +8,7 @@ from fastsup.core import Hook, NativeHook
 from fastsup.loop.checkpoint import CheckpointHook
 from fastsup.loop.nan_guard import NanGuardHook, NanResultError
 from fastsup.loop.open_telemetry import OpenTelemetryHook
-from fastsup.loop.periodic import PeriodicHook
+from fastsup.loop.periodic import PeriodicHook, every
 from fastsup.loop.progress import ProgressHook
 from fastsup.loop.prometheus import PrometheusHook
 from fastsup.loop.step_loop import StepLoop
@@ -30,6 +30,7 @@ __all__ = [
     "StopWhenHook",
     "SummaryHook",
     "TimeLimitHook",
+    "every",
 ]
 
 

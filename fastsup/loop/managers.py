@@ -82,8 +82,8 @@ class ManagedSaves:
         self.manager = manager
         self._writes_in_thread = async_save
         self._is_tensorflows = is_tensorflows(manager)
-        # Path of the checkpoint that the thread is writing, or None.
-        self._being_written: str | None = None
+        # The rest of the save whose files the thread is writing, or None.
+        self._under_way: contextlib.ExitStack | None = None
         # A CheckpointManager with its own interval would skip checkpoints that are due here.
         checks_interval = getattr(manager, "checkpoint_interval", None) is not None
         self._options: dict[str, Any] = {"check_interval": False} if checks_interval else {}
@@ -130,22 +130,19 @@ class ManagedSaves:
         if not self._is_tensorflows:
             self.manager.save(checkpoint_number=step, **self._options)
             return not self._writes_in_thread
-        from fastsup.checkpoint.durable import saving
-        from fastsup.checkpoint.first_save import begin_save, end_save
+        from fastsup.checkpoint.durable import durable_save, saving
         from fastsup.common.file_system import is_local
 
-        path = f"{self.manager._prefix}-{step}"
-        with saving(path):
-            if is_local(self.manager.directory):
-                # Its first save would make the directory too late for the mark.
-                with contextlib.suppress(FileExistsError):
-                    os.makedirs(self.manager.directory)
-            begin_save(self.manager.directory)
+        directory = self.manager.directory
+        if is_local(directory):
+            # Its first save would make the directory too late for the mark.
+            with saving(None), contextlib.suppress(FileExistsError):
+                os.makedirs(directory)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(durable_save(f"{self.manager._prefix}-{step}", directory))
             self.manager.save(checkpoint_number=step, **self._options)
-            if not self._writes_in_thread:
-                end_save(self.manager.directory)
-        if self._writes_in_thread:
-            self._being_written = path
+            if self._writes_in_thread:
+                self._under_way = stack.pop_all()
         return not self._writes_in_thread
 
     def wait(self) -> bool:
@@ -157,19 +154,15 @@ class ManagedSaves:
         Raises:
           Exception: the error of the write, once.
         """
-        path, self._being_written = self._being_written, None
-        if path is None:
+        under_way, self._under_way = self._under_way, None
+        if under_way is None:
             return False
-        from fastsup.checkpoint.durable import saving
-        from fastsup.checkpoint.first_save import end_save
-
-        with saving(path):
+        with under_way:
             self.manager.checkpoint.sync()
             # sync() leaves the error for the next save.
             writer = getattr(self.manager.checkpoint, "_async_checkpointer_impl", None)
             if writer is not None:
                 writer._check_async_thread_error()
-            end_save(self.manager.directory)
         return True
 
 

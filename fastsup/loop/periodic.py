@@ -1,12 +1,13 @@
-"""The base class of hooks that act at intervals."""
+"""Hooks that act at intervals: their base class, and a hook made of a function."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from fastsup.core import Hook
-from fastsup.core.checks import check_interval
+from fastsup.core.checks import check_flag, check_interval, check_takes
 from fastsup.core.clock import steady
 from fastsup.core.schedule import Scheduled
 
@@ -79,3 +80,100 @@ class PeriodicHook(Hook):
             self.due_at_step((loop.global_step // interval + 1) * interval)
         if self.every_secs is not None:
             due_in(self, self.every_secs)
+
+
+class CallHook(PeriodicHook):
+    """Calls a function of the loop. `every` makes it. A call of the hook calls the function.
+
+    Args:
+      function: function that takes the loop.
+      every_steps: as for `PeriodicHook`.
+      every_secs: as for `PeriodicHook`. Infinity for a function that is only called at the end.
+      at_end: as for `every`.
+      on_error: as for `every`.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        every_steps: int | None,
+        every_secs: float | None,
+        at_end: bool,
+        on_error: bool,
+    ) -> None:
+        super().__init__(every_steps, every_secs)
+        self.function = function
+        #: The name of the hook in a profile.
+        self.profile_name: str = getattr(function, "__name__", "") or type(function).__name__
+        self._at_end = at_end
+        self._on_error = on_error
+        self._steps_at_call = -1
+
+    def __repr__(self) -> str:
+        return f"<fastsup.loop.every hook of {self.function!r}>"
+
+    def __call__(self, loop: Any) -> Any:
+        return self.function(loop)
+
+    def begin(self, loop: Any) -> None:
+        self._steps_at_call = -1
+        super().begin(loop)
+
+    def act(self, loop: Any) -> None:
+        self._steps_at_call = loop.steps
+        self.function(loop)
+
+    def end(self, loop: Any) -> None:
+        if self._at_end and self._steps_at_call != loop.steps:
+            self.act(loop)
+
+    def on_error(self, loop: Any, error: BaseException) -> None:
+        if self._on_error:
+            self.function(loop)
+
+
+def every(
+    steps: int | None = None, *, secs: float | None = None, at_end: bool = False, on_error: bool = False
+) -> Callable[[Callable[[Any], Any]], CallHook]:
+    """Makes a hook of a function that takes the loop. It is a decorator.
+
+        @every(steps=100)
+        def report(loop):
+            print(loop.global_step, loop.result)
+
+        StepLoop(step, [report]).run()
+
+    For a method, or a function that needs to keep its name: `every(steps=100)(model.report)`.
+
+    Args:
+      steps: the function is called at the global steps that are multiples of this number, or None.
+      secs: seconds between two calls, counted from the loop's begin, or None. With both intervals, the one that passes
+        first counts.
+      at_end: whether the function is also called when the loop ends without an error, unless it was called after the
+        last step.
+      on_error: whether the function is also called after an error. A class derived from `Hook` gets the error.
+
+    Returns:
+      A function that makes the hook.
+
+    Raises:
+      ValueError: an interval isn't positive, or all arguments are left out.
+      TypeError: an interval isn't a number, `at_end` or `on_error` isn't a bool; or, of the returned function, it isn't
+        given a function of one argument.
+    """
+    if callable(steps):
+        raise TypeError(f"steps must be a number, got {steps!r}. Write @every(steps=100) above a function.")
+    for name, interval in (("steps", steps), ("secs", secs)):
+        if interval is not None:
+            check_interval(name, interval)
+    check_flag(at_end=at_end, on_error=on_error)
+    if steps is None and secs is None:
+        if not (at_end or on_error):
+            raise ValueError("every must say when the function is called. Pass steps, secs, at_end or on_error.")
+        secs = math.inf
+
+    def make(function: Callable[[Any], Any]) -> CallHook:
+        check_takes("function", function, "the loop")
+        return CallHook(function, steps, secs, at_end, on_error)
+
+    return make

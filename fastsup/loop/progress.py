@@ -73,9 +73,8 @@ class ProgressHook(PeriodicHook):
 
     def _end_step(self, loop: Any) -> int | None:
         """Returns the global step at which the loop ends; None if it is unknown."""
-        if self._total is not None or loop.max_steps is None:
-            return self._total
-        return int(loop.global_step - loop.steps + loop.max_steps)
+        end: int | None = loop.max_steps if self._total is None else self._total
+        return end
 
     def _numbers(self, loop: Any) -> str:
         """Returns the text of the numbers to show."""

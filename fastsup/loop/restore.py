@@ -52,9 +52,11 @@ def restore_newest(manager: Any) -> int | None:
 
 def _listing_of(manager: Any) -> tuple[Any, str]:
     """The checkpoints in the order in which they are tried, and the name of the place in which they are."""
-    from fastsup.checkpoint.directory import Listing, list_checkpoints, stem_of
+    from fastsup.checkpoint.directory import STATE_FILE, Listing, list_checkpoints, stem_of
+    from fastsup.checkpoint.other_writers import note_state
 
     if is_tensorflows(manager):
+        note_state(os.path.join(manager.directory, STATE_FILE))
         listing = list_checkpoints(manager.directory)
         if not listing.named:
             # Those of other names may be another program's.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import fastsup.core
-from fastsup.common.back_off import check_max_recoveries, delay_before_next_try
+from fastsup.common.back_off import FailureRow
 from fastsup.common.tensorflow_errors import is_preemption
 from fastsup.core.checks import check_flag, check_fuse
 from fastsup.loop.checkpoint import CheckpointHook
@@ -29,7 +29,8 @@ class StepLoop(fastsup.core.StepLoop):
     Args:
       step: a callable without arguments; or a capsule with a function in C. See `fastsup.core.StepLoop`.
       hooks: iterable of `Hook`; or capsules with functions in C.
-      max_steps: number of steps after which the loop ends, or None for no limit.
+      max_steps: the global step at which the loop ends, also after it has resumed or recovered; or None for no limit.
+        If the global step has reached it before the first step, no step is run.
       initial_step: value of the global step before the first step, if nothing is resumed.
       profiler: `fastsup.HookProfiler` that records the cost of hooks and steps.
       handle_signals: whether SIGTERM and SIGINT end the loop between two steps. The hooks' `end` is then called, so
@@ -37,6 +38,8 @@ class StepLoop(fastsup.core.StepLoop):
         is a `CheckpointHook`.
       resume_from: a `tf.train.CheckpointManager`, or a `CheckpointHook` that has one. When `run` begins, the newest
         checkpoint that can be read is restored, and the number at the end of its name becomes the global step.
+      steps: number of steps by which the global step grows in this loop, in place of `max_steps`; None for no limit.
+        Steps that a recovery has lost are run again.
       fuse: "auto" lets a step that XLA compiles (`fastsup.bind` or `fastsup.bind_batches` of a function with
         `jit_compile=True`) make many steps in one compiled call, up to the next one after which a hook is due, if a
         trial by time says that this is faster. "always": without a trial; RuntimeError says why if it can't be done.
@@ -48,8 +51,8 @@ class StepLoop(fastsup.core.StepLoop):
 
     Raises:
       TypeError: an argument is of the wrong type.
-      ValueError: `max_steps` or `max_recoveries` is negative, `fuse` isn't one of its values, or `initial_step` doesn't
-        lie between 0 and 2**62.
+      ValueError: `max_steps`, `steps` or `max_recoveries` is negative, `max_steps` and `steps` are both given, `fuse`
+        isn't one of its values, or `initial_step` doesn't lie between 0 and 2**62.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class StepLoop(fastsup.core.StepLoop):
         initial_step: int = 0,
         profiler: Any = None,
         *,
+        steps: int | None = None,
         handle_signals: bool | None = None,
         resume_from: Any = None,
         max_recoveries: int | None = 0,
@@ -75,8 +79,8 @@ class StepLoop(fastsup.core.StepLoop):
                 f"{step!r} can't make several steps in one call: it isn't fastsup.bind or fastsup.bind_batches of a "
                 'function with jit_compile=True. fuse="auto" makes one step after the other.'
             )
-        super().__init__(step, hooks, max_steps, initial_step, profiler)
-        check_max_recoveries(max_recoveries)
+        super().__init__(step, hooks, max_steps, initial_step, profiler, steps=steps)
+        self._failure_row = FailureRow(max_recoveries, "failures of the step", _logger)
         self._signals_requested = handle_signals is True
         if handle_signals is None:
             handle_signals = any(isinstance(hook, CheckpointHook) for hook in self.hooks)
@@ -85,7 +89,6 @@ class StepLoop(fastsup.core.StepLoop):
         self._handle_signals = handle_signals
         self._max_recoveries = max_recoveries
         self._step = step
-        self._failures = 0
         self._steps_at_failure = -1
         #: Global step of the checkpoint that this loop has restored last, or None.
         self.restored_step: int | None = None
@@ -179,21 +182,9 @@ class StepLoop(fastsup.core.StepLoop):
         if self._max_recoveries == 0 or not is_preemption(error):
             raise error
         if self.steps != self._steps_at_failure:
-            self._failures, self._steps_at_failure = 0, self.steps
-        self._failures += 1
-        limit = self._max_recoveries
-        if limit is not None and self._failures > limit:
-            _logger.error("No longer recovering: the step has failed %d times in a row.", self._failures)
-            raise error
-        delay = delay_before_next_try(self._failures)
-        _logger.warning(
-            "The step after global step %d has failed (failure %d in a row%s), the next try is in %g seconds: %s",
-            self.global_step,
-            self._failures,
-            "" if limit is None else f"; the loop recovers from {limit}",
-            delay,
-            error,
-        )
+            self._failure_row.end()
+            self._steps_at_failure = self.steps
+        delay = self._failure_row.add(error, "The step after global step %d has failed: %s", self.global_step, error)
         until = time.monotonic() + delay
         while (left := until - time.monotonic()) > 0 and not self.should_stop():
             time.sleep(min(left, 0.05))

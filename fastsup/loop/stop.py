@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 from fastsup.core import Hook
-from fastsup.core.checks import check_interval
+from fastsup.core.checks import check_interval, check_takes
 from fastsup.loop.periodic import PeriodicHook, due_in
+
+_logger = logging.getLogger("fastsup")
 
 
 class StopAtStepHook(Hook):
@@ -21,15 +24,21 @@ class StopAtStepHook(Hook):
 
     Raises:
       TypeError: `last_step` or `num_steps` isn't an integer.
-      ValueError: both or neither were given.
+      ValueError: both or neither were given, or the given one is negative.
     """
 
     def __init__(self, last_step: int | None = None, num_steps: int | None = None) -> None:
         if (last_step is None) == (num_steps is None):
             raise ValueError(f"Pass last_step or num_steps, got last_step={last_step!r}, num_steps={num_steps!r}")
         for name, value in (("last_step", last_step), ("num_steps", num_steps)):
-            if value is not None and not hasattr(value, "__index__"):
+            if value is None:
+                continue
+            if isinstance(value, bool) or not hasattr(value, "__index__"):
                 raise TypeError(f"{name} must be an integer, got {value!r}")
+            if value < 0:
+                raise ValueError(
+                    f"{name} must not be negative, got {value!r}. The loop would end before its first step."
+                )
         self.last_step: int | None = None if last_step is None else last_step.__index__()
         self.num_steps: int | None = None if num_steps is None else num_steps.__index__()
 
@@ -37,6 +46,11 @@ class StopAtStepHook(Hook):
         last_step = loop.global_step + self.num_steps if self.last_step is None else self.last_step
         self.reschedule(at_step=last_step)
         if loop.global_step >= last_step:
+            _logger.info(
+                "Skipping training: the global step is %d already, and StopAtStepHook ends the loop at %d.",
+                loop.global_step,
+                last_step,
+            )
             loop.request_stop()
 
     def after_step(self, loop: Any, value: Any) -> None:
@@ -87,8 +101,7 @@ class StopWhenHook(PeriodicHook):
         every_steps: int | None = None,
         every_secs: float | None = None,
     ) -> None:
-        if not callable(condition):
-            raise TypeError(f"condition must be a function of the loop, got {condition!r}")
+        check_takes("condition", condition, "the loop")
         super().__init__(1 if every_steps is None and every_secs is None else every_steps, every_secs)
         self._condition = condition
 

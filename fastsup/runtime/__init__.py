@@ -14,3 +14,7 @@ except ModuleNotFoundError as _error:
         "or 'fastsup[cuda]'.",
         name="tensorflow",
     ) from None
+
+from fastsup.runtime.graph.own_frames import hide_own_frames as _hide_own_frames
+
+_hide_own_frames()

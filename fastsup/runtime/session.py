@@ -48,7 +48,7 @@ _convert_a_result()
 
 
 def _raise(error: BaseException) -> None:
-    raise error
+    raise error from None
 
 
 class _Callable(tf_session.BaseSession._Callable):  # type: ignore[misc]

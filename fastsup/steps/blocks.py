@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from concurrent.futures import Future, ThreadPoolExecutor
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from tensorflow.python.framework import errors_impl, ops
 
 from fastsup.common.tensorflow_errors import is_end_of_input
 from fastsup.eager.function import Function
+from fastsup.eager.function import function as lift
 from fastsup.steps.array_batches import ArrayBatches
 
 __all__ = ["ArrayBlocks", "Buffers", "IteratorBlocks", "next_element"]
@@ -79,7 +81,13 @@ class ArrayBlocks:
     Attributes:
       batches: the argument.
       spec: the structure of `tf.TensorSpec`s of a batch.
+      why_not, may_differ, owed, raises_next: as of `IteratorBlocks`.
     """
+
+    why_not = ""
+    may_differ = False  # Those that do are never in a block.
+    owed = 0
+    raises_next = False
 
     def __init__(self, batches: ArrayBatches) -> None:
         self.batches = batches
@@ -96,11 +104,16 @@ class ArrayBlocks:
     def __next__(self) -> Any:
         return next(self.batches)
 
-    def take(self, limit: int) -> tuple[list[Any], int, int]:
+    def tensors(self) -> list[Any]:
+        """The tensors that blocks share."""
+        return self._filled.tensors()
+
+    def take(self, limit: int, seconds: float = float("inf")) -> tuple[list[Any], int, int]:
         """The batches that come next.
 
         Args:
           limit: the most that are wanted.
+          seconds: as for `IteratorBlocks.take`. A thread has copied the rows before.
 
         Returns:
           The tensors of a block, the place of the next batch in it, and how many batches there are from there on, at
@@ -114,10 +127,10 @@ class ArrayBlocks:
         return self._filled.tensors(), place, min(limit, self._count - place)
 
     def taken(self, count: int) -> None:
-        """Says that steps have taken batches.
+        """Says that steps take batches.
 
         Args:
-          count: how many.
+          count: how many; a negative one has the last ones back.
         """
         self.batches.position += count
 
@@ -144,7 +157,7 @@ class ArrayBlocks:
 @functools.cache
 def _getter() -> Function:
     """The function that takes the next element. One for all iterators: each would otherwise trace its own."""
-    return Function(tf.function(lambda iterator: iterator.get_next(), autograph=False), "auto", "silent")
+    return lift(lambda iterator: iterator.get_next(), autograph=False, fallback="silent")
 
 
 def next_element(iterator: Any) -> Any:
@@ -165,13 +178,30 @@ def next_element(iterator: Any) -> Any:
         raise
 
 
+def why_not_stacked(element_spec: Any) -> str:
+    """Why batches can't be stacked into blocks; an empty string if they can.
+
+    Args:
+      element_spec: that of the batches' iterator.
+    """
+    for spec in tf.nest.flatten(element_spec):
+        if not (isinstance(spec, tf.TensorSpec) and spec.dtype.is_numpy_compatible and spec.dtype != tf.string):
+            return f"batches have an element that isn't a tensor of numbers: {spec}"
+    return ""
+
+
 class IteratorBlocks:
     """Blocks of an iterator of tf.data.
 
-    Nothing is taken from the iterator but what the next steps take: a checkpoint of it has its place.
+    A program may save the iterator, or take from it, whenever its code runs. So an element is taken for a step of the
+    call under way alone, and the caller of `take` has `next` return all that are `owed` before that call ends.
 
     Args:
       iterator: the `tf.data.Iterator`.
+
+    Attributes:
+      why_not: why there can't be blocks; an empty string if there can.
+      may_differ: whether a batch may have another shape than the one before it.
     """
 
     def __init__(self, iterator: Any) -> None:
@@ -179,68 +209,152 @@ class IteratorBlocks:
         self._spec: Any = None
         self._specs: list[Any] = []
         self._buffers: Buffers | None = None
-        self._size = 1
         self._first, self._count = 0, 0
-        # What comes after the block: an element of another shape, as a flat list, or an error.
-        self._left: list[Any] | None = None
-        self._error: Exception | None = None
+        specs = tf.nest.flatten(iterator.element_spec)
+        self.why_not: str = why_not_stacked(specs)
+        self.may_differ: bool = not self.why_not and not all(spec.shape.is_fully_defined() for spec in specs)
+        self._has_fit = False
+        # The shapes of the last element, if it was the first one that did not fit into the block.
+        self._odd: list[Any] | None = None
+        # What comes after the block: an element of another shape, as a flat list, or an error of the input.
+        self._held: list[Any] | None = None
+        self._error: BaseException | None = None
+        # The error of a step whose element was taken before the block.
+        self._failure: BaseException | None = None
 
     @property
     def spec(self) -> Any:
-        """The structure of `tf.TensorSpec`s of the batches in blocks: those of the shape of the first batch."""
-        if self._spec is None:
-            self._peek()
-            if self._left is None:
-                raise NotImplementedError("the input has no batch")
-            self._specs = [tf.TensorSpec(value.shape, value.dtype) for value in self._left]
-            self._spec = tf.nest.pack_sequence_as(self._iterator.element_spec, self._specs)
-            self._size = batches_in_block(self._specs)
-            self._buffers = Buffers(self._specs, self._size)
+        """The structure of `tf.TensorSpec`s of a batch in blocks; None if that isn't known yet.
+
+        Set it to what it was in a loop before. Batches of another shape then change it when they come.
+        """
+        if self._spec is None and not self.may_differ and not self.why_not:
+            self.spec = self._iterator.element_spec
         return self._spec
 
+    @spec.setter
+    def spec(self, spec: Any) -> None:
+        self._spec, self._specs, self._buffers = spec, tf.nest.flatten(spec), None
+
+    @property
+    def size(self) -> int:
+        """The most batches of a block."""
+        return batches_in_block(self._specs)
+
+    @property
+    def owed(self) -> int:
+        """The number of elements that were taken and that no step has used."""
+        return self._count + (self._held is not None)
+
+    @property
+    def raises_next(self) -> bool:
+        """True if `next` raises an error that has happened."""
+        return self._failure is not None or (self._error is not None and not self.owed)
+
+    def learn_spec(self) -> bool:
+        """Takes the next element so that `spec` is known. The element is owed. False if there is none."""
+        self._peek()
+        if self._held is None:
+            return False
+        self._note_shapes(self._held)
+        return True
+
+    def keep_failure(self, error: BaseException) -> None:
+        """Has the next call of `next` raise the error of a step."""
+        self._failure = error
+
     def __next__(self) -> Any:
+        if self._failure is not None:
+            error, self._failure = self._failure, None
+            raise error
         if self._count and self._buffers is not None:
             # A copy: a slice of a tensor may share its memory.
             flat = [tf.constant(array[self._first]) for array in self._buffers.arrays]
             self.taken(1)
         else:
-            self._peek()
-            if self._error is not None:
+            if self._held is None and self._error is not None:
                 error, self._error = self._error, None
                 raise error
-            flat, self._left = self._left or [], None
+            if self._held is None:
+                self._held = tf.nest.flatten(next_element(self._iterator))
+            flat, self._held = self._held, None
+            if self.may_differ:
+                self._note_shapes(flat)
         return tf.nest.pack_sequence_as(self._iterator.element_spec, flat)
 
-    def take(self, limit: int) -> tuple[list[Any], int, int]:
-        """As `ArrayBlocks.take`. An error of the iterator is raised by `next`, after the batches before it."""
+    def tensors(self) -> list[Any]:
+        """The tensors that blocks share. `spec` must be known."""
         if self._buffers is None:
+            self._buffers = Buffers(self._specs, self.size)
+        return self._buffers.tensors()
+
+    def take(self, limit: int, seconds: float = float("inf")) -> tuple[list[Any], int, int]:
+        """As `ArrayBlocks.take`. An error of the iterator is raised by `next`, after the batches before it.
+
+        Args:
+          limit: the most that are wanted.
+          seconds: no more are taken after this time.
+        """
+        if self.spec is None or self._failure is not None:
             return [], 0, 0
+        tensors = self.tensors()
         if not self._count:
             self._first = 0
-            while self._count < min(limit, self._size) and self._peek_fits():
-                for array, value in zip(self._buffers.arrays, self._left or (), strict=True):
-                    array[self._count] = value.numpy()
-                self._left = None
-                self._count += 1
-        return self._buffers.tensors(), self._first, min(limit, self._count)
+            self._fill(min(limit, len(tensors[0])) if tensors else 0, perf_counter() + seconds)
+        return tensors, self._first, min(limit, self._count)
 
     def taken(self, count: int) -> None:
-        """As `ArrayBlocks.taken`."""
+        """As `ArrayBlocks.taken`. A negative count has the last ones back."""
         self._first += count
         self._count -= count
 
+    def _fill(self, limit: int, until: float) -> None:
+        assert self._buffers is not None
+        while self._count < limit and self._peek_fits():
+            for array, value in zip(self._buffers.arrays, self._held or (), strict=True):
+                array[self._count] = value.numpy()
+            self._count += 1
+            self._held = None
+            if perf_counter() >= until:
+                return
+
     def _peek(self) -> None:
-        """Takes the next element, unless one is left, or an error."""
-        if self._left is not None or self._error is not None:
+        """Takes the next element, unless one is held, or an error."""
+        if self._held is not None or self._error is not None:
             return
         try:
-            self._left = tf.nest.flatten(next_element(self._iterator))
+            self._held = tf.nest.flatten(next_element(self._iterator))
+        except StopIteration:
+            return  # The iterator says it again, unless the program sets it back before.
         except Exception as error:
             self._error = error
+        except BaseException as error:
+            if not self._count:
+                raise
+            self._error = error  # Ctrl-C: the steps of what was taken come first.
 
     def _peek_fits(self) -> bool:
         """Whether there is a next element, of the shape of those in blocks."""
         self._peek()
-        if self._left is None:
+        if self._held is None:
             return False
-        return all(value.shape == spec.shape for value, spec in zip(self._left, self._specs, strict=True))
+        if self.may_differ and not _has_shapes(self._held, self._specs):
+            return False
+        self._has_fit, self._odd = True, None
+        return True
+
+    def _note_shapes(self, flat: list[Any]) -> None:
+        """Has blocks of the shape of an element, if there are none yet, or if it is the second one of that shape."""
+        if self._spec is not None and _has_shapes(flat, self._specs):
+            self._has_fit, self._odd = True, None
+            return
+        specs = [tf.TensorSpec(value.shape, value.dtype) for value in flat]
+        if self._spec is None or not self._has_fit or (self._odd is not None and _has_shapes(flat, self._odd)):
+            self.spec = tf.nest.pack_sequence_as(self._iterator.element_spec, specs)
+            self._has_fit, self._odd = True, None
+        else:
+            self._odd = specs
+
+
+def _has_shapes(flat: list[Any], others: list[Any]) -> bool:
+    return all(value.shape == other.shape for value, other in zip(flat, others, strict=True))

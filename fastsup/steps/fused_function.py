@@ -10,6 +10,7 @@ import tensorflow as tf
 from tensorflow.python.util import nest
 
 from fastsup.eager.function import Function
+from fastsup.eager.function import function as lift
 from fastsup.steps.bind import as_arguments
 from fastsup.steps.fused_loop import FusedLoop
 
@@ -105,7 +106,7 @@ class FusedFunction:
 
     def _compiled(self, with_results: bool) -> Function:
         loop = functools.partial(self._loop.trace, with_results)
-        function = Function(tf.function(loop, autograph=False, jit_compile=True), "inline", "silent")
+        function = lift(loop, autograph=False, jit_compile=True, executor="inline", fallback="silent")
         function.__name__ = self.name
         return function
 

@@ -26,6 +26,7 @@ class FusedStep:
     def __init__(self, single: Callable[[], Any], calls: FusedCalls) -> None:
         self._single = single
         self.calls: FusedCalls = calls
+        calls.single = single
         self._error: BaseException | None = None
 
     def __repr__(self) -> str:
@@ -45,6 +46,12 @@ class FusedStep:
     def fused(self) -> bool:
         """True if steps are made at once now, where no hook is due between them."""
         return self.calls.fused
+
+    @property
+    def has_more(self) -> bool:
+        """True if the next call returns steps that are made already, or raises an error that has happened."""
+        is_error = self._error is not None and not isinstance(self._error, StopIteration)
+        return is_error or self.calls.has_more
 
     def run_steps(self, limit: int, seconds: float, with_results: bool) -> tuple[int, Any, Any]:
         """Makes at least one step.
@@ -75,7 +82,7 @@ class FusedStep:
         Args:
           blocks: the source. The end of the one before is forgotten.
         """
-        self.calls.blocks = blocks
+        self.calls.begin_input(blocks)
         self._error = None
 
     def _raise_kept(self) -> None:

@@ -33,25 +33,29 @@ class Fusion:
     """What is known of the steps of one function with one kind of arguments and batches.
 
     Attributes:
-      function: makes the steps; None before steps are made at once for the first time.
+      function: what was made last to make the steps; None before steps are made at once for the first time.
+      functions: what makes them, by the shapes of a batch.
+      compiled: the shapes of a batch with which a call is compiled, each with whether it has the results of all steps.
+      spec: the structure of specs of the batches that were made at once last; None before that.
       trial: the `FusionTrial`.
       why_not: why steps can't be made at once; an empty string if they can.
       first_secs: seconds of the first step; None before it.
-      spent: seconds of the steps that were made before the loop of steps was compiled, without the first one.
+      spent: seconds of the steps that were made one by one since a loop of steps was compiled; without the first one.
       seconds: by way, the seconds of a step of late.
       most: the most steps that a call may make as yet.
-      is_compiled: whether a call with the results of all steps, and one without, is compiled.
     """
 
     def __init__(self) -> None:
         self.function: MakesSteps | None = None
+        self.functions: dict[Any, MakesSteps] = {}
+        self.compiled: set[tuple[Any, bool]] = set()
+        self.spec: Any = None
         self.trial: FusionTrial = FusionTrial()
         self.why_not: str = ""
         self.first_secs: float | None = None
         self.spent: float = 0.0
         self.seconds: dict[str, float] = {SINGLE: 0.0, FUSED: 0.0}
         self.most: int = 0
-        self.is_compiled: dict[bool, bool] = {False: False, True: False}
 
 
 def fusion_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], batch: Any, counter: Any = None) -> Fusion:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import _thread
+import functools
+import inspect
+import logging
 import threading
 import time
+import types
 from typing import Any
 
 import pytest
 
+import fastsup.loop
 from fastsup import core
 from fastsup.core import Hook, StepLoop
 
@@ -48,7 +53,7 @@ def test_calls_each_hook_when_it_is_due() -> None:
 
 def test_global_step_starts_where_it_is_told_to() -> None:
     hook = Every(10)
-    loop = StepLoop(counter(), [hook], max_steps=12, initial_step=95)
+    loop = StepLoop(counter(), [hook], max_steps=107, initial_step=95)
     loop.run()
     assert hook.calls == ["begin", (105, 9), "end"]
 
@@ -200,7 +205,7 @@ def test_errors_surface_and_end_is_not_called_after_them(where: str) -> None:
     hook = Every(1)
     if where != "step":
         setattr(hook, where, fail)
-    with pytest.raises(RuntimeError, match=f"^{where}$"):
+    with pytest.raises(RuntimeError, match=f"(?m)^{where}$"):
         StepLoop(fail if where == "step" else int, [hook], max_steps=2).run()
     assert "end" not in hook.calls
 
@@ -227,7 +232,8 @@ def test_no_steps() -> None:
         (
             (int, [print]),
             TypeError,
-            "hooks must be fastsup.core.Hook objects, or capsules of hooks in C, got <built-in function print>. For a",
+            "hooks must be fastsup.core.Hook objects, or capsules of hooks in C, got <built-in function print> as "
+            r"hooks\[0\]\. For a function of the loop, pass fastsup\.loop\.every",
         ),
         ((int, [], -1), ValueError, "max_steps must not be negative, got -1"),
         ((int, [], "5"), TypeError, "max_steps must be an integer, got '5'"),
@@ -237,12 +243,267 @@ def test_no_steps() -> None:
         ((int, [], 1, "x"), TypeError, "initial_step must be an integer, got 'x'"),
         ((int, [], 1, -1), ValueError, "initial_step must lie between 0 and .*, got -1"),
         ((int, [], 1, 2**62 + 1), ValueError, "initial_step must lie between 0 and .*, got 4611686018427387905"),
+        (
+            (int, [Hook(), 5]),
+            TypeError,
+            r"hooks must be fastsup\.core\.Hook objects, or capsules of hooks in C, got 5 as hooks\[1\]$",
+        ),
+        (
+            (lambda batch: batch,),
+            TypeError,
+            r"step must be callable without arguments, got <function .*>: missing a required argument: 'batch'\. "
+            r"A loop .*fastsup\.bind\(step, \.\.\.\).*fastsup\.bind_batches\(step, batches\)",
+        ),
+        ((Every.end,), TypeError, "missing a required argument: 'self'"),
+        ((Every(1).end,), TypeError, "missing a required argument: 'loop'"),
         ((int, None), TypeError, r"hooks must be an iterable of fastsup\.core\.Hook objects, got None\. Pass \[\]"),
     ],
 )
 def test_bad_arguments(arguments: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         StepLoop(*arguments)
+
+
+@pytest.mark.parametrize("kind", [StepLoop, fastsup.loop.StepLoop])
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"steps": -1}, ValueError, r"steps must not be negative, got -1\. Pass None for a loop without limit\."),
+        ({"steps": "5"}, TypeError, "steps must be an integer, got '5'"),
+        ({"steps": 10**30}, ValueError, "steps must fit into 64 bits, got 1000"),
+        (
+            {"steps": 5, "max_steps": 7},
+            ValueError,
+            r"^Can not provide both steps and max_steps\. Got steps=5, max_steps=7",
+        ),
+        (
+            {"max_step": 5},
+            TypeError,
+            r"^StepLoop\.__init__\(\) got an unexpected .* 'max_step'\. Did you mean 'max_steps'\?$",
+        ),
+        ({"initialstep": 5}, TypeError, r"'initialstep'\. Did you mean 'initial_step'\?$"),
+        ({"hook": []}, TypeError, r"'hook'\. Did you mean 'hooks'\?$"),
+        ({"zzz": 5}, TypeError, r"unexpected keyword argument '?zzz'?$"),
+    ],
+)
+def test_bad_keyword_arguments(kind: Any, arguments: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        kind(int, **arguments)
+
+
+def test_keyword_arguments_of_subclasses() -> None:
+    class Mine(Hook):
+        def __init__(self, interval: int) -> None: ...
+
+    class Any_(Hook):
+        def __init__(self, **options: Any) -> None: ...
+
+    class Changes(Mine):
+        def __new__(cls, *, intervals: int) -> Any:
+            made = super().__new__(cls, intervals=intervals)
+            Mine.__init__(made, intervals)
+            return made
+
+        def __init__(self, *, intervals: int) -> None: ...
+
+    with pytest.raises(TypeError, match=r"Mine\.__init__\(\) got .* 'intervals'\. Did you mean 'interval'\?$"):
+        Mine(intervals=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"NativeHook\.__init__\(\) got .* 'every_sec'\. Did you mean 'every_secs'\?$"):
+        core.NativeHook(print, every_sec=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'interval'$"):
+        Mine()  # type: ignore[call-arg]
+    Any_(intervals=3)
+    Changes(intervals=3)
+
+
+@pytest.mark.parametrize(("initial_step", "steps"), [(0, 10), (6, 4), (10, 0), (12, 0)])
+@pytest.mark.parametrize("profiled", [False, True])
+def test_max_steps_is_a_global_step(initial_step: int, steps: int, profiled: bool, caplog: Any) -> None:
+    hook = Every(100)
+    profiler = fastsup.HookProfiler() if profiled else None
+    loop = StepLoop(int, [hook], max_steps=10, initial_step=initial_step, profiler=profiler)
+    with caplog.at_level(logging.INFO, "fastsup"):
+        loop.run()
+    assert (loop.steps, loop.global_step, loop.max_steps) == (steps, initial_step + steps, 10)
+    assert hook.calls == ["begin", "end"]
+    skipped = f"Skipping training: the global step is {initial_step} already, and the loop ends at 10."
+    assert (skipped in caplog.messages) == (steps == 0)
+
+
+def test_steps_are_those_of_this_loop() -> None:
+    loop = StepLoop(int, steps=10, initial_step=6)
+    assert (loop.max_steps, loop.run(), loop.steps, loop.global_step) == (16, 0, 10, 16)
+    loop.run()
+    assert loop.steps == 10
+    loop = StepLoop(int, steps=0, initial_step=6)
+    assert (loop.run(), loop.steps) == (None, 0)
+    assert StepLoop(int, steps=2**63 - 1, initial_step=2**62).max_steps is None
+
+
+def test_an_error_between_two_runs_of_a_number_of_steps() -> None:
+    results: Any = iter([1, 2, None, 3, 4, 5, 6])
+
+    def step() -> int:
+        return int(next(results) + 0)
+
+    loop = StepLoop(step, steps=5)
+    with pytest.raises(TypeError):
+        loop.run()
+    assert (loop.run(), loop.steps) == (5, 5)
+
+
+class Unchangeable(Exception):
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(name)
+
+
+def test_an_error_of_a_step_says_where_it_was_raised() -> None:
+    def fail() -> None:
+        if loop.steps == 3:
+            raise error
+
+    for error in (ValueError("text"), Unchangeable("text")):
+        loop = StepLoop(fail, initial_step=38)
+        for _ in range(2):  # The same object gets the same note once.
+            with pytest.raises(type(error)) as raised:
+                loop.run()
+            assert raised.value is error
+            assert str(error) == "text"
+        notes = getattr(error, "__notes__", [])
+        assert notes == ([] if type(error) is Unchangeable else ["Raised by the step function at global step 41."])
+    for other in (KeyboardInterrupt(), SystemExit(3), GeneratorExit()):
+        error = other  # type: ignore[assignment]
+        with pytest.raises(type(other)) as raised_other:
+            StepLoop(fail, initial_step=38).run() if loop.steps != 3 else loop.run()
+        assert not hasattr(raised_other.value, "__notes__")
+
+
+def test_python_3_10_has_the_note_in_the_log(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    monkeypatch.setattr("fastsup.core.notes.sys", types.SimpleNamespace(version_info=(3, 10, 14)))
+
+    def fail() -> None:
+        raise ValueError("text")
+
+    with pytest.raises(ValueError, match="text") as raised:
+        StepLoop(fail, initial_step=41).run()
+    assert raised.value.__notes__ == ["Raised by the step function at global step 41."]
+    assert caplog.messages == ["Raised by the step function at global step 41. ValueError: text"]
+
+
+def test_an_error_of_a_hook_says_where_it_was_raised() -> None:
+    class Fails(Hook):
+        def __repr__(self) -> str:
+            return "<Fails>"
+
+        def begin(self, loop: Any) -> None:
+            self.due_at_step(45)
+
+        def after_step(self, loop: Any, value: Any) -> None:
+            raise error
+
+    error: Exception = ValueError("text")
+    for profiler in (None, fastsup.HookProfiler()):
+        with pytest.raises(ValueError, match="text"):
+            StepLoop(int, [Fails()], initial_step=41, profiler=profiler).run()
+        assert error.__notes__ == ["Raised by the hook <Fails> at global step 45."]
+
+    class Halfway(Fails):
+        def __repr__(self) -> str:
+            raise AttributeError
+
+    error = ValueError("text")
+    with pytest.raises(ValueError, match="text"):
+        StepLoop(int, [Halfway()], initial_step=41).run()
+    assert "Halfway object at 0x" in error.__notes__[0]
+    error = StopIteration()
+    with pytest.raises(StopIteration):
+        StepLoop(int, [Fails()], initial_step=41).run()
+    assert not hasattr(error, "__notes__")
+
+
+def test_the_hook_of_an_error_is_forgotten_in_the_next_run() -> None:
+    class Fails(Hook):
+        runs = 0
+
+        def begin(self, loop: Any) -> None:
+            self.due_every_run()
+            self.runs += 1
+            if self.runs == 2:
+                raise ValueError("begin")
+
+        def after_step(self, loop: Any, value: Any) -> None:
+            raise ValueError("after_step")
+
+    loop = StepLoop(int, [Fails()])
+    with pytest.raises(ValueError, match="after_step") as raised:
+        loop.run()
+    assert len(raised.value.__notes__) == 1
+    with pytest.raises(ValueError, match="begin") as raised:
+        loop.run()
+    assert not hasattr(raised.value, "__notes__")
+
+
+def test_an_error_of_a_step_that_makes_several_says_where_it_was_raised() -> None:
+    class Several:
+        made = 0
+
+        def __call__(self) -> None: ...
+
+        def run_steps(self, limit: int, seconds: float, with_results: bool) -> Any:
+            self.made += 1
+            if self.made == 3:
+                raise ValueError("text")
+            return min(limit, 5), None, None
+
+    with pytest.raises(ValueError, match="text") as raised:
+        StepLoop(Several(), max_steps=100, initial_step=30).run()
+    assert raised.value.__notes__ == ["Raised by the step function at global step 40."]
+
+
+@pytest.mark.parametrize("others", [[], [Every(1)]])
+def test_an_error_of_a_replaced_clock_says_where_it_was_raised(
+    monkeypatch: pytest.MonkeyPatch, others: list[Hook]
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 0.0 if loop.steps < 3 else 1 / 0)
+
+    class ByTime(Hook):
+        def begin(self, loop: Any) -> None:
+            self.due_at_time(100.0)
+
+        def after_step(self, loop: Any, value: Any) -> None: ...
+
+    loop = StepLoop(int, [*others, ByTime()])
+    with pytest.raises(ZeroDivisionError) as raised:
+        loop.run()
+    assert raised.value.__notes__ == ["Raised by the clock that replaces time.time at global step 3."]
+
+
+def test_a_step_whose_call_needs_arguments() -> None:
+    """What isn't a plain function may have the signature of something else: it is refused when its call has failed."""
+
+    class Step:
+        def __call__(self, batch: Any) -> None: ...
+
+    class Wrapper:
+        def __init__(self) -> None:
+            self.__signature__ = inspect.signature(lambda batch: None)
+
+        def __call__(self) -> int:
+            return 7
+
+    with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'batch'") as raised:
+        StepLoop(Step()).run()
+    assert raised.value.__notes__[1].startswith(
+        "The step needs arguments: missing a required argument: 'batch'. A loop"
+    )
+    assert StepLoop(Wrapper(), max_steps=1).run() == 7
+
+    @functools.wraps(Step.__call__)
+    def wrapped() -> int:
+        return 8
+
+    assert StepLoop(wrapped, max_steps=1).run() == 8
+    assert StepLoop(lambda *batches, size=3: size, max_steps=1).run() == 3
 
 
 def test_positions_can_be_read() -> None:
@@ -289,10 +550,10 @@ def test_positions_beyond_64_bits() -> None:
 
 
 def test_result_and_limits_can_be_read() -> None:
-    loop = StepLoop(counter(), max_steps=4, initial_step=10)
-    assert (loop.result, loop.max_steps) == (None, 4)
+    loop = StepLoop(counter(), max_steps=14, initial_step=10)
+    assert (loop.result, loop.max_steps) == (None, 14)
     loop.run()
-    assert loop.result == 3
+    assert (loop.result, loop.steps, loop.global_step) == (3, 4, 14)
     assert StepLoop(int).max_steps is None
 
 
@@ -440,6 +701,61 @@ def test_a_hook_that_will_not_be_called_is_told_of(hook: type[Hook], warnings: i
     assert all("after_step of the hook" in text and "due_every_run()" in text for text in caplog.messages)
 
 
+def hook_with(name: str, base: type[Hook] = Hook, **more: Any) -> Hook:
+    """A hook that is due after every step, with a method of this name."""
+    methods: dict[str, Any] = {"begin": lambda self, loop: self.due_every_run(), name: lambda self, *_: None, **more}
+    return type("Mine", (base,), {name: methods[name] for name in methods if methods[name] is not None})()
+
+
+def nothing(*_: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("hook", "found"),
+    [
+        (hook_with("afterstep"), {"afterstep": "after_step"}),
+        (hook_with("afterStep"), {"afterStep": "after_step"}),
+        (hook_with("after_stpe"), {"after_stpe": "after_step"}),
+        (hook_with("on_due"), {"on_due": "after_step"}),
+        (hook_with("after_run"), {"after_run": "after_step"}),
+        (hook_with("begins", begin=None), {"begins": "begin"}),
+        (hook_with("onerror", after_step=nothing), {"onerror": "on_error"}),
+        (hook_with("End", after_step=nothing), {"End": "end"}),
+        # Methods that are for something else.
+        (hook_with("after_step"), {}),
+        (hook_with("after_steps", after_step=nothing), {}),
+        (hook_with("log_error", after_step=nothing), {}),
+        (hook_with("send", after_step=nothing), {}),
+        (hook_with("append", after_step=nothing), {}),
+        (hook_with("after_step_2", after_step=nothing), {}),
+        (hook_with("_after_step", after_step=nothing), {}),
+        (hook_with("act", after_step=nothing), {}),
+        (hook_with("Act", fastsup.loop.PeriodicHook, __init__=nothing, begin=nothing), {"Act": "act"}),
+    ],
+)
+def test_a_misspelt_callback_is_told_of(hook: Hook, found: dict[str, str], caplog: Any) -> None:
+    StepLoop(int, [hook, hook])
+    assert caplog.messages == [
+        f"No loop calls Mine.{name} of the hook {hook!r}. Rename it to {callback}, if that is meant."
+        for name, callback in found.items()
+    ]
+
+
+def test_a_hook_that_is_due_and_does_nothing_is_told_of(caplog: Any) -> None:
+    StepLoop(int, [hook_with("other")], max_steps=1).run()
+    assert ["is due after steps, and does nothing then: it has no after_step." in text for text in caplog.messages] == [
+        True
+    ]
+    caplog.clear()
+    StepLoop(int, [hook_with("after_steps")], max_steps=1).run()
+    assert ["has after_steps without after_step" in text for text in caplog.messages] == [True]
+    caplog.clear()
+    with_attribute = hook_with("other")
+    with_attribute.after_step = nothing  # type: ignore[method-assign]
+    StepLoop(int, [hook_with("after_step"), with_attribute, Hook()], max_steps=1).run()
+    assert caplog.messages == []
+
+
 def test_a_time_that_the_step_sets_is_one_of_the_replaced_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: 1000.0)
     calls = []
@@ -460,6 +776,24 @@ def test_a_time_that_the_step_sets_is_one_of_the_replaced_clock(monkeypatch: pyt
 
     core.StepLoop(step, [hook], max_steps=10).run()
     assert calls == []
+
+
+@pytest.mark.parametrize(
+    ("method", "value", "text"),
+    [
+        ("due_at_step", "a", "global_step must be an integer, got 'a'."),
+        ("due_at_step", 2.5, "global_step must be an integer, got 2.5."),
+        ("due_at_run", None, "run must be an integer, got None."),
+        ("due_at_time", "a", "time must be a number of seconds since the epoch, got 'a'."),
+        ("due_at_time", None, "time must be a number of seconds since the epoch, got None."),
+    ],
+)
+def test_positions_of_a_wrong_type(method: str, value: Any, text: str) -> None:
+    hook = core.Hook()
+    with pytest.raises(TypeError) as raised:
+        getattr(hook, method)(value)
+    assert str(raised.value) == text
+    assert (hook.next_run, hook.next_step, hook.next_time) == (None, None, None)
 
 
 def test_a_time_that_is_no_number_is_refused() -> None:

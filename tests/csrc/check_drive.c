@@ -71,6 +71,16 @@ static void check_ends(void) {
     CHECK(fs_drive_run(drive) == FS_ENDED && drive->loop.steps == 10);
     close_drive(drive, dues);
 
+    /* The limit is a global step, and may be reached before the first step. */
+    drive = with_hooks(0, NULL, NULL, (fs_schedule){0, 0.0}, &dues);
+    drive->max_steps = 10;
+    drive->loop.global_step = 6;
+    CHECK(fs_drive_steps_until_due(drive) == 4);
+    CHECK(fs_drive_run(drive) == FS_ENDED && drive->loop.steps == 4 && drive->loop.global_step == 10);
+    drive->max_steps = 9;
+    CHECK(fs_drive_run(drive) == FS_ENDED && drive->loop.steps == 4);
+    close_drive(drive, dues);
+
     drive = with_hooks(0, NULL, NULL, (fs_schedule){0, 0.0}, &dues);
     drive->step = end_at_5;
     CHECK(fs_drive_run(drive) == FS_ENDED && drive->loop.steps == 5);
@@ -118,7 +128,7 @@ static void check_schedules(void) {
     fs_slot_advance(&drive->slots[0], 3, 0.0);
     CHECK(drive->slots[0].due->global_step == 5);
     fs_drive_reload(drive);
-    drive->max_steps = 12;
+    drive->max_steps = 15;
     CHECK(fs_drive_run(drive) == FS_ENDED && calls == 3 && drive->slots[0].due->global_step == 20);
     close_drive(drive, dues);
 
@@ -134,8 +144,8 @@ static void check_schedules(void) {
     drive->loop.global_step = 10;
     fs_slot_advance(&drive->slots[0], drive->loop.global_step, 0.0);
     fs_drive_reload(drive);
-    drive->max_steps = 10;
-    CHECK(fs_drive_run(drive) == FS_ENDED && calls == 0);
+    drive->max_steps = 20;
+    CHECK(fs_drive_run(drive) == FS_ENDED && drive->loop.steps == 10 && calls == 0);
     close_drive(drive, dues);
 
     /* By time, and not before. */
@@ -191,7 +201,7 @@ static void check_another_clock(void) {
     CHECK(fs_drive_run(drive) == FS_ENDED && calls == 1 && dues[0].time == 5.0 + 1e6);
     drive->max_steps = 5;
     reached = -1;
-    CHECK(fs_drive_run(drive) == FS_HOOK_FAILED && drive->code == -1 && calls == 1);
+    CHECK(fs_drive_run(drive) == FS_HOOK_FAILED && drive->code == -1 && drive->due_slot == NULL && calls == 1);
     close_drive(drive, dues);
 }
 

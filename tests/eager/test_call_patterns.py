@@ -19,7 +19,7 @@ from tensorflow.python.framework import constant_op
 import fastsup
 from fastsup.eager.call_pattern import CallPattern
 from fastsup.eager.lift_limit import LiftLimit
-from fastsup.eager.lifted_calls import LiftedCalls, scope_of_devices
+from fastsup.eager.lifted_calls import CallCount, LiftedCalls, scope_of_devices
 from fastsup.eager.routes import Route
 from fastsup.eager.tracing import ArgumentType, CallTypes, FunctionTracer
 
@@ -380,7 +380,7 @@ class Calls(LiftedCalls):
     """Calls whose routes all lead to a Python function. `asked` counts those of no known pattern."""
 
     def __init__(self, most: int) -> None:
-        super().__init__(lambda x: x, most)
+        super().__init__(lambda x: x, CallCount(None), most)
         self.asked = 0
 
     def _call_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

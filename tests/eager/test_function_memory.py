@@ -129,3 +129,36 @@ def test_calls_leak_nothing() -> None:
     assert bytes_grown(lambda: ours(x, 2.0)) < 10 * 3000
     # TensorFlow 2.16 itself loses memory with each array that it converts.
     assert bytes_grown(lambda: ours(array, scale=2.0)) < bytes_grown(lambda: tf.constant(array)) + 10 * 3000
+
+
+def test_the_graph_goes_with_its_function() -> None:
+    """At once: as cycles, the graphs of many functions would wait for the collector."""
+
+    def once() -> Any:
+        v = tf.Variable(1.0)
+        ours = lift(lambda x: v.assign_add(x) * 2.0)
+        ours(tf.constant(1.0))
+        return weakref.ref(next(iter(ours._entries.values())).step.graph.graph)
+
+    once()
+    gc.collect()
+    gc.disable()
+    try:
+        assert once()() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("executor", ["auto", "single_threaded"])
+def test_the_operation_of_an_error_outlives_its_function(executor: str) -> None:
+    def failed(function: Any, argument: Any) -> Any:
+        with pytest.raises(tf.errors.OpError) as caught:
+            lift(function, executor=executor)(argument)
+        return caught.value
+
+    for error in (
+        failed(lambda iterator: next(iterator), iter(tf.data.Dataset.range(0))),
+        failed(lambda x: tf.debugging.check_numerics(tf.exp(x), "too large"), tf.constant(1000.0)),
+    ):
+        gc.collect()
+        assert error.op is None or error.op.name in str(error)

@@ -57,6 +57,25 @@ def test_a_graph_is_traced(make: Callable[[], Any]) -> None:
     assert "the_product" in {node.name for graph in graphs for node in graph.node if node.op == "MatMul"}
 
 
+def names_of_collected_graphs(function: Any) -> list[set[str]]:
+    """The operations of each graph that TensorFlow's eager context has collected in two calls."""
+    argument = tf.eye(3)
+    context.enable_run_metadata()
+    for _ in range(2):
+        function(argument)
+    collected = context.export_run_metadata()
+    context.disable_run_metadata()
+    return [{node.name for node in graph.node} for graph in collected.partition_graphs]
+
+
+def test_graphs_are_collected() -> None:
+    """Only the C++ part of TensorFlow's eager context knows that it collects them."""
+    expected = names_of_collected_graphs(tf.function(product))
+    assert "the_product" in expected[0]
+    assert names_of_collected_graphs(fastsup.function(product)) == expected
+    assert names_of_collected_graphs(called(fastsup.function(product))) == expected
+
+
 def has_kernel(folder: Path, name: str) -> bool:
     """Whether a profile names a kernel."""
     (profile,) = folder.rglob("*.xplane.pb")
@@ -121,6 +140,9 @@ def test_lifted_calls_go_on_afterwards_and_say_where_they_were(tmp_path: Path) -
     tf.profiler.experimental.start(str(tmp_path))
     assert fallback_reason() == "TensorFlow's profiler is on"
     tf.profiler.experimental.stop()
+    context.enable_run_metadata()
+    assert fallback_reason() == "the eager context collects graphs (enable_run_metadata)"
+    context.disable_run_metadata()
     tf.debugging.enable_check_numerics()
     assert fallback_reason() == "a tool of tf.debugging watches the operations here"
     tf.debugging.disable_check_numerics()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 
@@ -15,7 +16,7 @@ def test_a_loop_in_c_without_the_gil(in_fresh_process: Run) -> None:
 import sys
 import embed_c
 steps, hook = embed_c.counter(), embed_c.counter()
-loop = embed_c.loop(steps, [embed_c.hook(hook), embed_c.hook(hook, 10)], 1000, 500)
+loop = embed_c.loop(steps, [embed_c.hook(hook), embed_c.hook(hook, 10)], 1500, 500)
 assert embed_c.run(loop) == (1500, 1000, 0.5 * 1499)
 assert embed_c.read_counter(steps) == (1000, 0)
 assert embed_c.read_counter(hook) == (1100, 0)
@@ -30,7 +31,7 @@ import time
 import embed_c
 hook, notes = embed_c.noting_hook(3)
 began = time.time()
-embed_c.run(embed_c.loop(embed_c.counter(), [hook], 10, 100))
+embed_c.run(embed_c.loop(embed_c.counter(), [hook], 110, 100))
 rows, clock = embed_c.read_notes(notes)
 assert rows == [(102, 2, 50.5), (105, 5, 52.0), (108, 8, 53.5)], rows
 assert began - 1e-3 <= clock <= time.time() + 1e-3
@@ -195,11 +196,22 @@ try:
     loop.run()
 except Exception as error:
     print(error)
+    print(getattr(error, "__notes__", []))
     # What goes on with an exception set is found out at the next look at Python.
     assert loop.steps in (5, 6) or {what!r} == "raise and go on"
 """)
     expected = error.format("The step function in C" if where == "step" else HOOK, 5 if where == "step" else 6)
-    assert without_address(printed) == expected + "\n"
+    notes: list[str] = []
+    if what.startswith("raise"):
+        source = "the step function in C" if where == "step" else HOOK
+        # Of one that goes on, the loop only learns that it was a function in C, and at which step.
+        notes = [f"Raised by {source if what == 'raise' else 'a function in C'} at global step "]
+    message, _, printed_notes = without_address(printed).partition("\n")
+    found = ast.literal_eval(printed_notes)
+    assert message == expected
+    assert [note.rstrip("0123456789.") for note in found] == notes
+    if what == "raise":
+        assert found == [f"{notes[0]}{5 if where == 'step' else 6}."]
 
 
 def test_an_exception_of_a_python_hook_ends_a_loop_in_c(in_fresh_process: Run) -> None:
@@ -360,7 +372,7 @@ hooks = [
     NativeHook(embed_c.hook_capsule(), every_secs=3600, context=hook),
 ]
 profiler = fastsup.HookProfiler()
-loop = StepLoop(embed_c.step_capsule(steps), hooks, max_steps=1000, initial_step=500, profiler=profiler)
+loop = StepLoop(embed_c.step_capsule(steps), hooks, max_steps=1500, initial_step=500, profiler=profiler)
 assert loop.run() == 0.5 * 1499
 assert (loop.steps, loop.global_step) == (1000, 1500)
 assert embed_c.read_counter(steps)[0] == 1000

@@ -168,6 +168,7 @@ for code, text in ((0, b""), (1, b""), (7, b""), (-1, b""), (-1, b"too large")):
         print(loop.steps)
     except RuntimeError as error:
         print(error)
+        assert not hasattr(error, "__notes__")  # The message has it all.
 """)
     nine, five, *errors = printed.splitlines()
     assert (nine, five) == ("9", "5")

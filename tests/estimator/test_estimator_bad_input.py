@@ -221,7 +221,7 @@ def test_the_checkpoint_of_another_model(make: Any, input_fn: Any, call: str) ->
 
     with pytest.raises(tf.errors.NotFoundError, match="Key other not found in checkpoint") as raised:
         list(getattr(make(another), call)(input_fn))
-    assert "model.ckpt-1 holds: global_step [], lin/b [1], lin/b/Momentum [1], lin/w [2, 1]" in str(raised.value)
+    assert "It holds: global_step [], lin/b [1], lin/b/Momentum [1], lin/w [2, 1]" in str(raised.value)
 
 
 @pytest.mark.parametrize("name", ["loss", "global_step"])

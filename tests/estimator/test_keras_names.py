@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from fastsup import estimator as est
 from fastsup import experiment
-from fastsup.estimator.model.keras_names import renumbered_layer_hint
+from fastsup.checkpoint.other_model import renumbered_layer_hint
 
 v1 = tf.compat.v1
 
@@ -293,5 +293,5 @@ def _run(processes: Any, code: str, **environment: str) -> None:
 
 def test_the_second_layer_of_keras_2_is_found_under_its_other_number() -> None:
     names = ["dense/bias", "dense_1/bias", "other/bias"]
-    hint = renumbered_layer_hint("Key dense_1_1/bias not found in checkpoint", names)
+    hint = renumbered_layer_hint(["dense_1_1/bias"], names)
     assert hint.startswith("The checkpoint has dense/bias, dense_1/bias, which differs from dense_1_1/bias in the ")

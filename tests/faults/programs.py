@@ -20,6 +20,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from mutants import MUTANTS
+from overwriting_saves import OVERWRITING, input_pipeline
 from tensorflow.core.protobuf import saved_model_pb2
 from ways_to_save import EVERY, SIZE, WAYS
 
@@ -27,12 +28,16 @@ import fastsup
 from fastsup import train
 
 
+def _in_one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
 def train_once(folder: str, way: str, last: int) -> str:
     """Trains, and returns "ended", or the error in one line."""
     try:
         WAYS[way](folder, last)
     except Exception as error:
-        return f"{type(error).__name__}: {' '.join(str(error).split())}"
+        return _in_one_line(error)
     return "ended"
 
 
@@ -90,7 +95,7 @@ def _about_export(path: str) -> str:
         reader = tf.train.load_checkpoint(os.path.join(path, "variables", "variables"))
         sizes = {name: reader.get_tensor(name).size for name in reader.get_variable_to_shape_map()}
     except Exception as error:
-        return f"{type(error).__name__}: {' '.join(str(error).split())}"
+        return _in_one_line(error)
     return "whole" if len(model.meta_graphs) == 1 and SIZE in sizes.values() else "empty"
 
 
@@ -115,6 +120,55 @@ def two_trainings(folder: str, way: str, below: str = "", mutant: str = "") -> l
     return ended
 
 
+def saves_of_one_step(folder: str, way: str) -> list[Any]:
+    """Saves step 12 three times, with the weights 1, 2 and 3. Returns what is there then."""
+    for value in (1, 2, 3):
+        OVERWRITING[way](folder, float(value))
+        returned(value)
+    return state(folder)
+
+
+def _saved_once(folder: str, way: str, value: float) -> str:
+    """Saves in a way of overwriting_saves.py, and returns "ended", or the error in one line."""
+    try:
+        OVERWRITING[way](folder, value)
+    except Exception as error:
+        return _in_one_line(error)
+    return "ended"
+
+
+def after_crashes_of_one_step(folder: str, way: str, crashes: str, count: int, trained: int) -> list[list[Any]]:
+    """As `after_crashes`, after `saves_of_one_step`: each Nth saves once more then, with the weights 9."""
+    found: list[list[Any]] = []
+    for number in range(count):
+        _take_crash(crashes, number, folder)
+        restored = _state_or_error(folder)
+        ended = _saved_once(folder, way, 9.0) if number % trained == 0 else None
+        found.append([restored, [], ended, state(folder) if ended else None])
+    return found
+
+
+def inputs_of_one_step(folder: str) -> None:
+    """Saves the state of an input twice at its end, which is step 12."""
+    for value in (1, 2):
+        input_pipeline(folder)
+        returned(value)
+
+
+def after_crashes_of_inputs(folder: str, crashes: str, count: int) -> list[int | str]:
+    """Goes on from what crashes have left after `inputs_of_one_step`: the last step, or the error."""
+    found: list[int | str] = []
+    for number in range(count):
+        _take_crash(crashes, number, folder)
+        try:
+            input_pipeline(folder)
+        except Exception as error:
+            found.append(_in_one_line(error))
+        else:
+            found.append(int(str(tf.train.latest_checkpoint(folder)).rpartition("-")[2]))
+    return found
+
+
 def keras_backups(folder: str) -> list[list[float]]:
     """Keras's `fit` with `BackupAndRestore`, plain and accelerated: the losses and the weights of each."""
     return [_keras_backups(os.path.join(folder, name), name == "accelerated") for name in ("plain", "accelerated")]
@@ -137,6 +191,19 @@ def _keras_backups(folder: str, accelerated: bool) -> list[float]:
     return numbers
 
 
+def _take_crash(crashes: str, number: int, folder: str) -> None:
+    """Puts what a crash has left in the place of the folder."""
+    shutil.rmtree(folder)
+    os.rename(os.path.join(crashes, str(number)), folder)
+
+
+def _state_or_error(folder: str) -> list[Any]:
+    try:
+        return state(folder)
+    except Exception as error:
+        return [_in_one_line(error)]
+
+
 def after_crashes(folder: str, way: str, crashes: str, count: int, trained: int) -> list[list[Any]]:
     """What is found after crashes, of each of which the folder `crashes/NUMBER` has what it has left.
 
@@ -147,12 +214,8 @@ def after_crashes(folder: str, way: str, crashes: str, count: int, trained: int)
     found: list[list[Any]] = []
     for number in range(count):
         goes_on = number % trained == 0
-        shutil.rmtree(folder)
-        os.rename(os.path.join(crashes, str(number)), folder)
-        try:
-            restored = state(folder)
-        except Exception as error:
-            restored = [f"{type(error).__name__}: {' '.join(str(error).split())}"]
+        _take_crash(crashes, number, folder)
+        restored = _state_or_error(folder)
         exported = exports(folder)
         ended = train_once(folder, way, 20) if goes_on else None
         found.append([restored, exported, ended, state(folder) if goes_on else None])

@@ -399,7 +399,7 @@ def values_of(folder):
 def loop(folder, is_async, steps):
     step, weights, checkpoint = new_step()
     hook = CheckpointHook(checkpoint, every_steps=7, directory=folder, max_to_keep=20, async_save=is_async)
-    StepLoop(step, [hook, NanGuardHook(every_steps=5)], max_steps=steps, resume_from=hook).run()
+    StepLoop(step, [hook, NanGuardHook(every_steps=5)], steps=steps, resume_from=hook).run()
     assert step.lifted
     return float(weights[5])
 

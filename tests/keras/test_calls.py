@@ -192,3 +192,53 @@ def test_a_model_is_accelerated_in_a_call(is_accelerated: bool) -> None:
     model = fastsup.keras.accelerate(new_model(False)) if is_accelerated else new_model(False)
     assert run(model, Accelerate()) == run(new_model(False))
     assert fastsup.keras.report(model)[0].lifted
+
+
+class Own(keras.Model):
+    """Has an `evaluate` of its own, which reads its arguments."""
+
+    def evaluate(self, x: Any = None, y: Any = None, **options: Any) -> Any:
+        return {**super().evaluate(x, y, **options), "sum": float(np.sum(x) + np.sum(y))}
+
+
+def test_an_evaluate_of_the_program_s_gets_what_fit_got() -> None:
+    def run(accelerate: Callable[[Any], Any]) -> Any:
+        keras.utils.set_random_seed(1)
+        given = keras.Input([1])
+        model = Own(given, keras.layers.Dense(1)(given))
+        model.compile("sgd", "mse")
+        return accelerate(model).fit(X, X, batch_size=2, verbose=0, validation_data=(X, X), epochs=2).history
+
+    found = run(fastsup.keras.accelerate)
+    assert found == run(lambda model: model)
+    assert found["val_sum"] == [56.0, 56.0]
+
+
+@pytest.mark.parametrize("is_traced", [False, True])
+@pytest.mark.parametrize("where", ["on_train_begin", "on_epoch_begin"])
+def test_a_callback_gives_the_model_a_function_of_its_own(is_traced: bool, where: str) -> None:
+    class Give(keras.callbacks.Callback):
+        def __init__(self) -> None:
+            super().__init__()
+            setattr(self, where, self.give)
+
+        def give(self, *args: Any) -> None:
+            model, lifted = self.model, self.model.train_function
+            traced = tf.function(lambda iterator: model.train_step(iterator.get_next()))
+            model.train_function = traced if is_traced else lambda iterator: lifted(iterator)
+
+    def run(model: Any) -> Any:
+        return model.fit(X, 2 * X, batch_size=3, epochs=2, verbose=0, callbacks=[Give()]).history
+
+    expected, found = both(run, False)
+    assert found == expected
+
+
+def test_what_is_not_a_callback_is_refused_as_keras_refuses_it() -> None:
+    def run(model: Any) -> Any:
+        with pytest.raises(AttributeError) as caught:
+            model.fit(X, X, verbose=0, callbacks=[3])
+        return str(caught.value)
+
+    expected, found = both(run, False)
+    assert found == expected

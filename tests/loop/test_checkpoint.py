@@ -15,13 +15,13 @@ Stepping = Callable[..., Callable[[], Any]]
 
 def test_saves_at_intervals_and_at_the_end() -> None:
     saved: list[int] = []
-    StepLoop(int, [CheckpointHook(saved.append, every_steps=4)], max_steps=10, initial_step=20).run()
+    StepLoop(int, [CheckpointHook(saved.append, every_steps=4)], max_steps=30, initial_step=20).run()
     assert saved == [24, 28, 30]
 
 
 def test_a_resumed_loop_saves_at_the_same_steps() -> None:
     saved: list[int] = []
-    StepLoop(int, [CheckpointHook(saved.append, every_steps=5)], max_steps=9, initial_step=3).run()
+    StepLoop(int, [CheckpointHook(saved.append, every_steps=5)], max_steps=12, initial_step=3).run()
     assert saved == [5, 10, 12]
 
 
@@ -127,3 +127,64 @@ def test_a_manager_saves_whatever_its_own_interval() -> None:
 
     StepLoop(int, [CheckpointHook(Manager(), every_steps=2)], max_steps=4).run()
     assert calls == [(2, False), (4, False)]
+
+
+def test_a_manager_that_writes_its_own_state_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkpoint is on the disk before it is named, and the state file before older checkpoints are deleted."""
+    import tensorflow as tf
+
+    from fastsup.checkpoint import durable
+
+    done: list[str] = []
+
+    class Manager(tf.train.CheckpointManager):  # type: ignore[misc]
+        def _record_state(self) -> None:
+            done.append("named")
+            super()._record_state()
+
+        def _sweep(self) -> None:
+            done.append("deleted")
+            super()._sweep()
+
+    def flush(path: str) -> bool:
+        done.append(f"flushed {Path(path).name}")
+        return True
+
+    monkeypatch.setattr(durable, "_flush", flush)
+    manager = Manager(tf.train.Checkpoint(weights=tf.Variable(1.0)), str(tmp_path), max_to_keep=1)
+    StepLoop(int, [CheckpointHook(manager, every_steps=2)], max_steps=2).run()
+    record = ["flushed ckpt-2", "named", "flushed checkpoint"]
+    assert done == [*record, "deleted", *record]
+
+
+def test_a_save_in_a_thread_that_nobody_waits_for(tmp_path: Path) -> None:
+    """The thread may still replace the files: what they are copied to must stay."""
+    import tensorflow as tf
+
+    from fastsup.checkpoint.overwritten import keeping_the_overwritten
+
+    path = tf.train.Checkpoint(weights=tf.Variable(1.0)).write(str(tmp_path / "ckpt-2"))
+    kept = keeping_the_overwritten(path)
+    kept.__enter__()
+    del kept
+    assert (tmp_path / f"ckpt-{2:020d}.index").exists()
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+@pytest.mark.parametrize("leaves_index", [False, True])
+def test_the_mark_of_a_first_save_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_thread: bool, leaves_index: bool
+) -> None:
+    tf = pytest.importorskip("tensorflow")
+    from tensorflow.python.checkpoint.checkpoint import TrackableSaver
+
+    def fail(saver: Any, file_prefix: Any, *args: Any, **kwargs: Any) -> None:
+        if leaves_index:
+            Path(f"{file_prefix}.index").write_bytes(b"some")
+        raise AttributeError("planned")
+
+    manager = tf.train.CheckpointManager(tf.train.Checkpoint(v=tf.Variable(1.0)), str(tmp_path), 1)
+    monkeypatch.setattr(TrackableSaver, "save", fail)
+    with pytest.raises(AttributeError, match="planned"):
+        StepLoop(int, [CheckpointHook(manager, every_steps=1, async_save=in_thread)], max_steps=1).run()
+    assert (".first_save_under_way" in [path.name for path in tmp_path.iterdir()]) == leaves_index

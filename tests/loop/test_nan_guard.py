@@ -24,7 +24,7 @@ NAN = float("nan")
 )
 def test_fails_at_the_step(results: list[Any], name: str) -> None:
     loop = StepLoop(iter(results).__next__, [NanGuardHook(values=lambda r: r[0] if np.ndim(r) else r)])
-    with pytest.raises(NanResultError, match=f"^NaN in the result of step 3: {name}$"):
+    with pytest.raises(NanResultError, match=f"(?m)^NaN in the result of step 3: {name}$"):
         loop.run()
 
 

@@ -17,6 +17,7 @@ from fastsup.loop import (
     StopWhenHook,
     SummaryHook,
     TimeLimitHook,
+    every,
 )
 
 Stepping = Callable[..., Callable[[], Any]]
@@ -49,7 +50,7 @@ def test_intervals(
     stepping: Stepping, every_steps: Any, every_secs: Any, expected: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     hook = Notes(every_steps, every_secs)
-    StepLoop(stepping(), [hook], max_steps=12, initial_step=100).run()
+    StepLoop(stepping(), [hook], steps=12, initial_step=100).run()
     assert hook.steps == expected
     assert not caplog.messages
 
@@ -66,15 +67,15 @@ def test_an_interval_is_as_long_as_it_says(hook: Any) -> None:
 def test_a_hook_can_serve_a_second_loop() -> None:
     hook = Notes(4)
     StepLoop(int, [hook], max_steps=9).run()
-    StepLoop(int, [hook], max_steps=9, initial_step=2).run()
+    StepLoop(int, [hook], steps=9, initial_step=2).run()
     assert hook.steps == [4, 8]
 
 
 def test_a_resumed_loop_acts_at_the_same_steps() -> None:
     hook = Notes(5)
-    StepLoop(int, [hook], max_steps=12, initial_step=3).run()
+    StepLoop(int, [hook], steps=12, initial_step=3).run()
     assert hook.steps == [5, 10, 15]
-    StepLoop(int, [hook], max_steps=6, initial_step=5).run()
+    StepLoop(int, [hook], steps=6, initial_step=5).run()
     assert hook.steps == [10]
 
 
@@ -95,6 +96,27 @@ def write(*_: Any) -> None:
         (lambda: SummaryHook(write, values="loss"), TypeError, "values must be a function.*got 'loss'"),  # type: ignore[arg-type]
         (lambda: NanGuardHook(every_steps=-2), ValueError, "every_steps must be positive, got -2"),
         (lambda: StopWhenHook(True), TypeError, "condition must be a function of the loop, got True"),  # type: ignore[arg-type]
+        (
+            lambda: StopWhenHook(lambda: True),  # type: ignore[misc, arg-type]
+            TypeError,
+            r"condition must be a function of the loop, got <function .*>: too many positional arguments\.$",
+        ),
+        (
+            lambda: every(),
+            ValueError,
+            r"every must say when the function is called\. Pass steps, secs, at_end or on_error",
+        ),
+        (lambda: every(0), ValueError, r"^steps must be positive, got 0"),
+        (lambda: every("5"), TypeError, "^steps must be a number, got '5'"),  # type: ignore[arg-type]
+        (lambda: every(secs=-1), ValueError, r"^secs must be positive, got -1"),
+        (lambda: every(at_end=1), TypeError, "at_end must be True or False, got 1"),  # type: ignore[arg-type]
+        (lambda: every(write), TypeError, r"^steps must be a number, got <function write .*Write @every\(steps=100\)"),  # type: ignore[arg-type]
+        (lambda: every(5)(7), TypeError, "^function must be a function of the loop, got 7"),  # type: ignore[arg-type]
+        (
+            lambda: every(5)(lambda loop, value: None),  # type: ignore[misc, arg-type]
+            TypeError,
+            "^function must be a function of the loop, got <function .*>: missing a required argument: 'value'",
+        ),
         (lambda: TimeLimitHook(0), ValueError, "secs must be positive, got 0"),
         (lambda: ProgressHook(every_secs=0), ValueError, "every_secs must be positive, got 0"),
     ],
@@ -102,6 +124,82 @@ def write(*_: Any) -> None:
 def test_bad_arguments(make: Callable[[], Any], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         make()
+
+
+def test_an_init_that_leaves_out_that_of_its_base_is_named() -> None:
+    class Mine(PeriodicHook):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def act(self, loop: Any) -> None: ...
+
+    class Stops(StopWhenHook):
+        def __init__(self) -> None: ...
+
+    class Own(Notes):
+        def begin(self, loop: Any) -> None:
+            super().begin(loop)
+            self.missing  # type: ignore[attr-defined]
+
+    for hook, base in ((Mine("x"), "PeriodicHook"), (Stops(), "StopWhenHook")):
+        with pytest.raises(AttributeError) as raised:
+            StepLoop(int, [hook]).run()
+        (note,) = raised.value.__notes__
+        assert note.startswith(
+            f"Does {type(hook).__name__}.__init__ call super().__init__(...)? {base}.__init__, which"
+        )
+    with pytest.raises(AttributeError, match="missing") as raised:
+        StepLoop(int, [Own(3)]).run()
+    assert not hasattr(raised.value, "__notes__")
+
+
+def test_a_hook_from_a_function() -> None:
+    steps: list[Any] = []
+
+    @every(5)
+    def note(loop: Any) -> str:
+        """Notes the step."""
+        steps.append((loop.global_step, loop.result))
+        return "noted"
+
+    StepLoop(iter(range(100)).__next__, [note], max_steps=12, initial_step=3).run()
+    assert steps == [(5, 1), (10, 6)]
+    assert isinstance(note, PeriodicHook)
+    assert note.profile_name == "note"
+    assert "<function test_a_hook_from_a_function.<locals>.note" in repr(note)
+    assert note(StepLoop(int)) == "noted"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ends", "fails"),
+    [
+        ({"steps": 4}, [4, 8], [4, 8]),
+        ({"steps": 4, "at_end": True}, [4, 8, 10], [4, 8]),
+        ({"steps": 5, "at_end": True}, [5, 10], [5, 10]),
+        ({"at_end": True}, [10], []),
+        ({"on_error": True}, [], [10]),
+        ({"steps": 5, "at_end": True, "on_error": True}, [5, 10], [5, 10, 10]),
+        ({"secs": 4}, [4, 8], [4, 8]),
+        ({"steps": 5, "secs": 4}, [4, 5, 9, 10], [4, 5, 9, 10]),
+    ],
+)
+def test_when_the_function_is_called(
+    stepping: Stepping, arguments: Any, ends: list[int], fails: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    class Fails(PeriodicHook):
+        def act(self, loop: Any) -> None:
+            raise ArithmeticError
+
+    steps: list[int] = []
+    hook = every(**arguments)(lambda loop: steps.append(loop.global_step))
+    for _ in range(2):  # A hook serves another loop.
+        StepLoop(stepping(), [hook], max_steps=10).run()
+        assert steps == ends
+        steps.clear()
+    with pytest.raises(ArithmeticError):
+        StepLoop(stepping(), [hook, Fails(10)]).run()
+    assert steps == fails
+    assert not caplog.messages
 
 
 def test_a_hook_that_does_nothing_is_an_error() -> None:

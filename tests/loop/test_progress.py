@@ -26,7 +26,7 @@ def lines(file: io.StringIO) -> list[str]:
 def test_lines_with_rate_result_and_time_left(stepping: Stepping) -> None:
     file = io.StringIO()
     step = stepping(secs=0.5, results=[0.25] * 100)
-    StepLoop(step, [ProgressHook(file=file)], max_steps=50, initial_step=1950).run()
+    StepLoop(step, [ProgressHook(file=file)], max_steps=2000, initial_step=1950).run()
     assert lines(file) == [
         "step 1,970 of 2,000 (98%), 2 steps/s, loss 0.25, 0:00:15 left",
         "step 1,990 of 2,000 (100%), 2 steps/s, loss 0.25, 0:00:05 left",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -127,7 +128,7 @@ def test_an_older_checkpoint_is_not_taken_for_an_error_of_the_machine(
             raise unavailable()
         return second.step()
 
-    loop = StepLoop(step, max_steps=4, resume_from=second.saver, max_recoveries=2)
+    loop = StepLoop(step, max_steps=9, resume_from=second.saver, max_recoveries=2)
     # Two steps, the checkpoint of step 7 again, and two more.
     assert (loop.run(), loop.restored_step, failures) == (9, 7, [])
 
@@ -136,10 +137,36 @@ def test_resumes(tmp_path: Path) -> None:
     first = Model(tmp_path)
     StepLoop(first.step, [first.saver], max_steps=7, resume_from=first.saver).run()
     second = Model(tmp_path)
-    loop = StepLoop(second.step, [second.saver], max_steps=6, resume_from=second.saver.manager)
+    loop = StepLoop(second.step, [second.saver], max_steps=13, resume_from=second.saver.manager)
     assert loop.run() == 13
     assert (loop.restored_step, loop.global_step, loop.steps) == (7, 13, 6)
     assert saved_steps(tmp_path) == [5, 7, 10, 13]
+    third = Model(tmp_path)
+    loop = StepLoop(third.step, [third.saver], steps=4, resume_from=third.saver)
+    assert (loop.max_steps, loop.run(), loop.max_steps) == (4, 17, 17)
+    assert (loop.restored_step, loop.global_step, loop.steps) == (13, 17, 4)
+
+
+def test_no_step_where_the_checkpoint_has_reached_the_last_one(tmp_path: Path, caplog: Any) -> None:
+    """As Estimator.train, which logs it; but the hooks begin and end, as in a loop whose last step that is."""
+    first = Model(tmp_path)
+    StepLoop(first.step, [first.saver], max_steps=7).run()
+    second = Model(tmp_path)
+    called: list[str] = []
+
+    class Notes(PeriodicHook):
+        def begin(self, loop: Any) -> None:
+            called.append("begin")
+            super().begin(loop)
+
+        def end(self, loop: Any) -> None:
+            called.append("end")
+
+    loop = StepLoop(second.step, [Notes(1), second.saver], max_steps=6, resume_from=second.saver)
+    with caplog.at_level(logging.INFO, logger="fastsup"):
+        assert loop.run() is None
+    assert (loop.steps, loop.global_step, loop.should_stop(), called) == (0, 7, True, ["begin", "end"])
+    assert "Skipping training: the global step is 7 already, and the loop ends at 6." in caplog.messages
 
 
 def test_a_resumed_checkpoint_is_not_written_again(tmp_path: Path) -> None:
@@ -147,7 +174,7 @@ def test_a_resumed_checkpoint_is_not_written_again(tmp_path: Path) -> None:
     StepLoop(first.step, [first.saver], max_steps=5).run()
     before = os.stat(tmp_path / "ckpt-5.index").st_mtime_ns
     second = Model(tmp_path)
-    StepLoop(second.step, [second.saver], max_steps=0, resume_from=second.saver).run()
+    StepLoop(second.step, [second.saver], max_steps=5, resume_from=second.saver).run()
     assert os.stat(tmp_path / "ckpt-5.index").st_mtime_ns == before
 
 
@@ -163,7 +190,7 @@ def test_an_older_checkpoint_is_restored_where_the_newest_is_damaged(
     StepLoop(first.step, [first.saver], max_steps=12).run()
     damage(tmp_path / "ckpt-12")
     second = Model(tmp_path)
-    loop = StepLoop(second.step, max_steps=1, resume_from=second.saver)
+    loop = StepLoop(second.step, steps=1, resume_from=second.saver)
     with caplog.at_level(logging.WARNING, logger="fastsup"):
         assert loop.run() == 11
     assert loop.restored_step == 10
@@ -177,7 +204,7 @@ def test_no_start_from_scratch_where_all_are_damaged(tmp_path: Path) -> None:
         damage(tmp_path / f"ckpt-{step}")
     second = Model(tmp_path)
     with pytest.raises(RuntimeError, match=r"(?s)No checkpoint .*ckpt-6: .*ckpt-5: "):
-        StepLoop(second.step, max_steps=1, resume_from=second.saver).run()
+        StepLoop(second.step, steps=1, resume_from=second.saver).run()
     assert saved_steps(tmp_path) == [5, 6]
 
 
@@ -199,7 +226,7 @@ def test_a_state_file_that_is_lost_costs_nothing(tmp_path: Path, content: bytes 
     if content is not None:
         (tmp_path / "checkpoint").write_bytes(content)
     second = Model(tmp_path)
-    loop = StepLoop(second.step, [second.saver], max_steps=1, resume_from=second.saver)
+    loop = StepLoop(second.step, [second.saver], max_steps=7, resume_from=second.saver)
     loop.run()
     assert (loop.restored_step, loop.global_step) == (6, 7)
     assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "ckpt-7")
@@ -213,7 +240,7 @@ def test_the_checkpoints_of_another_manager_in_the_folder_are_left_alone(tmp_pat
     StepLoop(first.step, [first.saver], max_steps=6).run()
     (tmp_path / "checkpoint").unlink()
     second = Model(tmp_path)
-    loop = StepLoop(second.step, max_steps=1, resume_from=second.saver)
+    loop = StepLoop(second.step, steps=1, resume_from=second.saver)
     loop.run()
     assert loop.restored_step == 6
 
@@ -228,7 +255,7 @@ def test_a_folder_that_cant_be_listed_is_no_empty_folder(tmp_path: Path, monkeyp
 
     monkeypatch.setattr("fastsup.common.file_system.os.listdir", fail)
     with pytest.raises(tf.errors.UnknownError, match="Input/output error"):
-        StepLoop(second.step, [second.saver], max_steps=1, resume_from=second.saver).run()
+        StepLoop(second.step, [second.saver], steps=1, resume_from=second.saver).run()
     assert saved_steps(tmp_path) == [5, 6]
 
 
@@ -239,7 +266,7 @@ def test_a_checkpoint_of_which_nothing_fits(tmp_path: Path) -> None:
     renamed = tf.train.Checkpoint(weights=tf.Variable(0.0))
     saver = CheckpointHook(renamed, every_steps=5, directory=tmp_path)
     with pytest.raises(AssertionError, match=r"ckpt-6 has no value for any of \['weights'\]"):
-        StepLoop(int, [saver], max_steps=1, resume_from=saver).run()
+        StepLoop(int, [saver], steps=1, resume_from=saver).run()
     assert saved_steps(tmp_path) == [5, 6]
 
 
@@ -249,7 +276,7 @@ def test_objects_that_are_made_later(tmp_path: Path) -> None:
     StepLoop(first.step, [first.saver], max_steps=6).run()
     later = tf.train.Checkpoint()
     saver = CheckpointHook(later, every_steps=100, save_at_end=False, directory=tmp_path)
-    loop = StepLoop(int, [saver], max_steps=1, resume_from=saver)
+    loop = StepLoop(int, [saver], steps=1, resume_from=saver)
     loop.run()
     later.count = tf.Variable(0, dtype=tf.int64)
     assert (loop.restored_step, int(later.count)) == (6, 6)
@@ -260,7 +287,7 @@ def test_init_fn_runs_where_there_is_no_checkpoint(tmp_path: Path) -> None:
     manager = tf.train.CheckpointManager(
         model.checkpoint, str(tmp_path), max_to_keep=1, init_fn=lambda: model.count.assign(100)
     )
-    assert StepLoop(model.step, max_steps=1, initial_step=3, resume_from=manager).run() == 101
+    assert StepLoop(model.step, max_steps=4, initial_step=3, resume_from=manager).run() == 101
 
 
 def test_recovers_and_calls_the_step_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -271,22 +298,26 @@ def test_recovers_and_calls_the_step_again(tmp_path: Path, caplog: pytest.LogCap
     with caplog.at_level(logging.WARNING, logger="fastsup"):
         assert loop.run() == 10
     assert 0.1 < time.monotonic() - started < 5
-    assert [record.getMessage().partition(",")[0] for record in caplog.records] == [
-        "The step after global step 3 has failed (failure 1 in a row; the loop recovers from 2)",
-        "The step after global step 7 has failed (failure 1 in a row; the loop recovers from 2)",
-        "The step after global step 7 has failed (failure 2 in a row; the loop recovers from 2)",
+    tries = [
+        re.search(r"after global step (\d+) has failed: .* \(Failure (\d+) of at most 3 in a row", record.getMessage())
+        for record in caplog.records
     ]
+    assert [found and found.groups() for found in tries] == [("3", "1"), ("7", "1"), ("7", "2")]
 
 
+@pytest.mark.parametrize("limit", ["max_steps", "steps"])
 @pytest.mark.parametrize("profiled", [False, True])
-def test_recovers_from_a_checkpoint(tmp_path: Path, profiled: bool) -> None:
+def test_recovers_from_a_checkpoint(tmp_path: Path, profiled: bool, limit: str) -> None:
+    """The steps that are lost are made again: the global step at which the loop ends stays the same."""
     model = Model(tmp_path)
     model.errors = {8: [unavailable()]}
     profiler = fastsup.HookProfiler() if profiled else None
-    loop = StepLoop(model.step, [model.saver], 12, profiler=profiler, resume_from=model.saver, max_recoveries=None)
-    assert loop.run() == 9  # Twelve steps, of which three are lost.
-    assert (loop.steps, loop.global_step) == (12, 9)
-    assert saved_steps(tmp_path) == [5, 9]
+    limits: Any = {limit: 12, "resume_from": model.saver, "max_recoveries": None}
+    loop = StepLoop(model.step, [model.saver], profiler=profiler, **limits)
+    assert loop.run() == 12
+    assert (loop.steps, loop.global_step, loop.max_steps) == (15, 12, 12)
+    assert saved_steps(tmp_path) == [5, 10, 12]
+    assert (loop.run(), loop.steps) == (12, 15)
 
 
 @pytest.mark.parametrize(
@@ -314,7 +345,7 @@ def test_a_stop_ends_the_wait_for_the_next_try(tmp_path: Path) -> None:
     logger = logging.getLogger("fastsup")
 
     def stop(record: logging.LogRecord) -> bool:
-        if "failure 12 " in record.getMessage():
+        if "(Failure 12 " in record.getMessage():
             loop.request_stop()
         return False
 
@@ -356,7 +387,7 @@ def test_wrong_values(tmp_path: Path) -> None:
     model = Model(tmp_path)
     model.checkpoint.write(str(tmp_path / "best"))
     with pytest.raises(ValueError, match=r"best' has no number at the end of its name"):
-        StepLoop(model.step, max_steps=1, resume_from=model.saver).run()
+        StepLoop(model.step, steps=1, resume_from=model.saver).run()
 
 
 # A program that sends itself a signal, or two. Prints what it saved. Of a launcher, the second signal is a copy of the

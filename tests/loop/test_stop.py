@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,23 @@ def test_a_last_step_that_is_never_reached() -> None:
 def test_a_last_step_is_an_integer() -> None:
     with pytest.raises(TypeError, match=r"last_step must be an integer, got 2\.5"):
         StopAtStepHook(2.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["last_step", "num_steps"])
+def test_a_last_step_is_not_negative(name: str) -> None:
+    arguments: Any = {name: -3}
+    with pytest.raises(ValueError, match=rf"^{name} must not be negative, got -3\. "):
+        StopAtStepHook(**arguments)
+    with pytest.raises(TypeError, match=f"^{name} must be an integer, got True"):
+        StopAtStepHook(**{name: True})
+
+
+def test_the_log_says_that_there_is_no_step_to_run(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "fastsup"):
+        StepLoop(int, [StopAtStepHook(7)], initial_step=9).run()
+    assert caplog.messages == [
+        "Skipping training: the global step is 9 already, and StopAtStepHook ends the loop at 7."
+    ]
 
 
 def test_stops_after_a_time(stepping: Stepping) -> None:

@@ -222,9 +222,7 @@ def test_a_signal_ends_the_loop_with_a_checkpoint(tmp_path: Path) -> None:
     resumed = fastsup.ArrayBatches(data(), 4, shuffle=True, seed=2, epochs=None)
     checkpoint = tf.train.Checkpoint(weights=again.weights, count=again.count, batches=resumed)
     saver = CheckpointHook(checkpoint, every_steps=100_000_000, directory=str(tmp_path))
-    further = StepLoop(
-        fastsup.bind_batches(again.train, resumed), [saver], max_steps=30, resume_from=saver, fuse="always"
-    )
+    further = StepLoop(fastsup.bind_batches(again.train, resumed), [saver], steps=30, resume_from=saver, fuse="always")
     further.run()
     assert further.restored_step == loop.steps
     assert int(again.count) == loop.steps + 30 == resumed.position
@@ -249,7 +247,7 @@ def test_nan_guard_names_the_step(fails: bool, caplog: Any) -> None:
     guard = NanGuardHook(fail_on_nan=fails)
     loop = StepLoop(fastsup.bind(step), [guard], max_steps=100, fuse="always")
     if fails:
-        with pytest.raises(NanResultError, match=r"NaN in the result of step 37: loss$"):
+        with pytest.raises(NanResultError, match=r"(?m)NaN in the result of step 37: loss$"):
             loop.run()
     else:
         loop.run()

@@ -10,10 +10,12 @@ from typing import Any
 
 from lost_power import Crash, crashes
 
-__all__ = ["check_order", "problems_after_crashes"]
+__all__ = ["check_order", "laid_out_crashes", "problems_after_crashes"]
 
 # Of the crashes that are checked, one in so many is trained on.
 TRAINED = 40
+# Bytes of a file that is no data of a checkpoint.
+SMALL = 10_000
 
 
 def number_of(path: str) -> int | None:
@@ -67,12 +69,15 @@ def check_order(operations: Iterable[Any], folder: str) -> int:
 
 
 def laid_out(crash: Crash, folder: Path, blobs: dict[bytes, Path]) -> None:
-    """Writes what a crash has left. The same content is one file of several names."""
+    """Writes what a crash has left. The same content is one file of several names, unless it may be an index."""
     folder.mkdir()
     for path in crash.folders:
         (folder / path).mkdir()
     for path, content in crash.files.items():
         place = folder / path
+        if len(content) < SMALL:  # TensorFlow writes an index in place.
+            place.write_bytes(content)
+            continue
         if content not in blobs:
             blobs[content] = folder.parent / f"content {len(blobs)}"
             blobs[content].write_bytes(content)
@@ -100,8 +105,39 @@ def problem_of(way: str, crash: Crash, after: list[Any]) -> str:
     return ""
 
 
+def problem_of_one_step(crash: Crash, after: list[Any]) -> str:
+    """What is wrong with what a program has found after a crash of `saves_of_one_step`, or ""."""
+    restored, _, ended, later = after
+    if len(restored) != 2:
+        return f"nothing can be restored: {restored}"
+    step, weight = restored
+    if (weight or 0) < crash.saved or (weight and step != 12):
+        return f"the weights {weight} of step {step}; {crash.saved} had been saved"
+    if later is not None and (ended != "ended" or later != [12, 9.0]):
+        return f"the next save: {ended}, {later}"
+    return ""
+
+
+def laid_out_crashes(faults: Any, place: Path, which: slice, with_file: str = "") -> tuple[list[Crash], Path]:
+    """Makes what crashes leave of the trainings that have run: those that leave a file with such a name.
+
+    Returns:
+      (crashes, folder): the crashes, and the folder that has what each has left, by its number.
+    """
+    copies = {path.name: path.read_bytes() for path in faults.blobs.iterdir()}
+    found = list(crashes(faults.operations(), copies, str(faults.folder)))
+    assert len(found) > 100
+    found = [crash for crash in found if any(with_file in path for path in crash.files)]
+    checked = found[which]
+    folders, blobs = place / "after", {}
+    folders.mkdir()
+    for number, crash in enumerate(checked):
+        laid_out(crash, folders / str(number), blobs)
+    return checked, folders
+
+
 def problems_after_crashes(
-    faults: Any, place: Path, way: str, which: slice, trained: int = TRAINED
+    faults: Any, place: Path, way: str, which: slice, trained: int = TRAINED, of_one_step: bool = False
 ) -> tuple[int, list[str]]:
     """Makes what crashes leave of the trainings that have run, and starts again from that.
 
@@ -111,23 +147,18 @@ def problems_after_crashes(
       way: the way to save.
       which: the crashes that are checked.
       trained: of those, one in so many is trained on.
+      of_one_step: whether the way is one of overwriting_saves.py.
 
     Returns:
       (checked, problems): how many crashes were checked, and a line for each that has lost something.
     """
-    copies = {path.name: path.read_bytes() for path in faults.blobs.iterdir()}
+    checked, folders = laid_out_crashes(faults, place, which)
+    program = "after_crashes_of_one_step" if of_one_step else "after_crashes"
+    after = faults.run(program, way, str(folders), len(checked), trained)
     operations = faults.operations()
-    found = list(crashes(operations, copies, str(faults.folder)))
-    assert len(found) > 100
-    checked = found[which]
-    folders, blobs = place / "after", {}
-    folders.mkdir()
-    for number, crash in enumerate(checked):
-        laid_out(crash, folders / str(number), blobs)
-    after = faults.run("after_crashes", way, str(folders), len(checked), trained)
     problems = [
         f"after operation {crash.at}, {operations[crash.at - 1]}, {sorted(crash.files)}: {problem}"
         for crash, then in zip(checked, after, strict=True)
-        if (problem := problem_of(way, crash, then))
+        if (problem := problem_of_one_step(crash, then) if of_one_step else problem_of(way, crash, then))
     ]
     return len(checked), problems

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -54,7 +55,7 @@ def test_so_many_failures_in_a_row(scripted: Any, slept: list[float], tf_log: An
     for number, record in enumerate(warnings, 1):
         assert f"failure {number} (Failure {number} of at most {limit + 1} in a row" in record.getMessage()
     (error,) = [record for record in tf_log.records if record.levelname == "ERROR"]
-    assert f"{limit + 1} failures in a row" in error.getMessage()
+    assert f"{limit + 1} failures, without a step that ran in between, in a row" in error.getMessage()
     assert "max_recoveries" in error.getMessage()
 
 
@@ -220,6 +221,91 @@ def test_steps_are_progress(train_op: Any, slept: list[float], tmp_path: Any, wa
     assert slept == []
 
 
+KINDS = ["fastsup's", "TensorFlow's", "wrapped"]
+
+
+class CreatorOf:
+    """Makes sessions of a kind. Only those of fastsup count their steps."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.init = v1.global_variables_initializer()
+
+    def create_session(self) -> Any:
+        if self.kind == "TensorFlow's":
+            session = v1.Session()
+            session.run(self.init)
+            return session
+        session = train.ChiefSessionCreator().create_session()
+        return train.WrappedSession(session) if self.kind == "wrapped" else session
+
+
+READS = {
+    "run_without_hooks": lambda session, step: session.run_without_hooks(step),
+    "run_step_fn": lambda session, step: session.run_step_fn(lambda step_context: step_context.session.run(step)),
+    "raw_session": lambda session, step: session.raw_session().run(step),
+    "should_stop": lambda session, step: session.should_stop(),
+}
+
+
+class PreemptsTraining(v1.train.SessionRunHook):
+    """Preempts each try of a training step, after a read in the new session."""
+
+    def __init__(self, read: Any, train_op: Any) -> None:
+        self.read, self.train_op, self.failures, self.reads, self.session = read, train_op, 0, 0, None
+
+    def before_run(self, run_context: Any) -> None:
+        if run_context.original_args.fetches is not self.train_op:
+            return
+        if self.session is not None:
+            # As from another thread: outside of the step that fails.
+            thread = threading.Thread(target=self._read)
+            thread.start()
+            thread.join(30)
+        self.failures += 1
+        if self.failures > 20:
+            raise AssertionError("recovers without end")
+        raise aborted(self.failures)
+
+    def _read(self) -> None:
+        self.read(self.session, tf.compat.v1.train.get_global_step(self.session.graph))
+        self.reads += 1
+
+
+@pytest.mark.parametrize("way", ["run", "run_step_fn", "run_loop"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("read", READS)
+def test_reads_of_another_thread_are_no_progress(
+    train_op: Any, slept: list[float], read: str, kind: str, way: str
+) -> None:
+    hook = PreemptsTraining(READS[read], train_op)
+    with pytest.raises(tf.errors.AbortedError, match="failure 4"):
+        with train.MonitoredSession(CreatorOf(kind), [hook], max_recoveries=3) as session:
+            hook.session = session
+            if way == "run":
+                session.run(train_op)
+            elif way == "run_loop":
+                session.run_loop(train_op)
+            else:
+                session.run_step_fn(lambda step_context: step_context.run_with_hooks(train_op))
+    assert (hook.failures, hook.reads) == (4, 4)
+
+
+@pytest.mark.parametrize("way", ["run", "run_step_fn", "run_loop"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_steps_are_progress_in_each_kind_of_session(train_op: Any, slept: list[float], kind: str, way: str) -> None:
+    hook = Preempted(2, 4, 6, 8)
+    with train.MonitoredSession(CreatorOf(kind), [hook], max_recoveries=1) as session:
+        if way == "run_loop":
+            session.run_loop(train_op, steps=8)
+        for _ in range(0 if way == "run_loop" else 8):
+            if way == "run":
+                session.run(train_op)
+            else:
+                session.run_step_fn(lambda step_context: step_context.run_with_hooks(train_op))
+    assert slept == []
+
+
 @pytest.mark.parametrize("limit", [-1, "many"])
 def test_a_wrong_limit_is_refused(train_op: Any, limit: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="max_recoveries"):
@@ -253,7 +339,7 @@ def test_steps_between_two_failed_saves_dont_begin_the_count_anew(
             for _ in range(1000):
                 session.run(train_op)
     assert len(failed) == 5
-    assert "5 saves in a row have failed" in tf_log.text
+    assert "5 failed saves in a row" in tf_log.text
 
 
 @pytest.mark.slow

@@ -212,6 +212,19 @@ def test_errors_and_early_ends(step: Any) -> None:
     assert hook.calls == []
 
 
+def test_an_error_of_the_hook_says_where_it_was_raised(opened: Callable[..., Any], step: Any) -> None:
+    class Fails(PeriodicHook):
+        def act(self, loop: Any) -> None:
+            raise ZeroDivisionError("text")
+
+    hook = Fails(3)
+    with pytest.raises(ZeroDivisionError) as raised, opened(hook) as session:
+        while not session.should_stop():
+            session.run(step)
+    assert str(raised.value) == "text"
+    assert raised.value.__notes__ == [f"Raised by the hook {hook!r} at global step 3."]
+
+
 def test_a_hook_ends_the_session(opened: Callable[..., Any], step: Any) -> None:
     with opened(loop.StopAtStepHook(5)) as session:
         runs = 0
@@ -228,6 +241,73 @@ def test_a_condition_on_what_is_fetched(opened: Callable[..., Any], step: Any) -
         while not session.should_stop():
             last = session.run(step)
     assert last == 4
+
+
+@pytest.mark.parametrize("how", ["run", "run_loop"])
+def test_a_hook_from_a_function(opened: Callable[..., Any], step: Any, how: str) -> None:
+    calls: list[Any] = []
+
+    @loop.every(3, at_end=True)
+    def note(loop: Any) -> None:
+        calls.append((loop.global_step, loop.steps, loop.result))
+
+    note.fetches = v1.to_int32(step) * 2
+    with opened(note) as session:
+        if how == "run_loop" and hasattr(session, "run_loop"):
+            session.run_loop(step, steps=8)
+        else:
+            for _ in range(8):
+                session.run(step)
+    assert [call[:2] for call in calls] == [(3, 3), (6, 6), (8, 8)]
+    assert calls[0][2] == 6
+    assert calls[1][2] == 12
+
+
+def test_a_hook_from_a_function_after_a_recovery(step: Any, tmp_path: Path) -> None:
+    failures: list[Exception] = []
+
+    class Preempted(v1.train.SessionRunHook):
+        def before_run(self, run_context: Any) -> None:
+            if failures:
+                raise failures.pop()
+
+    calls: list[Any] = []
+    hook = loop.every(4, at_end=True, on_error=True)(lambda loop: calls.append((loop.global_step, loop.steps)))
+    arguments: dict[str, Any] = {"checkpoint_dir": str(tmp_path), "save_checkpoint_steps": 3}
+    with train.MonitoredTrainingSession(hooks=[hook, Preempted()], **arguments) as session:
+        for n in range(8):
+            if n == 5:
+                failures.append(tf.errors.AbortedError(None, None, "preempted"))
+            session.run(step)
+    # Of step 4, and of the error after it; of step 4 again, after the checkpoint of step 3; and of the end.
+    assert calls == [(4, 4), (4, 4), (4, 1), (6, 3)]
+
+
+def test_the_end_of_a_session_is_a_global_step(step: Any) -> None:
+    """As `max_steps` of a StepLoop: a session that begins at step 5 ends at step 8."""
+    seen: list[Any] = []
+    note = loop.every(1)(lambda loop: seen.append((loop.global_step, loop.steps, loop.max_steps)))
+    hooks = [note, train.StopAtStepHook(last_step=8)]
+    to_five = v1.assign(v1.train.get_global_step(), 5)
+    scaffold = v1.train.Scaffold(init_fn=lambda _, session: session.run(to_five))
+    with train.MonitoredTrainingSession(hooks=hooks, scaffold=scaffold) as session:
+        while not session.should_stop():
+            session.run(step)
+    assert seen == [(6, 1, 8), (7, 2, 8), (8, 3, 8)]
+
+
+def test_a_misspelt_callback_is_told_of(step: Any, caplog: pytest.LogCaptureFixture) -> None:
+    class Misspelt(Hook):
+        def begin(self, loop: Any) -> None:
+            self.due_every_run()
+
+        def afterstep(self, loop: Any, value: Any) -> None: ...
+
+    with train.MonitoredSession(hooks=[Misspelt()]) as session:
+        session.run(step)
+    told = [text for text in caplog.messages if "Misspelt.afterstep" in text]
+    assert len(told) == 1
+    assert told[0].endswith("Rename it to after_step, if that is meant.")
 
 
 def test_a_hook_in_c(opened: Callable[..., Any], step: Any) -> None:
@@ -443,7 +523,7 @@ def test_hooks_that_need_a_session_in_a_loop(hook: Any) -> None:
     with pytest.raises(TypeError) as raised:
         StepLoop(int, [hook])
     assert str(raised.value) == (
-        f"hooks must be fastsup.core.Hook objects, or capsules of hooks in C, got {hook!r}. "
+        f"hooks must be fastsup.core.Hook objects, or capsules of hooks in C, got {hook!r} as hooks[0]. "
         f"{type(hook).__name__} is a hook of sessions, and acts on one. A subclass of "
         "fastsup.core.Hook works in a StepLoop and in sessions; fastsup.loop has ready ones."
     )

@@ -101,8 +101,22 @@ def test_without_hard_links_and_without_room(saves: Saves, tmp_path: Path, monke
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "link", fail)
-        patch.setattr("shutil.copyfile", fail)
+        patch.setattr("shutil.copyfileobj", fail)
         with pytest.raises(tf.errors.ResourceExhaustedError, match="kept while it is overwritten"):
             saves.save(2.0, f"{tmp_path}/model.ckpt")
     assert restorable(tmp_path) == [1.0]
     assert not [name for name in os.listdir(tmp_path) if name.startswith(OTHER)]
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+@pytest.mark.parametrize("session_class", [v1.Session, fastsup.Session])
+def test_the_step_may_be_a_variable(tmp_path: Path, session_class: Any, use_resource: bool) -> None:
+    """As `Saver.save` takes it."""
+    with tf.Graph().as_default(), session_class() as session:
+        step = v1.get_variable("step", [], tf.int64, v1.constant_initializer(12), use_resource=use_resource)
+        session.run(step.initializer)
+        sv = train.Supervisor(logdir=str(tmp_path), global_step=step, saver=v1.train.Saver(), summary_op=None)
+        for _ in range(2):
+            assert sv._save(session, sv.saver, sv.save_path, global_step=step) == f"{tmp_path}/model.ckpt-12"
+        sv.summary_writer.close()
+    assert not list(tmp_path.glob(f"{OTHER}*"))

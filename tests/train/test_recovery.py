@@ -301,6 +301,38 @@ def test_a_first_save_that_was_interrupted(model: Model, warnings: Any, left: in
     assert model.restore() == (-1.0, [])
 
 
+MARK = ".first_save_under_way"
+
+
+def fails_in_python(session: Any, path: Any, global_step: Any = None, **_: Any) -> None:
+    raise AttributeError("planned")
+
+
+def fails_with_parts_left(session: Any, path: Any, global_step: Any = None, **_: Any) -> None:
+    with open(f"{path}-{global_step}.data-00000-of-00001", "wb") as file:
+        file.write(b"some")
+    raise tf.errors.UnknownError(None, None, "planned")
+
+
+def fails_with_an_index(session: Any, path: Any, global_step: Any = None, **_: Any) -> None:
+    with open(f"{path}-{global_step}.index", "wb") as file:
+        file.write(b"some")
+    raise tf.errors.UnknownError(None, None, "planned")
+
+
+@pytest.mark.parametrize("in_background", [False, True])
+@pytest.mark.parametrize("fail", [fails_in_python, fails_with_parts_left, fails_with_an_index])
+def test_the_mark_of_a_first_save_that_failed(train_op: Any, tmp_path: Any, fail: Any, in_background: bool) -> None:
+    """It goes with the save, unless the save has left an index, which may be torn when the power is lost."""
+    saver = v1.train.Saver()
+    saver.save = fail
+    hook = train.CheckpointSaverHook(str(tmp_path), save_steps=1, saver=saver, async_save=in_background)
+    with pytest.raises((AttributeError, tf.errors.UnknownError), match="planned"):
+        with train.MonitoredSession(hooks=[hook]) as session:
+            session.run(train_op)
+    assert (MARK in os.listdir(tmp_path)) == (fail is fails_with_an_index)
+
+
 def test_a_first_save_that_was_damaged_later(model: Model) -> None:
     model.save(1)
     model.state(None)

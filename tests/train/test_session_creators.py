@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -301,6 +302,28 @@ def test_queue_runners_error_is_raised(impl: Any, graph: Any) -> None:
             deadline = time.monotonic() + 10
             while not session.should_stop() and time.monotonic() < deadline:
                 session.run(element)
+
+
+@pytest.mark.parametrize("way", ["run", "run_loop"])
+def test_a_file_behind_queues_that_is_cut_short(impl: Any, graph: Any, tmp_path: Any, way: str) -> None:
+    """The batches before the cut come in order, as many as the error leaves time for. Then the error is raised."""
+    path = str(tmp_path / "records")
+    with tf.io.TFRecordWriter(path) as writer:
+        for number in range(20):
+            writer.write(b"%d" % number)
+    os.truncate(path, os.path.getsize(path) - 5)
+    names = v1.train.string_input_producer([path], num_epochs=1, shuffle=False)
+    _, record = v1.TFRecordReader().read(names)
+    batch = v1.train.batch([record], 8)
+    seen: list[bytes] = []
+    noted = v1.py_func(seen.extend, [batch], [])
+    with pytest.raises(tf.errors.DataLossError, match="truncated record"):
+        with impl.train.MonitoredSession() as session:
+            if way == "run_loop" and impl.name == "fastsup":
+                session.run_loop(noted)
+            while not session.should_stop():
+                session.run(noted)
+    assert seen in [[b"%d" % number for number in range(batches * 8)] for batches in range(3)]
 
 
 def test_start_queue_runners_knows_monitored_sessions(impl: Any, graph: Any) -> None:

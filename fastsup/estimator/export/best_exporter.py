@@ -11,10 +11,10 @@ from typing import Any
 from tensorflow.python.framework import errors, ops
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
-from tensorflow.python.summary import summary_iterator
 from tensorflow.python.util import deprecation, function_utils
 
 from fastsup.common.file_system import write_whole
+from fastsup.estimator.config.tensorflow_names import v1
 from fastsup.estimator.export.exporters import (
     SavedModelExporter,
     check_exports_to_keep,
@@ -168,7 +168,7 @@ class BestExporter(SavedModelExporter):
         for path in sorted(file_io.get_matching_files(pattern)):
             try:
                 with deprecation.silence():
-                    for event in summary_iterator.summary_iterator(path):
+                    for event in v1.train.summary_iterator(path):
                         values = {v.tag: v.simple_value for v in event.summary.value if v.HasField("simple_value")}
                         if not values or (current_step is not None and event.step == current_step):
                             continue

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +17,7 @@ from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.saved_model import model_utils
 
-from fastsup.common.file_system import is_local, tensorflow_errors
+from fastsup.common.file_system import delete_tree, is_local, tensorflow_errors
 from fastsup.common.files import fsync_directory, fsync_directory_and_above, fsync_tree
 from fastsup.common.tensorflow_errors import writing_files
 
@@ -72,8 +71,7 @@ def temporary_export(folder: str | bytes) -> Iterator[None]:
             yield
     except BaseException:
         with contextlib.suppress(Exception):
-            if file_io.file_exists_v2(path):
-                file_io.delete_recursively_v2(path)
+            delete_tree(path)
         raise
 
 
@@ -118,7 +116,7 @@ def delete_export(path: str) -> None:
             with tensorflow_errors("flushed to the disk"):
                 fsync_directory(directory)
             deleted = unfinished
-    file_io.delete_recursively_v2(deleted)
+    delete_tree(deleted)
 
 
 def _delete_stale(directory: str) -> None:
@@ -127,14 +125,16 @@ def _delete_stale(directory: str) -> None:
         return
     try:
         with os.scandir(directory or ".") as entries:
-            found = [entry.path for entry in entries if _NAME.fullmatch(entry.name) and entry.is_dir()]
+            found = [
+                entry.path for entry in entries if _NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+            ]
         for path in found:
             if _last_change(path) < _PROCESS_START:
                 logging.info("Deleting %s, an export that was never finished.", path)
-                shutil.rmtree(path)
-    except FileNotFoundError:
+                delete_tree(path)
+    except (FileNotFoundError, errors.NotFoundError):
         pass
-    except OSError as error:
+    except (OSError, errors.OpError) as error:
         logging.warning("Exports in %s that were never finished can't be deleted: %s", directory, error)
 
 

@@ -10,8 +10,8 @@ from tensorflow.python.ops import init_ops, state_ops, variable_scope
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import session_run_hook
 
-from fastsup.core import SecondOrStepTimer
 from fastsup.estimator.config import distribution
+from fastsup.estimator.config.tensorflow_names import v1
 from fastsup.estimator.hooks.global_step_reader import GlobalStepReader
 from fastsup.estimator.model.estimator import check_estimator
 from fastsup.train.hooks.global_step_hook import GlobalStepHook, check_one_interval
@@ -52,7 +52,7 @@ class _StopOnPredicateHook(GlobalStepHook, GlobalStepReader):
         self._should_stop_fn = should_stop_fn
         check_one_interval(run_every_secs=run_every_secs, run_every_steps=run_every_steps)
         try:
-            self._timer: Any = SecondOrStepTimer(run_every_secs, run_every_steps)
+            self._timer: Any = v1.train.SecondOrStepTimer(run_every_secs, run_every_steps)
         except ValueError as error:
             given = f"run_every_secs={run_every_secs!r}, run_every_steps={run_every_steps!r}"
             raise ValueError(f"{error} ({given})") from None

@@ -10,9 +10,9 @@ from typing import Any
 from tensorflow.python.framework import errors
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
-from tensorflow.python.summary import summary_iterator
 
 from fastsup.common.file_system import exists
+from fastsup.estimator.config.tensorflow_names import v1
 
 __all__ = ["read_eval_metrics"]
 
@@ -23,7 +23,7 @@ def _events(eval_dir: str) -> Iterator[Any]:
         return
     for path in file_io.get_matching_files(os.path.join(eval_dir, "events.out.tfevents.*")):
         try:
-            yield from summary_iterator.summary_iterator(path)
+            yield from v1.train.summary_iterator(path)
         except errors.DataLossError as error:  # noqa: PERF203
             logging.warning(
                 "Skipping rest of the file due to encountering data corruption error; file path: %s; original error "

@@ -8,11 +8,11 @@ from typing import Any
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import array_ops, control_flow_ops, state_ops
 from tensorflow.python.platform import tf_logging as logging
-from tensorflow.python.training import monitored_session, session_run_hook
+from tensorflow.python.training import session_run_hook
 
 from fastsup.common import stop_signals
-from fastsup.core import SecondOrStepTimer
 from fastsup.core.checks import is_number
+from fastsup.estimator.config.tensorflow_names import v1
 from fastsup.estimator.model.arguments import check_hooks
 from fastsup.estimator.model.estimator import check_estimator
 
@@ -70,7 +70,7 @@ class _EvaluationGraph:
         """
         feeds = dict(zip(self._placeholders, train_session.run(self._train_variables), strict=True))
         with self._graph.as_default():
-            scaffold = monitored_session.Scaffold(
+            scaffold = v1.train.Scaffold(
                 init_fn=lambda _, session: session.run(self._assign_op, feeds), copy_from_scaffold=self._scaffold
             )
             self._estimator._evaluate_run(
@@ -122,7 +122,7 @@ class InMemoryEvaluatorHook(session_run_hook.SessionRunHook):  # type: ignore[mi
         self._input_fn = input_fn
         self._eval_dir = estimator.eval_dir(name)
         self._hooks = [*check_hooks(hooks), *estimator._convert_eval_steps_to_hooks(steps)]
-        self._timer = SecondOrStepTimer(every_steps=every_n_iter)
+        self._timer = v1.train.SecondOrStepTimer(every_steps=every_n_iter)
         self._runs = 0
 
     def begin(self) -> None:

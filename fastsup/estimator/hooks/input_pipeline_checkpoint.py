@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any
 
@@ -10,7 +11,10 @@ from tensorflow.python.data.ops import iterator_ops
 from tensorflow.python.framework import ops
 from tensorflow.python.training import checkpoint_management, saver, session_run_hook, training_util
 
+from fastsup.checkpoint.directory import list_checkpoints
 from fastsup.checkpoint.durable import save_durably
+from fastsup.checkpoint.other_writers import note_state
+from fastsup.checkpoint.restore import CheckpointRestorer
 from fastsup.core import SecondOrStepTimer
 from fastsup.estimator.model.estimator import check_estimator
 
@@ -70,11 +74,15 @@ class CheckpointInputPipelineHook(session_run_hook.SessionRunHook):  # type: ign
         return session_run_hook.SessionRunArgs(self._global_step)
 
     def _restore_or_save(self, session: Any) -> None:
+        note_state(os.path.join(self._directory, self._state_file))
         newest = checkpoint_management.latest_checkpoint(self._directory, self._state_file)
         if newest is None:
             self._save(session, session.run(self._global_step))
         elif self._saver is not None:
-            self._saver.restore(session, newest)
+            # A save over that checkpoint may have been interrupted: its earlier state has another name then.
+            listing = list_checkpoints(self._directory, self._state_file)
+            restore = functools.partial(self._saver.restore, session)
+            CheckpointRestorer(restore, lambda: None).restore_first(listing, self._directory)
 
     def _save(self, session: Any, step: Any) -> None:
         self._timer.update_last_triggered_step(step)

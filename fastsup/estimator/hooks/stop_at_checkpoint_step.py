@@ -7,8 +7,8 @@ from typing import Any
 
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup import train
 from fastsup.core.checks import check_number, is_number
+from fastsup.estimator.config.tensorflow_names import v1
 from fastsup.estimator.hooks.global_step_reader import GlobalStepReader
 from fastsup.estimator.model import trained_model
 from fastsup.estimator.model.estimator import check_estimator
@@ -84,5 +84,5 @@ def make_stop_at_checkpoint_step_hook(estimator: Any, last_step: int, wait_after
     if not is_number(wait_after_file_check_secs):
         raise TypeError(f"wait_after_file_check_secs must be a number of seconds, got {wait_after_file_check_secs!r}.")
     if estimator.config.is_chief:
-        return train.StopAtStepHook(last_step=last_step)
+        return v1.train.StopAtStepHook(last_step=last_step)
     return _StopAtCheckpointStepHook(estimator.model_dir, last_step, wait_after_file_check_secs)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from tensorflow.python.eager import context
 from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
-from tensorflow.python.training import checkpoint_utils
 from tensorflow.python.util import deprecation
 
+from fastsup.checkpoint.other_model import describe_variables
 from fastsup.cluster.task_settings import TaskType
 from fastsup.common.parts import PartAttribute
 from fastsup.core import timeline
+from fastsup.estimator.config.tensorflow_names import tf
 from fastsup.estimator.model import trained_model
 from fastsup.estimator.model.arguments import check_hooks, check_listeners, check_steps, check_type
 from fastsup.estimator.model.evaluator import Evaluator
@@ -136,15 +137,12 @@ class EstimatorV1(EstimatorForwards):
             path = trained_model.require_checkpoint(self.model_dir)
             if not isinstance(name, str):
                 raise TypeError(
-                    f"name must be the name of a variable, a string; got {name!r}. "
-                    f"{trained_model.describe_variables(path)}"
+                    f"name must be the name of a variable, a string; got {name!r}. {describe_variables(path)}"
                 )
             try:
-                return checkpoint_utils.load_variable(path, name)
+                return tf.train.load_variable(path, name)
             except errors.NotFoundError as error:
-                message = (
-                    f"{error.message}: there is no variable of name={name!r}. {trained_model.describe_variables(path)}"
-                )
+                message = f"{error.message}: there is no variable of name={name!r}. {describe_variables(path)}"
                 raise errors.NotFoundError(error.node_def, error.op, message) from error
 
     def get_variable_names(self) -> list[str]:
@@ -155,7 +153,7 @@ class EstimatorV1(EstimatorForwards):
         """
         with context.graph_mode():
             path = trained_model.require_checkpoint(self.model_dir)
-            return [name for name, _ in checkpoint_utils.list_variables(path)]
+            return [name for name, _ in tf.train.list_variables(path)]
 
     def latest_checkpoint(self) -> str | None:
         """The path of the newest checkpoint in the model directory; None if there is none."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tensorflow.python.framework import ops
-from tensorflow.python.ops import control_flow_ops, metrics_impl
+from tensorflow.python.ops import control_flow_ops
 from tensorflow.python.util import nest
+
+from fastsup.estimator.config.tensorflow_names import v1
 
 __all__ = ["LOSS_METRIC_KEY", "OTHER_GRAPH", "add_loss_metric", "check_metrics", "split_metrics"]
 
@@ -132,9 +134,9 @@ def add_loss_metric(eval_metric_ops: dict[str, Any], loss: Any, distribution: An
             "metric with the same name."
         )
     if distribution is None:
-        eval_metric_ops[LOSS_METRIC_KEY] = metrics_impl.mean(loss)
+        eval_metric_ops[LOSS_METRIC_KEY] = v1.metrics.mean(loss)
     else:
-        eval_metric_ops[LOSS_METRIC_KEY] = distribution.extended.call_for_each_replica(metrics_impl.mean, args=(loss,))
+        eval_metric_ops[LOSS_METRIC_KEY] = distribution.extended.call_for_each_replica(v1.metrics.mean, args=(loss,))
     return eval_metric_ops
 
 

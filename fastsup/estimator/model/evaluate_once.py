@@ -14,6 +14,13 @@ from tensorflow.python.training import evaluation
 from fastsup import train
 from fastsup.core.clock import steady
 from fastsup.core.session_origin import session_role
+from fastsup.estimator.config.tensorflow_names import (
+    basic_session_run_hooks,
+    monitored_session,
+    our_options,
+    run_steps,
+    substitute,
+)
 from fastsup.train.hooks.progress import hooks_with_progress
 from fastsup.train.scheduler.scheduled_hook import ScheduledHook
 
@@ -23,7 +30,11 @@ __all__ = ["StopAfterNEvalsHook", "evaluate_once", "run_evaluation", "with_eval_
 _COUNTED = "_fastsup_counted_evaluations"
 
 
-class StopAfterNEvalsHook(ScheduledHook, evaluation._StopAfterNEvalsHook):  # type: ignore[misc]
+# TensorFlow's class, which a program may replace under its name later.
+_TFStopAfterNEvalsHook: Any = evaluation._StopAfterNEvalsHook
+
+
+class StopAfterNEvalsHook(ScheduledHook, _TFStopAfterNEvalsHook):  # type: ignore[misc]
     """Ends an evaluation after a number of batches, and logs its progress.
 
     Args:
@@ -68,7 +79,7 @@ def with_eval_step(eval_ops: Any, hooks: list[Any]) -> Any:
         known[id(eval_ops)] = eval_ops, *_counted(eval_ops, eval_step)
     _, eval_ops, completed = known[id(eval_ops)]
     for hook in hooks:
-        if isinstance(hook, evaluation._StopAfterNEvalsHook):
+        if isinstance(hook, _TFStopAfterNEvalsHook):
             hook._set_evals_completed_tensor(completed)
     return eval_ops
 
@@ -87,7 +98,7 @@ def _counted(eval_ops: Any, eval_step: Any) -> tuple[Any, Any]:
 
 def evaluate_once(
     checkpoint_path: Any, master: str, scaffold: Any, eval_ops: Any, final_ops: Any, hooks: list[Any], config: Any,
-    **options: Any,
+    executor: str = "auto", progress: bool = False,
 ) -> Any:  # fmt: skip
     """Evaluates the model in the default graph once. The arguments are those of `run_evaluation`.
 
@@ -96,8 +107,9 @@ def evaluate_once(
     """
     steps = with_eval_step(eval_ops, hooks)
     return run_evaluation(
-        checkpoint_path, master, scaffold, steps, final_ops=final_ops, hooks=hooks, config=config, **options
-    )
+        checkpoint_path, master, scaffold, steps, final_ops=final_ops, hooks=hooks, config=config,
+        executor=executor, progress=progress,
+    )  # fmt: skip
 
 
 def run_evaluation(
@@ -133,20 +145,22 @@ def run_evaluation(
     """
     logging.info("Starting evaluation at %s", time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime()))
     started = steady()
-    creator = train.ChiefSessionCreator(
+    new_creator = monitored_session.ChiefSessionCreator
+    creator = new_creator(
         scaffold=scaffold,
         checkpoint_filename_with_path=checkpoint_path,
         master=master,
         config=config,
-        executor=executor,
+        **our_options(new_creator, train.ChiefSessionCreator, executor=executor),
     )
-    final_ops_hook = train.FinalOpsHook(final_ops, final_ops_feed_dict)
+    final_ops_hook = basic_session_run_hooks.FinalOpsHook(final_ops, final_ops_feed_dict)
     with session_role("evaluate"):
-        session = train.MonitoredSession(creator, hooks_with_progress(progress, [*hooks, final_ops_hook]))
+        session = monitored_session.MonitoredSession(creator, hooks_with_progress(progress, [*hooks, final_ops_hook]))
+    results: list[Any] = []
     with session:
         if eval_ops is not None:
-            session.run_loop(eval_ops, feed_fn=None if feed_dict is None else lambda: feed_dict)
-    if eval_ops is not None and session.last_result is None:
+            run_steps(session, eval_ops, results, feed_dict)
+    if eval_ops is not None and not results:
         logging.warning(
             "Evaluation made no steps. Perhaps input is empty or misspecified: the metrics are what they start with. "
             "See `python -m fastsup docs dropin#estimator`."
@@ -154,3 +168,7 @@ def run_evaluation(
     logging.info("Inference Time : %0.5fs", steady() - started)
     logging.info("Finished evaluation at %s", time.strftime("%Y-%m-%d-%H:%M:%S", time.localtime()))
     return final_ops_hook.final_ops_values
+
+
+substitute(_TFStopAfterNEvalsHook, StopAfterNEvalsHook)
+substitute(evaluation._evaluate_once, evaluate_once)

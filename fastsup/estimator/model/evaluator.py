@@ -9,12 +9,12 @@ from typing import Any
 from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_ops
-from tensorflow.python.training import evaluation, monitored_session, training_util
+from tensorflow.python.training import evaluation as tf_evaluation
 
-from fastsup.estimator.model import trained_model
+from fastsup.estimator.config.tensorflow_names import evaluation, our_options, v1
 from fastsup.estimator.model.arguments import check_hooks, check_steps
 from fastsup.estimator.model.eval_metrics import add_loss_metric, split_metrics
-from fastsup.estimator.model.evaluate_once import StopAfterNEvalsHook, evaluate_once
+from fastsup.estimator.model.evaluate_once import evaluate_once
 from fastsup.estimator.model.model_fn import ModeKeys
 from fastsup.estimator.model.replicated_model import ReplicatedModel
 from fastsup.estimator.model.user_model import UserModel
@@ -27,9 +27,9 @@ def _with_local_variables_initialised(scaffold: Any) -> Any:
     """A scaffold whose `local_init_op` initialises the variables of the metrics and of the step count too."""
     if not (scaffold and scaffold.local_init_op):
         return scaffold  # TensorFlow's default operation initialises all local variables.
-    evaluation._get_or_create_eval_step()
-    default_op = monitored_session.Scaffold.default_local_init_op()
-    return monitored_session.Scaffold(
+    tf_evaluation._get_or_create_eval_step()
+    default_op = v1.train.Scaffold.default_local_init_op()
+    return v1.train.Scaffold(
         local_init_op=control_flow_ops.group(scaffold.local_init_op, default_op), copy_from_scaffold=scaffold
     )
 
@@ -67,7 +67,7 @@ class Evaluator:
     def steps_hooks(self, steps: Any) -> list[Any]:
         """The hook that ends the evaluation after a number of batches, if one is given."""
         check_steps("steps", steps, endless=False)
-        return [] if steps is None else [StopAfterNEvalsHook(num_evals=steps)]
+        return [] if steps is None else [evaluation._StopAfterNEvalsHook(num_evals=steps)]
 
     def build_graph(
         self, input_fn: Callable[..., Any], hooks: Any = None, checkpoint_path: Any = None
@@ -93,7 +93,7 @@ class Evaluator:
                 "Metric with name `global_step` is not allowed, because Estimator already defines a default metric "
                 "with the same name."
             )
-        eval_dict[ops.GraphKeys.GLOBAL_STEP] = training_util.get_global_step(graph)
+        eval_dict[ops.GraphKeys.GLOBAL_STEP] = v1.train.get_global_step(graph)
         all_hooks = [*input_hooks, *(hooks or []), *(evaluation_hooks or [])]
         return _with_local_variables_initialised(scaffold), update_op, eval_dict, all_hooks
 
@@ -119,18 +119,17 @@ class Evaluator:
     ) -> Any:
         """Evaluates the graph that `build_graph` has built, writes the results and returns them."""
         model = self._model
-        with trained_model.explaining_missing_variables(checkpoint_path):
-            results = evaluate_once(
-                checkpoint_path=checkpoint_path,
-                master=model.config.evaluation_master,
-                scaffold=scaffold,
-                eval_ops=update_op,
-                final_ops=eval_dict,
-                hooks=all_hooks,
-                config=model.session_config,
-                executor=model.config.executor,
-                progress=model.config.progress,
-            )
+        run = evaluation._evaluate_once
+        results = run(
+            checkpoint_path=checkpoint_path,
+            master=model.config.evaluation_master,
+            scaffold=scaffold,
+            eval_ops=update_op,
+            final_ops=eval_dict,
+            hooks=all_hooks,
+            config=model.session_config,
+            **our_options(run, evaluate_once, executor=model.config.executor, progress=model.config.progress),
+        )
         global_step = results[ops.GraphKeys.GLOBAL_STEP]
         metric_summaries.write_metrics(output_dir, results, global_step)
         if checkpoint_path:

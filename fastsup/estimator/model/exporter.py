@@ -9,12 +9,13 @@ from typing import Any
 from tensorflow.python.checkpoint import checkpoint as checkpoint_lib
 from tensorflow.python.checkpoint import graph_view
 from tensorflow.python.eager import context
-from tensorflow.python.framework import errors, ops, random_seed
-from tensorflow.python.saved_model import builder_impl, model_utils
-from tensorflow.python.training import monitored_session, saver
+from tensorflow.python.framework import errors, ops
+from tensorflow.python.saved_model import model_utils
 from tensorflow.python.util import deprecation
 
+from fastsup.checkpoint.other_model import explaining_other_model
 from fastsup.checkpoint.restore import CheckpointRestorer
+from fastsup.estimator.config.tensorflow_names import our_options, v1
 from fastsup.estimator.export.export_assets import check_assets, copy_assets
 from fastsup.estimator.export.temporary_exports import new_export_folders, publish_export, temporary_export
 from fastsup.estimator.model import trained_model, warm_start
@@ -32,13 +33,13 @@ _MODES = (ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT)
 def _saver_of(scaffold: Any) -> Any:
     if isinstance(scaffold.saver, checkpoint_lib.Checkpoint):
         objects = graph_view.ObjectGraphView(scaffold.saver).frozen_saveable_objects()
-        return saver.Saver(var_list=objects, sharded=True)
-    return scaffold.saver or saver.Saver(sharded=True)
+        return v1.train.Saver(var_list=objects, sharded=True)
+    return scaffold.saver or v1.train.Saver(sharded=True)
 
 
 def _local_init_op_of(scaffold: Any) -> Any:
     if scaffold.local_init_op is None:
-        return monitored_session.Scaffold.default_local_init_op()
+        return v1.train.Scaffold.default_local_init_op()
     return scaffold.local_init_op
 
 
@@ -57,18 +58,21 @@ def _signatures(receiver: Any, spec: Any, mode: str) -> dict[str, Any]:
 
 def _restore(graph_saver: Any, session: Any, checkpoint_path: Any, mode: str) -> None:
     """Restores a checkpoint. Refuses one that is damaged or lacks a variable."""
+
+    def restore(path: str) -> None:
+        with explaining_other_model(session.graph, graph_saver, path):
+            graph_saver.restore(session, path)
+
     try:
         # Reports a damaged checkpoint as such, not as OutOfRangeError, which means the end of input.
-        CheckpointRestorer(lambda path: graph_saver.restore(session, path), lambda: None).restore_checkpoint(
-            checkpoint_path
-        )
+        CheckpointRestorer(restore, lambda: None).restore_checkpoint(checkpoint_path)
     except errors.NotFoundError as error:
         raise ValueError(
             "Could not load all requested variables from checkpoint. Please make sure your model_fn does not expect "
             "variables that were not saved in the checkpoint.\n\n"
             f"Encountered error with mode `{mode}` while restoring checkpoint from: `{checkpoint_path}`. "
-            f"{trained_model.missing_variable_hint(error, checkpoint_path)}Full Traceback:\n\n{error}"
-        ) from error
+            f"Full Traceback:\n\n{error}"
+        ) from None
 
 
 class Exporter:
@@ -114,7 +118,7 @@ class Exporter:
             check_assets(assets_extra)
             export_dir, temporary_dir = new_export_folders(export_dir_base)
             with temporary_export(temporary_dir):
-                builder = builder_impl.SavedModelBuilder(temporary_dir)
+                builder = v1.saved_model.Builder(temporary_dir)
                 for mode in modes:
                     methods._add_meta_graph_for_mode(
                         builder,
@@ -150,7 +154,10 @@ class Exporter:
         with ops.Graph().as_default() as graph:
             receiver, spec = self._build(graph, mode, input_receiver_fn_map[mode])
             signatures = _signatures(receiver, spec, mode)
-            with Session(config=model.session_config, executor=model.config.executor) as session:
+            new_session = v1.Session
+            with new_session(
+                config=model.session_config, **our_options(new_session, Session, executor=model.config.executor)
+            ) as session:
                 contents: dict[str, Any] = {
                     "tags": model_utils.EXPORT_TAG_MAP[mode] if export_tags is None else export_tags,
                     "signature_def_map": signatures,
@@ -172,7 +179,7 @@ class Exporter:
         """Builds the model in the default graph. Returns the input receiver and the EstimatorSpec."""
         model, methods = self._model, self._model.methods
         methods._create_and_assert_global_step(graph)
-        random_seed.set_random_seed(model.config.tf_random_seed)
+        v1.random.set_random_seed(model.config.tf_random_seed)
         with graph_keras_names(graph):
             receiver = input_receiver_fn()
         if not (hasattr(receiver, "features") and hasattr(receiver, "receiver_tensors")):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fastsup import train
 from fastsup.common.parts import PartAttribute, part_method
+from fastsup.estimator.config.tensorflow_names import v1
 from fastsup.estimator.model.replicated_model import ReplicatedModel
 from fastsup.estimator.model.trainers import choose_trainer
 from fastsup.estimator.model.training_run import TrainingRun
@@ -58,7 +58,7 @@ class EstimatorForwards:
     _add_meta_graph_for_mode = part_method("_model_exporter", "add_meta_graph")
 
     def _convert_train_steps_to_hooks(self, steps: Any, max_steps: Any) -> list[Any]:
-        return [] if steps is None and max_steps is None else [train.StopAtStepHook(steps, max_steps)]
+        return [] if steps is None and max_steps is None else [v1.train.StopAtStepHook(steps, max_steps)]
 
     def _train_model(self, input_fn: Callable[..., Any], hooks: list[Any], saving_listeners: list[Any]) -> Any:
         # Again, because a program may have assigned another strategy.

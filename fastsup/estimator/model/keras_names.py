@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +12,7 @@ from tensorflow.python.distribute import distribute_lib
 
 from fastsup.common.keras_2 import Keras2Hint
 
-__all__ = ["graph_keras_names", "renumbered_layer_hint"]
+__all__ = ["graph_keras_names"]
 
 _STATE_MODULE = "keras.src.backend.common.global_state"
 # The parts of the thread's Keras state that graphs must not share: the counters of the automatic names, and the
@@ -77,34 +76,3 @@ def graph_keras_names(graph: Any) -> Iterator[None]:
     finally:
         _entered.graphs.pop()
         state.update(_exchange(callers))
-
-
-def _without_numbers(name: str) -> str:
-    """A variable's name without the numbers of the layers: `dense_1_1/bias` and `dense/bias` give the same name."""
-    return re.sub(r"(_\d+)+(?=/|$)", "", name)
-
-
-def renumbered_layer_hint(message: str, names: Iterable[str]) -> str:
-    """The remedy for a variable that a checkpoint has under another layer number.
-
-    Args:
-      message: TensorFlow's error message, which has the name of the missing variable.
-      names: names of the checkpoint's variables.
-
-    Returns:
-      The remedy; "" if no name in the checkpoint differs in layer numbers alone.
-    """
-    missing = re.search(r"Key (\S+) not found in checkpoint", message)
-    if missing is None:
-        return ""
-    wanted = missing[1]
-    similar = sorted(name for name in names if name != wanted and _without_numbers(name) == _without_numbers(wanted))
-    if not similar:
-        return ""
-    return (
-        f"The checkpoint has {', '.join(similar)}, which differs from {wanted} in the number of the layer alone. Keras "
-        "numbers layers without a name in the order in which they are made: make all layers inside the model_fn and in "
-        'the same order in each mode, or name each layer, as in tf.keras.layers.Dense(8, name="hidden"). An existing '
-        "checkpoint is read under its old names by a layer that has the old name, or by "
-        "tf.compat.v1.train.init_from_checkpoint, which takes a dictionary from old names to new ones."
-    )

@@ -10,10 +10,11 @@ from tensorflow.python.ops import array_ops, variables
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.saved_model import model_utils
 from tensorflow.python.saved_model.model_utils.mode_keys import EstimatorModeKeys
-from tensorflow.python.training import monitored_session
+from tensorflow.python.training.monitored_session import Scaffold
 from tensorflow.python.types import core
 from tensorflow.python.util import function_utils
 
+from fastsup.estimator.config.tensorflow_names import v1
 from fastsup.estimator.model.arguments import check_hooks
 from fastsup.estimator.model.eval_metrics import OTHER_GRAPH, check_metrics
 
@@ -89,8 +90,8 @@ def _checked_hooks(name: str, hooks: Any) -> tuple[Any, ...]:
 
 
 def _checked_scaffold(scaffold: Any) -> Any:
-    scaffold = scaffold or monitored_session.Scaffold()
-    if not isinstance(scaffold, monitored_session.Scaffold):
+    scaffold = scaffold or v1.train.Scaffold()
+    if not isinstance(scaffold, (Scaffold, v1.train.Scaffold)):
         raise TypeError(f"scaffold must be tf.train.Scaffold. Given: {scaffold}")
     return scaffold
 

@@ -13,8 +13,8 @@ from tensorflow.python.platform import tf_logging as logging
 
 from fastsup import train
 from fastsup.core.session_origin import session_role
+from fastsup.estimator.config.tensorflow_names import our_options, v1
 from fastsup.estimator.inputs.input_fn import is_endless, parse_input_fn_result
-from fastsup.estimator.model import trained_model
 from fastsup.estimator.model.arguments import check_hooks
 from fastsup.estimator.model.model_fn import ModeKeys
 from fastsup.estimator.model.user_model import UserModel
@@ -60,8 +60,8 @@ class Predictor:
                 predict_keys,
                 path,
             )
-            with trained_model.explaining_missing_variables(path), session_role("predict"):
-                session = train.MonitoredSession(
+            with session_role("predict"):
+                session = v1.train.MonitoredSession(
                     session_creator=self.session_creator(model, path),
                     hooks=[*model.input_hooks, *given_hooks, *model.hooks],
                 )
@@ -104,7 +104,7 @@ class Predictor:
         # Needs the variables of the model.
         methods._maybe_warm_start(checkpoint_path)
         predictions = methods._extract_keys(spec.predictions, predict_keys)
-        return PredictModel(predictions, spec.scaffold or train.Scaffold(), input_hooks, spec.prediction_hooks or ())
+        return PredictModel(predictions, spec.scaffold or v1.train.Scaffold(), input_hooks, spec.prediction_hooks or ())
 
     def session_creator(self, model: PredictModel, checkpoint_path: Any) -> Any:
         """What makes the session of a model in the default graph.
@@ -113,12 +113,13 @@ class Predictor:
           model: the model.
           checkpoint_path: path of the checkpoint to restore; None for an untrained model.
         """
-        return train.ChiefSessionCreator(
+        new_creator = v1.train.ChiefSessionCreator
+        return new_creator(
             scaffold=model.scaffold,
             checkpoint_filename_with_path=checkpoint_path,
             master=self._model.config.master,
             config=self._model.session_config,
-            executor=self._model.config.executor,
+            **our_options(new_creator, train.ChiefSessionCreator, executor=self._model.config.executor),
         )
 
     def _examples_of(self, values: Any) -> Iterator[Any]:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorflow.python.distribute import distribute_utils, reduce_util
-from tensorflow.python.framework import ops, random_seed
+from tensorflow.python.framework import ops
 from tensorflow.python.ops import array_ops, variables
-from tensorflow.python.training import monitored_session, training_util
+from tensorflow.python.training import training_util
 from tensorflow.python.util import nest
 
 from fastsup.estimator.config import distribution
+from fastsup.estimator.config.tensorflow_names import v1
 from fastsup.estimator.inputs.input_fn import DistributedIteratorInitializerHook, parse_iterator_result
 from fastsup.estimator.model.eval_metrics import add_loss_metric, split_metrics
 from fastsup.estimator.model.model_fn import EstimatorSpec, ModeKeys
@@ -22,7 +23,7 @@ __all__ = ["ReplicatedModel"]
 
 def _ready_for_local_init_op(scaffold: Any) -> Any:
     """The operation of a replica that lists the uninitialised variables."""
-    return scaffold.ready_for_local_init_op or monitored_session.Scaffold.get_or_default(
+    return scaffold.ready_for_local_init_op or v1.train.Scaffold.get_or_default(
         "ready_for_local_init_op",
         ops.GraphKeys.READY_FOR_LOCAL_INIT_OP,
         lambda: variables.report_uninitialized_variables(variables.global_variables()),
@@ -48,7 +49,7 @@ def _combined_scaffold(grouped: Any, strategy: Any) -> Any:
         return parts[0] if len(parts) == 1 else array_ops.concat(parts, 0)
 
     ready_op = concatenated(lambda scaffold: scaffold.ready_op)
-    return monitored_session.Scaffold(
+    return v1.train.Scaffold(
         init_op=group("init_op"),
         ready_op=ready_op,
         ready_for_local_init_op=concatenated(_ready_for_local_init_op),
@@ -84,7 +85,7 @@ class ReplicatedModel:
         model, methods, strategy = self._model, self._model.methods, self._strategy
         # The last context makes TensorFlow's v1 optimizers divide the loss by the number of replicas.
         with ops.Graph().as_default() as graph, strategy.scope(), strategy._scale_loss_for_estimator_enabled():
-            random_seed.set_random_seed(model.config.tf_random_seed)
+            v1.random.set_random_seed(model.config.tf_random_seed)
             iterator, worker_hooks = self._iterator_of(input_fn, ModeKeys.TRAIN)
             global_step = methods._create_and_assert_global_step(graph)
             # Read here, because in the thread of a replica the tensor would belong to that replica.

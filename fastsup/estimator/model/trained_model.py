@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.framework import errors, ops
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
-from tensorflow.python.training import py_checkpoint_reader
 
 from fastsup.checkpoint.directory import is_in, is_unfinished, list_checkpoints
 from fastsup.common.file_system import exists
-from fastsup.estimator.model.keras_names import renumbered_layer_hint
+from fastsup.estimator.config.tensorflow_names import tf, v1
 
 __all__ = [
     "describe_directory",
-    "describe_variables",
-    "explaining_missing_variables",
     "global_step_of",
-    "missing_variable_hint",
     "newest_checkpoint",
     "parse_checkpoint_path",
     "require_checkpoint",
@@ -42,7 +35,7 @@ def newest_checkpoint(model_dir: Any) -> str | None:
       The path of the checkpoint, as `Saver.restore` expects it; None if there is none.
     """
     try:
-        path = checkpoint_management.latest_checkpoint(model_dir)
+        path = tf.train.latest_checkpoint(model_dir)
     except ValueError:  # The state file is empty.
         path = None
     if path and is_in(path, os.fspath(model_dir)):
@@ -78,7 +71,7 @@ def global_step_of(model_dir: Any) -> int:
         path = newest_checkpoint(model_dir)
         if path is None:
             return 0
-        return int(py_checkpoint_reader.NewCheckpointReader(path).get_tensor(ops.GraphKeys.GLOBAL_STEP))
+        return int(v1.train.NewCheckpointReader(path).get_tensor(ops.GraphKeys.GLOBAL_STEP))
     except (errors.OpError, RuntimeError, IndexError, ValueError, TypeError):
         return 0
 
@@ -98,51 +91,6 @@ def describe_directory(model_dir: Any) -> str:
         return f"{path} is empty."
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return f"{path} holds: {', '.join(names[:_LISTED])}{more}."
-
-
-def describe_variables(checkpoint_path: Any) -> str:
-    """The variables of a checkpoint with their shapes, the first 20 by name, in one sentence."""
-    try:
-        shapes = _shapes_of(checkpoint_path)
-    except (errors.OpError, RuntimeError, ValueError) as error:
-        return f"The checkpoint {checkpoint_path} can't be read: {error}."
-    names = [f"{name} {shape}" for name, shape in sorted(shapes.items())]
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return f"The checkpoint {checkpoint_path} holds: {', '.join(names[:_LISTED])}{more}."
-
-
-def _shapes_of(checkpoint_path: Any) -> dict[str, Any]:
-    shapes: dict[str, Any] = py_checkpoint_reader.NewCheckpointReader(checkpoint_path).get_variable_to_shape_map()
-    return shapes
-
-
-def missing_variable_hint(error: errors.NotFoundError, checkpoint_path: Any) -> str:
-    """The remedy for a variable that a checkpoint lacks, with a blank at the end; "" if none is known."""
-    try:
-        hint = renumbered_layer_hint(error.message, _shapes_of(checkpoint_path))
-    except (errors.OpError, RuntimeError, ValueError):
-        return ""
-    return hint and f"{hint} "
-
-
-@contextmanager
-def explaining_missing_variables(checkpoint_path: Any) -> Iterator[None]:
-    """Adds the variables of the checkpoint, and a remedy, to an error about a variable that the checkpoint lacks.
-
-    Args:
-      checkpoint_path: path of the checkpoint that is restored, a function that returns it, or None.
-
-    Raises:
-      tf.errors.NotFoundError: the error of the code inside, with a longer message.
-    """
-    try:
-        yield
-    except errors.NotFoundError as error:
-        path = checkpoint_path() if callable(checkpoint_path) else checkpoint_path
-        if path is None or "not found in checkpoint" not in error.message:
-            raise
-        message = f"{error.message}\n\n{missing_variable_hint(error, path)}{describe_variables(path)}"
-        raise errors.NotFoundError(error.node_def, error.op, message) from error
 
 
 def parse_checkpoint_path(checkpoint_path: Any) -> str | None:

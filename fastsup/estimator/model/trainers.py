@@ -10,6 +10,7 @@ from tensorflow.python.training import training_util
 
 from fastsup.estimator.collective.collective_training import CollectiveTraining, collective_training
 from fastsup.estimator.config import distribution
+from fastsup.estimator.config.tensorflow_names import v1
 from fastsup.estimator.model import trained_model
 from fastsup.estimator.model.model_fn import ModeKeys
 from fastsup.estimator.model.user_model import UserModel
@@ -43,7 +44,7 @@ class LocalTrainer:
                 training_util._get_or_create_global_step_read(graph)
             features, labels, input_hooks = methods._get_features_and_labels_from_input_fn(input_fn, ModeKeys.TRAIN)
             spec = methods._call_model_fn(features, labels, ModeKeys.TRAIN, methods.config)
-            global_step = training_util.get_global_step(graph)
+            global_step = v1.train.get_global_step(graph)
             return methods._train_with_estimator_spec(spec, list(input_hooks), hooks, global_step, saving_listeners)
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorflow.python.framework import ops
-from tensorflow.python.training import saver
 
 from fastsup import train
 from fastsup.cluster.task_settings import TaskType
+from fastsup.estimator.config.tensorflow_names import our_options, v1
 from fastsup.train.hooks.checkpoint_saver import TFCheckpointSaverHook
 
 __all__ = ["add_default_saver", "add_listeners", "checkpoint_hooks", "loss_hooks", "master_job_hooks", "progress_hooks"]
@@ -29,16 +29,16 @@ def add_default_saver(scaffold: Any, config: Any) -> None:
         "keep_checkpoint_every_n_hours": config.keep_checkpoint_every_n_hours,
     }
     # Built with the scaffold, once all variables are there.
-    default = saver.Saver(defer_build=True, sharded=True, save_relative_paths=True, **kept)
+    default = v1.train.Saver(defer_build=True, sharded=True, save_relative_paths=True, **kept)
     ops.add_to_collection(ops.GraphKeys.SAVERS, default)
 
 
 def loss_hooks(loss: Any, global_step: Any, config: Any) -> list[Any]:
     """The hooks that check and log the loss."""
-    hooks: list[Any] = [train.NanTensorHook(loss)]
+    hooks: list[Any] = [v1.train.NanTensorHook(loss)]
     if config.log_step_count_steps is not None:
         values = {"loss": loss, "step": global_step}
-        hooks.append(train.LoggingTensorHook(values, every_n_iter=config.log_step_count_steps))
+        hooks.append(v1.train.LoggingTensorHook(values, every_n_iter=config.log_step_count_steps))
     return hooks
 
 
@@ -74,7 +74,7 @@ def checkpoint_hooks(
         save_steps=config.save_checkpoints_steps,
         scaffold=scaffold,
         save_graph_def=config.checkpoint_save_graph_def,
-        async_save=config.async_save,
+        **our_options(new_hook, train.CheckpointSaverHook, async_save=config.async_save),
     )
     return [default], [default]
 
@@ -118,7 +118,9 @@ def master_job_hooks(scaffold: Any, config: Any) -> list[Any] | None:
     hooks: list[Any] = []
     summary_steps, count_steps = config.save_summary_steps or 0, config.log_step_count_steps or 0
     if summary_steps > 0:
-        hooks.append(train.SummarySaverHook(save_steps=summary_steps, output_dir=config.model_dir, scaffold=scaffold))
+        hooks.append(
+            v1.train.SummarySaverHook(save_steps=summary_steps, output_dir=config.model_dir, scaffold=scaffold)
+        )
     if count_steps > 0:
-        hooks.append(train.StepCounterHook(every_n_steps=count_steps, output_dir=config.model_dir))
+        hooks.append(v1.train.StepCounterHook(every_n_steps=count_steps, output_dir=config.model_dir))
     return hooks

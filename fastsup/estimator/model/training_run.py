@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from tensorflow.python.framework import ops
@@ -11,6 +10,7 @@ from tensorflow.python.summary import summary
 
 from fastsup import train
 from fastsup.estimator.collective.collective_training import CollectiveTraining
+from fastsup.estimator.config.tensorflow_names import our_options, run_steps, training, v1
 from fastsup.estimator.model import trained_model, training_hooks
 from fastsup.estimator.model.user_model import UserModel
 
@@ -52,7 +52,7 @@ class TrainingRun:
             *spec.training_hooks,
         ]
         task_hooks += training_hooks.progress_hooks(spec.loss, task_hooks, config)
-        new_saver_hook = self._part.new_saver_hook if self._part else train.CheckpointSaverHook
+        new_saver_hook = self._part.new_saver_hook if self._part else v1.train.CheckpointSaverHook
         saver_hooks, new_saver_hooks = training_hooks.checkpoint_hooks(
             [*task_hooks, *spec.training_chief_hooks], spec.scaffold, config, model_dir, new_saver_hook
         )
@@ -63,19 +63,15 @@ class TrainingRun:
             task_hooks += master_job_hooks
             summary_steps, count_steps = 0, None
 
-        find_checkpoint = functools.partial(trained_model.newest_checkpoint, model_dir)
         chief_hooks = [*new_saver_hooks, *spec.training_chief_hooks]
         open_session = self._part.open_session if self._part else self._open_session
-        with (
-            trained_model.explaining_missing_variables(find_checkpoint),
-            open_session(spec, task_hooks, chief_hooks, summary_steps, count_steps) as session,
-        ):
-            session.run_loop([spec.train_op, spec.loss])
-        # The session keeps the last result, also if the end of the input has ended the loop.
-        if session.last_result is None:
+        results: list[Any] = []
+        with open_session(spec, task_hooks, chief_hooks, summary_steps, count_steps) as session:
+            run_steps(session, [spec.train_op, spec.loss], results)
+        if not results:
             logging.warning("Training with estimator made no steps. Perhaps input is empty or misspecified.")
             return None
-        return session.last_result[1]
+        return results[0][1]
 
     def _prepare_graph(self) -> None:
         """Adds the warm start, the summary of the loss and the saver to the graph."""
@@ -92,7 +88,8 @@ class TrainingRun:
     ) -> Any:
         """Opens the session of a training, with the hooks of every task and those of the chief."""
         config = self._model.config
-        return train.MonitoredTrainingSession(
+        open_session = training.MonitoredTrainingSession
+        return open_session(
             master=config.master,
             is_chief=config.is_chief,
             checkpoint_dir=self._model.model_dir,
@@ -105,7 +102,11 @@ class TrainingRun:
             max_wait_secs=config.session_creation_timeout_secs,
             log_step_count_steps=count_steps,
             save_graph_def=config.checkpoint_save_graph_def,
-            executor=config.executor,
-            recovery_wait_secs=config.recovery_wait_secs,
-            profiler=config.profiler,
+            **our_options(
+                open_session,
+                train.MonitoredTrainingSession,
+                executor=config.executor,
+                recovery_wait_secs=config.recovery_wait_secs,
+                profiler=config.profiler,
+            ),
         )

@@ -6,14 +6,15 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from tensorflow.python.framework import ops, random_seed
+from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
-from tensorflow.python.training import device_setter, training_util
+from tensorflow.python.training import device_setter
 from tensorflow.python.util import function_utils
 
 from fastsup.core.checks import check_no_pattern
 from fastsup.estimator.config import distribution
 from fastsup.estimator.config.run_config import resolve_config
+from fastsup.estimator.config.tensorflow_names import v1
 from fastsup.estimator.inputs.input_fn import parse_input_fn_result
 from fastsup.estimator.model import trained_model, warm_start
 from fastsup.estimator.model.keras_names import graph_keras_names
@@ -26,7 +27,7 @@ def _replica_device_setter(config: Any) -> Any:
     """Device function that places variables on the parameter servers; None for a job without parameter servers."""
     if config.num_ps_replicas <= 0:
         return None
-    return device_setter.replica_device_setter(
+    return v1.train.replica_device_setter(
         ps_tasks=config.num_ps_replicas,
         worker_device=f"/job:{config.task_type}/task:{config.task_id}" if config.task_type else "/job:worker",
         merge_devices=True,
@@ -106,18 +107,18 @@ class UserModel:
 
     def create_global_step(self, graph: Any) -> Any:
         """Makes the global step of a graph."""
-        return training_util.create_global_step(graph)
+        return v1.train.create_global_step(graph)
 
     def create_and_assert_global_step(self, graph: Any) -> Any:
         """Makes the global step of a graph, and asserts that the graph has it as its global step."""
         step = self.methods._create_global_step(graph)
-        assert step is training_util.get_global_step()
+        assert step is v1.train.get_global_step()
         assert step.dtype.is_integer
         return step
 
     def seed_and_create_global_step(self, graph: Any) -> Any:
         """Sets the seed of the default graph, and makes its global step. Returns the step."""
-        random_seed.set_random_seed(self.config.tf_random_seed)
+        v1.random.set_random_seed(self.config.tf_random_seed)
         return self.methods._create_and_assert_global_step(graph)
 
     def _accepted_arguments(self, function: Callable[..., Any], **candidates: Any) -> dict[str, Any]:

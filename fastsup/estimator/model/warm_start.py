@@ -13,6 +13,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.saved_model import path_helpers
 from tensorflow.python.training import warm_starting_util
 
+from fastsup.estimator.config.tensorflow_names import v1
 from fastsup.estimator.model import trained_model
 
 __all__ = ["VocabInfo", "WarmStartSettings", "checkpoint_of", "parse_warm_start_from", "warm_start"]
@@ -151,4 +152,4 @@ def warm_start(settings: WarmStartSettings) -> None:
     if path != checkpoint_management.latest_checkpoint(os.fsdecode(settings.ckpt_to_initialize_from)):
         # TensorFlow would find another checkpoint in the directory, or none.
         settings = settings._replace(ckpt_to_initialize_from=path)
-    warm_starting_util.warm_start(*settings)
+    v1.train.warm_start(*settings)

@@ -307,7 +307,7 @@ class Predictor:
     def _open_session(self, built: _Built, path: str | None) -> LoadedModel:
         """Makes a session, which restores a checkpoint."""
         graph, model, inputs = built
-        with graph.as_default(), trained_model.explaining_missing_variables(path), session_role("predict"):
+        with graph.as_default(), session_role("predict"):
             creator = self._estimator._model_predictor.session_creator(model, path)
             # Queue runners need the threads of a monitored session.
             is_monitored = bool(model.hooks or graph.get_collection(ops.GraphKeys.QUEUE_RUNNERS))

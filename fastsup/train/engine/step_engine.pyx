@@ -250,7 +250,7 @@ cdef class StepEngine:
         scheduler.close_steps(snapshot, steps)
         if rejected is not None or scheduler.any_after_run(snapshot):
             self.call_hooks(request, [hook for hook, _ in rejected or ()], [value for _, value in rejected or ()])
-        self.runner.runs_ended += steps
+        self.count_ended(steps)
         request.steps_left -= steps
         request.last_result = (result,)
         return steps
@@ -263,10 +263,15 @@ cdef class StepEngine:
           hooks: the hooks to call in the run.
         """
         result = self.call_hooks(request, hooks, None)
-        if self.runner is not None:
-            self.runner.runs_ended += 1
+        self.count_ended(1)
         request.steps_left -= 1
         return result
+
+    cdef void count_ended(self, int64_t steps) noexcept:
+        """Counts steps that have run with their hooks."""
+        self.runs_ended += steps
+        if self.runner is not None:
+            self.runner.runs_ended += steps
 
     cdef object call_hooks(self, RunRequest request, list hooks, list results):
         """Calls hooks around a run, and then the after-run hooks that are due.
@@ -369,7 +374,7 @@ cdef class StepEngine:
                     self.call_hooks(
                         request, [hook for hook, _ in rejected or ()], [value for _, value in rejected or ()]
                     )
-                self.runner.runs_ended += 1
+                self.count_ended(1)
                 ended = values
                 request.steps_left -= 1
                 if due or not request.in_loop:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from operator import is_
 from typing import Any
 
+import numpy as np
 from tensorflow.python.framework import ops
 from tensorflow.python.framework import tensor as tensor_lib
 
@@ -96,7 +97,7 @@ class StepsAtOnce:
             return None
         steps, last, results = made
         values = [value.numpy() if hasattr(value, "numpy") else value for value in leaves_of(last)]
-        arrays = leaves_of(results)
+        arrays = [np.asarray(value)[np.newaxis] for value in values] if results is None else leaves_of(results)
         return steps, self._build(values), [arrays[place] for place in self._places]
 
     def _places_of(self, watched: list[Any]) -> list[int]:
@@ -113,4 +114,9 @@ class StepsAtOnce:
                 self._why_not = f"a hook watches {tensor.name}, which isn't a result of the step"
                 return []
             places.append(found[0])
+        blocks = self._calls.blocks
+        if places and blocks is not None and blocks.may_differ:
+            varying = [leaf for leaf in self._leaves if not leaf.shape.is_fully_defined()]
+            if varying:
+                self._why_not = f"a hook watches the results, and {varying[0].name} has the size of the batch"
         return places

@@ -14,6 +14,7 @@ from tensorflow.python.training import basic_session_run_hooks, evaluation, sess
 from fastsup.core.clock import now, steady
 from fastsup.core.hook import LoopHook
 from fastsup.core.outside_loop import OutsideLoop
+from fastsup.core.spelling import misspelt_callbacks
 from fastsup.train.hooks.global_step_hook import GlobalStepHook
 
 __all__ = ["AdaptedHook", "SessionLoop"]
@@ -41,11 +42,10 @@ class SessionLoop(OutsideLoop):
 
     @property
     def max_steps(self) -> int | None:
-        """Number of runs after which the session's own hooks end it, or None where that is unknown."""
+        """The global step at which the session's own hooks end it, or None if that is unknown."""
         attribute = "_num_evals" if self.evaluates else "_last_step"
         ends = [getattr(hook, attribute, None) for hook in self._ends]
-        last = min((int(end) for end in ends if end is not None and math.isfinite(end)), default=None)
-        return None if last is None else last - self.global_step + self.steps
+        return min((int(end) for end in ends if end is not None and math.isfinite(end)), default=None)
 
     def request_stop(self) -> None:
         """Ends the session's loop after the current step. Any thread may call this."""
@@ -78,6 +78,8 @@ class AdaptedHook(GlobalStepHook, session_run_hook.SessionRunHook):  # type: ign
     def __init__(self, hook: LoopHook) -> None:
         if not isinstance(hook, LoopHook):
             raise TypeError(f"hook must be a fastsup.core.Hook, got {hook!r}.")
+        for warning in misspelt_callbacks(hook):
+            logging.warning("%s", warning)
         #: The hook that is adapted. A `StepLoop` that is given this object takes it.
         self.loop_hook = hook
         self._loop = SessionLoop(hook, False)

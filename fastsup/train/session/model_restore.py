@@ -9,9 +9,9 @@ from typing import Any
 from tensorflow.python.framework import ops
 from tensorflow.python.util import deprecation
 
+from fastsup.checkpoint.other_model import explaining_other_model, warn_of_other_shapes
 from fastsup.checkpoint.partial_restore import restore_partially
 from fastsup.checkpoint.restore import CheckpointRestorer
-from fastsup.checkpoint.shapes import warn_of_other_shapes
 from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.core.checks import check_no_pattern
 from fastsup.runtime.session import Session
@@ -63,10 +63,12 @@ class ModelRestore:
             self._session.run(self._saved_model_initializers)
 
     def _restore(self, path: str) -> None:
-        if self._partial:
-            restore_partially(self._session, self._saver, path)
-        else:
-            self._saver.restore(self._session, path)
+        with explaining_other_model(self._session.graph, self._saver, path, self._partial):
+            if self._partial:
+                restore_partially(self._session, self._saver, path)
+            else:
+                self._saver.restore(self._session, path)
+        if not self._partial:
             warn_of_other_shapes(self._session.graph.get_collection(ops.GraphKeys.GLOBAL_VARIABLES), path)
 
     def from_path(self, path: Any) -> str:

@@ -7,6 +7,7 @@ leaves them out: it runs a step in the engine of its HookedSession, and asks `_r
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.checkpoint.durable import is_failed_save
-from fastsup.common.back_off import check_max_recoveries, delay_before_next_try
+from fastsup.common.back_off import FailureRow
 from fastsup.common.stop_signals import raise_pending
 from fastsup.train.engine.step_engine import StepEngine, still_open
 from fastsup.train.session.wrapped_base import CoordinatedBase, WrappedBase
@@ -45,11 +46,14 @@ def _preemption_errors() -> tuple[type[Exception], ...]:
     return tuple(_module()._PREEMPTION_ERRORS)
 
 
-def _count_in(session: Any, name: str) -> Any:
-    """What the innermost session has counted: "runs_ended" or "saves_ended". None where it doesn't count."""
+def _ended_in(session: Any) -> tuple[int, int]:
+    """How many steps have run with their hooks in a nest of sessions, and how many saves have ended there."""
+    steps = 0
     while isinstance(session, WrappedSession):
+        if isinstance(session, HookedSession):
+            steps = session._engine.runs_ended
         session = session._sess
-    return getattr(session, name, None)
+    return steps, getattr(session, "saves_ended", 0)
 
 
 class WrappedSession(WrappedBase):
@@ -270,20 +274,17 @@ class RecoverableSession(WrappedSession):
 
     Args:
       sess_creator: the `SessionCreator` that makes the sessions to wrap.
-      max_recoveries: how many failures in a row, with nothing that ran well in between, are recovered from: then the
-        error is raised. Failed saves count until a save ends well, whatever steps do in between. The first recovery
-        follows at once, the others after 0.1 seconds, 0.2 and so on to 30. None: without end.
+      max_recoveries: number of failures in a row to recover from; the next one is raised. A row ends when a step has
+        run with its hooks, or through `run`; a row of failed saves when a save has ended well. The first recovery
+        follows immediately, the others after 0.1 seconds, 0.2 and so on to 30. None: no limit.
     """
 
     def __init__(self, sess_creator: Any, max_recoveries: int | None = 10) -> None:
-        check_max_recoveries(max_recoveries)
         self._sess_creator = sess_creator
-        self._max_recoveries = max_recoveries
-        # Failures in a row since a step last ended well, and failed saves in a row since one last ended well; and the
-        # steps that had ended in the session when it was made.
-        self._failures = 0
-        self._failed_saves = 0
-        self._runs_ended: Any = None
+        self._failed_steps = FailureRow(max_recoveries, "failures, without a step that ran in between,", logging)
+        self._failed_saves = FailureRow(max_recoveries, "failed saves", logging)
+        # Whether a step has run with its hooks in the session. For sessions that don't count steps.
+        self._has_run_step = False
         # The error that was the last one of too many.
         self._given_up_with: Exception | None = None
         # The error that the last session was given up after, until another one is made.
@@ -307,7 +308,7 @@ class RecoverableSession(WrappedSession):
                 raise
             else:
                 self._lost_with = None
-                self._runs_ended = _count_in(session, "runs_ended")
+                self._has_run_step = False
                 return session
 
     def _count_failure(self, occasion: str, error: Exception) -> None:
@@ -316,32 +317,13 @@ class RecoverableSession(WrappedSession):
         raise_pending()
         if error is self._given_up_with:
             raise error  # It comes here again from the run that wanted a session.
-        of_a_save = is_failed_save(error)
-        if of_a_save:
-            self._failed_saves += 1
-        else:
-            self._failures += 1
-        failures = self._failed_saves if of_a_save else self._failures
         self._lost_with = error
-        limit = self._max_recoveries
-        if limit is not None and failures > limit:
-            logging.error(
-                "No longer recovering: %d %s. max_recoveries says how many there may be. See "
-                "`python -m fastsup docs dropin#sessions-and-executors`.",
-                failures,
-                "saves in a row have failed" if of_a_save
-                else "failures in a row, with nothing that ran well in between",
-            )  # fmt: skip
+        row = self._failed_saves if is_failed_save(error) else self._failed_steps
+        try:
+            delay = row.add(error, occasion + _ADVICE, error)
+        except Exception:
             self._given_up_with = error
-            raise error
-        delay = delay_before_next_try(failures)
-        logging.warning(
-            occasion + _ADVICE + " (Failure %d%s in a row; the next try in %g seconds.)",
-            error,
-            failures,
-            "" if limit is None else f" of at most {limit + 1}",
-            delay,
-        )
+            raise
         if delay > 0:
             time.sleep(delay)
 
@@ -362,9 +344,8 @@ class RecoverableSession(WrappedSession):
 
     def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
         """Runs one step, again in a new session as long as it is preempted."""
-        return self._until_it_runs(
-            lambda session: session.run(fetches, feed_dict=feed_dict, options=options, run_metadata=run_metadata)
-        )
+        arguments = {"feed_dict": feed_dict, "options": options, "run_metadata": run_metadata}
+        return self._until_it_runs(lambda session: self._run_step(session, fetches, **arguments))
 
     def run_without_hooks(self, fetches: Any, feed_dict: Any = None) -> Any:
         """Runs one step that no hook sees, again in a new session as long as it is preempted."""
@@ -372,7 +353,14 @@ class RecoverableSession(WrappedSession):
 
     def run_step_fn(self, step_fn: Callable[[Any], Any], raw_session: Any, run_with_hooks: Any) -> Any:
         """Calls a step function, again in a new session as long as it is preempted."""
-        return self._until_it_runs(lambda session: session.run_step_fn(step_fn, self.raw_session(), session.run))
+        return self._until_it_runs(
+            lambda session: session.run_step_fn(step_fn, self.raw_session(), functools.partial(self._run_step, session))
+        )
+
+    def _run_step(self, session: Any, *args: Any, **kwargs: Any) -> Any:
+        result = session.run(*args, **kwargs)
+        self._has_run_step = True
+        return result
 
     def _until_it_runs(self, run: Callable[[Any], Any]) -> Any:
         """Calls a function with the wrapped session, again with a new one as long as it is preempted."""
@@ -380,9 +368,7 @@ class RecoverableSession(WrappedSession):
             try:
                 if not self._sess:
                     self._sess = self._create_session()
-                result = run(still_open(self._sess))
-                self._failures = 0
-                return result
+                return run(still_open(self._sess))
             except _preemption_errors() as error:  # noqa: PERF203
                 self._give_up_session(_RUN_FAILED, error)
 
@@ -398,13 +384,13 @@ class RecoverableSession(WrappedSession):
         return True
 
     def _give_up_session(self, occasion: str, error: Exception) -> None:
-        # Only a step that ended well ends a row of failures: a session that was made and read a little has got nowhere.
-        ended = _count_in(self._sess, "runs_ended")
-        if ended is not None and ended != self._runs_ended:
-            self._failures = 0
-        # Steps that end well between two saves don't make the disk better: only a save ends a row of failed saves.
-        if _count_in(self._sess, "saves_ended"):
-            self._failed_saves = 0
+        # A new session, and reads in it, have got nowhere: only a step with its hooks ends a row of failures. A step
+        # doesn't make the disk better: only a save ends a row of failed saves.
+        steps, saves = _ended_in(self._sess)
+        if steps or self._has_run_step:
+            self._failed_steps.end()
+        if saves:
+            self._failed_saves.end()
         self.close()
         self._sess = None
         self._count_failure(occasion, error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -129,6 +130,8 @@ class Environment:
 
     def __init__(self, trace: Any, folder: str, step: Any, ordered: bool = True) -> None:
         self.trace, self.folder, self.step, self.ordered = trace, folder, step, ordered
+        self.hooks: list[Any] = []  # Hooks of the program.
+        self.first: list[Any] = []  # What the program's operations wait for.
         self.recorder = type(trace)().hook
         self.constant = tf.constant(1.5)
         # What a run reads that fetches the variable itself. A reference variable is read when it likes.
@@ -143,7 +146,7 @@ class Environment:
 
     def after_read(self) -> Any:
         """Has what is built wait for the run's own read of the global step, where the program is an ordered one."""
-        return tf.control_dependencies([self.step.read, *self.of_variable] if self.ordered else [])
+        return tf.control_dependencies([*self.first, *([self.step.read, *self.of_variable] if self.ordered else [])])
 
     def read_last(self) -> None:
         """Has each read of the global step come after the rest of its run, where nothing orders them."""
@@ -184,5 +187,34 @@ def fire(counting_step: Any, hooked_in: Any, clock: Any, trace: Any, tmp_path: A
                 hook.end(env.raw)
             session.close()
         return env.trace
+
+    return run
+
+
+@pytest.fixture
+def fire_in_loop(counting_step: Any, clock: Any, trace: Any, tmp_path: Any) -> Callable[..., list[str]]:
+    """Runs a program in a loop, one second a run: fastsup's `run_loop`, or run after run. Gives what its hooks did."""
+
+    def pass_time() -> None:
+        clock.now += 1
+
+    def run(impl: Any, program: Any, make_hooks: Any, ordered: bool = True) -> list[str]:
+        clock.now = 1e9
+        with tf.Graph().as_default():
+            env = Environment(type(trace)(), str(tmp_path / impl.name), counting_step(), ordered)
+            env.first = [v1.py_func(pass_time, [], [], stateful=True)]
+            act = program(env)
+            hooks = [*make_hooks(impl.train, env), *env.hooks]
+            with impl.train.MonitoredSession(hooks=hooks) as session:
+                env.raw = session._tf_sess()
+                if impl.name == "fastsup":
+                    act(SimpleNamespace(run=lambda op: session.run_loop(op, steps=RUNS)), 0)
+                else:
+                    for n in range(RUNS):
+                        if session.should_stop():
+                            break
+                        act(session, n)
+                last_step = env.raw.run(env.step.read)
+        return [*env.trace, f"ended at {last_step}:"]
 
     return run

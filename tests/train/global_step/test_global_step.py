@@ -257,15 +257,28 @@ def backwards(env: Any) -> Any:
     return lambda session, n: session.run(back if n % 4 == 3 else op)
 
 
+def any_amount(env: Any) -> Any:
+    """Adds another amount in each run, which nothing but the run tells."""
+    runs = v1.get_variable("runs", initializer=0, trainable=False)
+    with env.after_read():
+        number = tf.identity(runs)
+        with tf.control_dependencies([number]):
+            counted = v1.assign_add(runs, 1).op
+        with tf.control_dependencies([counted]):
+            op = env.add(tf.gather(tf.constant([0, 2, 7, 1, 1, 5], tf.int64), number % 6))
+    return lambda session, n: session.run(op)
+
+
 PROGRAMS = [
-    plain(1), plain(3), optimizer, conditional, fed, fed_in_the_middle, fed_as_another_step, cut_off_by_a_feed,
+    plain(1), plain(3), plain(7), plain(-2), any_amount,
+    optimizer, conditional, fed, fed_in_the_middle, fed_as_another_step, cut_off_by_a_feed,
     a_variable_amount, two_ops_in_a_run, two_ops_in_turn, one_of_two_counts, none_counts, a_run_of_nothing,
     a_traced_run, only_the_read, assigned_by_the_raw_session, assigned_by_a_hooked_run, set_by_a_restored_checkpoint,
     moved_by_the_raw_session, moved_by_a_callable, moved_by_a_thread, fails_after_the_increment,
     fails_before_the_increment, within_a_loop, within_a_function, twice_within_functions,
     conditional_within_a_function, backwards,
 ]  # fmt: skip
-NAMES = ["by 1", "by 3", *(program.__name__.replace("_", " ") for program in PROGRAMS[2:])]
+NAMES = ["by 1", "by 3", "by 7", "by -2", *(program.__name__.replace("_", " ") for program in PROGRAMS[4:])]
 
 
 def supported(program: Any) -> None:
@@ -286,6 +299,42 @@ def test_needs_no_order_for_it(both: Any, fire: Any, program: Any, make_hooks: A
     """The step that hooks get is that before the run, in whatever order the runtime has it."""
     supported(program)
     assert fire(both.fastsup, program, make_hooks, ordered=False) == fire(both.tensorflow, program, make_hooks)
+
+
+def moved_by_a_hook(env: Any) -> Any:
+    """Another thread moves the step after each second run."""
+    op, runs = env.add(2), []
+
+    def after_run(*_: Any) -> None:
+        runs.append(1)
+        if len(runs) % 2:
+            thread = threading.Thread(target=env.raw.run, args=[op])
+            thread.start()
+            thread.join()
+
+    env.hooks.append(env.recorder("moves", after_run=after_run))
+    return lambda session, n: session.run(op)
+
+
+LOOPS = {
+    "by 1": plain(1), "by 2": plain(2), "by 7": plain(7), "by -2": plain(-2), "by any amount": any_amount,
+    "by two ops": two_ops_in_a_run, "by a thread": moved_by_a_hook,
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", LOOPS.values(), ids=LOOPS)
+def test_a_loop_fires_as_tensorflows_runs_do(both: Any, fire_in_loop: Any, program: Any, make_hooks: Any) -> None:
+    expected = fire_in_loop(both.tensorflow, program, make_hooks)
+    assert fire_in_loop(both.fastsup, program, make_hooks) == expected
+    assert fire_in_loop(both.fastsup, program, make_hooks, ordered=False) == expected
+
+
+@pytest.mark.parametrize(("increment", "last_step", "end"), [(7, 30, 42), (7, 29, 35), (2, 9, 10), (2, 10, 12)])
+def test_where_a_loop_stops(impl: Any, fire_in_loop: Any, increment: int, last_step: int, end: int) -> None:
+    """The hook decides by the step before the run plus 1, however much the run adds."""
+    trace = fire_in_loop(impl, plain(increment), lambda train, env: [train.StopAtStepHook(last_step=last_step)])
+    assert trace == [f"ended at {end}:"]
 
 
 @pytest.mark.slow

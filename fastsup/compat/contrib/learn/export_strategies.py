@@ -13,6 +13,7 @@ from tensorflow.python.feature_column import feature_column_v2
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.summary import summary_iterator
 
+from fastsup.common.file_system import delete_tree
 from fastsup.compat.contrib.learn.input_fn_ops import InputFnOps, build_parsing_serving_input_fn
 from fastsup.compat.contrib.learn.keys import MetricKey
 from fastsup.estimator.export import ServingInputReceiver, build_parsing_serving_input_receiver_fn
@@ -270,8 +271,8 @@ def extend_export_strategy(
                 if file_io.file_exists_v2(final):
                     raise RuntimeError(f"Failed to obtain final export directory: {final} exists.")
                 publish_export(made, final)
-        file_io.delete_recursively_v2(first)
-        file_io.delete_recursively_v2(second)
+        delete_tree(first)
+        delete_tree(second)
         return final
 
     return ExportStrategy(post_export_name or base_export_strategy.name, export_fn)

@@ -1,0 +1,126 @@
+"""The names that tf.estimator looks up in TensorFlow's modules when it is called. A program may have replaced them.
+
+`v1.train.Saver` is the value of `tf.compat.v1.train.Saver`. If that is TensorFlow's own and fastsup has one for it,
+it is the one of fastsup.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from types import ModuleType
+from typing import Any
+
+import tensorflow
+from tensorflow.python.client import session as tf_session
+from tensorflow.python.training import basic_session_run_hooks as tf_hooks
+from tensorflow.python.training import evaluation as tf_evaluation
+from tensorflow.python.training import monitored_session as tf_monitored_session
+from tensorflow.python.training import training as tf_training
+
+from fastsup import train
+from fastsup.runtime.session import Session
+
+__all__ = [
+    "basic_session_run_hooks",
+    "evaluation",
+    "monitored_session",
+    "our_options",
+    "run_steps",
+    "substitute",
+    "tf",
+    "training",
+    "v1",
+]
+
+_TENSORFLOWS_FILES = os.path.dirname(os.path.abspath(tensorflow.__file__)) + os.sep
+
+# Pairs of TensorFlow's object and ours, by the identifier of the former.
+_OURS: dict[int, tuple[Any, Any]] = {}
+
+
+class _Names:
+    """The names of a module and of the modules in it."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._module, name)
+        if isinstance(value, ModuleType):
+            return _Names(value)
+        return _OURS.get(id(value), (value, value))[1]
+
+
+# The modules that tf.estimator reads.
+tf = _Names(tensorflow)
+v1 = _Names(tensorflow.compat.v1)
+training = _Names(tf_training)
+evaluation = _Names(tf_evaluation)
+# The modules that TensorFlow's evaluation reads.
+monitored_session = _Names(tf_monitored_session)
+basic_session_run_hooks = _Names(tf_hooks)
+
+
+def _is_tensorflows(value: Any) -> bool:
+    """False if a program has replaced a name before it was first read here."""
+    code = getattr(value, "__code__", None)
+    if code is not None:
+        return bool(code.co_filename.startswith(_TENSORFLOWS_FILES))
+    return isinstance(value, type) and value.__module__.startswith("tensorflow.")
+
+
+def substitute(theirs: Any, ours: Any) -> None:
+    """Has our class or function stand for TensorFlow's, wherever that is found.
+
+    Args:
+      theirs: TensorFlow's.
+      ours: ours, which takes the same arguments.
+    """
+    if _is_tensorflows(theirs):
+        _OURS[id(theirs)] = theirs, ours
+
+
+def our_options(found: Any, ours: Any, **options: Any) -> dict[str, Any]:
+    """The options to call a class or function with that TensorFlow's hasn't.
+
+    Args:
+      found: what is called.
+      ours: our class or function of that name.
+      **options: the options.
+
+    Returns:
+      All options for ours; for a program's, those whose value isn't the default.
+    """
+    if found is ours:
+        return options
+    parameters = inspect.signature(ours).parameters
+    return {name: value for name, value in options.items() if value != parameters[name].default}
+
+
+def run_steps(session: Any, fetches: Any, results: list[Any], feed_dict: Any = None) -> None:
+    """Runs steps until the session should stop.
+
+    Args:
+      session: a monitored session, perhaps of a program's class.
+      fetches: as for `session.run`.
+      results: list that gets the result of the last step, also if an error ends the loop.
+      feed_dict: dictionary to feed in each step, or None.
+    """
+    if isinstance(session, train.MonitoredSession | train.SingularMonitoredSession):
+        try:
+            session.run_loop(fetches, feed_fn=None if feed_dict is None else lambda: feed_dict)
+        finally:
+            if session.last_result is not None:
+                results[:] = [session.last_result]
+        return
+    feeds = () if feed_dict is None else (feed_dict,)
+    while not session.should_stop():
+        results[:] = [session.run(fetches, *feeds)]
+
+
+for _module in (tf_hooks, tf_monitored_session):
+    for _name in train.__all__:
+        if _name in vars(_module):
+            substitute(vars(_module)[_name], getattr(train, _name))
+substitute(tf_session.Session, Session)
