@@ -139,6 +139,29 @@ def test_a_dataset_without_a_batch() -> None:
         same(*calls, **fused)
 
 
+@pytest.mark.parametrize("fused", [{}, {"jit": True, "fuse": "always"}], ids=["single", "fused"])
+def test_a_last_batch_of_the_size_of_earlier_batches(fused: dict[str, Any]) -> None:
+    """Keras weighs batches by their sizes in the means of several outputs if it knows the size of all in advance."""
+    calls = [a_pass("fit", batch_size=size, kind=kind) for kind in ("arrays", "dataset") for size in (2, 3, 20, 2)]
+    for call in calls:
+        call |= {"callbacks": [], "drops": call["batch_size"] == 2}
+    evaluations = [{**call, "do": "evaluate", "options": {}} for call in calls]
+    same(*calls, *evaluations, output="two", rows=8, **{"validation rows": 8}, **fused)
+
+
+def test_a_model_with_its_own_evaluate() -> None:
+    """`fit` hands it the arrays to validate with."""
+    fits = [a_pass("fit", validation={}), a_pass("fit", options={"validation_split": 0.3})]
+    record = same(*fits, models=[{"own evaluate": True}])
+    assert all("val_far" in found for name, found in record if name == "fit returned")
+
+
+@pytest.mark.parametrize("wraps", [False, True])
+def test_a_train_function_that_a_callback_sets(wraps: bool) -> None:
+    replaces = {"do": "replace function", "wraps": wraps}
+    same(a_pass("fit", acts("fit", replaces, at="begin", when=1)), a_pass("fit"))
+
+
 def test_a_difference_is_found() -> None:
     program = {"calls": [a_pass("fit")], "models": [{}]}
     plain = Run(program, accelerates=False).go()

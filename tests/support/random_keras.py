@@ -115,6 +115,8 @@ class _Author:
             model["metrics"] = True
         if self._chance(0.15):
             model["own steps"] = True
+        if self._chance(0.1):
+            model["own evaluate"] = True
         if self._chance(0.2):
             model["loss"] = "mae"
         if self._chance(0.1):
