@@ -127,14 +127,12 @@ class StepsAhead:
 
         Args:
           blocks: the source of its batches.
-          spec: what Keras traces its function with, up to 3.15. Its numbers depend on that: if the size of a batch
-            isn't known, it gives batches of all sizes the same weight in the means of some losses. Since 3.16 it
-            traces its function with the batches.
+          spec: what Keras traces its function with, up to 3.15. Since 3.16 it traces it with the batches.
           why_not: why no step of the epoch may be run ahead; an empty string if one may.
         """
         on_data = self.lifted.on_data
         takes_batch: bool = getattr(self.lifted, "takes_batch", False)
-        is_traced = takes_batch
+        trace: Any = None
 
         def make() -> FusedFunction:
             step, traced_as = on_data.original, calls.blocks.spec if takes_batch else spec
@@ -144,12 +142,11 @@ class StepsAhead:
             return FusedFunction(step, (), {}, (calls.blocks.spec,), self._name, (traced_as,))
 
         def single() -> Any:
-            nonlocal is_traced
+            nonlocal trace
             batch = next(calls.blocks)
-            if not is_traced:
-                on_data.original.get_concrete_function(spec)
-                is_traced = True
-            return on_data(batch)
+            if trace is None:
+                trace = self.lifted.trace_of(spec)
+            return trace(batch)
 
         # The compiled loop and its trial stay from epoch to epoch, and from one call of `fit` to the next one.
         fusion = fusion_of(on_data.original, (), {}, blocks.spec if self.kind == "predict" else spec)

@@ -76,7 +76,7 @@ def _of(kind: str, function: Any, acceleration: Acceleration, model: Any) -> Fun
     function = function if ahead is None else ahead.lifted
     parts = [function]
     if isinstance(function, LiftedStepFunction):
-        parts = [function.on_iterator, function.on_data]
+        parts = [function.on_iterator, function.on_data, *function.traces.values()]
     elif isinstance(function, LiftedPredictFunction):
         parts = [function.on_list, function.on_data]
     called = [part for part in parts if isinstance(part, Function) and (part.lifted or part.why_not)]

@@ -65,6 +65,23 @@ class LiftedStepFunction:
         #: The lifted functions: of an iterator, and of one batch.
         self.on_iterator: Function = _lifted(_traced(on_iterators), name, options)
         self.on_data: Function = _lifted(_traced(on_data, jit_compile), name, options)
+        self._name, self._options = name, options
+        #: The lifted traces of `on_data` that epochs run, by the trace.
+        self.traces: dict[Any, Function] = {}
+
+    def trace_of(self, spec: Any) -> Function:
+        """The function of one batch as Keras runs it for an iterator. A batch alone might choose another trace.
+
+        Args:
+          spec: the element spec of the iterator. Numbers depend on it: if the size of a batch isn't known, Keras gives
+            batches of all sizes the same weight in the means of some losses.
+        """
+        if self.takes_batch:
+            return self.on_data
+        concrete = self.on_data.original.get_concrete_function(spec)
+        if concrete not in self.traces:
+            self.traces[concrete] = _lifted(concrete, self._name, self._options)
+        return self.traces[concrete]
 
     def __call__(self, iterator: Any) -> Any:
         """Runs an execution.
@@ -112,6 +129,10 @@ class LiftedPredictFunction:
         #: The lifted functions: of a list of one batch, and of one batch.
         self.on_list: Function = _lifted(original, name, options)
         self.on_data: Function = _lifted(_traced(on_data, jit_compile), name, options)
+
+    def trace_of(self, spec: Any) -> Function:
+        """The function of one batch: Keras runs it with the shapes of the batch."""
+        return self.on_data
 
     def __call__(self, data: Any) -> Any:
         """Runs an execution, as Keras's function."""

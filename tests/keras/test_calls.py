@@ -242,3 +242,21 @@ def test_what_is_not_a_callback_is_refused_as_keras_refuses_it() -> None:
 
     expected, found = both(run, False)
     assert found == expected
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_the_last_batch_of_an_epoch_is_run_by_the_epoch_s_trace(jit_compile: bool) -> None:
+    """A call before has traced its function for the size of that batch, and Keras's means depend on the trace."""
+
+    def run(accelerate: Callable[[Any], Any]) -> Any:
+        keras.utils.set_random_seed(1)
+        given = keras.Input([1])
+        model = keras.Model(given, [keras.layers.Dense(1, name="one")(given), keras.layers.Dense(1, name="two")(given)])
+        model.compile("sgd", ["mse", "mse"], jit_compile=jit_compile)
+        accelerate(model)
+        evaluated = [model.evaluate(X, [X, 2 * X], batch_size=size, verbose=0) for size in (2, 3)]
+        fitted = [model.fit(X, [X, 2 * X], batch_size=size, verbose=0).history for size in (2, 3)]
+        return evaluated, fitted
+
+    expected = run(lambda model: model)
+    assert run(lambda model: fastsup.keras.accelerate(model, fuse="never")) == expected
