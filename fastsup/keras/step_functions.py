@@ -196,7 +196,10 @@ def _nothing_of(spec: Any) -> Any:
 def _traced(function: Callable[..., Any], jit_compile: bool | None = None) -> Any:
     """The function as a `tf.function`, made as Keras makes its own."""
     unconverted = tf.autograph.experimental.do_not_convert(function)
-    return tf.function(unconverted, reduce_retracing=True, jit_compile=jit_compile)
+    traced = tf.function(unconverted, reduce_retracing=True, jit_compile=jit_compile)
+    # TensorFlow's warning of many traces names Keras's function, which this one calls while it is traced.
+    traced._omit_frequent_tracing_warning = True
+    return traced
 
 
 def _closure(function: Callable[..., Any]) -> dict[str, Any]:
