@@ -193,7 +193,7 @@ class IteratorBlocks:
     """Blocks of an iterator of tf.data.
 
     A program may save the iterator, or take from it, whenever its code runs. So an element is taken for a step of the
-    call under way alone, and whoever takes blocks has `next` return all that are `owed` before that call ends.
+    call under way alone: the taker of blocks has `next` return all that are `owed` before that call ends.
 
     Args:
       iterator: the `tf.data.Iterator`.
