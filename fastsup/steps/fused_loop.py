@@ -76,8 +76,8 @@ class FusedLoop:
         taken = specs if with_results else []
         arrays = [tf.TensorArray(leaf.dtype, self.most_results, element_shape=leaf.shape) for leaf in taken]
 
-        # The batch of a step is taken in the step before it: XLA would otherwise compile the step together with the
-        # taking, and then add up in another order than in a step of its own.
+        # The batch of a step is taken in the step before it. If not, XLA compiles the step together with the
+        # taking, and adds up in another order than in a single step.
         def one(place: Any, batch: Any, last: Any, arrays: Any) -> Any:
             last = leaves_of(self._step(batch, *arguments))
             arrays = [array.write(place - first, leaf) for array, leaf in zip(arrays, last, strict=False)]
