@@ -220,7 +220,6 @@ class _AnyAdapter(_Adapter):
     pass
 
 
-@functools.cache
 def takes_adapters() -> bool:
     """Returns True if Keras takes an adapter for x, as since 3.6."""
     adapter = _AnyAdapter()
