@@ -221,7 +221,7 @@ class _AnyAdapter(_Adapter):
 
 
 def takes_adapters() -> bool:
-    """Returns True if Keras takes an adapter for x, as since 3.6."""
+    """Returns True if Keras takes an adapter for x, as since 3.7."""
     adapter = _AnyAdapter()
     try:
         return get_data_adapter(adapter) is adapter
