@@ -24,10 +24,15 @@ from fastsup.steps.fusion import fusion_of
 __all__ = ["Call", "Epoch", "NextBatch", "StepsAhead"]
 
 
+# The attributes of a model that end Keras's loop after a step, by the kind of the step.
+_STOPS = {"train": "stop_training", "test": "stop_evaluating", "predict": "stop_predicting"}
+
+
 class Call:
     """A call of `fit`, `evaluate` or `predict`, for the steps of one kind in it.
 
     Args:
+      model: the model.
       kind: "train", "test" or "predict".
       callbacks: function that returns the callbacks of the call, without those that Keras adds.
       shows_logs: whether a progress bar shows the logs of each step.
@@ -37,7 +42,10 @@ class Call:
       ValueError: a callback has a wrong `batch_freq`.
     """
 
-    def __init__(self, kind: str, callbacks: Callable[[], list[Any]], shows_logs: bool, steps: int | None) -> None:
+    def __init__(
+        self, model: Any, kind: str, callbacks: Callable[[], list[Any]], shows_logs: bool, steps: int | None
+    ) -> None:
+        self._model = model
         self.kind = kind
         self.steps = steps
         self._callbacks = callbacks
@@ -57,7 +65,7 @@ class Call:
         return self._shows_logs or reads_logs(self._callbacks(), self.kind)
 
     def most_steps(self, begun: int) -> int:
-        """The most steps until a callback looks at the model, or the epoch ends.
+        """The most steps until a callback looks at the model, the epoch ends, or Keras's loop stops.
 
         Args:
           begun: the number of steps that were run before.
@@ -65,7 +73,7 @@ class Call:
         batch = begun if self.steps is None else begun % self.steps
         limits = [MOST_STEPS if self.steps is None else self.steps - batch]
         callbacks = self._callbacks()
-        if looks_between_batches(callbacks, self.kind):
+        if getattr(self._model, _STOPS[self.kind], False) or looks_between_batches(callbacks, self.kind):
             return 1
         until_look = batches_until_look(callbacks, self.kind, batch)
         return min(limits if until_look is None else [*limits, until_look])

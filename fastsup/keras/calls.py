@@ -82,7 +82,7 @@ def original_of(method: Any) -> Any:
 def _replace_inputs(model: Any, name: str, given: dict[str, Any], acceleration: Any) -> list[Any]:
     """Replaces the inputs among the arguments of a method by `LoopInput`s. Returns them."""
     kind, steps = _KINDS[name]
-    call = _call_of(kind, given, given.get(steps))
+    call = _call_of(model, kind, given, given.get(steps))
     if name == "fit":
         try:
             _split(given)
@@ -105,7 +105,7 @@ def _replace_inputs(model: Any, name: str, given: dict[str, Any], acceleration: 
     # An `evaluate` of the program's own gets what `fit` got.
     validation = _validation(given) if is_replaced(model.evaluate) else None
     if validation is not None and acceleration.make_function("test") is not None:
-        call = _call_of("test", given, given.get("validation_steps"))
+        call = _call_of(model, "test", given, given.get("validation_steps"))
         given["validation_data"] = _inputs.LoopInput(
             call,
             acceleration,
@@ -118,7 +118,7 @@ def _replace_inputs(model: Any, name: str, given: dict[str, Any], acceleration: 
     return replaced
 
 
-def _call_of(kind: str, given: dict[str, Any], steps: int | None) -> Call:
+def _call_of(model: Any, kind: str, given: dict[str, Any], steps: int | None) -> Call:
     callbacks = given.get("callbacks")
     flat = flat_callbacks(callbacks)
     # Before Keras 3.10 there is no such limit.
@@ -128,7 +128,7 @@ def _call_of(kind: str, given: dict[str, Any], steps: int | None) -> Call:
     # The program may add callbacks to its own `CallbackList`.
     is_list = isinstance(callbacks, keras.callbacks.CallbackList)
     current = functools.partial(flat_callbacks, callbacks) if is_list else lambda: flat
-    return Call(kind, current, given.get("verbose") not in (0, 2), steps or None)
+    return Call(model, kind, current, given.get("verbose") not in (0, 2), steps or None)
 
 
 def _call_in_turn(given: dict[str, Any], dropped: DroppedInterrupt) -> None:

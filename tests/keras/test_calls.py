@@ -260,3 +260,26 @@ def test_the_last_batch_of_an_epoch_is_run_by_the_epoch_s_trace(jit_compile: boo
 
     expected = run(lambda model: model)
     assert run(lambda model: fastsup.keras.accelerate(model, fuse="never")) == expected
+
+
+@pytest.mark.parametrize("name", ["fit", "evaluate", "predict"])
+def test_a_loop_that_is_stopped_before_its_first_batch_runs_one(name: str) -> None:
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.model.stop_training = True
+
+        def on_test_begin(self, logs: Any = None) -> None:
+            self.model.stop_evaluating = True
+
+        def on_predict_begin(self, logs: Any = None) -> None:
+            self.model.stop_predicting = True
+
+    def run(model: Any) -> Any:
+        arrays = (X,) if name == "predict" else (X, 2 * X)
+        options = {"shuffle": False} if name == "fit" else {}
+        found = getattr(model, name)(*arrays, batch_size=2, verbose=0, callbacks=[Stop()], **options)
+        state = [np.asarray(variable).tolist() for variable in model.optimizer.variables]
+        return found.history if name == "fit" else np.asarray(found).tolist(), state, model.get_weights()[0].tolist()
+
+    expected, found = both(run, True)
+    assert found == expected
