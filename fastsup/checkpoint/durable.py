@@ -24,7 +24,7 @@ from tensorflow.python.util import compat, deprecation
 
 from fastsup.checkpoint.directory import STATE_FILE, is_in
 from fastsup.checkpoint.first_save import marking_the_first
-from fastsup.checkpoint.other_writers import note_state, signed, warn_of_other_writer
+from fastsup.checkpoint.other_writers import sign, warn_of_other_writer
 from fastsup.checkpoint.overwritten import keeping_the_overwritten
 from fastsup.common.file_system import is_local, tensorflow_errors, write_whole
 from fastsup.common.files import files_of_checkpoint, fsync_checkpoint
@@ -121,7 +121,7 @@ def write_state(
     last_preserved: float | None = None,
     name: str = "checkpoint",
 ) -> None:
-    """Writes the state file of a directory, durably. Its content is TensorFlow's, and a comment.
+    """Writes the state file of a directory, durably. Its content is TensorFlow's.
 
     Warns of another process that has written it since this one.
 
@@ -155,9 +155,8 @@ def write_state(
             f"Save path '{newest}' conflicts with path used for checkpoint state.  Please use a different save path."
         )
     warn_of_other_writer(path)
-    text = signed(text_format.MessageToString(state))
-    write_whole(path, text)
-    note_state(path, text)
+    write_whole(path, text_format.MessageToString(state))
+    sign(path)
 
 
 def is_plain_saver(saver: Any) -> bool:
@@ -252,7 +251,7 @@ def _program_writes_state(path: str) -> Iterator[None]:
     """Wraps what writes a state file in the program's own way."""
     warn_of_other_writer(path)
     yield
-    note_state(path)
+    sign(path)
 
 
 def _flush(path: str | bytes) -> bool:

@@ -1,36 +1,35 @@
 """Two trainings that save in one directory notice each other.
 
 Each overwrites the state file, and the checkpoints of the same steps, and deletes its own. So before a training
-replaces a state file, it checks whether another process has replaced the file since this process wrote or read it. A
-comment in the file, which parsers of the format skip, names the process that has written it. This needs no lock: a
-process that was killed doesn't save again, and a restart reads the state file first.
+replaces a state file, it checks whether another process has replaced the file since this process wrote or read it. An
+extended attribute of the file names the process that has written it: the content stays TensorFlow's, which programs
+read line by line. This needs no lock: a process that was killed doesn't save again, and a restart reads the state file
+first. A file system without such attributes gives no warning.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-import re
 import secrets
 import socket
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from tensorflow.python.framework import errors
-from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.common.file_system import is_local
 
-__all__ = ["note_state", "signed", "warn_of_other_writer"]
+__all__ = ["note_state", "sign", "warn_of_other_writer"]
 
-_COMMENT = re.compile(r"^# Saved by (?P<who>process \d+ .*), id (?P<id>[0-9a-f]{16})$", re.MULTILINE)
+_ATTRIBUTE = "user.fastsup.writer"
 
 
 class _State(NamedTuple):
     """A state file as this process has written or read it."""
 
     identity: tuple[int, int, int] | None
-    text: str
+    writer: str
 
 
 class _Process:
@@ -54,30 +53,31 @@ def _this_process() -> _Process:
     return _process
 
 
-def signed(text: str) -> str:
-    """Adds this process's comment to the text of a state file. It is the second line: scripts read the first or last.
+def sign(path: str) -> None:
+    """Notes in a state file that this process has written it, and remembers the file.
 
     Args:
-      text: the text of the protocol buffer.
+      path: path of the state file.
     """
-    # A name of spaces or control characters would break the line.
-    host = re.sub(r"[^\w.:-]", "_", socket.gethostname())
     process = _this_process()
-    comment = f"# Saved by process {process.pid} on {host}, running since {process.since}, id {process.id}"
-    first, _, rest = text.partition("\n")
-    return f"{first}\n{comment}\n{rest}"
+    if is_local(path) and hasattr(os, "setxattr"):
+        about = f"process {process.pid} on {socket.gethostname()}, running since {process.since}"
+        # The number tells two saves of one process apart.
+        writer = f"{about}, id {process.id}, save {secrets.token_hex(8)}"
+        with contextlib.suppress(OSError):
+            os.setxattr(path, _ATTRIBUTE, writer.encode(errors="replace"), follow_symlinks=False)
+    note_state(path)
 
 
-def note_state(path: str, text: str | None = None) -> None:
+def note_state(path: str) -> None:
     """Remembers a state file as it is: this process has written it, or goes on from what it names.
 
     Args:
       path: path of the state file, which need not exist.
-      text: its text; None to read it.
     """
-    # Before the text: what replaces the file in between is noticed.
+    # Before the writer: what replaces the file in between is noticed.
     identity = _identity(path)
-    _this_process().known[_key(path)] = _State(identity, _read(path) if text is None else text)
+    _this_process().known[_key(path)] = _State(identity, _writer(path))
 
 
 def warn_of_other_writer(path: str) -> None:
@@ -88,23 +88,22 @@ def warn_of_other_writer(path: str) -> None:
     """
     process = _this_process()
     known = process.known.get(_key(path))
-    if known is None or (known.identity is not None and known.identity == _identity(path)):
+    if known is None or known.identity == _identity(path):
         return
-    text = _read(path)
-    found = _COMMENT.search(text)
-    if found is None or text == known.text or found["id"] == process.id:
+    writer = _writer(path)
+    who, _, identifier = writer.partition(", save ")[0].rpartition(", id ")
+    about = _key(path), identifier
+    if writer in ("", known.writer) or identifier == process.id or about in process.warned:
         return
-    about = _key(path), found["id"]
-    if about not in process.warned:
-        process.warned.add(about)
-        logging.warning(
-            "%s was replaced by another training: %s has saved there since this one, process %d, wrote or read it. "
-            "Each overwrites the checkpoints of the other, and a restart restores the work of one. End one of them, or "
-            "give each another directory. See `python -m fastsup docs saving#two-trainings-in-one-directory`.",
-            path,
-            found["who"],
-            process.pid,
-        )
+    process.warned.add(about)
+    logging.warning(
+        "%s was replaced by another training: %s has saved there since this one, process %d, wrote or read it. "
+        "Each overwrites the checkpoints of the other, and a restart restores the work of one. End one of them, or "
+        "give each another directory. See `python -m fastsup docs saving#two-trainings-in-one-directory`.",
+        path,
+        who,
+        process.pid,
+    )
 
 
 def _key(path: str) -> str:
@@ -125,13 +124,11 @@ def _identity(path: str) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def _read(path: str) -> str:
-    """The text of a file; an empty one if it can't be read: a restore or the save itself reports why."""
-    # A pipe of that name would wait for a writer.
-    if is_local(path) and not os.path.isfile(path):
+def _writer(path: str) -> str:
+    """What `sign` has noted in a file; an empty string for nothing."""
+    if not is_local(path) or not hasattr(os, "getxattr"):
         return ""
     try:
-        content: Any = file_io.read_file_to_string(path, binary_mode=True)
-    except errors.OpError:
+        return os.getxattr(path, _ATTRIBUTE, follow_symlinks=False).decode(errors="replace")
+    except OSError:
         return ""
-    return bytes(content).decode("utf-8", "replace")

@@ -178,7 +178,7 @@ def run(est: Any, inputs: Any, train: Any) -> dict[str, Any]:
         found["files"], found["events"] = files_of(directory), events_of(directory)
         found["evaluation events"] = events_of(os.path.join(directory, "eval"))
         with open(os.path.join(directory, "checkpoint")) as state:
-            found["state file"] = "".join(line for line in state if not line.startswith("#"))
+            found["state file"] = state.read()
 
         other = est.Estimator(model_fn, tempfile.mkdtemp(), est.RunConfig(tf_random_seed=1), params={"lr": 0.1})
         del losses[:]

@@ -101,7 +101,7 @@ class _Weights:
         return self.weights.assign_add(tf.ones([SIZE]))
 
     def run_loop_with(self, hook: Any) -> None:
-        StepLoop(self.step, [hook], initial_step=STEP - 1, max_steps=1).run()
+        StepLoop(self.step, [hook], initial_step=STEP - 1, steps=1).run()
 
 
 def hook_with_directory(folder: str, value: float, async_save: bool = False) -> None:
