@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -40,26 +41,30 @@ _OURS: dict[int, tuple[Any, Any]] = {}
 
 
 class _Names:
-    """The names of a module and of the modules in it."""
+    """The names of a module and of the modules in it.
 
-    def __init__(self, module: Any) -> None:
+    Args:
+      module: function that returns the module. An import of Keras 2 makes `tf.compat.v1` again.
+    """
+
+    def __init__(self, module: Callable[[], Any]) -> None:
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._module, name)
+        value = getattr(self._module(), name)
         if isinstance(value, ModuleType):
-            return _Names(value)
+            return _Names(lambda: value)
         return _OURS.get(id(value), (value, value))[1]
 
 
 # The modules that tf.estimator reads.
-tf = _Names(tensorflow)
-v1 = _Names(tensorflow.compat.v1)
-training = _Names(tf_training)
-evaluation = _Names(tf_evaluation)
+tf = _Names(lambda: tensorflow)
+v1 = _Names(lambda: tensorflow.compat.v1)
+training = _Names(lambda: tf_training)
+evaluation = _Names(lambda: tf_evaluation)
 # The modules that TensorFlow's evaluation reads.
-monitored_session = _Names(tf_monitored_session)
-basic_session_run_hooks = _Names(tf_hooks)
+monitored_session = _Names(lambda: tf_monitored_session)
+basic_session_run_hooks = _Names(lambda: tf_hooks)
 
 
 def _is_tensorflows(value: Any) -> bool:
