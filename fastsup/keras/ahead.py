@@ -51,7 +51,14 @@ class Call:
         self._callbacks = callbacks
         # The outputs of each batch are what `predict` returns.
         self._shows_logs = shows_logs or kind == "predict"
+        #: The step of the epoch that was opened last.
+        self.step: FusedStep | None = None
         self.why_not()
+
+    def close(self) -> None:
+        """Releases the batches: the model's function keeps the step for a report."""
+        if self.step is not None:
+            self.step.begin_input(None)
 
     # A callback may get its methods in `set_model` or `on_train_begin`: it is looked at when steps are due.
 
@@ -71,12 +78,12 @@ class Call:
           begun: the number of steps that were run before.
         """
         batch = begun if self.steps is None else begun % self.steps
-        limits = [MOST_STEPS if self.steps is None else self.steps - batch]
+        left = MOST_STEPS if self.steps is None else self.steps - batch
         callbacks = self._callbacks()
         if getattr(self._model, _STOPS[self.kind], False) or looks_between_batches(callbacks, self.kind):
             return 1
         until_look = batches_until_look(callbacks, self.kind, batch)
-        return min(limits if until_look is None else [*limits, until_look])
+        return left if until_look is None else min(left, until_look)
 
 
 class StepsAhead:
@@ -165,11 +172,6 @@ class StepsAhead:
     def note_why_not(self, why_not: str) -> None:
         """Notes for a report why an epoch that begins runs no step ahead."""
         self._newest_why_not = why_not
-
-    def close(self) -> None:
-        """Releases the batches of the newest epoch."""
-        if self._newest_calls is not None:
-            self._newest_calls.blocks = None
 
 
 class NextBatch:
@@ -270,7 +272,7 @@ class Epoch:
             self._step = None
             function.note_why_not(why_not)
         else:
-            self._step = function.open(self._opened_blocks(), self._spec, why_not)
+            self._step = self._call.step = function.open(self._opened_blocks(), self._spec, why_not)
 
     def _opened_blocks(self) -> Any:
         if self._blocks is None:

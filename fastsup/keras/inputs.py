@@ -135,6 +135,7 @@ class LoopInput(_Adapter):
 
     def close(self) -> None:
         """Releases the batches."""
+        self._call.close()
         self._arrays = self.dataset = None
 
     @property

@@ -361,6 +361,23 @@ def test_arrays_are_released_after_a_pass() -> None:
     assert [reference() for reference in references] == [None, None, None]
 
 
+def test_copies_of_arrays_are_released_after_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies: list[Any] = []
+    make = OrderedBatches.__init__
+
+    def noted(self: Any, *args: Any) -> None:
+        make(self, *args)
+        copies.append(weakref.ref(self))
+
+    monkeypatch.setattr(OrderedBatches, "__init__", noted)
+    for fuse in ("always", "never"):
+        model = fastsup.keras.accelerate(new_model(), fuse=fuse)
+        model.fit(X, Y, batch_size=16, epochs=2, verbose=0, validation_data=VALIDATION)
+        model.predict(X, batch_size=16, verbose=0)
+    gc.collect()
+    assert [reference() for reference in copies] == 6 * [None]
+
+
 def test_arrays_that_are_split_are_copied_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = []
     begin = OrderedBatches.begin
