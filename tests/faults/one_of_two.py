@@ -6,6 +6,7 @@ It prints "ready" before each step. At the end of the input it ends.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,8 +18,14 @@ from fastsup.loop import CheckpointHook, StepLoop
 v1 = tf.compat.v1
 
 
-def lines() -> Iterator[str]:
+def lines(checkpoint: Any = None) -> Iterator[str]:
+    """Waits for the write of the step before: two writes of one checkpoint at a time fail, in TensorFlow too."""
     while True:
+        for thread in threading.enumerate():
+            if thread.name.startswith("save-"):
+                thread.join()
+        if checkpoint is not None:
+            checkpoint.sync()
         print("ready", flush=True)
         line = sys.stdin.readline()
         if not line:
@@ -58,14 +65,15 @@ def supervisor(folder: str) -> None:
 
 def step_loop(folder: str, async_save: bool = False, resumes: bool = True) -> None:
     weights = tf.Variable(tf.zeros([4]))
-    given = lines()
+    checkpoint = tf.train.Checkpoint(weights=weights)
+    given = lines(checkpoint)
 
     def step() -> None:
         if next(given, None) is None:
             loop.request_stop()
         weights.assign_add(tf.ones([4]))
 
-    saver = CheckpointHook(tf.train.Checkpoint(weights=weights), every_steps=1, directory=folder, async_save=async_save)
+    saver = CheckpointHook(checkpoint, every_steps=1, directory=folder, async_save=async_save)
     loop = StepLoop(step, [saver], resume_from=saver if resumes else None)
     loop.run()
 
