@@ -1,4 +1,4 @@
-"""The modules of `tf.estimator` and of the package tensorflow_estimator 2.15, made of the tables of their names.
+"""The modules of `tf.estimator` and of tensorflow_estimator 2.15 that programs import, and what their names are now.
 
 The canned models and heads, and the modules that hold them, come from the archive when a program uses them.
 """
@@ -8,14 +8,185 @@ from __future__ import annotations
 from typing import Any
 
 from fastsup.common.absent_names import alternative_to
-from fastsup.compat.estimator_names import ALIASES, API_V1, API_V2, MODULES, OF_ARCHIVE, PYTHON, TPU_ONLY
-from fastsup.compat.lazy_module import GUIDE, LazyModule
+from fastsup.compat.made_modules import GUIDE, LazyModule, names_of
 from fastsup.estimator.absent_names import ALTERNATIVES
 from fastsup.estimator.canned.archive import absence, is_installed, model_file
 from fastsup.estimator.canned.loader import model_module
 from fastsup.estimator.canned.names import EXPERIMENTAL, V1, V2, canned_object
 
-__all__ = ["archived_module", "canonical_name", "is_package", "make_module"]
+__all__ = [
+    "ALIASES",
+    "API_V1",
+    "API_V2",
+    "MODULES",
+    "OF_ARCHIVE",
+    "PACKAGE",
+    "PYTHON",
+    "TPU_ONLY",
+    "archived_module",
+    "canonical_name",
+    "is_package",
+    "make_module",
+]
+
+PACKAGE = "tensorflow_estimator"
+API_V1, API_V2 = f"{PACKAGE}._api.v1.estimator", f"{PACKAGE}._api.v2.estimator"
+PYTHON = f"{PACKAGE}.python.estimator"
+
+_OURS = "fastsup.estimator"
+_TPU = "fastsup.compat.tpu"
+
+_hooks = names_of(
+    _OURS,
+    "CheckpointSaverHook CheckpointSaverListener FeedFnHook FinalOpsHook GlobalStepWaiterHook LoggingTensorHook "
+    "NanLossDuringTrainingError NanTensorHook ProfilerHook SecondOrStepTimer StepCounterHook StopAtStepHook "
+    "SummarySaverHook",
+)
+_session_run = names_of(_OURS, "SessionRunArgs SessionRunContext SessionRunHook SessionRunValues")
+_stopping = names_of(
+    _OURS,
+    "make_early_stopping_hook stop_if_higher_hook stop_if_lower_hook stop_if_no_decrease_hook stop_if_no_increase_hook",
+)
+_export_outputs = names_of(
+    f"{_OURS}.export", "ClassificationOutput EvalOutput ExportOutput PredictOutput RegressionOutput TrainOutput"
+)
+_receivers = names_of(
+    f"{_OURS}.export",
+    "ServingInputReceiver SupervisedInputReceiver TensorServingInputReceiver UnsupervisedInputReceiver "
+    "build_parsing_serving_input_receiver_fn build_raw_serving_input_receiver_fn "
+    "build_raw_supervised_input_receiver_fn build_supervised_input_receiver_fn_from_input_fn",
+)
+_signatures = names_of(
+    "tensorflow.python.saved_model.model_utils.export_utils",
+    "build_all_signature_defs get_temp_export_dir get_timestamped_export_dir",
+)
+_numpy = names_of(f"{_OURS}.inputs", "numpy_input_fn")
+_pandas = names_of(f"{_OURS}.inputs", "pandas_input_fn")
+_in_memory = names_of(_OURS, "InMemoryEvaluatorHook make_stop_at_checkpoint_step_hook")
+_jobs = names_of(_OURS, "EvalSpec TrainSpec train_and_evaluate")
+_v1 = {"Estimator": f"{_OURS}.model.estimator.EstimatorV1"}
+_model = names_of(_OURS, "EstimatorSpec ModeKeys RunConfig VocabInfo WarmStartSettings add_metrics")
+_exporters = names_of(_OURS, "BestExporter Exporter FinalExporter LatestExporter")
+_logit_fn = names_of(_OURS, "call_logit_fn")
+_raw_supervised = names_of(f"{_OURS}.export", "build_raw_supervised_input_receiver_fn")
+_api = _v1 | _model | _jobs | _exporters | _hooks | _session_run
+
+# Modules of the public interface, under `tf.estimator`. An empty path: a module in the module.
+_API_MODULES: dict[str, dict[str, str]] = {
+    "": _api | dict.fromkeys(("experimental", "export", "inputs", "tpu"), ""),
+    "experimental": _stopping | _in_memory | _logit_fn | _raw_supervised,
+    "export": _export_outputs | _receivers,
+    "inputs": _numpy | _pandas,
+    "tpu": names_of(_TPU, "InputPipelineConfig RunConfig TPUConfig TPUEstimator TPUEstimatorSpec")
+    | {"experimental": ""},
+    "tpu.experimental": {},
+}
+
+# Modules under `tensorflow_estimator.python.estimator`.
+_PYTHON_MODULES: dict[str, dict[str, str]] = {
+    "": {},
+    "canned.metric_keys": names_of("fastsup.compat.canned_names", "MetricKeys"),
+    "canned.optimizers": names_of("fastsup.compat.canned_names", "get_optimizer_instance"),
+    "canned.prediction_keys": names_of("fastsup.compat.canned_names", "PredictionKeys"),
+    "early_stopping": _stopping
+    | names_of(_OURS, "read_eval_metrics")
+    | names_of(f"{_OURS}.hooks.early_stopping", "_CheckForStoppingHook _StopOnPredicateHook"),
+    "estimator": _v1 | {"EstimatorV2": f"{_OURS}.Estimator"} | names_of(_OURS, "VocabInfo WarmStartSettings"),
+    "estimator_export": names_of(f"{_OURS}.canned.our_modules", "estimator_export"),
+    "estimator_lib": _v1 | _model | _jobs | _exporters | _stopping | _logit_fn | names_of(_TPU, "TPUEstimator"),
+    "export": {},
+    "export.export": _receivers | _signatures,
+    "export.export_lib": _export_outputs | _receivers | _signatures,
+    "export.export_output": _export_outputs,
+    "exporter": _exporters
+    | {
+        "_SavedModelExporter": f"{_OURS}.export.exporters.SavedModelExporter",
+        "_loss_smaller": f"{_OURS}.export.best_exporter._loss_smaller",
+    },
+    "extenders": names_of(_OURS, "add_metrics"),
+    "gc": names_of(f"{_OURS}.export.export_gc", "Path")
+    | {
+        f"_{name}": f"{_OURS}.export.export_gc.{name}"
+        for name in (
+            "get_paths", "largest_export_versions", "mod_export_version", "negation", "one_of_every_n_export_versions",
+            "union",
+        )
+    },
+    "hooks": {},
+    "hooks.basic_session_run_hooks": _hooks,
+    "hooks.hooks": _in_memory,
+    "hooks.session_run_hook": _session_run,
+    "inputs": {},
+    "inputs.inputs": _numpy | _pandas,
+    "inputs.numpy_io": _numpy,
+    "inputs.pandas_io": _pandas,
+    "inputs.queues": {},
+    "inputs.queues.feeding_queue_runner": {"_FeedingQueueRunner": f"{_OURS}.inputs.feeding_queue.FeedingQueueRunner"},
+    "mode_keys": names_of(_OURS, "ModeKeys"),
+    "model_fn": _logit_fn
+    | names_of(_OURS, "EstimatorSpec ModeKeys")
+    | names_of(f"{_OURS}.canned.our_modules", "AVERAGE_LOSS_METRIC_KEY LOSS_METRIC_KEY")
+    | names_of(f"{_OURS}.model.model_fn", "verify_model_fn_args")
+    | {"_TPUEstimatorSpec": f"{_TPU}.TPUEstimatorSpec"},
+    "run_config": names_of(_OURS, "RunConfig TaskType")
+    | names_of(f"{_OURS}.config.run_config", "path_to_str")
+    | {"get_default_session_config": f"{_OURS}.config.run_config._default_session_config"},
+    "tpu": {},
+    "tpu.tpu_config": names_of(_TPU, "InputPipelineConfig RunConfig TPUConfig"),
+    "tpu.tpu_context": {},
+    "tpu.tpu_estimator": names_of(_TPU, "ExamplesPerSecondHook TPUEstimator TPUEstimatorSpec"),
+    "tpu.util": names_of(
+        _TPU, "IterationsPerLoopCounter check_positive_integer parse_iterations_per_loop"
+    ),
+    "training": _jobs
+    | {"_assert_eval_spec": f"{_OURS}.jobs.specs.assert_eval_spec"}
+    | {
+        f"_{name}": f"{_OURS}.{name}"
+        for name in (
+            "ContinuousEvalListener", "EvalResult", "EvalStatus", "NewCheckpointListenerForEvaluate", "StopAtSecsHook",
+            "TrainingExecutor",
+        )
+    },
+    "util": names_of("tensorflow.python.util.function_utils", "fn_args")
+    | names_of(
+        f"{_OURS}.inputs.input_fn",
+        "DistributedIteratorInitializerHook _DatasetInitializerHook parse_input_fn_result parse_iterator_result",
+    ),
+}  # fmt: skip
+
+# Modules that are there without the archive too, to say what to install. With it, all its modules of models are there.
+OF_ARCHIVE = tuple(
+    f"{PYTHON}.{name}"
+    for name in (
+        "canned", "canned.baseline", "canned.dnn", "canned.dnn_linear_combined", "canned.head", "canned.kmeans",
+        "canned.linear", "canned.parsing_utils", "canned.rnn", "head", "head.base_head", "head.binary_class_head",
+        "head.head_utils", "head.multi_class_head", "head.multi_head", "head.multi_label_head", "head.regression_head",
+        "head.sequential_head", "keras_lib",
+    )
+)  # fmt: skip
+TPU_ONLY = (f"{API_V1}.tpu.experimental", f"{PYTHON}.tpu.tpu_context")
+
+# Every module by its full name.
+MODULES: dict[str, dict[str, str]] = {
+    PACKAGE: {"estimator": ""},
+    **{f"{PACKAGE}.{name}": {} for name in ("_api", "_api.v1", "_api.v2", "python")},
+    **{f"{API_V1}.{name}".rstrip("."): names for name, names in _API_MODULES.items()},
+    **{f"{PYTHON}.{name}".rstrip("."): names for name, names in _PYTHON_MODULES.items()},
+    # The two versions differ in their canned models and in Estimator alone.
+    API_V2: _API_MODULES[""] | names_of(_OURS, "Estimator"),
+    **{name: {} for name in OF_ARCHIVE},
+}
+# Other names of the same modules. TensorFlow's own copies of its interface are added by the import hook.
+ALIASES = {
+    f"{PACKAGE}.estimator": API_V1,
+    f"{PACKAGE}.python.estimator.api._v1": f"{PACKAGE}._api.v1",
+    f"{PACKAGE}.python.estimator.api._v2": f"{PACKAGE}._api.v2",
+    f"{PACKAGE}.python.estimator.api": f"{PACKAGE}._api",
+    "tensorflow.python.estimator": PYTHON,
+    f"{PYTHON}.keras": f"{PYTHON}.keras_lib",
+    **{f"{API_V2}.{name}": f"{API_V1}.{name}" for name in _API_MODULES if name and "." not in name},
+}
+
 
 _NO_TPU = f"TPUs aren't supported. TPUEstimator trains on CPU and GPU with use_tpu=False. {GUIDE}"
 # The models of public modules.
@@ -23,11 +194,7 @@ _CANNED = {API_V1: V1, API_V2: V2, f"{API_V1}.experimental": EXPERIMENTAL}
 
 
 def archived_module(name: str) -> str | None:
-    """The module of the archive that a name means, by its name there; None if it means none.
-
-    Args:
-      name: a canonical name.
-    """
+    """The module of the archive that a canonical name means, by its name there; None if it means none."""
     if not name.startswith(f"{PYTHON}.") or (name in MODULES and name not in OF_ARCHIVE):
         return None
     short = name.removeprefix(f"{PYTHON}.")
@@ -37,11 +204,7 @@ def archived_module(name: str) -> str | None:
 
 
 def canonical_name(name: str) -> str | None:
-    """The module that a name means, by its own name; None if it isn't one of these.
-
-    Args:
-      name: full name of a module.
-    """
+    """The module that a full name means, by its own name; None if it isn't one of these."""
     changed = True
     while changed:
         changed = False
@@ -62,11 +225,7 @@ def is_package(name: str) -> bool:
 
 
 def make_module(name: str) -> LazyModule:
-    """A new module.
-
-    Args:
-      name: its own name.
-    """
+    """A new module, by its own name."""
     shown = name.replace(API_V1, "tf.estimator").replace(API_V2, "tf.estimator")
     models = _CANNED.get(name, {})
     # A module of fastsup that the archive has as well, such as `canned.optimizers`, has the other names from there.

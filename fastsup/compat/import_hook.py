@@ -12,17 +12,66 @@ import importlib
 import re
 import sys
 from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from types import ModuleType
+from typing import Any
 
 from fastsup.common.absent_names import absent_module_error
-from fastsup.compat.loaders import AfterExecution, Existing, Made
-from fastsup.compat.moved.modules import place_of
-from fastsup.compat.moved.names import has_moved_names
+from fastsup.compat.moved_names import has_moved_names, place_of
 
-__all__ = ["ImportHook", "is_interface"]
+__all__ = [
+    "AfterExecution",
+    "Existing",
+    "ImportHook",
+    "Made",
+    "is_interface",
+]
+
+
+class AfterExecution(Loader):
+    """A module's own loader, with a call after it."""
+
+    def __init__(self, loader: Any, then: Callable[[str], None]) -> None:
+        self._loader, self._then = loader, then
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        module: ModuleType | None = self._loader.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        spec: Any = module.__spec__
+        spec.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        self._then(spec.name)
+
+
+class Existing(Loader):
+    """A loader whose result is a module that exists. `placed` gets it by the name under which it is imported."""
+
+    def __init__(self, find: Callable[[], ModuleType], placed: dict[str, ModuleType]) -> None:
+        self._find, self._placed = find, placed
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        del spec
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._placed[module.__name__] = sys.modules[module.__name__] = self._find()
+
+
+class Made(Loader):
+    """A loader that makes a module. `placed` gets it by its name."""
+
+    def __init__(self, make: Callable[[str], ModuleType], placed: dict[str, ModuleType]) -> None:
+        self._make, self._placed = make, placed
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self._make(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._placed[module.__name__] = module
+
 
 _INTERFACE = re.compile(r"tensorflow(?:\._api\.v2)?(?:\.compat\.v[12])*")
 _ESTIMATOR = re.compile(rf"(?P<interface>{_INTERFACE.pattern})\.estimator(?P<module>\..+)?")
@@ -48,9 +97,6 @@ class ImportHook(MetaPathFinder):
     """Finds the modules of tensorflow_estimator and tensorflow.contrib, and those that TensorFlow has moved.
 
     It reports the imports of copies of TensorFlow's interface, and of modules that lack names which they had.
-
-    Args:
-      imported: function that is called with the name of the module.
     """
 
     def __init__(self, imported: Callable[[str], None]) -> None:
@@ -131,12 +177,8 @@ class ImportHook(MetaPathFinder):
         return None
 
     def api_of(self, interface: str) -> str:
-        """Name of the module that `estimator` is in a copy of TensorFlow's interface.
-
-        Args:
-          interface: name of the copy, such as "tensorflow.compat.v1".
-        """
-        from fastsup.compat.estimator_names import API_V1, API_V2
+        """Name of the module that `estimator` is in a copy of TensorFlow's interface."""
+        from fastsup.compat.estimator_modules import API_V1, API_V2
 
         version = "1" if self.tf1 and interface == "tensorflow" else interface[-1]
         return API_V1 if version == "1" else API_V2

@@ -15,7 +15,7 @@ from fastsup.compat.import_hook import ImportHook, is_interface
 from fastsup.core.checks import check_flag
 
 if TYPE_CHECKING:
-    from fastsup.compat.moved.names import MovedNames
+    from fastsup.compat.moved_names import MovedNames
     from fastsup.compat.replaced_names import ModulePatcher
 
 __all__ = ["install", "install_at_import", "uninstall"]
@@ -63,15 +63,7 @@ def install(*, tf1: bool = False) -> None:
 
 
 def install_at_import(tf1: bool = False) -> None:
-    """Installs fastsup when the program imports TensorFlow, so that environment variables set before take effect.
-
-    Args:
-      tf1: whether the module `tensorflow` gets the names of `tf.compat.v1`, and the behaviour of TensorFlow 1. It has
-        Keras 2 then, if tf_keras is installed and TF_USE_LEGACY_KERAS isn't set.
-
-    Raises:
-      ImportError: TensorFlow was imported before, and is too old or too new.
-    """
+    """Installs fastsup when the program imports TensorFlow, so that environment variables set before take effect."""
     installation = _begin()
     installation.hook.tf1 = tf1
     if tf1 and importlib.util.find_spec("tf_keras") is not None:
@@ -119,22 +111,13 @@ class Installation:
             self._moved.patch(name)
 
     def complete_in(self, tensorflow: Any) -> None:
-        """Makes the changes, once TensorFlow is imported. A second call does nothing.
-
-        Args:
-          tensorflow: the module.
-
-        Raises:
-          ImportError: TensorFlow is too old or too new.
-        """
+        """Makes the changes, once TensorFlow is imported. A second call does nothing."""
         if self.complete:
             return
         _check_version(str(tensorflow.__version__))
-        from fastsup.compat.moved.names import MovedNames
-        from fastsup.compat.moved.numpy_names import numpy_names
-        from fastsup.compat.moved.python_names import python_names
-        from fastsup.compat.own_globals import own_globals
-        from fastsup.compat.replaced_names import REPLACEMENTS, ModulePatcher
+        from fastsup.compat.library_names import numpy_names, python_names
+        from fastsup.compat.moved_names import MovedNames
+        from fastsup.compat.replaced_names import REPLACEMENTS, ModulePatcher, own_globals
 
         self._tensorflow, self._patcher, self._moved = tensorflow, ModulePatcher(), MovedNames()
         self.complete = True
@@ -144,7 +127,7 @@ class Installation:
         for name in [name for name in sys.modules if is_interface(name)]:
             self._patch(name)
         if self.hook.tf1:
-            from fastsup.compat.tf1_module import TF1Module
+            from fastsup.compat.made_modules import TF1Module
 
             tensorflow.compat.v1.disable_v2_behavior()
             sys.modules["tensorflow"] = TF1Module(tensorflow)
@@ -166,7 +149,7 @@ class Installation:
 
     def remove(self) -> None:
         """Reverts the changes."""
-        from fastsup.compat.lazy_module import LazyModule
+        from fastsup.compat.made_modules import LazyModule
 
         if self.hook in sys.meta_path:
             sys.meta_path.remove(self.hook)

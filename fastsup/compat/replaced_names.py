@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from types import ModuleType
+from collections.abc import Iterable, Iterator
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from tensorflow.python.client import session as tf_session
@@ -17,13 +17,68 @@ from tensorflow.python.training import (
 )
 
 from fastsup import train
-from fastsup.compat.interactive_session import InteractiveSession
 from fastsup.estimator.model.evaluate_once import StopAfterNEvalsHook
 from fastsup.runtime.session import Session
 from fastsup.train.session import monitored_session as our_monitored_session
 from fastsup.train.supervisor import supervisor as our_supervisor
 
-__all__ = ["REPLACEMENTS", "ModulePatcher"]
+__all__ = [
+    "REPLACEMENTS",
+    "InteractiveSession",
+    "ModulePatcher",
+    "own_globals",
+]
+
+
+# TensorFlow's class is the last base: its constructor and its `close` are reached by those of Session.
+class InteractiveSession(Session, tf_session.InteractiveSession):  # type: ignore[misc]
+    """A `tf.compat.v1.InteractiveSession` whose steps run through cached plans. The arguments are those of `Session`.
+
+    It is the default session of the thread, and its graph the default graph, until `close`.
+    """
+
+
+class _Globals(dict[str, Any]):
+    """The globals of a function: some names with other values, the rest as the module has them now."""
+
+    def __init__(self, module: dict[str, Any], own: dict[str, Any]) -> None:
+        super().__init__(own)
+        self["__builtins__"] = module["__builtins__"]
+        self._module = module
+
+    def __missing__(self, name: str) -> Any:
+        return self._module[name]
+
+
+def _with_globals(function: FunctionType, own: dict[str, Any]) -> FunctionType:
+    copy = FunctionType(
+        function.__code__,
+        _Globals(function.__globals__, own),
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__qualname__, copy.__module__, copy.__doc__ = function.__qualname__, function.__module__, function.__doc__
+    copy.__dict__.update(function.__dict__)
+    return copy
+
+
+def own_globals(kinds: Iterable[Any]) -> Iterator[tuple[type, str, FunctionType]]:
+    """Copies of the methods that name their own class, or a base of the class, and always find these.
+
+    `super(MonitoredSession, self)` and `_WrappedSession.__init__(self)` look up the name in the module when they are
+    called. After `install` the name is a class of fastsup, which refuses an object of TensorFlow's own class, or of a
+    subclass that the program defined before.
+    """
+    for kind in kinds:
+        if not isinstance(kind, type):
+            continue
+        family = {base.__name__: base for base in kind.__mro__ if base.__module__ == kind.__module__}
+        for name, method in list(vars(kind).items()):
+            if isinstance(method, FunctionType) and family.keys() & set(method.__code__.co_names):
+                yield kind, name, _with_globals(method, family)
+
 
 # Module of TensorFlow, name there, and what takes its place.
 _TABLE: tuple[tuple[ModuleType, tuple[str, ...], Any], ...] = (
@@ -80,11 +135,7 @@ class _Replaced(NamedTuple):
 
 
 def _modules(library: str | None = None) -> Iterator[ModuleType]:
-    """The modules of the process, each once, without those of fastsup.
-
-    Args:
-      library: the first part of the modules' names; None for all.
-    """
+    """The modules of the process, each once, without those of fastsup."""
     seen: set[int] = set()
     for name, module in list(sys.modules.items()):
         root = name.partition(".")[0]
@@ -126,13 +177,7 @@ class ModulePatcher:
                 self.replace(module, name, _OURS[id(value)])
 
     def replace(self, owner: Any, name: str, our: Any) -> None:
-        """Gives a name of a module or a class another value.
-
-        Args:
-          owner: the module or class.
-          name: the name.
-          our: the value from now on.
-        """
+        """Gives a name of a module or a class another value."""
         self._replaced.append(_Replaced(owner, name, vars(owner).get(name, _ABSENT), our))
         setattr(owner, name, our)
 
@@ -142,11 +187,7 @@ class ModulePatcher:
             self.replace(owner, name, our)
 
     def restore(self) -> list[str]:
-        """Gives each name the value that it had before.
-
-        Returns:
-          The names, with their modules, that the program has replaced since. They keep the program's value.
-        """
+        """Gives each name its former value. Returns the names that the program has replaced since."""
         kept = []
         for owner, name, before, now in reversed(self._replaced):
             if vars(owner).get(name) is not now:

@@ -17,11 +17,7 @@ _NO_FILE, _NO_MODULE = 2, 1
 
 
 def add_parser(commands: Any) -> None:
-    """Adds the command to a parser of several.
-
-    Args:
-      commands: what `ArgumentParser.add_subparsers` has returned.
-    """
+    """Adds the command to a parser of several."""
     parser = commands.add_parser(
         "run",
         help="run a program of TensorFlow's session layer or of tf.estimator as it is",
@@ -38,14 +34,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs the command.
-
-    Args:
-      arguments: the parsed command line.
-
-    Returns:
-      The exit code, where the script doesn't raise SystemExit or KeyboardInterrupt itself.
-    """
+    """Runs the command."""
     command = script_command(arguments)
     if command[0].startswith("-"):
         arguments.fail(f"unrecognized arguments: {command[0]}")

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 import fastsup
-from fastsup.compat.contrib_modules import CONTRIB
-from fastsup.compat.contrib_names import LIBRARY_MODULES, MODULES
+from fastsup.compat.contrib_modules import CONTRIB, LIBRARY_MODULES, MODULES
 
 
 @pytest.fixture(scope="module", autouse=True)

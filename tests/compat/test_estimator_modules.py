@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import fastsup
-from fastsup.compat.estimator_names import MODULES
+from fastsup.compat.estimator_modules import MODULES
 from fastsup.estimator.canned.archive import is_installed
 from fastsup.estimator.canned.names import EXPERIMENTAL, V1, V2
 

@@ -11,8 +11,8 @@ def test_every_name_of_the_tables(children: Any) -> None:
         import importlib, json, sys
         import tensorflow as tf
         import fastsup, fastsup.train, fastsup.estimator
-        from fastsup.compat.moved.modules import MOVED
-        from fastsup.compat.moved.names import PLACES
+        from fastsup.compat.moved_names import MOVED
+        from fastsup.compat.moved_names import PLACES
 
         def lacks(old):
             module = importlib.import_module(old)

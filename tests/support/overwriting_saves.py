@@ -15,7 +15,7 @@ from ways_to_save import SIZE
 
 import fastsup
 from fastsup import estimator, train
-from fastsup.compat.contrib.learn.monitors.saving import CheckpointSaver
+from fastsup.contrib.learn.monitors import CheckpointSaver
 from fastsup.estimator.collective.saving import LeaderSaverHook
 from fastsup.loop import CheckpointHook, StepLoop
 from fastsup.train.function.checkpoint_saver import FunctionCheckpointHook

@@ -6,17 +6,12 @@ from tensorflow.python.training.basic_session_run_hooks import NanLossDuringTrai
 
 from fastsup.cluster.task_settings import TaskType
 from fastsup.common.absent_names import absent_name_error, alternative_to
-from fastsup.compat.contrib.absent_names import ALTERNATIVES
-from fastsup.compat.contrib.learn.estimator import Estimator, NotFittedError
-from fastsup.compat.contrib.learn.export_strategies import make_export_strategy
-from fastsup.compat.contrib.learn.inference import infer, run_feeds, run_n
-from fastsup.compat.contrib.learn.input_fn_ops import InputFnOps, build_parsing_serving_input_fn
-from fastsup.compat.contrib.learn.interfaces import Evaluable, Trainable
-from fastsup.compat.contrib.learn.keys import MetricKey, ModeKeys, PredictionKey, ProblemType
-from fastsup.compat.contrib.learn.metric_spec import MetricSpec
-from fastsup.compat.contrib.learn.model_fn_ops import ModelFnOps
-from fastsup.compat.contrib.learn.run_config import ClusterConfig, RunConfig
+from fastsup.compat.contrib_modules import ALTERNATIVES
 from fastsup.contrib.learn import monitors
+from fastsup.contrib.learn.estimator import ClusterConfig, Estimator, Evaluable, NotFittedError, RunConfig, Trainable
+from fastsup.contrib.learn.exports import InputFnOps, build_parsing_serving_input_fn, make_export_strategy
+from fastsup.contrib.learn.inference import infer, run_feeds, run_n
+from fastsup.contrib.learn.model import MetricKey, MetricSpec, ModeKeys, ModelFnOps, PredictionKey, ProblemType
 from fastsup.experiment import Experiment, ExportStrategy, learn_runner
 
 __all__ = [

@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 from fastsup import estimator, train
-from fastsup.compat.contrib.learn import export_strategies, input_fn_ops
 from fastsup.contrib import learn
+from fastsup.contrib.learn import exports
 
 v1 = tf.compat.v1
 
@@ -63,13 +63,13 @@ def test_export_of_each_checkpoint(trained: Any, tmp_path: Path) -> None:
     weight = trained.get_variable_value("w")
     np.testing.assert_allclose(exported_value(path, {"x": [2.0, 3.0]}), weight * np.array([2.0, 3.0]), rtol=1e-6)
     assert sorted(os.listdir(base)) == sorted(["1000000002", "other", "20", os.path.basename(os.fsdecode(path))])
-    newest = export_strategies.get_most_recent_export(base)
+    newest = exports.get_most_recent_export(base)
     assert newest is not None
     assert (newest.path, newest.export_version) == (os.fsdecode(path), int(os.path.basename(os.fsdecode(path))))
-    assert export_strategies.get_most_recent_export(tmp_path / "model") is None
-    export_strategies.garbage_collect_exports(base, None)
+    assert exports.get_most_recent_export(tmp_path / "model") is None
+    exports.garbage_collect_exports(base, None)
     assert len(os.listdir(base)) == 4
-    export_strategies.garbage_collect_exports(base, 0)
+    exports.garbage_collect_exports(base, 0)
     assert sorted(os.listdir(base)) == ["20", "other"]
     with pytest.raises(ValueError, match="default_output_alternative_key is not supported in core"):
         learn.make_export_strategy(serving, default_output_alternative_key="a").export(trained, str(base))
@@ -80,7 +80,7 @@ def test_export_for_examples(trained: Any, tmp_path: Path) -> None:
     example = tf.train.Example(features=tf.train.Features(feature={"x": tf.train.Feature(float_list={"value": [3.0]})}))
     weight = trained.get_variable_value("w")
     for target_core in (True, False):
-        strategy = export_strategies.make_parsing_export_strategy(columns, target_core=target_core)
+        strategy = exports.make_parsing_export_strategy(columns, target_core=target_core)
         path = strategy.export(trained, str(tmp_path / f"parsing_{target_core}"))
         examples = [example.SerializeToString()]
         np.testing.assert_allclose(exported_value(path, {"examples": examples}), [3 * weight], rtol=1e-6)
@@ -108,7 +108,7 @@ def test_an_older_estimator_is_exported(tmp_path: Path) -> None:
 
 
 def test_export_of_the_best(trained: Any, tmp_path: Path) -> None:
-    strategy = export_strategies.make_best_model_export_strategy(serving)
+    strategy = exports.make_best_model_export_strategy(serving)
     base = str(tmp_path / "best")
     path = trained.latest_checkpoint()
     first = strategy.export(trained, base, path, {"loss": 3.0})
@@ -121,7 +121,7 @@ def test_export_of_the_best(trained: Any, tmp_path: Path) -> None:
         for step, loss in enumerate((0.5, 0.2, 0.7)):
             writer.add_summary(v1.Summary(value=[v1.Summary.Value(tag="loss", simple_value=loss)]), step)
         writer.close()
-    selector = export_strategies.BestModelSelector(str(tmp_path / "model" / "eval" / "*tfevents*"))
+    selector = exports.BestModelSelector(str(tmp_path / "model" / "eval" / "*tfevents*"))
     assert selector.update("path", {"loss": 0.3}) == ("", None)
     assert selector.update("path", {"loss": 0.1}) == ("path", {"loss": 0.1})
     with pytest.raises(ValueError, match="Checkpoint path is empty"):
@@ -139,11 +139,11 @@ def test_an_export_with_a_second_step(trained: Any, tmp_path: Path) -> None:
         (made / "from").write_text(os.path.basename(os.fsdecode(exported)))
         return str(made)
 
-    strategy = export_strategies.extend_export_strategy(learn.make_export_strategy(serving), post, "Extended")
+    strategy = exports.extend_export_strategy(learn.make_export_strategy(serving), post, "Extended")
     assert strategy.name == "Extended"
     assert strategy.export(trained, str(base)) == str(base / "final")
     assert os.listdir(base) == ["final"]
-    wrong = export_strategies.extend_export_strategy(learn.make_export_strategy(serving), lambda path, folder: path)
+    wrong = exports.extend_export_strategy(learn.make_export_strategy(serving), lambda path, folder: path)
     with pytest.raises(ValueError, match="post_export_fn must return a sub-directory of"):
         wrong.export(trained, str(tmp_path / "wrong"))
 
@@ -171,7 +171,7 @@ def test_inference(trained: Any) -> None:
 def test_serving_functions() -> None:
     with tf.Graph().as_default():
         features = {"a": tf.zeros([8, 3], tf.int64, name="a")}
-        made = input_fn_ops.build_default_serving_input_fn(features, 2)()
+        made = exports.build_default_serving_input_fn(features, 2)()
         assert made.features is made.default_inputs
         assert made.features["a"].shape.as_list() == [2, 3]
         assert made.features["a"].dtype == tf.int64

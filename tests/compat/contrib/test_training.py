@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from fastsup.compat.moved.names import MovedNames
+from fastsup.compat.moved_names import MovedNames
 from fastsup.contrib import training
 
 v1 = tf.compat.v1

@@ -1,4 +1,7 @@
-"""Export strategies for an Experiment: of each checkpoint, of the best one, with a second step after the export."""
+"""Exports of `tf.contrib.learn`: the input functions of an exported model, and export strategies for an Experiment.
+
+A strategy exports each checkpoint, or the best one, and may have a second step after the export.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from tensorflow.python.checkpoint import checkpoint_management
 from tensorflow.python.feature_column import feature_column_v2
@@ -14,9 +17,12 @@ from tensorflow.python.lib.io import file_io
 from tensorflow.python.summary import summary_iterator
 
 from fastsup.common.file_system import delete_tree
-from fastsup.compat.contrib.learn.input_fn_ops import InputFnOps, build_parsing_serving_input_fn
-from fastsup.compat.contrib.learn.keys import MetricKey
-from fastsup.estimator.export import ServingInputReceiver, build_parsing_serving_input_receiver_fn
+from fastsup.contrib.learn.model import MetricKey
+from fastsup.estimator.export import (
+    ServingInputReceiver,
+    build_parsing_serving_input_receiver_fn,
+    build_raw_serving_input_receiver_fn,
+)
 from fastsup.estimator.export.export_gc import Path
 from fastsup.estimator.export.exporters import collect_old_exports, list_exports
 from fastsup.estimator.export.temporary_exports import publish_export, temporary_export
@@ -25,7 +31,10 @@ from fastsup.experiment import ExportStrategy
 
 __all__ = [
     "BestModelSelector",
+    "InputFnOps",
     "as_receiver_fn",
+    "build_default_serving_input_fn",
+    "build_parsing_serving_input_fn",
     "extend_export_strategy",
     "garbage_collect_exports",
     "get_most_recent_export",
@@ -33,6 +42,56 @@ __all__ = [
     "make_export_strategy",
     "make_parsing_export_strategy",
 ]
+
+
+class InputFnOps(NamedTuple):
+    """The input of an exported model, for an estimator of the older kind.
+
+    Args:
+      features: dictionary from names to the tensors that the model gets.
+      labels: the labels, or None.
+      default_inputs: dictionary from names to the placeholders that a request feeds.
+    """
+
+    features: Any
+    labels: Any
+    default_inputs: Any
+
+
+def _of_receiver(receiver_fn: Callable[[], Any]) -> Callable[[], InputFnOps]:
+    def input_fn() -> InputFnOps:
+        made = receiver_fn()
+        return InputFnOps(made.features, None, made.receiver_tensors)
+
+    return input_fn
+
+
+def build_parsing_serving_input_fn(
+    feature_spec: Any, default_batch_size: int | None = None
+) -> Callable[[], InputFnOps]:
+    """A function for serving requests of serialised `tf.Example`s. See `build_parsing_serving_input_receiver_fn`.
+
+    Args:
+      feature_spec: dictionary from names to `FixedLenFeature` or `VarLenFeature`.
+      default_batch_size: number of examples of a request. None: any.
+
+    Returns:
+      Function without arguments that returns `InputFnOps`.
+    """
+    return _of_receiver(build_parsing_serving_input_receiver_fn(feature_spec, default_batch_size))
+
+
+def build_default_serving_input_fn(features: Any, default_batch_size: int | None = None) -> Callable[[], InputFnOps]:
+    """A function for serving requests that feed the features themselves. See `build_raw_serving_input_receiver_fn`.
+
+    Args:
+      features: dictionary from names to tensors, whose types and shapes the placeholders get.
+      default_batch_size: number of examples of a request. None: any.
+
+    Returns:
+      Function without arguments that returns `InputFnOps`.
+    """
+    return _of_receiver(build_raw_serving_input_receiver_fn(features, default_batch_size))
 
 
 def garbage_collect_exports(export_dir_base: Any, exports_to_keep: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Runs tensors of a graph in a separate session, with the values of a checkpoint."""
+"""The graph actions of `tf.contrib.learn`: run tensors in a separate session, with the values of a checkpoint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from tensorflow.python.training import saver as tf_saver
 
 from fastsup.runtime.session import Session
 
-__all__ = ["infer", "run_feeds", "run_feeds_iter", "run_n"]
+__all__ = [
+    "infer",
+    "run_feeds",
+    "run_feeds_iter",
+    "run_n",
+]
 
 
 def run_feeds_iter(

@@ -1,17 +1,30 @@
-"""Names that NumPy had when the programs were written. TensorFlow 2.16 and later need a NumPy that lacks them."""
+"""Names that NumPy and Python's own library had when the programs were written.
+
+TensorFlow 2.16 and later need a NumPy and a Python that lack them.
+"""
 
 from __future__ import annotations
 
 import ast
+import base64
 import builtins
+import collections
+import collections.abc
+import fractions
 import functools
+import inspect
 import math
+import time
+import unittest
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 
-__all__ = ["numpy_names"]
+__all__ = [
+    "numpy_names",
+    "python_names",
+]
 
 # Gone with NumPy 1.24: other names of Python's own types.
 _OF_PYTHON = ("bool", "complex", "float", "int", "object", "str")
@@ -198,3 +211,68 @@ def numpy_names() -> list[tuple[Any, str, Any]]:
         names["trapz"] = numpy.trapezoid
     # Not by `hasattr`: NumPy answers for some of them with a warning.
     return [(numpy, name, value) for name, value in names.items() if name not in vars(numpy)]
+
+
+# Gone with Python 3.10.
+_COLLECTIONS = (
+    "Awaitable ByteString Callable Container Coroutine Generator Hashable ItemsView Iterable Iterator KeysView Mapping "
+    "MappingView MutableMapping MutableSequence MutableSet Reversible Sequence Set Sized ValuesView"
+)
+# Gone with Python 3.12.
+_OF_TEST_CASE = {
+    "assertAlmostEquals": "assertAlmostEqual",
+    "assertEquals": "assertEqual",
+    "assertNotAlmostEquals": "assertNotAlmostEqual",
+    "assertNotEquals": "assertNotEqual",
+    "assertNotRegexpMatches": "assertNotRegex",
+    "assertRaisesRegexp": "assertRaisesRegex",
+    "assertRegexpMatches": "assertRegex",
+    "assert_": "assertTrue",
+    "failUnless": "assertTrue",
+}
+
+
+class ArgSpec(NamedTuple):
+    """What `inspect.getargspec` returned until Python 3.11."""
+
+    args: Any
+    varargs: Any
+    keywords: Any
+    defaults: Any
+
+
+def getargspec(func: Any) -> ArgSpec:
+    """The names and default values of a function's parameters.
+
+    Args:
+      func: the function.
+
+    Returns:
+      Its `ArgSpec`.
+
+    Raises:
+      TypeError: it isn't a Python function.
+      ValueError: it has keyword-only parameters or annotations. `inspect.getfullargspec` takes these.
+    """
+    spec = inspect.getfullargspec(func)
+    if spec.kwonlyargs or spec.annotations:
+        raise ValueError(
+            "Function has keyword-only parameters or annotations, use inspect.signature() API which can support them"
+        )
+    return ArgSpec(spec.args, spec.varargs, spec.varkw, spec.defaults)
+
+
+def python_names() -> list[tuple[Any, str, Any]]:
+    """The names that this Python lacks: for each the module or class, the name, and what it stood for."""
+    names: list[tuple[Any, str, Any]] = [
+        (inspect, "ArgSpec", ArgSpec),
+        (inspect, "getargspec", getargspec),
+        (time, "clock", time.perf_counter),
+        (fractions, "gcd", math.gcd),
+        (base64, "encodestring", base64.encodebytes),
+        (base64, "decodestring", base64.decodebytes),
+    ]
+    abstract = vars(collections.abc)
+    names += [(collections, name, abstract[name]) for name in _COLLECTIONS.split() if name in abstract]
+    names += [(unittest.TestCase, name, getattr(unittest.TestCase, now)) for name, now in _OF_TEST_CASE.items()]
+    return [(owner, name, value) for owner, name, value in names if name not in vars(owner)]

@@ -1,17 +1,120 @@
-"""Where the names of TensorFlow's own modules are, which releases 1.15 to 2.15 had elsewhere.
-
-Read off the sources of these releases: names at the top level of a module that TensorFlow 2.21 has in another module.
-"""
+"""Modules and names that TensorFlow and tf_keras have moved, where programs and libraries look for them."""
 
 from __future__ import annotations
 
-__all__ = ["MOVED_NAMES"]
+import functools
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Container
+from types import ModuleType
+from typing import Any
+
+__all__ = [
+    "KERAS",
+    "KERAS_2",
+    "MOVED",
+    "MOVED_NAMES",
+    "PLACES",
+    "MovedNames",
+    "has_moved_names",
+    "place_of",
+]
+
+_PYTHON = "tensorflow.python"
+_LEGACY_LAYERS = "tf_keras.legacy_tf_layers"
+_TPU = "tensorflow_estimator.python.estimator.tpu"
+# Keras as TensorFlow had it inside, of which a part is left. Keras 2 is in another package.
+KERAS, KERAS_2 = f"{_PYTHON}.keras", "tf_keras.src"
+
+# Where a module of tensorflow.python was, and where in tensorflow.python it is. An empty string: a package that doesn't
+# exist any longer, whose modules are elsewhere.
+_IN_TENSORFLOW = {
+    "data.experimental.ops.distribute_options": "data.ops.options",
+    "data.experimental.ops.optimization_options": "data.ops.options",
+    "data.experimental.ops.threading_options": "data.ops.options",
+    "distribute.all_reduce": "distribute.v1.all_reduce",
+    "distribute.distribution_strategy_context": "distribute.distribute_lib",
+    "eager.function_context": "eager.polymorphic_function.function_context",
+    "eager.function_spec": "eager.polymorphic_function.function_type_utils",
+    "eager.polymorphic_function.function_spec": "eager.polymorphic_function.function_type_utils",
+    "eager.polymorphic_function.monomorphic_function": "eager.polymorphic_function.concrete_function",
+    "ops.linalg.registrations_util": "ops.linalg.property_hint_util",
+    "ops.losses.loss_reduction": "keras.utils.losses_utils",
+    "ops.rnn_cell_wrapper_impl": "keras.layers.legacy_rnn.rnn_cell_wrapper_impl",
+    "tpu.tpu_embedding": "tpu.tpu_embedding_v1",
+    "training.distribute": "distribute.distribute_lib",
+    "training.distribution_strategy_context": "distribute.distribute_lib",
+    "training.gen_training_ops": "ops.gen_training_ops",
+    "training.saving.checkpoint_options": "checkpoint.checkpoint_options",
+    "training.saving.functional_saver": "checkpoint.functional_saver",
+    "training.tracking": "",
+    "training.tracking.asset": "trackable.asset",
+    "training.tracking.autotrackable": "trackable.autotrackable",
+    "training.tracking.base": "trackable.base",
+    "training.tracking.base_delegate": "trackable.base_delegate",
+    "training.tracking.checkpoint_util": "checkpoint.util",
+    "training.tracking.data_structures": "trackable.data_structures",
+    "training.tracking.graph_view": "checkpoint.graph_view",
+    "training.tracking.layer_utils": "trackable.layer_utils",
+    "training.tracking.python_state": "trackable.python_state",
+    "training.tracking.resource": "trackable.resource",
+    "training.tracking.trackable_utils": "trackable.trackable_utils",
+    "training.tracking.tracking": "trackable.autotrackable",
+    "training.tracking.util": "checkpoint.checkpoint",
+    "training.training_ops": "ops.gen_training_ops",
+    "util.compat_internal": "util.compat",
+    "util.deprecation_wrapper": "util.module_wrapper",
+}
+# The same by full names; some are in other packages.
+MOVED = {
+    **{f"{_PYTHON}.{old}": place and f"{_PYTHON}.{place}" for old, place in _IN_TENSORFLOW.items()},
+    f"{_PYTHON}.distribute.estimator_training": "fastsup.compat.ended_names",
+    **{f"{_PYTHON}.tpu.{name}": f"{_TPU}.{name}" for name in ("tpu_config", "tpu_context", "tpu_estimator", "util")},
+    **{
+        f"{_PYTHON}.feature_column.{name}": f"{KERAS_2}.feature_column.{name}"
+        for name in ("dense_features", "dense_features_v2")
+    },
+    # TensorFlow itself imports this one where it was.
+    _LEGACY_LAYERS: "",
+    **{
+        f"{_LEGACY_LAYERS}.{name}": f"{KERAS_2}.legacy_tf_layers.{name}"
+        for name in ("base", "convolutional", "core", "normalization", "pooling", "variable_scope_shim")
+    },
+}
+
+
+def _of_keras_2(fullname: str, is_there: Callable[[], bool], placed: Container[str]) -> str | None:
+    """The place of a module of Keras that TensorFlow no longer has."""
+    if not fullname.startswith(f"{KERAS}."):
+        return None
+    # What is in a package that was found elsewhere would be found there, and be executed a second time.
+    if fullname.rpartition(".")[0] not in placed and is_there():
+        return None
+    place = KERAS_2 + fullname[len(KERAS) :]
+    try:
+        return place if importlib.util.find_spec(place) is not None else None
+    except ModuleNotFoundError:
+        return None
+
+
+def place_of(fullname: str, is_there: Callable[[], bool], placed: Container[str]) -> str | None:
+    """Where a module that was moved is; an empty string for a package whose modules are elsewhere.
+
+    None for any other module, and in a version that has the module where it was. `is_there` tells whether the module is
+    found under its name, `placed` has the names of modules that were found elsewhere before.
+    """
+    if fullname in MOVED:
+        return None if is_there() else MOVED[fullname]
+    return _of_keras_2(fullname, is_there, placed)
+
 
 _OPTIONAL = " ".join(
     f"optional_{name} optional_{name}_eager_fallback" for name in ("from_value", "get_value", "has_value", "none")
 )
 
-# The module that had the names; for each module that has them now, the names. All are in tensorflow.python.
+# The module that had the names; for each module that has them now, the names. All are in tensorflow.python. Read
+# off the sources of releases 1.15 to 2.15: names at the top level of a module that TensorFlow 2.21 has in another one.
 # "name=other" is a name that is another one there.
 MOVED_NAMES: dict[str, dict[str, str]] = {
     "autograph": {
@@ -112,7 +215,7 @@ MOVED_NAMES: dict[str, dict[str, str]] = {
         "framework.tensor_conversion_registry": "register_tensor_conversion_function",
         "ops.handle_data_util": "get_handle_data",
         "types.core": "_TensorLike=Tensor",
-        "fastsup.compat.moved.ended_names": "register_dense_tensor_like_type",
+        "fastsup.compat.ended_names": "register_dense_tensor_like_type",
     },
     "framework.tensor_spec": {"framework.tensor": "sanitize_spec_name"},
     "framework.tensor_util": {"ops.shape_util": "maybe_set_static_shape shape_tensor"},
@@ -208,3 +311,79 @@ MOVED_NAMES: dict[str, dict[str, str]] = {
         "util.nest_util": "_DotString _DOT _is_composite_tensor _is_mutable_mapping _is_type_spec"},
     "util.tf_export": {"fastsup.estimator.canned.our_modules": "estimator_export"},
 }  # fmt: skip
+
+
+_PREFIX = "tensorflow.python."
+
+
+def _index() -> dict[str, dict[str, tuple[str, str]]]:
+    """For each module, where its names are: a module and the name there."""
+    index: dict[str, dict[str, tuple[str, str]]] = {}
+    for old, places in MOVED_NAMES.items():
+        found = index.setdefault(_PREFIX + old, {})
+        for place, names in places.items():
+            module = place if place.startswith("fastsup.") else _PREFIX + place
+            for entry in names.split():
+                name, _, other = entry.partition("=")
+                found[name] = (module, other or name)
+    return index
+
+
+# For each module, where its names are now: a module, and the name there.
+PLACES = _index()
+
+
+def has_moved_names(name: str) -> bool:
+    """Whether a module had names that are elsewhere now."""
+    return name in PLACES or f"{name}.".startswith(f"{KERAS}.")
+
+
+def _attribute(module: str, name: str) -> Any:
+    """An attribute of a module; None if there is no such module or attribute in this version of TensorFlow."""
+    try:
+        return getattr(importlib.import_module(module), name, None)
+    except ModuleNotFoundError:
+        return None
+
+
+class MovedNames:
+    """The names that were put back where they were."""
+
+    def __init__(self) -> None:
+        self._patched: list[ModuleType] = []
+        self._added: list[tuple[ModuleType, str]] = []
+
+    def patch_all(self) -> None:
+        """Lets the modules that are imported find the names that they lack."""
+        for name in [name for name in sys.modules if has_moved_names(name)]:
+            self.patch(name)
+
+    def patch(self, name: str) -> None:
+        """Lets a module find the names that it lacks, if it has its own name and no other look-up."""
+        module = sys.modules.get(name)
+        if module is not None and module.__name__ == name and "__getattr__" not in vars(module):
+            vars(module)["__getattr__"] = functools.partial(self._find, module)
+            self._patched.append(module)
+
+    def _find(self, module: ModuleType, name: str) -> Any:
+        own = module.__name__
+        found = None
+        if not name.startswith("__"):
+            if name in PLACES.get(own, {}):
+                found = _attribute(*PLACES[own][name])
+            elif f"{own}.".startswith(f"{KERAS}."):
+                found = _attribute(KERAS_2 + own[len(KERAS) :], name)
+        if found is None:
+            raise AttributeError(f"module {own!r} has no attribute {name!r}", name=name, obj=module)
+        vars(module)[name] = found
+        self._added.append((module, name))
+        return found
+
+    def restore(self) -> None:
+        """Removes the names again."""
+        for module in self._patched:
+            vars(module).pop("__getattr__", None)
+        for module, name in self._added:
+            vars(module).pop(name, None)
+        self._patched.clear()
+        self._added.clear()

@@ -1,1 +1,0 @@
-"""`tf.contrib.learn`: RunConfig, Estimator, export strategies, and what programs used with an Experiment."""

@@ -1,1 +1,0 @@
-"""Monitors: what training called before there were hooks."""

@@ -1,1 +1,0 @@
-"""`tf.contrib.training`: hyperparameters, training and evaluation loops, the placement of variables."""
