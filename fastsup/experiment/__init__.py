@@ -7,8 +7,7 @@ from fastsup.common.absent_names import absent_name_error, alternative_to
 from fastsup.estimator.absent_names import ALTERNATIVES
 from fastsup.estimator.canned.names import V2
 from fastsup.experiment import learn_runner
-from fastsup.experiment.experiment import Experiment
-from fastsup.experiment.export_strategy import ExportStrategy
+from fastsup.experiment.experiment import Experiment, ExportStrategy
 
 __all__ = ["Experiment", "ExportStrategy", "learn_runner"]
 

@@ -33,16 +33,7 @@ _NO_ITERABLE = "`{name}` must be an iterable, or `None`. Got {value!r}."
 
 
 def is_core_estimator(estimator: Any, eval_metrics: Any) -> bool:
-    """True for an `Estimator`, False for an estimator of the older kind. Refuses any other object.
-
-    Args:
-      estimator: the estimator.
-      eval_metrics: dictionary from names to metric functions, which only an estimator of the older kind supports; or
-        None.
-
-    Raises:
-      ValueError: the object isn't an estimator, or the metrics are invalid.
-    """
+    """True for an `Estimator`, False for an estimator of the older kind. Refuses any other object."""
     if isinstance(estimator, EstimatorV1):
         if eval_metrics is not None:
             raise ValueError(
@@ -70,17 +61,7 @@ def check_functions(**arguments: Any) -> None:
 
 
 def as_predicate(function: Any) -> Callable[[Any, Any], Any]:
-    """Adapts a `continuous_eval_predicate_fn`.
-
-    Args:
-      function: function of `eval_results`, or of that and `checkpoint_path`; None to go on for ever.
-
-    Returns:
-      Function of both.
-
-    Raises:
-      ValueError: the function can't be called.
-    """
+    """Adapts a `continuous_eval_predicate_fn`, of `eval_results` and perhaps `checkpoint_path`. None never stops."""
     if function is None:
         return lambda eval_results, checkpoint_path: True
     if not callable(function):
@@ -91,11 +72,7 @@ def as_predicate(function: Any) -> Callable[[Any, Any], Any]:
 
 
 def check_seconds(**arguments: Any) -> None:
-    """Refuses arguments that are neither a finite number of seconds nor None. Warns about negative numbers and NaN.
-
-    Raises:
-      ValueError: an argument isn't a number, or is infinite.
-    """
+    """Refuses arguments that are neither a finite number of seconds nor None. Warns about negative numbers and NaN."""
     for name, value in arguments.items():
         if value is None:
             continue
@@ -111,12 +88,7 @@ def check_seconds(**arguments: Any) -> None:
 def check_steps(positive: bool, **arguments: Any) -> None:
     """Refuses arguments that aren't a number of steps, or None. A fraction of a step counts as a whole one.
 
-    Args:
-      positive: True to refuse 0 and negative numbers; False to warn about negative numbers.
-      **arguments: the arguments by their names.
-
-    Raises:
-      ValueError: an argument isn't a number, or isn't positive.
+    With `positive` it refuses 0 and negative numbers too. Without, it warns about negative numbers.
     """
     for name, value in arguments.items():
         if value is None or isinstance(value, str):
@@ -139,17 +111,7 @@ def _is_hook_or_full_monitor(value: Any) -> bool:
 
 
 def check_hooks(name: str, hooks: Any, for_core_estimator: bool = True, monitors: bool = False) -> list[Any]:
-    """Lists the hooks that were given for an argument.
-
-    Args:
-      name: name of the argument.
-      hooks: iterable of hooks, or None.
-      for_core_estimator: True if the hooks are for an `Estimator`.
-      monitors: True if monitors are allowed too.
-
-    Raises:
-      ValueError: the value isn't iterable, or a member isn't a hook.
-    """
+    """Lists the hooks that were given for an argument."""
     for_core = _is_hook_or_full_monitor if monitors else is_hook
     return check_members(
         name,
@@ -162,15 +124,7 @@ def check_hooks(name: str, hooks: Any, for_core_estimator: bool = True, monitors
 
 
 def check_listeners(saving_listeners: Any, for_core_estimator: bool) -> list[Any] | str | None:
-    """Lists the listeners that were given as `saving_listeners`; None for None.
-
-    Args:
-      saving_listeners: iterable of `CheckpointSaverListener` objects, or None.
-      for_core_estimator: True if the listeners are for an `Estimator`.
-
-    Raises:
-      ValueError: the value isn't iterable, a member isn't a listener, or the estimator doesn't support listeners.
-    """
+    """Lists the listeners that were given as `saving_listeners`; None for None."""
     if saving_listeners is None:
         return None
     if not for_core_estimator:

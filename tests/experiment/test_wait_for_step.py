@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from fastsup import train
 from fastsup.cluster.job_completion import JobCompletionWatcher, mark_task_ended
-from fastsup.experiment.hooks import WaitForStepHook
+from fastsup.experiment.training import WaitForStepHook
 
 v1 = tf.compat.v1
 
