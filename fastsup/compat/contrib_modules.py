@@ -113,7 +113,7 @@ _of_train = names_of(
 _of_hparams = names_of("fastsup.contrib.hparams", "HParams parse_values")
 _of_placement = names_of(_TRAINING, "GreedyLoadBalancingStrategy RandomStrategy byte_size_load_fn")
 _of_tuner = names_of(_TRAINING, "Tuner")
-_of_queue = names_of("fastsup.estimator.inputs.feeding_queue", "FeedingQueueRunner")
+_of_queue = names_of("fastsup.estimator.inputs.in_memory", "FeedingQueueRunner")
 _of_training = _of_evaluation | _of_train | _of_hparams | _of_placement | _of_tuner | _of_queue
 _of_tpu = names_of(_TPU, "InputPipelineConfig RunConfig TPUConfig TPUEstimator TPUEstimatorSpec") | names_of(
     "tf.tpu",

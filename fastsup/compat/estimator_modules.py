@@ -90,7 +90,7 @@ _PYTHON_MODULES: dict[str, dict[str, str]] = {
     "canned.prediction_keys": names_of("fastsup.compat.canned_names", "PredictionKeys"),
     "early_stopping": _stopping
     | names_of(_OURS, "read_eval_metrics")
-    | names_of(f"{_OURS}.hooks.early_stopping", "_CheckForStoppingHook _StopOnPredicateHook"),
+    | names_of(f"{_OURS}.hooks.stopping", "_CheckForStoppingHook _StopOnPredicateHook"),
     "estimator": _v1 | {"EstimatorV2": f"{_OURS}.Estimator"} | names_of(_OURS, "VocabInfo WarmStartSettings"),
     "estimator_export": names_of(f"{_OURS}.canned.our_modules", "estimator_export"),
     "estimator_lib": _v1 | _model | _jobs | _exporters | _stopping | _logit_fn | names_of(_TPU, "TPUEstimator"),
@@ -101,7 +101,7 @@ _PYTHON_MODULES: dict[str, dict[str, str]] = {
     "exporter": _exporters
     | {
         "_SavedModelExporter": f"{_OURS}.export.exporters.SavedModelExporter",
-        "_loss_smaller": f"{_OURS}.export.best_exporter._loss_smaller",
+        "_loss_smaller": f"{_OURS}.export.exporters._loss_smaller",
     },
     "extenders": names_of(_OURS, "add_metrics"),
     "gc": names_of(f"{_OURS}.export.export_gc", "Path")
@@ -121,7 +121,7 @@ _PYTHON_MODULES: dict[str, dict[str, str]] = {
     "inputs.numpy_io": _numpy,
     "inputs.pandas_io": _pandas,
     "inputs.queues": {},
-    "inputs.queues.feeding_queue_runner": {"_FeedingQueueRunner": f"{_OURS}.inputs.feeding_queue.FeedingQueueRunner"},
+    "inputs.queues.feeding_queue_runner": {"_FeedingQueueRunner": f"{_OURS}.inputs.in_memory.FeedingQueueRunner"},
     "mode_keys": names_of(_OURS, "ModeKeys"),
     "model_fn": _logit_fn
     | names_of(_OURS, "EstimatorSpec ModeKeys")

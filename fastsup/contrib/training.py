@@ -20,7 +20,7 @@ from tensorflow.python.training.checkpoint_utils import checkpoints_iterator, wa
 from fastsup.common.absent_names import absent_name_error, alternative_to
 from fastsup.compat.contrib_modules import ALTERNATIVES
 from fastsup.contrib.hparams import HParams, parse_values
-from fastsup.estimator.inputs.feeding_queue import FeedingQueueRunner
+from fastsup.estimator.inputs.in_memory import FeedingQueueRunner
 from fastsup.estimator.model.arguments import check_hooks
 from fastsup.estimator.model.evaluate_once import StopAfterNEvalsHook, run_evaluation, with_eval_step
 from fastsup.train import MonitoredTrainingSession

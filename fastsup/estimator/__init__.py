@@ -14,19 +14,18 @@ from fastsup.estimator import experimental, export, inputs
 from fastsup.estimator.absent_names import ALTERNATIVES
 from fastsup.estimator.canned.names import EXPERIMENTAL, V2, canned_object
 from fastsup.estimator.config.run_config import RunConfig, TaskType
-from fastsup.estimator.export.best_exporter import BestExporter
-from fastsup.estimator.export.exporters import Exporter, FinalExporter, LatestExporter
-from fastsup.estimator.hooks.early_stopping import make_early_stopping_hook
-from fastsup.estimator.hooks.eval_events import read_eval_metrics
+from fastsup.estimator.export.exporters import BestExporter, Exporter, FinalExporter, LatestExporter
 from fastsup.estimator.hooks.in_memory_evaluator import InMemoryEvaluatorHook
-from fastsup.estimator.hooks.metric_stopping import (
+from fastsup.estimator.hooks.stopping import (
+    StopAtSecsHook,
+    make_early_stopping_hook,
+    make_stop_at_checkpoint_step_hook,
+    read_eval_metrics,
     stop_if_higher_hook,
     stop_if_lower_hook,
     stop_if_no_decrease_hook,
     stop_if_no_increase_hook,
 )
-from fastsup.estimator.hooks.stop_at_checkpoint_step import make_stop_at_checkpoint_step_hook
-from fastsup.estimator.hooks.stop_at_secs import StopAtSecsHook
 from fastsup.estimator.jobs.eval_listener import ContinuousEvalListener, NewCheckpointListenerForEvaluate
 from fastsup.estimator.jobs.eval_result import EvalResult, EvalStatus
 from fastsup.estimator.jobs.executor import TrainingExecutor

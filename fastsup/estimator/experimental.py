@@ -6,16 +6,16 @@ from fastsup.common.absent_names import absent_name_error, alternative_to
 from fastsup.estimator.absent_names import ALTERNATIVES
 from fastsup.estimator.canned.names import EXPERIMENTAL, canned_object
 from fastsup.estimator.export.receivers import build_raw_supervised_input_receiver_fn
-from fastsup.estimator.hooks.early_stopping import make_early_stopping_hook
 from fastsup.estimator.hooks.in_memory_evaluator import InMemoryEvaluatorHook
 from fastsup.estimator.hooks.input_pipeline_checkpoint import CheckpointInputPipelineHook
-from fastsup.estimator.hooks.metric_stopping import (
+from fastsup.estimator.hooks.stopping import (
+    make_early_stopping_hook,
+    make_stop_at_checkpoint_step_hook,
     stop_if_higher_hook,
     stop_if_lower_hook,
     stop_if_no_decrease_hook,
     stop_if_no_increase_hook,
 )
-from fastsup.estimator.hooks.stop_at_checkpoint_step import make_stop_at_checkpoint_step_hook
 from fastsup.estimator.model.model_fn import call_logit_fn
 
 __all__ = [

@@ -94,7 +94,7 @@ def test_all_exports_are_kept(est: Any, exports: Path, kind: Any) -> None:
 def test_an_export_that_somebody_else_deletes_is_no_error(est: Any, exports: Path, tf_log: Any) -> None:
     make_exports(exports, 1000000001, 1000000002)
     gone = tf.errors.NotFoundError(None, None, "gone")
-    with mock.patch("fastsup.estimator.export.temporary_exports.delete_tree", side_effect=gone):
+    with mock.patch("fastsup.estimator.export.export_folders.delete_tree", side_effect=gone):
         estimator.LatestExporter("exporter", receiver, exports_to_keep=1).export(est, str(exports), None, None, False)
     assert any(message.startswith(f"Can not delete {exports}/1000000001 recursively") for message in tf_log.messages)
 

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from fastsup import estimator as est
-from fastsup.estimator.export.temporary_exports import temporary_export
+from fastsup.estimator.export.export_folders import temporary_export
 
 LONG_AGO = 1_000_000_000.0
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from fastsup import estimator, train
 from fastsup.cluster.job_completion import mark_task_ended, mark_task_started
 from fastsup.common import file_system, files
-from fastsup.estimator.export.temporary_exports import delete_export, temporary_export
+from fastsup.estimator.export.export_folders import delete_export, temporary_export
 from fastsup.loop import CheckpointHook, StepLoop
 
 v1 = tf.compat.v1

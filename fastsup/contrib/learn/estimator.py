@@ -21,7 +21,7 @@ from fastsup import estimator as core
 from fastsup.cluster.task_settings import TaskType
 from fastsup.contrib.learn.exports import as_receiver_fn
 from fastsup.contrib.learn.model import Environment, ModeKeys, ModelFnOps, make_metrics_ops
-from fastsup.estimator.config.task_properties import TaskProperties
+from fastsup.estimator.config.run_config import TaskProperties
 from fastsup.estimator.model.estimator import EstimatorV1
 from fastsup.experiment.monitor_hooks import replace_monitors_with_hooks
 

@@ -23,9 +23,9 @@ from fastsup.estimator.export import (
     build_parsing_serving_input_receiver_fn,
     build_raw_serving_input_receiver_fn,
 )
+from fastsup.estimator.export.export_folders import publish_export, temporary_export
 from fastsup.estimator.export.export_gc import Path
 from fastsup.estimator.export.exporters import collect_old_exports, list_exports
-from fastsup.estimator.export.temporary_exports import publish_export, temporary_export
 from fastsup.estimator.model.estimator import EstimatorV1
 from fastsup.experiment import ExportStrategy
 

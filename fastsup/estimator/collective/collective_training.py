@@ -1,30 +1,165 @@
-"""One task's training with MultiWorkerMirroredStrategy, from its server to its end."""
+"""One task's training with MultiWorkerMirroredStrategy: its server, signals and hook, its session, and its end."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.framework import errors, ops
 from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.training import session_run_hook
 
+from fastsup import train
 from fastsup.cluster.collective.lost_task import lost_task_error
 from fastsup.cluster.collective.membership import Membership
 from fastsup.cluster.collective.peers import Peer
 from fastsup.cluster.collective.server import ensure_server
 from fastsup.cluster.collective.settings import leader_of, training_tasks
 from fastsup.cluster.peer_liveness import peer_timeout_secs
+from fastsup.common import stop_signals
+from fastsup.core.session_origin import session_role
 from fastsup.estimator.collective.saving import FollowerSaverHook, LeaderSaverHook, check_lone_runs
-from fastsup.estimator.collective.session import CollectiveSession, CollectiveSessionCreator, leader_hooks
-from fastsup.estimator.collective.step_hook import CollectiveStepHook
-from fastsup.estimator.collective.stop_signals import StopSignals
 from fastsup.train.hooks.checkpoint_saver import TFCheckpointSaverHook
+from fastsup.train.session.monitored_session import MonitoredSession, _MonitoredSession
+from fastsup.train.session.session_creators import ChiefSessionCreator
+from fastsup.train.session.session_manager import SessionManager
 
-__all__ = ["CollectiveTraining", "collective_training"]
+__all__ = [
+    "CollectiveSession",
+    "CollectiveSessionCreator",
+    "CollectiveStepHook",
+    "CollectiveTraining",
+    "StopSignals",
+    "collective_training",
+    "leader_hooks",
+]
+
+
+class StopSignals:
+    """Records SIGTERM and SIGINT, where the program doesn't handle them. The sessions go on.
+
+    Attributes:
+      number: number of the signal that was received, or 0.
+    """
+
+    def __init__(self) -> None:
+        self.number: int = 0
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watches during a `with` block. Only the main thread can."""
+        watches = stop_signals.install("all workers end after the next step, with a checkpoint.", self._receive)
+        try:
+            yield
+        finally:
+            if watches:
+                stop_signals.uninstall()
+
+    def _receive(self, number: int) -> None:
+        self.number = number
+
+    def raise_pending(self) -> None:
+        """Raises what the received signal stands for."""
+        interrupt = stop_signals.interrupt_of(self.number)
+        if interrupt is not None:
+            raise interrupt
+
+
+class CollectiveStepHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
+    """Goes before all other hooks, so that their own work after a step counts as none that waits for other tasks."""
+
+    def __init__(self, membership: Membership, signals: StopSignals) -> None:
+        self._membership = membership
+        self._signals = signals
+        self._asked = False
+
+    def before_run(self, run_context: Any) -> None:
+        """Begins a step."""
+        del run_context
+        self._membership.begin_wait()
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Ends a step. Requests a stop if it was the last one of all tasks."""
+        del run_values
+        if self._membership.end_step():
+            run_context.request_stop()
+        elif self._signals.number and not self._asked:
+            self._asked = True
+            number = self._signals.number
+            self._membership.ask_stop(f"it has got {signal.Signals(number).name}", number)
+
+
+class _WatchedSessionManager(SessionManager):
+    """Shows each session to the membership before anything runs in it."""
+
+    def __init__(self, membership: Membership, **options: Any) -> None:
+        super().__init__(**options)
+        self._membership = membership
+
+    def _make_session(self, master: str, config: Any) -> Any:
+        session = super()._make_session(master, config)
+        self._membership.watch_session(session)
+        return session
+
+
+class CollectiveSessionCreator(ChiefSessionCreator):
+    """Makes a task's session once all tasks are there: each initialises the model, from the values of the first."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        interrupted: Callable[[], None],
+        limit_secs: float,
+        check: Callable[[Any], None],
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self._membership = membership
+        self._interrupted = interrupted
+        self._limit_secs = limit_secs
+        self._check = check
+
+    def _new_session_manager(self, **options: Any) -> Any:
+        return _WatchedSessionManager(self._membership, **options)
+
+    def _finalize_graph(self) -> Any:
+        manager = super()._finalize_graph()
+        self._check(self._scaffold)
+        return manager
+
+    def create_session(self) -> Any:
+        """Waits for the other tasks, and makes a session."""
+        self._finalize_graph()
+        self._membership.join(self._limit_secs, self._interrupted)
+        self._membership.begin_wait()
+        try:
+            return super().create_session()
+        finally:
+            self._membership.end_wait()
+
+
+class CollectiveSession(MonitoredSession):
+    """A `MonitoredSession` that doesn't recover: TensorFlow's collectives can't, once a task is lost."""
+
+    def __init__(self, session_creator: CollectiveSessionCreator, hooks: list[Any], profiler: Any) -> None:
+        with session_role("train"):
+            _MonitoredSession.__init__(self, session_creator, hooks, should_recover=False, profiler=profiler)
+
+
+def leader_hooks(scaffold: Any, config: Any, summary_steps: int | None, count_steps: int | None) -> list[Any]:
+    """The hooks that write events, as in `MonitoredTrainingSession`."""
+    hooks: list[Any] = []
+    if count_steps:
+        hooks.append(train.StepCounterHook(count_steps, output_dir=config.model_dir))
+    if summary_steps:
+        hooks.append(train.SummarySaverHook(summary_steps, output_dir=config.model_dir, scaffold=scaffold))
+    return hooks
+
 
 # What a run raises that waits for a lost task, besides errors that are the task's own.
 _PERHAPS_LOST = (
@@ -34,13 +169,7 @@ _PERHAPS_LOST = (
 
 
 class CollectiveTraining:
-    """What a task's training has alongside its graph.
-
-    Args:
-      config: the `RunConfig` of the task.
-      session_config: ConfigProto of the sessions, which the strategy has configured.
-      membership: this task's part in the job.
-    """
+    """What a task's training has alongside its graph."""
 
     def __init__(self, config: Any, session_config: Any, membership: Membership) -> None:
         self._config = config
@@ -49,11 +178,7 @@ class CollectiveTraining:
         self.signals: StopSignals = StopSignals()
 
     def new_saver_hook(self, **options: Any) -> LeaderSaverHook:
-        """Makes the hook that saves the checkpoints.
-
-        Args:
-          **options: the arguments of `CheckpointSaverHook`.
-        """
+        """Makes the hook that saves the checkpoints."""
         return LeaderSaverHook(self.membership, **options)
 
     def open_session(
@@ -64,15 +189,7 @@ class CollectiveTraining:
         summary_steps: int | None,
         count_steps: int | None,
     ) -> CollectiveSession:
-        """Makes the session, once all tasks are there.
-
-        Args:
-          spec: the `EstimatorSpec`.
-          hooks: the hooks of every task.
-          chief_hooks: the hooks of the task that saves the model.
-          summary_steps: global steps between two summaries. 0 or None: no summaries.
-          count_steps: global steps between two measurements of the rate. 0 or None: none.
-        """
+        """Makes the session, once all tasks are there."""
         config, scaffold, step = self._config, spec.scaffold, [spec.train_op, spec.loss]
         own: list[Any] = [CollectiveStepHook(self.membership, self.signals)]
         given = [hook for hook in (*hooks, *chief_hooks) if isinstance(hook, TFCheckpointSaverHook)]
@@ -98,11 +215,7 @@ class CollectiveTraining:
         return CollectiveSession(creator, [*own, *others], config.profiler)
 
     def explain(self, error: BaseException) -> BaseException:
-        """The error of the lost task that has led to an error; or that error, if none is lost.
-
-        Args:
-          error: what has ended the training.
-        """
+        """The error of the lost task that has led to an error; or that error, if none is lost."""
         loss = None
         if isinstance(error, _PERHAPS_LOST) and not hasattr(error, "loss"):
             loss = self.membership.find_loss()
@@ -132,18 +245,7 @@ def _membership_of(config: Any, checkpoint: str | None) -> Membership:
 def collective_training(
     config: Any, strategy: Any, session_config: Any, checkpoint: str | None
 ) -> Iterator[CollectiveTraining]:
-    """This task's part in a training of collectives, for a `with` block in which it trains.
-
-    Args:
-      config: the `RunConfig` of the task.
-      strategy: the strategy.
-      session_config: ConfigProto of the Estimator's sessions. It stays as it is.
-      checkpoint: path of the newest checkpoint, or None.
-
-    Raises:
-      tf.errors.UnavailableError: another task is lost, or has failed. The message names it and says why.
-      SystemExit: a task has got SIGTERM; with the exit code 143.
-    """
+    """This task's part in a training of collectives, for a `with` block in which it trains."""
     own_config = config_pb2.ConfigProto()
     own_config.CopyFrom(session_config)
     extended = strategy.extended

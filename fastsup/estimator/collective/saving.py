@@ -24,29 +24,14 @@ def upstream_collectives(elements: list[Any]) -> list[Any]:
 
 
 def collectives_of_save(saver: Any, graph: Any) -> list[Any]:
-    """The collective operations that a save runs.
-
-    Args:
-      saver: the saver, built; or None.
-      graph: its graph.
-    """
+    """The collective operations that a save runs."""
     if saver is None:
         return []
     return upstream_collectives([graph.as_graph_element(saver.as_saver_def().save_tensor_name)])
 
 
 def check_lone_runs(scaffold: Any, graph: Any, step: list[Any], saver_hooks: list[Any]) -> None:
-    """Refuses what the leader alone would run, and what would wait for the other tasks without an end.
-
-    Args:
-      scaffold: scaffold of the model, finalised.
-      graph: its graph.
-      step: what every task runs in a step.
-      saver_hooks: the hooks of the caller that save checkpoints.
-
-    Raises:
-      ValueError: the summaries, or saves by hooks of the caller, wait for other tasks.
-    """
+    """Refuses what the leader alone would run, and what would wait for the other tasks without an end."""
     saved = collectives_of_save(scaffold.saver, graph)
     if saved and saver_hooks:
         raise ValueError(
@@ -67,12 +52,7 @@ def check_lone_runs(scaffold: Any, graph: Any, step: list[Any], saver_hooks: lis
 
 
 class LeaderSaverHook(train.CheckpointSaverHook):
-    """Saves the checkpoints of a training of collectives.
-
-    Args:
-      membership: this task's part in the training.
-      **options: the arguments of `CheckpointSaverHook`.
-    """
+    """Saves the checkpoints of a training of collectives."""
 
     _schedule_reads = train.CheckpointSaverHook._schedule_reads | {"_collective"}
 
@@ -85,11 +65,7 @@ class LeaderSaverHook(train.CheckpointSaverHook):
         self._save_after: int | None = None
 
     def after_create_session(self, session: Any, coord: Any) -> None:
-        """Saves the first checkpoint.
-
-        Raises:
-          ValueError: the model can't be saved in the background.
-        """
+        """Saves the first checkpoint."""
         self._collective = bool(collectives_of_save(self._get_saver(), session.graph))
         if self._collective and self._async_save:
             raise ValueError(
@@ -132,13 +108,7 @@ class LeaderSaverHook(train.CheckpointSaverHook):
 
 
 class FollowerSaverHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """Takes part in the leader's saves, where they wait for it.
-
-    Args:
-      membership: this task's part in the training.
-      scaffold: scaffold of the model, with its saver.
-      save_steps: global steps between two checkpoints; None if the leader decides by time.
-    """
+    """Takes part in the leader's saves, where they wait for it. `save_steps` is None if the leader decides by time."""
 
     def __init__(self, membership: Membership, scaffold: Any, save_steps: int | None) -> None:
         self._membership = membership

@@ -33,22 +33,14 @@ def is_multi_worker(strategy: Any) -> bool:
 
 
 def trains_collectively(config: Any) -> bool:
-    """True for a task that trains together with others, by a strategy that spans them.
-
-    Args:
-      config: the task's `RunConfig`.
-    """
+    """True for a task that trains together with others, by a strategy that spans them."""
     trains = config.task_type in (TaskType.CHIEF, TaskType.WORKER)
     # A configuration of the older kind has no strategy.
     return bool(is_multi_worker(getattr(config, "train_distribute", None)) and config.cluster_spec and trains)
 
 
 def evaluates_with(strategy: Any) -> Any:
-    """The strategy to evaluate with: None for one that spans the tasks of a cluster, of which one evaluates.
-
-    Args:
-      strategy: strategy of the configuration, or None.
-    """
+    """The strategy to evaluate with: None for one that spans the tasks of a cluster, of which one evaluates."""
     if is_multi_worker(strategy) and strategy.extended._cluster_spec:
         logging.info("eval_distribute=%r spans the tasks of a cluster: this task evaluates on its own.", strategy)
         return None
@@ -56,15 +48,7 @@ def evaluates_with(strategy: Any) -> Any:
 
 
 def refuse_unsupported(train_distribute: Any, eval_distribute: Any) -> None:
-    """Refuses strategies that no Estimator supports.
-
-    Args:
-      train_distribute: strategy to train with, or None.
-      eval_distribute: strategy to evaluate with, or None.
-
-    Raises:
-      ValueError: one of the two is the parameter server strategy of TF 2.
-    """
+    """Refuses strategies that no Estimator supports."""
     for strategy in (train_distribute, eval_distribute):
         if strategy is not None and type(strategy) is parameter_server_strategy_v2.ParameterServerStrategyV2:
             raise ValueError(
@@ -77,13 +61,6 @@ def session_config_for(session_config: Any, *strategies: Any) -> Any:
     """A ConfigProto with as many CPU devices as the strategies use.
 
     With fewer devices, several replicas would share one and wait for each other without limit.
-
-    Args:
-      session_config: ConfigProto. If it sets the number of CPU devices, it is returned as it is.
-      *strategies: `tf.distribute` strategies, or None.
-
-    Returns:
-      The ConfigProto, or a copy with the number of CPU devices set.
     """
     names = [name for strategy in strategies if strategy for name in strategy.extended.worker_devices]
     specs = [device.DeviceSpec.from_string(name) for name in names]
@@ -97,16 +74,7 @@ def session_config_for(session_config: Any, *strategies: Any) -> Any:
 
 
 def check_devices(name: str, strategy: Any, session_config: Any) -> None:
-    """Refuses a strategy several replicas of which would share a device: they would wait for each other without limit.
-
-    Args:
-      name: the argument that has the strategy.
-      strategy: the strategy.
-      session_config: ConfigProto of the sessions. With soft placement, the CPU stands in for a device that isn't there.
-
-    Raises:
-      ValueError: the sessions have fewer devices than the strategy. The message lists both.
-    """
+    """Refuses a strategy whose replicas would share a device: they would wait for each other without limit."""
     wanted = [device.DeviceSpec.from_string(name) for name in strategy.extended.worker_devices]
     have = {f"{kind}:{index}" for kind, count in _device_counts(session_config).items() for index in range(count)}
     names = [f"{spec.device_type}:{spec.device_index or 0}" for spec in wanted]
@@ -158,17 +126,7 @@ def _take_from_distribute_config(config: Any) -> None:
 
 
 def resolve_strategies(config: Any, tf_config: dict[str, Any]) -> None:
-    """Sets and checks the strategies of a RunConfig, which may come from several arguments.
-
-    Args:
-      config: the RunConfig. Its `_train_distribute` and `_eval_distribute` are set.
-      tf_config: TF_CONFIG as a dictionary.
-
-    Raises:
-      TypeError: an argument isn't a strategy.
-      ValueError: a strategy is given twice, or no Estimator supports it.
-      NotImplementedError: a strategy of one process is to train in the tasks of a cluster.
-    """
+    """Sets and checks a RunConfig's `_train_distribute` and `_eval_distribute`, which several arguments may give."""
     config._distribute_coordinator_mode = None
     _take_from_distribute_config(config)
     for name in _NAMES:
@@ -188,14 +146,7 @@ def resolve_strategies(config: Any, tf_config: dict[str, Any]) -> None:
 
 
 def check_cluster(config: Any) -> None:
-    """Refuses a strategy whose cluster isn't that of the RunConfig: the operations would be placed on other tasks.
-
-    Args:
-      config: the RunConfig, with the settings from TF_CONFIG.
-
-    Raises:
-      ValueError: the strategy spans several processes, and they aren't those of TF_CONFIG.
-    """
+    """Refuses a strategy whose cluster isn't that of the RunConfig: the operations would be placed on other tasks."""
     strategy = config.train_distribute
     if not is_multi_worker(strategy) or config.task_type == TaskType.EVALUATOR:
         return

@@ -1,27 +1,167 @@
-"""RunConfig: the settings of an Estimator."""
+"""RunConfig: the settings of an Estimator, with the checks of their values."""
 
 from __future__ import annotations
 
 import copy
+import math
+import os
 import tempfile
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.util import function_utils
 
 from fastsup.cluster.collective.settings import parse_collective_settings
 from fastsup.cluster.task_settings import TaskType, parse_task_settings
 from fastsup.cluster.tf_config import read_tf_config
+from fastsup.core.checks import check_range
+from fastsup.core.probe import check_profiler
 from fastsup.estimator.config import distribution
-from fastsup.estimator.config.model_dir import choose_model_dir, path_to_str
-from fastsup.estimator.config.run_config_values import check_values
-from fastsup.estimator.config.task_properties import TaskProperties
+from fastsup.runtime.executor import check_executor
 
 if TYPE_CHECKING:
     from fastsup.core.probe import Profiler
 
-__all__ = ["RunConfig", "TaskType", "resolve_config"]
+__all__ = [
+    "RunConfig",
+    "TaskProperties",
+    "TaskType",
+    "check_values",
+    "choose_model_dir",
+    "path_to_str",
+    "resolve_config",
+]
+
+
+class TaskProperties:
+    """The role of this process in its cluster. The constructor of a subclass sets the values of the properties."""
+
+    _cluster_spec: Any
+    _evaluation_master: str
+    _is_chief: bool
+    _master: str
+    _num_ps_replicas: int
+    _num_worker_replicas: int
+    _task_id: int
+    _task_type: str | None
+
+    @property
+    def cluster_spec(self) -> Any:
+        """The cluster that trains, as a `tf.train.ClusterSpec`."""
+        return self._cluster_spec
+
+    @property
+    def evaluation_master(self) -> str:
+        """The execution engine to evaluate on."""
+        return self._evaluation_master
+
+    @property
+    def is_chief(self) -> bool:
+        """True if this process initialises and saves the model."""
+        return self._is_chief
+
+    @property
+    def master(self) -> str:
+        """The execution engine to train on."""
+        return self._master
+
+    @property
+    def num_ps_replicas(self) -> int:
+        """Number of parameter servers."""
+        return self._num_ps_replicas
+
+    @property
+    def num_worker_replicas(self) -> int:
+        """Number of tasks that train, including the chief."""
+        return self._num_worker_replicas
+
+    @property
+    def task_id(self) -> int:
+        """Index of this process among those of its role."""
+        return self._task_id
+
+    @property
+    def task_type(self) -> str | None:
+        """Role of this process."""
+        return self._task_type
+
+
+def path_to_str(model_dir: Any) -> str | None:
+    """A model directory as a string; None for None."""
+    if model_dir is None:
+        return None
+    if not isinstance(model_dir, str | bytes | os.PathLike):
+        raise TypeError(f"model_dir must be the path of a directory, or None for a temporary one; got {model_dir!r}.")
+    return os.fsdecode(model_dir)
+
+
+def choose_model_dir(tf_config: dict[str, Any], model_dir: Any) -> Any:
+    """The model directory from the argument or from TF_CONFIG."""
+    if model_dir == "":
+        raise ValueError("model_dir should be non-empty.")
+    in_environment = tf_config.get("model_dir")
+    if in_environment == "":
+        raise ValueError("model_dir in TF_CONFIG should be non-empty.")
+    if in_environment:
+        if not isinstance(in_environment, str):
+            raise ValueError(f'TF_CONFIG["model_dir"] must be a string, got {in_environment!r}.')
+        if model_dir and in_environment != model_dir:
+            raise ValueError(
+                "`model_dir` provided in RunConfig construct, if set, must have the same value as the model_dir in "
+                f'TF_CONFIG. model_dir: {model_dir}\nTF_CONFIG["model_dir"]: {in_environment}.\n'
+            )
+        logging.info("Using model_dir in TF_CONFIG: %s", in_environment)
+    return model_dir or in_environment
+
+
+def _is_device_fn(function: Any) -> bool:
+    return callable(function) and set(function_utils.fn_args(function)) == {"op"}
+
+
+def check_values(config: Any) -> None:
+    """Refuses properties of the wrong type or out of their range. None is a property that isn't set."""
+    rules: list[tuple[str, Callable[[Any], Any], str]] = [
+        ("model_dir", bool, "model_dir should be non-empty"),
+        ("save_summary_steps", lambda value: value >= 0, "save_summary_steps should be >= 0"),
+        ("save_checkpoints_steps", lambda value: value >= 0, "save_checkpoints_steps should be >= 0"),
+        ("save_checkpoints_secs", lambda value: value >= 0, "save_checkpoints_secs should be >= 0"),
+        (
+            "session_config",
+            lambda value: isinstance(value, config_pb2.ConfigProto),
+            "session_config must be instance of ConfigProto",
+        ),
+        ("keep_checkpoint_max", lambda value: value >= 0, "keep_checkpoint_max should be >= 0"),
+        ("keep_checkpoint_max", lambda value: hasattr(value, "__index__"), "keep_checkpoint_max must be an integer"),
+        ("keep_checkpoint_every_n_hours", lambda value: value > 0, "keep_checkpoint_every_n_hours should be > 0"),
+        ("log_step_count_steps", lambda value: value > 0, "log_step_count_steps should be > 0"),
+        ("tf_random_seed", lambda value: isinstance(value, int), "tf_random_seed must be integer."),
+        (
+            "experimental_max_worker_delay_secs",
+            lambda value: isinstance(value, int),
+            "experimental_max_worker_delay_secs must be an integer if set.",
+        ),
+        ("session_creation_timeout_secs", lambda value: value > 0, "session_creation_timeout_secs should be > 0"),
+        ("device_fn", _is_device_fn, 'device_fn must be callable with exactly one argument "op".'),
+        ("protocol", lambda value: value in ("grpc", "grpc+verbs"), "protocol should be grpc or grpc+verbs"),
+        ("async_save", lambda value: isinstance(value, bool), "async_save must be True or False"),
+        ("progress", lambda value: isinstance(value, bool), "progress must be True or False"),
+        ("recovery_wait_secs", lambda value: 0 <= value < math.inf, "recovery_wait_secs should be >= 0, and finite"),
+    ]
+    for name, is_in_range, message in rules:
+        value = getattr(config, name)
+        if value is None and name != "recovery_wait_secs":
+            continue
+        check_range(
+            value,
+            is_in_range,
+            f"{message}; got {value!r} of type {type(value).__name__}",
+            f"{message} Got {value!r}." if message.endswith(".") else f"{message}; got {value!r}",
+        )
+    check_executor(config.executor)
+    check_profiler(config.profiler)
+
 
 _USE_DEFAULT: Any = object()
 
@@ -37,11 +177,7 @@ _BOTH_INTERVALS = "`save_checkpoints_steps` and `save_checkpoints_secs` cannot b
 
 
 def _default_session_config(device_filters: list[str] | None = None) -> Any:
-    """The ConfigProto of an Estimator without one.
-
-    Args:
-      device_filters: devices that are visible to the session, or None for all.
-    """
+    """The ConfigProto of an Estimator without one."""
     rewriting = rewriter_config_pb2.RewriterConfig(meta_optimizer_iterations=rewriter_config_pb2.RewriterConfig.ONE)
     return config_pb2.ConfigProto(
         allow_soft_placement=True,
@@ -383,19 +519,7 @@ class RunConfig(TaskProperties):
 
 
 def resolve_config(config: Any, model_dir: Any) -> Any:
-    """Completes the configuration of an Estimator with a session configuration and a model directory.
-
-    Args:
-      config: `RunConfig`, or None for the default one.
-      model_dir: path of the model directory, or None for that of `config`, or else a temporary one.
-
-    Returns:
-      The `RunConfig`: `config` itself or a copy.
-
-    Raises:
-      ValueError: `config` isn't a RunConfig, or `model_dir` differs from that of `config`.
-      TypeError: `model_dir` isn't a path.
-    """
+    """Completes the configuration of an Estimator with a session configuration and a model directory."""
     if config is None:
         config = RunConfig()
         logging.info("Using default config.")

@@ -43,8 +43,7 @@ _OURS: dict[int, tuple[Any, Any]] = {}
 class _Names:
     """The names of a module and of the modules in it.
 
-    Args:
-      module: function that returns the module. An import of Keras 2 makes `tf.compat.v1` again.
+    `module` is a function that returns the module, as an import of Keras 2 makes `tf.compat.v1` again.
     """
 
     def __init__(self, module: Callable[[], Any]) -> None:
@@ -76,12 +75,7 @@ def _is_tensorflows(value: Any) -> bool:
 
 
 def substitute(theirs: Any, ours: Any) -> None:
-    """Has our class or function stand for TensorFlow's, wherever that is found.
-
-    Args:
-      theirs: TensorFlow's.
-      ours: ours, which takes the same arguments.
-    """
+    """Has our class or function stand for TensorFlow's, wherever that is found."""
     if _is_tensorflows(theirs):
         _OURS[id(theirs)] = theirs, ours
 
@@ -89,13 +83,7 @@ def substitute(theirs: Any, ours: Any) -> None:
 def our_options(found: Any, ours: Any, **options: Any) -> dict[str, Any]:
     """The options to call a class or function with that TensorFlow's hasn't.
 
-    Args:
-      found: what is called.
-      ours: our class or function of that name.
-      **options: the options.
-
-    Returns:
-      All options for ours; for a program's, those whose value isn't the default.
+    All options for ours; for a program's, those whose value isn't the default.
     """
     if found is ours:
         return options
@@ -104,14 +92,7 @@ def our_options(found: Any, ours: Any, **options: Any) -> dict[str, Any]:
 
 
 def run_steps(session: Any, fetches: Any, results: list[Any], feed_dict: Any = None) -> None:
-    """Runs steps until the session should stop.
-
-    Args:
-      session: a monitored session, perhaps of a program's class.
-      fetches: as for `session.run`.
-      results: list that gets the result of the last step, also if an error ends the loop.
-      feed_dict: dictionary to feed in each step, or None.
-    """
+    """Runs steps until the session should stop. `results` gets the last result, also if an error ends the loop."""
     if isinstance(session, train.MonitoredSession | train.SingularMonitoredSession):
         try:
             session.run_loop(fetches, feed_fn=None if feed_dict is None else lambda: feed_dict)

@@ -25,16 +25,7 @@ def _global_variables() -> dict[str, Any]:
 
 
 class _EvaluationGraph:
-    """A graph that evaluates a model with values of variables that are fed.
-
-    Args:
-      estimator: the `Estimator` whose model is built.
-      input_fn: function that makes the input.
-      hooks: hooks of the caller.
-
-    Raises:
-      ValueError: the model has its own saver or init_fn.
-    """
+    """A graph that evaluates a model with values of variables that are fed."""
 
     def __init__(self, estimator: Any, input_fn: Callable[..., Any], hooks: list[Any]) -> None:
         self._estimator = estimator
@@ -49,11 +40,7 @@ class _EvaluationGraph:
                 raise ValueError(f"InMemoryEvaluator does not support custom {unsupported}")
 
     def add_assignments(self, train_variables: dict[str, Any]) -> None:
-        """Adds the operation that assigns values of the training graph's variables to those of the same names.
-
-        Args:
-          train_variables: global variables of the training graph, by name.
-        """
+        """Adds the operation that assigns values of the training graph's variables to those of the same names."""
         names = sorted(train_variables.keys() & self._variables.keys())
         self._train_variables = [train_variables[name] for name in names]
         with self._graph.as_default():
@@ -62,12 +49,7 @@ class _EvaluationGraph:
             self._assign_op = control_flow_ops.group(*map(state_ops.assign, targets, self._placeholders))
 
     def evaluate(self, train_session: Any, output_dir: str) -> None:
-        """Evaluates with the present values of the training variables.
-
-        Args:
-          train_session: session of the training graph.
-          output_dir: directory of the event file.
-        """
+        """Evaluates with the present values of the training variables."""
         feeds = dict(zip(self._placeholders, train_session.run(self._train_variables), strict=True))
         with self._graph.as_default():
             scaffold = v1.train.Scaffold(

@@ -14,11 +14,7 @@ __all__ = ["DistributedIteratorInitializerHook", "is_endless", "parse_input_fn_r
 
 
 class _DatasetInitializerHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
-    """Initialises the iterator of a dataset in each new session.
-
-    Args:
-      iterator: the iterator.
-    """
+    """Initialises the iterator of a dataset in each new session."""
 
     def __init__(self, iterator: Any) -> None:
         self._iterator = iterator
@@ -32,28 +28,14 @@ class _DatasetInitializerHook(session_run_hook.SessionRunHook):  # type: ignore[
 
 
 class DistributedIteratorInitializerHook(_DatasetInitializerHook):
-    """Initialises the iterator of a strategy in each new session.
-
-    Args:
-      iterator: the iterator.
-    """
+    """Initialises the iterator of a strategy in each new session."""
 
     def begin(self) -> None:
         self._initializer = self._iterator.initialize()
 
 
 def parse_input_fn_result(result: Any) -> tuple[Any, Any, list[Any]]:
-    """Parses the return value of an input_fn.
-
-    Args:
-      result: a `tf.data.Dataset`, features, or a pair of features and labels.
-
-    Returns:
-      Features, labels (or None), and the hooks that initialise the input.
-
-    Raises:
-      ValueError: the value is a tuple or list, and not of two elements.
-    """
+    """Features, labels or None, and the hooks that initialise the input, of what an input_fn has returned."""
     hooks: list[Any] = []
     if isinstance(result, dataset_ops.DatasetV2):
         iterator = dataset_ops.make_initializable_iterator(result)
@@ -63,17 +45,7 @@ def parse_input_fn_result(result: Any) -> tuple[Any, Any, list[Any]]:
 
 
 def parse_iterator_result(result: Any) -> tuple[Any, Any]:
-    """Parses one element of a dataset.
-
-    Args:
-      result: features, or a pair of features and labels.
-
-    Returns:
-      Features, and labels or None.
-
-    Raises:
-      ValueError: the value is a tuple or list, and not of two elements.
-    """
+    """Features, and labels or None, of one element of a dataset."""
     if not isinstance(result, list | tuple):
         return result, None
     if len(result) != 2:
@@ -85,11 +57,7 @@ def parse_iterator_result(result: Any) -> tuple[Any, Any]:
 
 
 def is_endless(features: Any) -> bool:
-    """True if the features don't come from a dataset, and the graph has no queue runner.
-
-    Args:
-      features: tensor, or nested structure of tensors.
-    """
+    """True if the features don't come from a dataset, and the graph has no queue runner."""
     tensors = [value for value in nest.flatten(features) if isinstance(value, core.Tensor)]
     if any(tensor.op.type == "IteratorGetNext" for tensor in tensors):
         return False

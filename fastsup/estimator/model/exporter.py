@@ -16,8 +16,13 @@ from tensorflow.python.util import deprecation
 from fastsup.checkpoint.other_model import explaining_other_model
 from fastsup.checkpoint.restore import CheckpointRestorer
 from fastsup.estimator.config.tensorflow_names import our_options, v1
-from fastsup.estimator.export.export_assets import check_assets, copy_assets
-from fastsup.estimator.export.temporary_exports import new_export_folders, publish_export, temporary_export
+from fastsup.estimator.export.export_folders import (
+    check_assets,
+    copy_assets,
+    new_export_folders,
+    publish_export,
+    temporary_export,
+)
 from fastsup.estimator.model import trained_model, warm_start
 from fastsup.estimator.model.keras_names import graph_keras_names
 from fastsup.estimator.model.model_fn import ModeKeys

@@ -1,4 +1,4 @@
-"""Exports have their names exactly while they are whole.
+"""The folders of exports, which have their names exactly while they are whole, and the extra assets in them.
 
 They are made in a folder with a temporary name, and deleted under one. An export that fails, or is killed, leaves none.
 """
@@ -16,12 +16,20 @@ from tensorflow.python.framework import errors
 from tensorflow.python.lib.io import file_io
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.saved_model import model_utils
+from tensorflow.python.util import compat
 
 from fastsup.common.file_system import delete_tree, is_local, tensorflow_errors
 from fastsup.common.files import fsync_directory, fsync_directory_and_above, fsync_tree
 from fastsup.common.tensorflow_errors import writing_files
 
-__all__ = ["delete_export", "new_export_folders", "publish_export", "temporary_export"]
+__all__ = [
+    "check_assets",
+    "copy_assets",
+    "delete_export",
+    "new_export_folders",
+    "publish_export",
+    "temporary_export",
+]
 
 # The names that TensorFlow and `extend_export_strategy` give these folders.
 _NAME = re.compile(r"temp-(?:(?:base|post)-export-)?\d{10}")
@@ -31,17 +39,7 @@ _ATTEMPTS = 10
 
 
 def new_export_folders(base: str | bytes | os.PathLike[Any]) -> tuple[bytes, bytes]:
-    """Chooses the names of an export. Waits for the next second where an export has failed in this one.
-
-    Args:
-      base: the directory of the exports.
-
-    Returns:
-      (final, temporary): the path of the export, and that of the folder in which it is made.
-
-    Raises:
-      RuntimeError: the names of ten seconds in a row are taken.
-    """
+    """Chooses the final and the temporary path of an export. Waits a second where one has failed in this second."""
     for _ in range(_ATTEMPTS):
         final = model_utils.get_timestamped_export_dir(os.fspath(base))
         temporary = model_utils.get_temp_export_dir(final)
@@ -56,14 +54,7 @@ def new_export_folders(base: str | bytes | os.PathLike[Any]) -> tuple[bytes, byt
 
 @contextlib.contextmanager
 def temporary_export(folder: str | bytes) -> Iterator[None]:
-    """Wraps the making of a SavedModel in a folder. First deletes the folders that killed processes have left there.
-
-    Args:
-      folder: path of the folder.
-
-    Raises:
-      Exception: the error of the block, after the folder is deleted.
-    """
+    """Wraps the making of a SavedModel in a folder. First deletes the folders that killed processes have left there."""
     path = os.fsdecode(folder)
     _delete_stale(os.path.dirname(path))
     try:
@@ -80,13 +71,6 @@ def publish_export(folder: str | bytes, final: str | bytes) -> None:
 
     Older exports may be deleted next, and a server takes the newest one for complete: so it is flushed to the
     disk first, where the path is local.
-
-    Args:
-      folder: path of the folder in which it was made.
-      final: its path from now on.
-
-    Raises:
-      tf.errors.OpError: the disk has failed, or the folder can't be renamed.
     """
     if not is_local(final):
         file_io.rename_v2(folder, final)
@@ -98,14 +82,7 @@ def publish_export(folder: str | bytes, final: str | bytes) -> None:
 
 
 def delete_export(path: str) -> None:
-    """Deletes an export. Where the path is local, it loses its name first: it is never seen in parts.
-
-    Args:
-      path: path of the export.
-
-    Raises:
-      tf.errors.OpError: the export can't be renamed or deleted.
-    """
+    """Deletes an export. Where the path is local, it loses its name first: it is never seen in parts."""
     deleted = path
     if is_local(path):
         directory, name = os.path.split(path)
@@ -141,3 +118,22 @@ def _delete_stale(directory: str) -> None:
 def _last_change(path: str) -> float:
     folders = [folder for folder, _, _ in os.walk(path)]
     return max(os.stat(folder).st_mtime for folder in folders)
+
+
+def check_assets(assets_extra: Any) -> None:
+    """Refuses assets that don't exist, before a file is written."""
+    if assets_extra and not isinstance(assets_extra, dict):
+        raise TypeError(f"assets_extra must be a dictionary from destinations to files, got {assets_extra!r}.")
+    for destination, source in (assets_extra or {}).items():
+        if not file_io.file_exists(source):
+            raise errors.NotFoundError(
+                None, None, f"{source}; No such file or directory. assets_extra wants it as {destination!r}."
+            )
+
+
+def copy_assets(assets_extra: dict[Any, Any], export_dir: Any) -> None:
+    """Copies assets to an export."""
+    for relative, source in assets_extra.items():
+        destination = os.path.join(compat.as_bytes(export_dir), b"assets.extra", compat.as_bytes(relative))
+        file_io.recursive_create_dir(os.path.dirname(destination))
+        file_io.copy(source, destination)
