@@ -26,11 +26,14 @@ from fastsup.estimator.hooks.stopping import (
     stop_if_no_decrease_hook,
     stop_if_no_increase_hook,
 )
-from fastsup.estimator.jobs.eval_listener import ContinuousEvalListener, NewCheckpointListenerForEvaluate
-from fastsup.estimator.jobs.eval_result import EvalResult, EvalStatus
-from fastsup.estimator.jobs.executor import TrainingExecutor
+from fastsup.estimator.jobs.eval_listener import (
+    ContinuousEvalListener,
+    EvalResult,
+    EvalStatus,
+    NewCheckpointListenerForEvaluate,
+)
 from fastsup.estimator.jobs.specs import EvalSpec, TrainSpec
-from fastsup.estimator.jobs.train_and_evaluate import train_and_evaluate
+from fastsup.estimator.jobs.train_and_evaluate import TrainingExecutor, train_and_evaluate
 from fastsup.estimator.model.add_metrics import add_metrics
 from fastsup.estimator.model.estimator import Estimator
 from fastsup.estimator.model.model_fn import EstimatorSpec, ModeKeys, call_logit_fn

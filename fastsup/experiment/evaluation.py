@@ -16,7 +16,7 @@ from tensorflow.python.util import compat
 from fastsup.cluster.job_completion import JobCompletionWatcher
 from fastsup.cluster.peer_liveness import PeerLiveness, peer_liveness_of
 from fastsup.core.clock import steady
-from fastsup.estimator.jobs.deleted_checkpoint import evaluate_or_newer
+from fastsup.estimator.jobs.evaluator import evaluate_or_newer
 from fastsup.experiment.arguments import as_predicate, check_seconds
 
 __all__ = [

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorflow.python.training import server_lib
 
 from fastsup import estimator
-from fastsup.estimator.jobs import executor as executor_module
+from fastsup.estimator.jobs import train_and_evaluate as executor_module
 
 v1 = tf.compat.v1
 

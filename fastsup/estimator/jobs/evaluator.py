@@ -1,22 +1,178 @@
-"""Evaluator: evaluates the newest checkpoint and calls the exporters."""
+"""Evaluator: evaluates the newest checkpoint and calls the exporters. One graph serves all checkpoints."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from tensorflow.python.framework import ops
+from tensorflow.python.checkpoint import checkpoint_management
+from tensorflow.python.eager import context
+from tensorflow.python.framework import errors, ops
 from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.training import evaluation
 from tensorflow.python.util import compat
 
+from fastsup.checkpoint.directory import step_of
 from fastsup.core.clock import steady
-from fastsup.estimator.jobs.deleted_checkpoint import evaluate_or_newer, step_in_name
-from fastsup.estimator.jobs.eval_result import EvalResult, EvalStatus
-from fastsup.estimator.jobs.evaluation_graph import EvaluationGraph
+from fastsup.core.timeline import phase
+from fastsup.estimator.jobs.eval_listener import EvalResult, EvalStatus
 from fastsup.estimator.jobs.specs import assert_eval_spec
 from fastsup.estimator.model.estimator import EstimatorV1
 
-__all__ = ["Evaluator"]
+__all__ = [
+    "EvaluationGraph",
+    "Evaluator",
+    "EvaluatorPacing",
+    "evaluate_or_newer",
+    "step_in_name",
+]
+
+_Result = TypeVar("_Result")
+
+
+def evaluate_or_newer(path: Any, latest: Callable[[], Any], evaluate: Callable[[Any], _Result]) -> tuple[Any, _Result]:
+    """Evaluates a checkpoint, or a newer one if the checkpoint is deleted meanwhile.
+
+    This repeats, with a warning each time, while training saves as many checkpoints as it keeps before an evaluation
+    has restored one. It ends with training at the latest: the last checkpoint isn't deleted.
+    """
+    while True:
+        try:
+            return path, evaluate(path)
+        except (errors.OpError, ValueError) as error:  # noqa: PERF203
+            newer = latest() if _names_checkpoint(error, path) and _is_gone(path) else None
+            if not newer or newer == path or _is_older(newer, path):
+                raise
+            logging.warning(
+                "The checkpoint %s was deleted while it was being evaluated (%s). Evaluating %s in its place. A larger "
+                "RunConfig.keep_checkpoint_max keeps checkpoints for longer. "
+                "See `python -m fastsup docs dropin#estimator`.",
+                path,
+                type(error).__name__,
+                newer,
+            )
+            path = newer
+
+
+def step_in_name(path: Any) -> int | None:
+    """The global step in the name of a checkpoint, or None if the name has none."""
+    return step_of(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else None
+
+
+def _is_older(path: Any, other: Any) -> bool:
+    step, other_step = step_in_name(path), step_in_name(other)
+    return step is not None and other_step is not None and step < other_step
+
+
+def _names_checkpoint(error: Exception, path: Any) -> bool:
+    """True if an error's message has the checkpoint's path, as that of a failed restore has."""
+    return isinstance(path, (str, bytes, os.PathLike)) and os.fsdecode(path) in str(error)
+
+
+def _is_gone(path: Any) -> bool:
+    return not checkpoint_management.checkpoint_exists_internal(os.fsdecode(path))
+
+
+class EvaluationGraph:
+    """Evaluates one checkpoint after the other in a graph that is built once: input_fn and model_fn are called once.
+
+    Each evaluation has its own session, and the hooks are called as in `Estimator.evaluate`.
+    """
+
+    def __init__(
+        self, estimator: Any, input_fn: Callable[..., Any], steps: int | None, hooks: tuple[Any, ...], name: str | None
+    ) -> None:
+        self._estimator = estimator
+        self._input_fn = input_fn
+        self._hooks = [*hooks, *estimator._convert_eval_steps_to_hooks(steps)]
+        self._output_dir = estimator.eval_dir(name)
+        # The graph, and what `Estimator._evaluate_run` is given; None until the graph is built.
+        self._built: tuple[Any, dict[str, Any]] | None = None
+
+    def evaluate(self, checkpoint_path: str) -> dict[str, Any]:
+        """Evaluates a checkpoint, and writes the metrics. Returns them.
+
+        After an error, and if hooks have added variables to the graph, the next evaluation builds it again.
+        """
+        strategy = self._estimator._eval_distribution
+        built, self._built = self._built, None
+        graph = ops.Graph() if built is None else built[0]
+        scope = strategy.scope() if strategy else contextlib.nullcontext()
+        with phase("evaluate"), context.graph_mode(), graph.as_default(), scope:
+            if built is None:
+                built = graph, self._build(checkpoint_path)
+            variables = _variables_of(graph)
+            found: dict[str, Any] = self._estimator._evaluate_run(
+                checkpoint_path=checkpoint_path, output_dir=self._output_dir, **built[1]
+            )
+            if _variables_of(graph) == variables:
+                self._built = built
+            return found
+
+    def _build(self, checkpoint_path: str) -> dict[str, Any]:
+        scaffold, update_op, metrics, hooks = self._estimator._evaluate_build_graph(
+            self._input_fn, self._hooks, checkpoint_path
+        )
+        evaluation._get_or_create_eval_step()  # A variable of every evaluation.
+        return {"scaffold": scaffold, "update_op": update_op, "eval_dict": metrics, "all_hooks": hooks}
+
+
+def _variables_of(graph: Any) -> list[int]:
+    """What says that something has added variables to a graph."""
+    return [
+        len(graph.get_collection_ref(name)) for name in (ops.GraphKeys.GLOBAL_VARIABLES, ops.GraphKeys.LOCAL_VARIABLES)
+    ]
+
+
+# Seconds between two attempts of an evaluator without throttle that finds no new checkpoint.
+_POLL_SECS = 0.2
+_NO_THROTTLE_WARNING = (
+    "EvalSpec.throttle_secs is set as 0. This might overload the job before finding (next) new checkpoint. Please "
+    "consider to increase it."
+)
+
+
+class EvaluatorPacing:
+    """Decides how long an evaluator waits for its next attempt, and when it has been idle for too long.
+
+    All times are those of `fastsup.core.clock.steady`, in seconds.
+    """
+
+    def __init__(self, eval_spec: Any) -> None:
+        self._eval_spec = eval_spec
+        # The end of the last attempt that found a new checkpoint, or the start of the first one that found none.
+        self._idle_since: float | None = None
+
+    def is_idle_too_long(self, result: EvalResult, start: float, now: float) -> bool:
+        """True if there has been no new checkpoint for `EvalSpec.idle_timeout_secs`."""
+        if result.status not in (EvalStatus.MISSING_CHECKPOINT, EvalStatus.NO_NEW_CHECKPOINT):
+            self._idle_since = now
+            return False
+        if self._idle_since is None:
+            self._idle_since = start
+        timeout_secs = self._eval_spec.idle_timeout_secs
+        if timeout_secs is None or now - self._idle_since < timeout_secs:
+            return False
+        logging.warning(
+            "Exiting evaluation, there has been no new checkpoint for %f secs (EvalSpec.idle_timeout_secs=%s).",
+            now - self._idle_since,
+            timeout_secs,
+        )
+        return True
+
+    def secs_to_next_attempt(self, result: EvalResult, start: float, now: float, throttle_secs: float) -> float:
+        """Seconds until the next attempt: to the end of the throttle, or of the idle timeout if it ends first."""
+        wait_secs = throttle_secs - (now - start)
+        if wait_secs <= 0 and result.status != EvalStatus.EVALUATED:
+            if throttle_secs == 0:
+                logging.warning(_NO_THROTTLE_WARNING)
+            wait_secs = _POLL_SECS
+        if self._idle_since is not None and self._eval_spec.idle_timeout_secs is not None:
+            wait_secs = min(wait_secs, self._idle_since + self._eval_spec.idle_timeout_secs - now)
+        return wait_secs
+
 
 _WARNING_SECS = 600
 _SKIPPED = {
@@ -32,16 +188,7 @@ _REMEDY = "RunConfig's save_checkpoints_steps and save_checkpoints_secs say how 
 
 
 class Evaluator:
-    """Evaluates the newest checkpoint and calls the exporters.
-
-    Args:
-      estimator: the `Estimator`.
-      eval_spec: `EvalSpec`.
-      max_training_steps: `TrainSpec.max_steps`, or None.
-
-    Raises:
-      TypeError: eval_spec is no `EvalSpec`.
-    """
+    """Evaluates the newest checkpoint and calls the exporters."""
 
     def __init__(self, estimator: Any, eval_spec: Any, max_training_steps: int | None) -> None:
         assert_eval_spec(eval_spec)
@@ -61,16 +208,8 @@ class Evaluator:
     def evaluate_and_export(self, throttle_steps: int | None = None) -> tuple[EvalResult, list[Any]]:
         """Evaluates the newest checkpoint, unless it was evaluated before, and calls the exporters.
 
-        Args:
-          throttle_steps: minimum global steps from the last evaluated checkpoint to this one, unless this one is of the
-            last training step. None: no minimum.
-
-        Returns:
-          The outcome, and the list of the exporters' results.
-
-        Raises:
-          TypeError: the metrics that `Estimator.evaluate` has returned aren't a dictionary.
-          ValueError: the metrics lack the global step.
+        `throttle_steps` is the minimum of global steps from the last evaluated checkpoint to this one, unless this one
+        is of the last training step. Returns the outcome, and the list of the exporters' results.
         """
         _, outcome = evaluate_or_newer(
             self._estimator.latest_checkpoint(),

@@ -33,33 +33,12 @@ def _validate_members(name: str, members: Any, accepts: Callable[[Any], bool], k
 
 
 def validate_hooks(hooks: Any) -> tuple[Any, ...]:
-    """Checks the hooks of a spec.
-
-    Args:
-      hooks: iterable of `tf.compat.v1.train.SessionRunHook`, or None.
-
-    Returns:
-      The hooks as a tuple.
-
-    Raises:
-      TypeError: the value isn't iterable, or a member is no `SessionRunHook`.
-    """
+    """Checks the hooks of a spec. Returns them as a tuple."""
     return _validate_members("hooks", hooks, is_hook, "SessionRunHook")
 
 
 def validate_exporters(exporters: Any) -> tuple[Any, ...]:
-    """Checks the exporters of a spec.
-
-    Args:
-      exporters: one `Exporter`, an iterable of them, or None.
-
-    Returns:
-      The exporters as a tuple.
-
-    Raises:
-      TypeError: the value is neither an `Exporter` nor an iterable of them.
-      ValueError: a name is missing, isn't a string, or occurs twice.
-    """
+    """Checks the exporters of a spec. Returns them as a tuple."""
     if not exporters:
         return ()
     try:
