@@ -17,8 +17,7 @@ from tensorflow.python.util import function_utils
 from fastsup import estimator, train
 from fastsup.cluster.tf_config import read_tf_config
 from fastsup.estimator.model.estimator import EstimatorV1
-from fastsup.estimator.model.model_fn import verify_model_fn_args
-from fastsup.estimator.model.tpu_spec import TPUEstimatorSpec
+from fastsup.estimator.model.model_fn import TPUEstimatorSpec, verify_model_fn_args
 
 __all__ = [
     "ExamplesPerSecondHook",

@@ -10,7 +10,7 @@ from tensorflow.python.saved_model import loader, model_utils, signature_constan
 
 from fastsup.contrib.learn.estimator import Estimator as LearnEstimator
 from fastsup.contrib.learn.exports import as_receiver_fn
-from fastsup.estimator.model.arguments import check_type
+from fastsup.estimator.model.argument_checks import check_type
 from fastsup.estimator.model.estimator import EstimatorV1, check_estimator
 from fastsup.estimator.model.model_fn import ModeKeys
 from fastsup.runtime.session import Session

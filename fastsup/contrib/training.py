@@ -21,7 +21,7 @@ from fastsup.common.absent_names import absent_name_error, alternative_to
 from fastsup.compat.contrib_modules import ALTERNATIVES
 from fastsup.contrib.hparams import HParams, parse_values
 from fastsup.estimator.inputs.in_memory import FeedingQueueRunner
-from fastsup.estimator.model.arguments import check_hooks
+from fastsup.estimator.model.argument_checks import check_hooks
 from fastsup.estimator.model.evaluate_once import StopAfterNEvalsHook, run_evaluation, with_eval_step
 from fastsup.train import MonitoredTrainingSession
 

@@ -34,10 +34,9 @@ from fastsup.estimator.jobs.eval_listener import (
 )
 from fastsup.estimator.jobs.specs import EvalSpec, TrainSpec
 from fastsup.estimator.jobs.train_and_evaluate import TrainingExecutor, train_and_evaluate
-from fastsup.estimator.model.add_metrics import add_metrics
-from fastsup.estimator.model.estimator import Estimator
+from fastsup.estimator.model.estimator import Estimator, add_metrics
+from fastsup.estimator.model.model_checkpoints import VocabInfo, WarmStartSettings
 from fastsup.estimator.model.model_fn import EstimatorSpec, ModeKeys, call_logit_fn
-from fastsup.estimator.model.warm_start import VocabInfo, WarmStartSettings
 from fastsup.estimator.serving.predictor import Predictor
 from fastsup.train import (
     CheckpointSaverHook,

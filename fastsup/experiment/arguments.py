@@ -15,7 +15,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.util import function_utils
 
 from fastsup.core.checks import check_members, doubt_about
-from fastsup.estimator.model.arguments import is_hook, is_listener
+from fastsup.estimator.model.argument_checks import is_hook, is_listener
 from fastsup.estimator.model.estimator import EstimatorV1
 from fastsup.experiment.monitor_hooks import is_monitor
 

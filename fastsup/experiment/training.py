@@ -18,7 +18,7 @@ from fastsup.cluster.server import serve_until_job_ends, start_server, start_std
 from fastsup.cluster.tf_config import read_tf_config
 from fastsup.core.clock import now, steady
 from fastsup.estimator.config import distribution
-from fastsup.estimator.model.arguments import is_hook
+from fastsup.estimator.model.argument_checks import is_hook
 from fastsup.experiment.arguments import check_hooks, check_seconds
 from fastsup.experiment.evaluation import log_and_sleep
 from fastsup.experiment.monitor_hooks import is_monitor, replace_monitors_with_hooks

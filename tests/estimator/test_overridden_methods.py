@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from fastsup import estimator as est
 from fastsup.common.parts import PartAttribute
-from fastsup.estimator.model.forwards import EstimatorForwards
+from fastsup.estimator.model.estimator import EstimatorForwards
 
 PRIVATE = [name for name, value in vars(EstimatorForwards).items() if callable(value) and not name.startswith("__")]
 LOCAL = {"_train_model_default", "_call_model_fn_eval", "_get_features_and_labels_from_input_fn"}

@@ -13,9 +13,8 @@ from fastsup.estimator import inputs
 from fastsup.estimator.config.run_config import RunConfig, resolve_config
 from fastsup.estimator.export import receivers
 from fastsup.estimator.model.estimator import Estimator, EstimatorV1
-from fastsup.estimator.model.model_fn import EstimatorSpec, ModeKeys, call_logit_fn
-from fastsup.estimator.model.tpu_spec import TPUEstimatorSpec
-from fastsup.estimator.model.warm_start import VocabInfo, WarmStartSettings
+from fastsup.estimator.model.model_checkpoints import VocabInfo, WarmStartSettings
+from fastsup.estimator.model.model_fn import EstimatorSpec, ModeKeys, TPUEstimatorSpec, call_logit_fn
 
 __all__ = ["AVERAGE_LOSS_METRIC_KEY", "LOSS_METRIC_KEY", "OUR_MODULES", "estimator_export"]
 

@@ -13,7 +13,7 @@ from tensorflow.python.training import session_run_hook
 from fastsup.common import stop_signals
 from fastsup.core.checks import is_number
 from fastsup.estimator.config.tensorflow_names import v1
-from fastsup.estimator.model.arguments import check_hooks
+from fastsup.estimator.model.argument_checks import check_hooks
 from fastsup.estimator.model.estimator import check_estimator
 
 __all__ = ["InMemoryEvaluatorHook"]

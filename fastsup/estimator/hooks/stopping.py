@@ -20,7 +20,7 @@ from fastsup.core.checks import check_number, is_number
 from fastsup.core.clock import now, steady
 from fastsup.estimator.config import distribution
 from fastsup.estimator.config.tensorflow_names import v1
-from fastsup.estimator.model import trained_model
+from fastsup.estimator.model import model_checkpoints
 from fastsup.estimator.model.estimator import check_estimator
 from fastsup.loop import TimeLimitHook
 from fastsup.train.hooks.global_step_hook import GlobalStepHook, check_one_interval
@@ -432,7 +432,7 @@ class _StopAtCheckpointStepHook(GlobalStepReader):
         step_before_run = run_values.results
         if step_before_run + 1 < self._last_step:
             return
-        if trained_model.global_step_of(self._model_dir) < self._last_step:
+        if model_checkpoints.global_step_of(self._model_dir) < self._last_step:
             time.sleep(self._wait_secs)
         else:
             run_context.request_stop()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fastsup.core.checks import check_flag, check_members, check_range
 from fastsup.estimator.export.exporters import Exporter
-from fastsup.estimator.model.arguments import check_steps, check_type, is_hook, is_listener
+from fastsup.estimator.model.argument_checks import check_steps, check_type, is_hook, is_listener
 
 __all__ = ["EvalSpec", "TrainSpec", "assert_eval_spec", "validate_exporters", "validate_hooks"]
 

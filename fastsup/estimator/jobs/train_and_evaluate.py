@@ -26,7 +26,7 @@ from fastsup.estimator.jobs.eval_listener import (
 from fastsup.estimator.jobs.evaluator import Evaluator, EvaluatorPacing, step_in_name
 from fastsup.estimator.jobs.specs import EvalSpec, TrainSpec, assert_eval_spec, validate_hooks
 from fastsup.estimator.model import estimator as estimator_lib
-from fastsup.estimator.model.arguments import check_type
+from fastsup.estimator.model.argument_checks import check_type
 
 __all__ = [
     "TrainingExecutor",

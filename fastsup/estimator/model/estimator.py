@@ -4,33 +4,103 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tensorflow.python.eager import context
 from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
-from tensorflow.python.util import deprecation
+from tensorflow.python.util import deprecation, function_utils
 
 from fastsup.checkpoint.other_model import describe_variables
 from fastsup.cluster.task_settings import TaskType
-from fastsup.common.parts import PartAttribute
+from fastsup.common.parts import PartAttribute, part_method
 from fastsup.core import timeline
-from fastsup.estimator.config.tensorflow_names import tf
-from fastsup.estimator.model import trained_model
-from fastsup.estimator.model.arguments import check_hooks, check_listeners, check_steps, check_type
-from fastsup.estimator.model.evaluator import Evaluator
-from fastsup.estimator.model.exporter import Exporter
-from fastsup.estimator.model.forwards import EstimatorForwards
+from fastsup.estimator.config.tensorflow_names import tf, v1
+from fastsup.estimator.model import model_checkpoints
+from fastsup.estimator.model.argument_checks import check_hooks, check_listeners, check_steps, check_type
+from fastsup.estimator.model.evaluate_once import Evaluator
 from fastsup.estimator.model.model_fn import ModeKeys
-from fastsup.estimator.model.predictor import Predictor
-from fastsup.estimator.model.trainers import choose_trainer
-from fastsup.estimator.model.user_model import UserModel
+from fastsup.estimator.model.prediction import Predictor
+from fastsup.estimator.model.saved_models import Exporter
+from fastsup.estimator.model.training_run import TrainingRun, choose_trainer
+from fastsup.estimator.model.user_model import ReplicatedModel, UserModel
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Estimator", "EstimatorV1", "check_estimator"]
+__all__ = [
+    "Estimator",
+    "EstimatorForwards",
+    "EstimatorV1",
+    "add_metrics",
+    "check_estimator",
+]
+
+
+class EstimatorForwards:
+    """What programs read, assign and override in an Estimator besides its public interface."""
+
+    _user_model: UserModel
+    _model_trainer: Any
+
+    _config = PartAttribute("_user_model", "config")
+    _device_fn = PartAttribute("_user_model", "device_fn")
+    _eval_distribution = PartAttribute("_user_model", "eval_distribution")
+    _model_dir = PartAttribute("_user_model", "model_dir")
+    _model_fn = PartAttribute("_user_model", "model_fn")
+    _params = PartAttribute("_user_model", "params")
+    _session_config = PartAttribute("_user_model", "session_config")
+    _train_distribution = PartAttribute("_user_model", "train_distribution")
+    _warm_start_settings = PartAttribute("_user_model", "warm_start_settings")
+
+    _create_global_step = part_method("_user_model", "create_global_step")
+    _create_and_assert_global_step = part_method("_user_model", "create_and_assert_global_step")
+    _call_input_fn = part_method("_user_model", "call_input_fn")
+    _call_model_fn = part_method("_user_model", "call_model_fn")
+    _get_features_and_labels_from_input_fn = part_method("_user_model", "features_and_labels")
+    _checkpoint_or_initialize = part_method("_user_model", "checkpoint_or_initialize")
+    _maybe_warm_start = part_method("_user_model", "maybe_warm_start")
+
+    _train_model_default = part_method("_model_trainer", "train")
+    _train_model_distributed = part_method("_model_trainer", "train")
+
+    _actual_eval = part_method("_model_evaluator", "evaluate")
+    _convert_eval_steps_to_hooks = part_method("_model_evaluator", "steps_hooks")
+    _evaluate_build_graph = part_method("_model_evaluator", "build_graph")
+    _call_model_fn_eval = part_method("_model_evaluator", "call_model_fn")
+    _call_model_fn_eval_distributed = part_method("_model_evaluator", "call_model_fn_in_replicas")
+    _evaluate_run = part_method("_model_evaluator", "run")
+
+    _get_features_from_input_fn = part_method("_model_predictor", "features")
+    _validate_features_in_predict_input = part_method("_model_predictor", "warn_if_endless")
+    _extract_batch_length = part_method("_model_predictor", "batch_length")
+    _extract_keys = part_method("_model_predictor", "select_keys")
+
+    _export_all_saved_models = part_method("_model_exporter", "export")
+    _add_meta_graph_for_mode = part_method("_model_exporter", "add_meta_graph")
+
+    def _convert_train_steps_to_hooks(self, steps: Any, max_steps: Any) -> list[Any]:
+        return [] if steps is None and max_steps is None else [v1.train.StopAtStepHook(steps, max_steps)]
+
+    def _train_model(self, input_fn: Callable[..., Any], hooks: list[Any], saving_listeners: list[Any]) -> Any:
+        # Again, because a program may have assigned another strategy.
+        self._model_trainer = choose_trainer(self._user_model)
+        method = self._train_model_distributed if self._train_distribution else self._train_model_default
+        return method(input_fn, hooks, saving_listeners)
+
+    def _actual_train_model_distributed(
+        self, strategy: Any, input_fn: Any, hooks: list[Any], saving_listeners: list[Any]
+    ) -> Any:
+        return ReplicatedModel(self._user_model, strategy).train(input_fn, hooks, saving_listeners)
+
+    def _train_with_estimator_spec(
+        self, estimator_spec: Any, worker_hooks: list[Any], hooks: list[Any], global_step_tensor: Any,
+        saving_listeners: list[Any],
+    ) -> Any:  # fmt: skip
+        run = TrainingRun(self._user_model, estimator_spec, self._model_trainer.part)
+        return run.train(worker_hooks, hooks, global_step_tensor, saving_listeners)
+
 
 # The members that a subclass may override. Its settings are attributes of the instance, which a class may have too.
 _OVERRIDABLE = {"model_fn", "_create_and_assert_global_step", "_export_all_saved_models", "latest_checkpoint"}
@@ -134,7 +204,7 @@ class EstimatorV1(EstimatorForwards):
           TypeError: `name` isn't a string.
         """
         with context.graph_mode():
-            path = trained_model.require_checkpoint(self.model_dir)
+            path = model_checkpoints.require_checkpoint(self.model_dir)
             if not isinstance(name, str):
                 raise TypeError(
                     f"name must be the name of a variable, a string; got {name!r}. {describe_variables(path)}"
@@ -152,13 +222,13 @@ class EstimatorV1(EstimatorForwards):
           ValueError: the model directory has no checkpoint. The message lists its files.
         """
         with context.graph_mode():
-            path = trained_model.require_checkpoint(self.model_dir)
+            path = model_checkpoints.require_checkpoint(self.model_dir)
             return [name for name, _ in tf.train.list_variables(path)]
 
     def latest_checkpoint(self) -> str | None:
         """The path of the newest checkpoint in the model directory; None if there is none."""
         with context.graph_mode():
-            return trained_model.newest_checkpoint(self.model_dir)
+            return model_checkpoints.newest_checkpoint(self.model_dir)
 
     def eval_dir(self, name: str | None = None) -> str:
         """The directory with the event files of an evaluation.
@@ -209,7 +279,7 @@ class EstimatorV1(EstimatorForwards):
                 raise ValueError("Can not provide both steps and max_steps.")
             check_steps("steps", steps)
             check_steps("max_steps", max_steps)
-            if max_steps is not None and max_steps <= trained_model.global_step_of(self._model_dir):
+            if max_steps is not None and max_steps <= model_checkpoints.global_step_of(self._model_dir):
                 logging.info("Skipping training since max_steps has already saved.")
                 return self
             hooks = check_hooks(hooks)
@@ -397,3 +467,48 @@ def check_estimator(estimator: Any) -> None:
     """Raises TypeError for a value that is no `Estimator`."""
     if not isinstance(estimator, EstimatorV1):
         check_type("estimator", estimator, Estimator)
+
+
+_METRIC_FN_ARGS = {"features", "labels", "predictions", "config"}
+
+
+def add_metrics(estimator: Any, metric_fn: Callable[..., dict[str, Any]]) -> Estimator:
+    """Makes a copy of an Estimator with additional metrics.
+
+    Args:
+      estimator: the `Estimator` to copy.
+      metric_fn: function of any of `features`, `labels`, `predictions` and `config` that returns a dictionary from
+        names to metric objects or (value, update) pairs. A metric with the name of an existing one replaces that one.
+
+    Returns:
+      The new `Estimator`.
+
+    Raises:
+      TypeError: `estimator` isn't an Estimator, or `metric_fn` can't be called. In an evaluation: `metric_fn` returns
+        something other than a dictionary.
+      ValueError: `metric_fn` has other arguments.
+    """
+    check_estimator(estimator)
+    if not callable(metric_fn):
+        raise TypeError(f"metric_fn must be callable, given: {metric_fn!r}")
+    taken = function_utils.fn_args(metric_fn)
+    others = list(set(taken) - _METRIC_FN_ARGS)
+    if others:
+        raise ValueError(f"metric_fn ({metric_fn}) has following not expected args: {others}")
+
+    def new_model_fn(features: Any, labels: Any, mode: str, config: Any) -> Any:
+        spec = estimator.model_fn(features, labels, mode, config)
+        if mode != ModeKeys.EVAL:
+            return spec
+        known = {"features": features, "labels": labels, "predictions": spec.predictions, "config": config}
+        metrics = metric_fn(**{name: value for name, value in known.items() if name in taken})
+        if not isinstance(metrics, Mapping):
+            raise TypeError(f"metric_fn ({metric_fn}) must return a dictionary of metrics, and returned {metrics!r}.")
+        return spec._replace(eval_metric_ops={**(spec.eval_metric_ops or {}), **metrics})
+
+    return Estimator(
+        model_fn=new_model_fn,
+        model_dir=estimator.model_dir,
+        config=estimator.config,
+        warm_start_from=estimator._warm_start_settings,
+    )

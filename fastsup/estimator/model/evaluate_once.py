@@ -1,37 +1,52 @@
-"""Runs one evaluation: updates the metrics over the input, then reads their values."""
+"""One evaluation: updates the metrics over the input, then reads their values. And the evaluator of an Estimator."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from tensorflow.python.ops import state_ops
+from tensorflow.python.eager import context
+from tensorflow.python.framework import ops
+from tensorflow.python.ops import control_flow_ops, state_ops
 from tensorflow.python.platform import tf_logging as logging
-from tensorflow.python.training import evaluation
+from tensorflow.python.training import evaluation as tf_evaluation
 
 from fastsup import train
 from fastsup.core.clock import steady
 from fastsup.core.session_origin import session_role
 from fastsup.estimator.config.tensorflow_names import (
     basic_session_run_hooks,
+    evaluation,
     monitored_session,
     our_options,
     run_steps,
     substitute,
+    v1,
 )
+from fastsup.estimator.model.argument_checks import check_hooks, check_steps
+from fastsup.estimator.model.model_fn import ModeKeys, add_loss_metric, split_metrics
+from fastsup.estimator.model.user_model import ReplicatedModel, UserModel
+from fastsup.events import metric_summaries
 from fastsup.train.hooks.progress import hooks_with_progress
 from fastsup.train.scheduler.scheduled_hook import ScheduledHook
 
-__all__ = ["StopAfterNEvalsHook", "evaluate_once", "run_evaluation", "with_eval_step"]
+__all__ = [
+    "Evaluator",
+    "StopAfterNEvalsHook",
+    "evaluate_once",
+    "run_evaluation",
+    "with_eval_step",
+]
 
 # The attribute of a graph that has, by operations of a step, these with the counter of steps.
 _COUNTED = "_fastsup_counted_evaluations"
 
 
 # TensorFlow's class, which a program may replace under its name later.
-_TFStopAfterNEvalsHook: Any = evaluation._StopAfterNEvalsHook
+_TFStopAfterNEvalsHook: Any = tf_evaluation._StopAfterNEvalsHook
 
 
 class StopAfterNEvalsHook(ScheduledHook, _TFStopAfterNEvalsHook):  # type: ignore[misc]
@@ -60,16 +75,8 @@ class StopAfterNEvalsHook(ScheduledHook, _TFStopAfterNEvalsHook):  # type: ignor
 
 
 def with_eval_step(eval_ops: Any, hooks: list[Any]) -> Any:
-    """Adds the counter of evaluated batches to the operations of a step, and passes it to the hooks that read it.
-
-    Args:
-      eval_ops: operations of a step, or None for no steps.
-      hooks: the hooks.
-
-    Returns:
-      The operations with the counter; None for None.
-    """
-    eval_step = evaluation._get_or_create_eval_step()
+    """Adds the counter of evaluated batches to the operations of a step, and passes it to the hooks that read it."""
+    eval_step = tf_evaluation._get_or_create_eval_step()
     if eval_ops is None:
         return None
     # A graph that evaluates again and again has one counter, and doesn't grow.
@@ -93,18 +100,14 @@ def _counted(eval_ops: Any, eval_step: Any) -> tuple[Any, Any]:
         eval_ops = [*eval_ops, update_eval_step]
     else:
         eval_ops = [eval_ops, update_eval_step]
-    return eval_ops, evaluation._get_latest_eval_step_value(eval_ops)
+    return eval_ops, tf_evaluation._get_latest_eval_step_value(eval_ops)
 
 
 def evaluate_once(
     checkpoint_path: Any, master: str, scaffold: Any, eval_ops: Any, final_ops: Any, hooks: list[Any], config: Any,
     executor: str = "auto", progress: bool = False,
 ) -> Any:  # fmt: skip
-    """Evaluates the model in the default graph once. The arguments are those of `run_evaluation`.
-
-    Args:
-      eval_ops: operations of a step, or None for no steps. The counter of evaluated batches is added.
-    """
+    """Evaluates the model in the default graph once. The arguments are those of `run_evaluation`."""
     steps = with_eval_step(eval_ops, hooks)
     return run_evaluation(
         checkpoint_path, master, scaffold, steps, final_ops=final_ops, hooks=hooks, config=config,
@@ -125,24 +128,7 @@ def run_evaluation(
     executor: str = "auto",
     progress: bool = False,
 ) -> Any:
-    """Runs an evaluation whose graph is complete.
-
-    Args:
-      checkpoint_path: path of the checkpoint to restore, or None to initialise the model.
-      master: execution engine.
-      scaffold: `Scaffold` with the operations that initialise the model.
-      eval_ops: what `with_eval_step` has returned.
-      feed_dict: dictionary to feed in each step.
-      final_ops: tensors to read at the end.
-      final_ops_feed_dict: dictionary to feed when `final_ops` are read.
-      hooks: `SessionRunHook` objects.
-      config: ConfigProto of the session.
-      executor: executor mode, as for `fastsup.Session`.
-      progress: True to show the number of evaluated batches.
-
-    Returns:
-      The values of `final_ops`.
-    """
+    """Runs an evaluation whose graph is complete. Returns the values of `final_ops`."""
     logging.info("Starting evaluation at %s", time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime()))
     started = steady()
     new_creator = monitored_session.ChiefSessionCreator
@@ -171,4 +157,111 @@ def run_evaluation(
 
 
 substitute(_TFStopAfterNEvalsHook, StopAfterNEvalsHook)
-substitute(evaluation._evaluate_once, evaluate_once)
+substitute(tf_evaluation._evaluate_once, evaluate_once)
+
+
+def _with_local_variables_initialised(scaffold: Any) -> Any:
+    """A scaffold whose `local_init_op` initialises the variables of the metrics and of the step count too."""
+    if not (scaffold and scaffold.local_init_op):
+        return scaffold  # TensorFlow's default operation initialises all local variables.
+    tf_evaluation._get_or_create_eval_step()
+    default_op = v1.train.Scaffold.default_local_init_op()
+    return v1.train.Scaffold(
+        local_init_op=control_flow_ops.group(scaffold.local_init_op, default_op), copy_from_scaffold=scaffold
+    )
+
+
+class Evaluator:
+    """Evaluates a `UserModel`."""
+
+    def __init__(self, model: UserModel) -> None:
+        self._model = model
+
+    def evaluate(
+        self, input_fn: Callable[..., Any], strategy: Any = None, steps: int | None = None, hooks: Any = None,
+        checkpoint_path: Any = None, name: str | None = None,
+    ) -> Any:  # fmt: skip
+        """Evaluates, in the scope of the strategy if there is one. See `Estimator.evaluate`."""
+        methods = self._model.methods
+        with context.graph_mode():
+            all_hooks = check_hooks(hooks)
+            all_hooks.extend(methods._convert_eval_steps_to_hooks(steps))
+            checkpoint_path = methods._checkpoint_or_initialize(checkpoint_path, "evaluate")
+            self._model.warn_if_untrained(checkpoint_path, "metrics")
+            with ops.Graph().as_default(), strategy.scope() if strategy else contextlib.nullcontext():
+                scaffold, update_op, eval_dict, hooks_of_graph = methods._evaluate_build_graph(
+                    input_fn, all_hooks, checkpoint_path
+                )
+                return methods._evaluate_run(
+                    checkpoint_path=checkpoint_path,
+                    scaffold=scaffold,
+                    update_op=update_op,
+                    eval_dict=eval_dict,
+                    all_hooks=hooks_of_graph,
+                    output_dir=methods.eval_dir(name),
+                )
+
+    def steps_hooks(self, steps: Any) -> list[Any]:
+        """The hook that ends the evaluation after a number of batches, if one is given."""
+        check_steps("steps", steps, endless=False)
+        return [] if steps is None else [evaluation._StopAfterNEvalsHook(num_evals=steps)]
+
+    def build_graph(
+        self, input_fn: Callable[..., Any], hooks: Any = None, checkpoint_path: Any = None
+    ) -> tuple[Any, Any, dict[str, Any], list[Any]]:
+        """Builds the model in the default graph.
+
+        Returns the scaffold, the operation that updates the metrics, the values of the metrics by name, and all hooks.
+        """
+        model, methods, graph = self._model, self._model.methods, ops.get_default_graph()
+        model.seed_and_create_global_step(graph)
+        call = methods._call_model_fn_eval_distributed if model.eval_distribution else methods._call_model_fn_eval
+        scaffold, evaluation_hooks, input_hooks, update_op, eval_dict = call(input_fn, methods.config)
+        # Needs the variables of the model.
+        methods._maybe_warm_start(checkpoint_path)
+        if ops.GraphKeys.GLOBAL_STEP in eval_dict:
+            raise ValueError(
+                "Metric with name `global_step` is not allowed, because Estimator already defines a default metric "
+                "with the same name."
+            )
+        eval_dict[ops.GraphKeys.GLOBAL_STEP] = v1.train.get_global_step(graph)
+        all_hooks = [*input_hooks, *(hooks or []), *(evaluation_hooks or [])]
+        return _with_local_variables_initialised(scaffold), update_op, eval_dict, all_hooks
+
+    def call_model_fn(self, input_fn: Callable[..., Any], config: Any) -> tuple[Any, Any, Any, Any, Any]:
+        """Calls input_fn and model_fn without a strategy.
+
+        Returns the scaffold, the hooks of the model, the hooks of the input, the operation that updates the metrics,
+        and the values of the metrics by name.
+        """
+        methods = self._model.methods
+        features, labels, input_hooks = methods._get_features_and_labels_from_input_fn(input_fn, ModeKeys.EVAL)
+        spec = methods._call_model_fn(features, labels, ModeKeys.EVAL, config)
+        update_op, eval_dict = split_metrics(add_loss_metric(spec.eval_metric_ops, spec.loss))
+        return spec.scaffold, spec.evaluation_hooks, input_hooks, update_op, eval_dict
+
+    def call_model_fn_in_replicas(self, input_fn: Callable[..., Any], config: Any) -> tuple[Any, Any, Any, Any, Any]:
+        """As `call_model_fn`, with the strategy."""
+        return ReplicatedModel(self._model, self._model.eval_distribution).evaluation(input_fn, config)
+
+    def run(
+        self, checkpoint_path: Any, scaffold: Any, update_op: Any, eval_dict: Any, all_hooks: Any, output_dir: str
+    ) -> Any:
+        """Evaluates the graph that `build_graph` has built, writes the results and returns them."""
+        model = self._model
+        run = evaluation._evaluate_once
+        results = run(
+            checkpoint_path=checkpoint_path,
+            master=model.config.evaluation_master,
+            scaffold=scaffold,
+            eval_ops=update_op,
+            final_ops=eval_dict,
+            hooks=all_hooks,
+            config=model.session_config,
+            **our_options(run, evaluate_once, executor=model.config.executor, progress=model.config.progress),
+        )
+        global_step = results[ops.GraphKeys.GLOBAL_STEP]
+        metric_summaries.write_metrics(output_dir, results, global_step)
+        if checkpoint_path:
+            metric_summaries.write_checkpoint_path(output_dir, checkpoint_path, global_step)
+        return results

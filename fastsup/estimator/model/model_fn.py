@@ -1,4 +1,4 @@
-"""EstimatorSpec, which a model_fn returns, and the checks of a model_fn."""
+"""What a model_fn returns, EstimatorSpec and TPUEstimatorSpec, and the checks of a model_fn and of its metrics."""
 
 from __future__ import annotations
 
@@ -6,19 +6,145 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tensorflow.python.framework import ops, tensor_shape
-from tensorflow.python.ops import array_ops, variables
+from tensorflow.python.ops import array_ops, control_flow_ops, summary_ops_v2, variables
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.saved_model import model_utils
 from tensorflow.python.saved_model.model_utils.mode_keys import EstimatorModeKeys
+from tensorflow.python.training import session_run_hook
 from tensorflow.python.training.monitored_session import Scaffold
 from tensorflow.python.types import core
-from tensorflow.python.util import function_utils
+from tensorflow.python.util import function_utils, nest, tf_inspect
 
 from fastsup.estimator.config.tensorflow_names import v1
-from fastsup.estimator.model.arguments import check_hooks
-from fastsup.estimator.model.eval_metrics import OTHER_GRAPH, check_metrics
+from fastsup.estimator.model.argument_checks import check_hooks
 
-__all__ = ["EstimatorSpec", "ModeKeys", "call_logit_fn", "check_mode", "verify_model_fn_args"]
+__all__ = [
+    "LOSS_METRIC_KEY",
+    "OTHER_GRAPH",
+    "EstimatorSpec",
+    "ModeKeys",
+    "TPUEstimatorSpec",
+    "add_loss_metric",
+    "call_logit_fn",
+    "check_metrics",
+    "check_mode",
+    "split_metrics",
+    "verify_model_fn_args",
+]
+
+LOSS_METRIC_KEY = "loss"
+OTHER_GRAPH = (
+    '{0} with "{1}" must be from the default graph. '
+    "Possible causes of this error include: \n\n"
+    "1) {0} was created outside the context of the default graph."
+    "\n\n"
+    "2) The object passed through to EstimatorSpec was not created "
+    'in the most recent call to "model_fn".'
+)
+
+_ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp", "Assign", "AssignAdd", "AssignSub")
+
+
+def _is_metric(value: Any) -> bool:
+    """True for a metric object of TensorFlow, tf_keras or Keras 3."""
+    return any(
+        kind.__name__ == "Metric" and kind.__module__.split(".")[0] in ("keras", "tf_keras", "tensorflow")
+        for kind in type(value).__mro__
+    )
+
+
+def _backend_variables(metric: Any) -> list[Any]:
+    """The TensorFlow variables of a metric. Keras 3 wraps them in its own variables."""
+    return [getattr(variable, "value", variable) if _is_keras3(metric) else variable for variable in metric.variables]
+
+
+def _is_keras3(metric: Any) -> bool:
+    return not hasattr(metric, "updates")
+
+
+def _updates_of(metric: Any) -> list[Any]:
+    """The operations of `update_state`. Keras 3 doesn't keep them, so they are the assignments to the variables."""
+    if not _is_keras3(metric):
+        return list(metric.updates)
+    updates = []
+    for variable in _backend_variables(metric):
+        target = variable.handle if hasattr(variable, "handle") else variable._variable
+        updates += [op for op in target.consumers() if op.type in _ASSIGNMENTS and op is not variable.initializer]
+    return updates
+
+
+def _as_pair(metric: Any) -> tuple[Any, Any]:
+    """Converts a metric object to (value, update), and makes its variables local ones."""
+    updates = _updates_of(metric)
+    variables = _backend_variables(metric)
+    graph = ops.get_default_graph()
+    if _is_keras3(metric):
+        # Keras 3 has added its variables to the global ones, which a checkpoint must have.
+        model_variables = graph.get_collection_ref(ops.GraphKeys.GLOBAL_VARIABLES)
+        ours = {id(variable) for variable in variables}
+        model_variables[:] = [variable for variable in model_variables if id(variable) not in ours]
+    for name in (ops.GraphKeys.LOCAL_VARIABLES, ops.GraphKeys.METRIC_VARIABLES):
+        collection = graph.get_collection_ref(name)
+        known = {id(variable) for variable in collection}
+        collection += [variable for variable in variables if id(variable) not in known]
+    result = metric.result()
+    return result, updates[0] if len(updates) == 1 else control_flow_ops.group(*updates)
+
+
+def check_metrics(eval_metric_ops: Any) -> dict[str, Any]:
+    """Checks the metrics of an EstimatorSpec, and converts each to a (value, update) pair, in place."""
+    if eval_metric_ops is None:
+        return {}
+    if not isinstance(eval_metric_ops, dict):
+        raise TypeError(f"eval_metric_ops must be a dict, given: {eval_metric_ops}")
+    graph = ops.get_default_graph()
+    for key, value in eval_metric_ops.items():
+        if _is_metric(value):
+            if not _updates_of(value):
+                raise ValueError(f'Please call update_state(...) on the "{value.name}" metric')
+            parts = _updates_of(value)
+        elif not isinstance(value, tuple) or len(value) != 2:
+            raise TypeError(
+                f"Values of eval_metric_ops must be (metric_value, update_op) tuples, given: {value} for key: {key}"
+            )
+        else:
+            parts = nest.flatten(value)
+        for part in parts:
+            if not hasattr(part, "graph"):
+                raise TypeError(
+                    "Values of eval_metric_ops must be (metric_value, update_op) tuples of tensors or operations, "
+                    f"given: {value} for key: {key}"
+                )
+            if part.graph is not graph:
+                raise ValueError(OTHER_GRAPH.format("eval_metric_ops", f"{key}: {part.name}"))
+    for key, value in eval_metric_ops.items():
+        if _is_metric(value):
+            eval_metric_ops[key] = _as_pair(value)
+    return eval_metric_ops
+
+
+def add_loss_metric(eval_metric_ops: dict[str, Any], loss: Any, distribution: Any = None) -> dict[str, Any]:
+    """Adds the mean of the loss to the metrics, in place."""
+    if LOSS_METRIC_KEY in eval_metric_ops:
+        raise ValueError(
+            f'Metric with name "{LOSS_METRIC_KEY}" is not allowed, because Estimator already defines a default '
+            "metric with the same name."
+        )
+    if distribution is None:
+        eval_metric_ops[LOSS_METRIC_KEY] = v1.metrics.mean(loss)
+    else:
+        eval_metric_ops[LOSS_METRIC_KEY] = distribution.extended.call_for_each_replica(v1.metrics.mean, args=(loss,))
+    return eval_metric_ops
+
+
+def split_metrics(eval_metric_ops: dict[str, Any], distribution: Any = None) -> tuple[Any, dict[str, Any]]:
+    """The operation that updates all metrics, or None if there are none; and their values by name."""
+    # Sorted, so that the same model always has the same graph.
+    named = sorted(eval_metric_ops.items())
+    updates = [distribution.group(value[1]) if distribution else value[1] for _, value in named]
+    values = {name: value[0] for name, value in named}
+    return (control_flow_ops.group(*updates) if updates else None), values
+
 
 ModeKeys: Any = EstimatorModeKeys
 
@@ -191,15 +317,7 @@ _REQUIRED_FIELDS = {
 
 
 def check_mode(spec: Any, mode: str) -> None:
-    """Refuses a spec that lacks a field that the mode of the call needs. The spec may be of another mode.
-
-    Args:
-      spec: the `EstimatorSpec`.
-      mode: the mode that the model_fn was called in.
-
-    Raises:
-      ValueError: a required field is missing.
-    """
+    """Refuses a spec that lacks a field that the mode of the call needs. The spec may be of another mode."""
     if spec.mode == mode:
         return
     for name in _REQUIRED_FIELDS.get(mode, ()):
@@ -265,3 +383,162 @@ def call_logit_fn(logit_fn: Callable[..., Any], features: Any, mode: str, params
             f"logit_fn should return a Tensor or a dictionary mapping strings to Tensors.  logit_fn returned: {logits}"
         )
     return logits
+
+
+class _TPUEstimatorSpec(NamedTuple):
+    mode: str
+    predictions: Any
+    loss: Any
+    train_op: Any
+    eval_metrics: Any
+    export_outputs: Any
+    scaffold_fn: Callable[[], Any] | None
+    host_call: Any
+    training_hooks: tuple[Any, ...]
+    evaluation_hooks: tuple[Any, ...]
+    prediction_hooks: tuple[Any, ...]
+
+
+class _HostCallHook(session_run_hook.SessionRunHook):  # type: ignore[misc]
+    """Runs in each step what a host_call has returned."""
+
+    def __init__(self, tensors: Any) -> None:
+        self._tensors = tensors
+
+    def begin(self) -> None:
+        self._writers = summary_ops_v2.summary_writer_initializer_op()
+        self._flushes = [summary_ops_v2.legacy_raw_flush(writer=writer.inputs[0]) for writer in self._writers]
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        del coord
+        session.run(self._writers)
+
+    def before_run(self, run_context: Any) -> Any:
+        del run_context
+        return session_run_hook.SessionRunArgs(self._tensors)
+
+    def end(self, session: Any) -> None:
+        session.run(self._flushes)
+
+
+def _check_call(name: str, call: Any) -> None:
+    if not isinstance(call, tuple | list):
+        raise ValueError(f"{name} should be tuple or list")
+    if len(call) != 2:
+        raise ValueError(f"{name} should have two elements.")
+    function, tensors = call
+    if not callable(function):
+        raise TypeError(f"{name}[0] should be callable.")
+    if not isinstance(tensors, tuple | list | dict):
+        raise ValueError(f"{name}[1] should be tuple or list, or dict.")
+    taken = function_utils.fn_args(function)
+    takes_any = tf_inspect.getfullargspec(function).varargs is not None
+    if not isinstance(tensors, dict) and not takes_any and len(tensors) != len(taken):
+        raise RuntimeError(
+            f"In TPUEstimatorSpec.{name}, length of tensors {len(tensors)} does not match method args of the function, "
+            f"which takes {len(taken)}."
+        )
+
+
+def _called(name: str, call: Any) -> Any:
+    function, tensors = call
+    if not isinstance(tensors, dict):
+        return function(*tensors)
+    try:
+        return function(**tensors)
+    except TypeError as error:
+        logging.warning(
+            "Exception while calling %s: %s. It is likely the tensors (%s[1]) do not match the function's arguments",
+            name,
+            error,
+            name,
+        )
+        raise
+
+
+class TPUEstimatorSpec(_TPUEstimatorSpec):
+    """What the model_fn of a TPUEstimator returns.
+
+    Args:
+      mode: one of `tf.estimator.ModeKeys`.
+      predictions: tensor, or dictionary of tensors.
+      loss: tensor with one element.
+      train_op: operation that makes a training step.
+      eval_metrics: function, and the list or dictionary of tensors that it is called with. It returns a dictionary from
+        names to metric objects or (value, update) pairs.
+      export_outputs: dictionary from names of signatures to `export.ExportOutput`.
+      scaffold_fn: function that makes the `Scaffold`, or None.
+      host_call: function, and the list or dictionary of tensors that it is called with. What it returns is run in each
+        step.
+      training_hooks: hooks in training.
+      evaluation_hooks: hooks in evaluation.
+      prediction_hooks: hooks in prediction.
+
+    Raises:
+      ValueError: as for `tf.estimator.EstimatorSpec`; or `eval_metrics` or `host_call` isn't such a pair.
+      TypeError: an argument is of the wrong type.
+      RuntimeError: a function takes another number of tensors.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        mode: str,
+        predictions: Any = None,
+        loss: Any = None,
+        train_op: Any = None,
+        eval_metrics: Any = None,
+        export_outputs: Any = None,
+        scaffold_fn: Callable[[], Any] | None = None,
+        host_call: Any = None,
+        training_hooks: Any = None,
+        evaluation_hooks: Any = None,
+        prediction_hooks: Any = None,
+    ) -> TPUEstimatorSpec:
+        for name, call in (("eval_metrics", eval_metrics), ("host_call", host_call)):
+            if call is not None:
+                _check_call(name, call)
+        checked = EstimatorSpec(
+            mode,
+            predictions=predictions,
+            loss=loss,
+            train_op=train_op,
+            export_outputs=export_outputs,
+            training_hooks=training_hooks,
+            evaluation_hooks=evaluation_hooks,
+            prediction_hooks=prediction_hooks,
+        )
+        return super().__new__(
+            cls,
+            mode,
+            checked.predictions,
+            checked.loss,
+            checked.train_op,
+            eval_metrics,
+            checked.export_outputs,
+            scaffold_fn,
+            host_call,
+            checked.training_hooks,
+            checked.evaluation_hooks,
+            checked.prediction_hooks,
+        )
+
+    def as_estimator_spec(self) -> Any:
+        """The `tf.estimator.EstimatorSpec` of the same model on CPU and GPU."""
+        metrics = None if self.eval_metrics is None else _called("eval_metrics", self.eval_metrics)
+        hooks: tuple[Any, ...] = ()
+        if self.host_call is not None:
+            hooks = (_HostCallHook(_called("host_call", self.host_call)),)
+        return EstimatorSpec(
+            self.mode,
+            predictions=self.predictions,
+            loss=self.loss,
+            train_op=self.train_op,
+            eval_metric_ops=metrics,
+            export_outputs=self.export_outputs,
+            scaffold=self.scaffold_fn() if self.scaffold_fn else None,
+            training_hooks=(*self.training_hooks, *hooks),
+            evaluation_hooks=(*self.evaluation_hooks, *hooks),
+            prediction_hooks=(*self.prediction_hooks, *hooks),
+        )

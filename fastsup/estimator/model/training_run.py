@@ -1,30 +1,123 @@
-"""One training of a model that was built: its hooks, its session and its loop."""
+"""One training of a model that was built: its hooks, its session and its loop; and the trainers that run it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.summary import summary
+from tensorflow.python.training import training_util
 
 from fastsup import train
-from fastsup.estimator.collective.collective_training import CollectiveTraining
+from fastsup.cluster.task_settings import TaskType
+from fastsup.estimator.collective.collective_training import CollectiveTraining, collective_training
+from fastsup.estimator.config import distribution
 from fastsup.estimator.config.tensorflow_names import our_options, run_steps, training, v1
-from fastsup.estimator.model import trained_model, training_hooks
+from fastsup.estimator.model import model_checkpoints
+from fastsup.estimator.model.model_fn import ModeKeys
 from fastsup.estimator.model.user_model import UserModel
+from fastsup.train.hooks.checkpoint_saver import TFCheckpointSaverHook
 
-__all__ = ["TrainingRun"]
+__all__ = [
+    "CollectiveTrainer",
+    "LocalTrainer",
+    "StrategyTrainer",
+    "TrainingRun",
+    "add_default_saver",
+    "add_listeners",
+    "checkpoint_hooks",
+    "choose_trainer",
+    "loss_hooks",
+    "master_job_hooks",
+    "progress_hooks",
+]
+
+
+def add_default_saver(scaffold: Any, config: Any) -> None:
+    """Adds a saver to the default graph, unless the model has one."""
+    if scaffold.saver or ops.get_collection(ops.GraphKeys.SAVERS):
+        return
+    kept = {
+        "max_to_keep": config.keep_checkpoint_max,
+        "keep_checkpoint_every_n_hours": config.keep_checkpoint_every_n_hours,
+    }
+    # Built with the scaffold, once all variables are there.
+    default = v1.train.Saver(defer_build=True, sharded=True, save_relative_paths=True, **kept)
+    ops.add_to_collection(ops.GraphKeys.SAVERS, default)
+
+
+def loss_hooks(loss: Any, global_step: Any, config: Any) -> list[Any]:
+    """The hooks that check and log the loss."""
+    hooks: list[Any] = [v1.train.NanTensorHook(loss)]
+    if config.log_step_count_steps is not None:
+        values = {"loss": loss, "step": global_step}
+        hooks.append(v1.train.LoggingTensorHook(values, every_n_iter=config.log_step_count_steps))
+    return hooks
+
+
+def progress_hooks(loss: Any, hooks: list[Any], config: Any) -> list[Any]:
+    """The hook that shows the progress, if the `RunConfig` asks for one and there is none among the hooks."""
+    if not config.progress or any(isinstance(hook, train.ProgressHook) for hook in hooks):
+        return []
+    return [train.ProgressHook({"loss": loss})]
+
+
+def checkpoint_hooks(
+    hooks: list[Any], scaffold: Any, config: Any, model_dir: Any, new_hook: Callable[..., Any]
+) -> tuple[list[Any], list[Any]]:
+    """All hooks that save checkpoints, and those of them that are new.
+
+    There is a new one if `hooks` has none and the `RunConfig` has an interval.
+    """
+    given = [hook for hook in hooks if isinstance(hook, TFCheckpointSaverHook)]
+    if given or not (config.save_checkpoints_secs or config.save_checkpoints_steps):
+        return given, []
+    default = new_hook(
+        checkpoint_dir=model_dir,
+        save_secs=config.save_checkpoints_secs,
+        save_steps=config.save_checkpoints_steps,
+        scaffold=scaffold,
+        save_graph_def=config.checkpoint_save_graph_def,
+        **our_options(new_hook, train.CheckpointSaverHook, async_save=config.async_save),
+    )
+    return [default], [default]
+
+
+def add_listeners(saver_hooks: list[Any], listeners: list[Any]) -> None:
+    """Adds listeners to the first hook that saves checkpoints, each only once."""
+    if not listeners:
+        return
+    if not saver_hooks:
+        raise ValueError(
+            "There should be a CheckpointSaverHook to use saving_listeners. Please set one of the "
+            "RunConfig.save_checkpoints_steps or RunConfig.save_checkpoints_secs."
+        )
+    known = saver_hooks[0]._listeners
+    known += [listener for listener in listeners if listener not in known]
+
+
+def master_job_hooks(scaffold: Any, config: Any) -> list[Any] | None:
+    """The summary hooks of a job with a master and workers, which worker 0 has, because the master evaluates."""
+    jobs = config.cluster_spec.jobs if config.cluster_spec else []
+    if not {TaskType.WORKER, TaskType.MASTER}.issubset(jobs):
+        return None
+    if (config.task_type, config.task_id) != (TaskType.WORKER, 0):
+        return []
+    hooks: list[Any] = []
+    summary_steps, count_steps = config.save_summary_steps or 0, config.log_step_count_steps or 0
+    if summary_steps > 0:
+        hooks.append(
+            v1.train.SummarySaverHook(save_steps=summary_steps, output_dir=config.model_dir, scaffold=scaffold)
+        )
+    if count_steps > 0:
+        hooks.append(v1.train.StepCounterHook(every_n_steps=count_steps, output_dir=config.model_dir))
+    return hooks
 
 
 class TrainingRun:
-    """Trains a model that was built in the default graph.
-
-    Args:
-      model: the model.
-      spec: its `EstimatorSpec`.
-      part: this task's part in a job of collectives, which opens the session in that case; or None.
-    """
+    """Trains a model that was built in the default graph. `part`: this task's part in a job of collectives, or None."""
 
     def __init__(self, model: UserModel, spec: Any, part: CollectiveTraining | None) -> None:
         self._model = model
@@ -32,35 +125,25 @@ class TrainingRun:
         self._part = part
 
     def train(self, worker_hooks: list[Any], hooks: list[Any], global_step: Any, saving_listeners: list[Any]) -> Any:
-        """Trains until a hook or the end of the input stops the training.
-
-        Args:
-          worker_hooks: hooks of the input.
-          hooks: hooks of the caller.
-          global_step: the global step.
-          saving_listeners: listeners of the caller.
-
-        Returns:
-          The loss of the last step; None without a step.
-        """
+        """Trains until a hook or the end of the input stops it. Returns the last loss; None without a step."""
         spec, config, model_dir = self._spec, self._model.config, self._model.model_dir
         self._prepare_graph()
         task_hooks = [
             *worker_hooks,
             *hooks,
-            *training_hooks.loss_hooks(spec.loss, global_step, config),
+            *loss_hooks(spec.loss, global_step, config),
             *spec.training_hooks,
         ]
-        task_hooks += training_hooks.progress_hooks(spec.loss, task_hooks, config)
+        task_hooks += progress_hooks(spec.loss, task_hooks, config)
         new_saver_hook = self._part.new_saver_hook if self._part else v1.train.CheckpointSaverHook
-        saver_hooks, new_saver_hooks = training_hooks.checkpoint_hooks(
+        saver_hooks, new_saver_hooks = checkpoint_hooks(
             [*task_hooks, *spec.training_chief_hooks], spec.scaffold, config, model_dir, new_saver_hook
         )
-        training_hooks.add_listeners(saver_hooks, saving_listeners)
+        add_listeners(saver_hooks, saving_listeners)
         summary_steps, count_steps = config.save_summary_steps, config.log_step_count_steps
-        master_job_hooks = training_hooks.master_job_hooks(spec.scaffold, config)
-        if master_job_hooks is not None:
-            task_hooks += master_job_hooks
+        master_hooks = master_job_hooks(spec.scaffold, config)
+        if master_hooks is not None:
+            task_hooks += master_hooks
             summary_steps, count_steps = 0, None
 
         chief_hooks = [*new_saver_hooks, *spec.training_chief_hooks]
@@ -77,11 +160,11 @@ class TrainingRun:
         """Adds the warm start, the summary of the loss and the saver to the graph."""
         model, spec = self._model, self._spec
         if model.warm_start_settings:
-            model.maybe_warm_start(trained_model.newest_checkpoint(model.model_dir))
+            model.maybe_warm_start(model_checkpoints.newest_checkpoint(model.model_dir))
         if not any(tensor.op.name == "loss" for tensor in ops.get_collection(ops.GraphKeys.SUMMARIES)):
             summary.scalar("loss", spec.loss)
         ops.add_to_collection(ops.GraphKeys.LOSSES, spec.loss)
-        training_hooks.add_default_saver(spec.scaffold, model.config)
+        add_default_saver(spec.scaffold, model.config)
 
     def _open_session(
         self, spec: Any, hooks: list[Any], chief_hooks: list[Any], summary_steps: Any, count_steps: Any
@@ -110,3 +193,70 @@ class TrainingRun:
                 profiler=config.profiler,
             ),
         )
+
+
+class LocalTrainer:
+    """Trains a `UserModel` without a strategy."""
+
+    part = None
+
+    def __init__(self, model: UserModel) -> None:
+        self._model = model
+
+    def train(self, input_fn: Callable[..., Any], hooks: list[Any], saving_listeners: list[Any]) -> Any:
+        """Builds the model and trains it. Returns the loss of the last step; None without a step."""
+        model, methods = self._model, self._model.methods
+        with ops.Graph().as_default() as graph, graph.device(model.device_fn):
+            # None in a subclass whose model_fn makes the global step.
+            if model.seed_and_create_global_step(graph) is not None:
+                training_util._get_or_create_global_step_read(graph)
+            features, labels, input_hooks = methods._get_features_and_labels_from_input_fn(input_fn, ModeKeys.TRAIN)
+            spec = methods._call_model_fn(features, labels, ModeKeys.TRAIN, methods.config)
+            global_step = v1.train.get_global_step(graph)
+            return methods._train_with_estimator_spec(spec, list(input_hooks), hooks, global_step, saving_listeners)
+
+
+class StrategyTrainer:
+    """Trains a `UserModel` with a strategy, on the devices of this process."""
+
+    part = None
+
+    def __init__(self, model: UserModel) -> None:
+        self._model = model
+
+    def train(self, input_fn: Callable[..., Any], hooks: list[Any], saving_listeners: list[Any]) -> Any:
+        """Builds the model and trains it. See `LocalTrainer.train`."""
+        model, strategy = self._model, self._model.train_distribution
+        distribution.check_devices("train_distribute", strategy, model.session_config)
+        strategy.configure(model.session_config)
+        return model.methods._actual_train_model_distributed(strategy, input_fn, hooks, saving_listeners)
+
+
+class CollectiveTrainer:
+    """Trains a `UserModel` in a task of a job of collectives.
+
+    Attributes:
+      part: this task's part in the job, while it trains. Other trainers have none.
+    """
+
+    def __init__(self, model: UserModel) -> None:
+        self._model = model
+        self.part: CollectiveTraining | None = None
+
+    def train(self, input_fn: Callable[..., Any], hooks: list[Any], saving_listeners: list[Any]) -> Any:
+        """Builds the model and trains it. See `LocalTrainer.train`."""
+        model, strategy = self._model, self._model.train_distribution
+        distribution.check_devices("train_distribute", strategy, model.session_config)
+        checkpoint = model_checkpoints.newest_checkpoint(model.model_dir)
+        with collective_training(model.config, strategy, model.session_config, checkpoint) as self.part:
+            try:
+                return model.methods._actual_train_model_distributed(strategy, input_fn, hooks, saving_listeners)
+            finally:
+                self.part = None
+
+
+def choose_trainer(model: UserModel) -> LocalTrainer | StrategyTrainer | CollectiveTrainer:
+    """Returns the trainer for a model's strategy and task."""
+    if not model.train_distribution:
+        return LocalTrainer(model)
+    return CollectiveTrainer(model) if distribution.trains_collectively(model.config) else StrategyTrainer(model)

@@ -1,26 +1,103 @@
-"""The model of an Estimator: its settings, and the calls of the user's functions."""
+"""The model of an Estimator: its settings, the calls of the user's functions, and its replicas."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from tensorflow.python.distribute import distribute_lib, distribute_utils, reduce_util
 from tensorflow.python.framework import ops
+from tensorflow.python.ops import array_ops, variables
 from tensorflow.python.platform import tf_logging as logging
-from tensorflow.python.training import device_setter
-from tensorflow.python.util import function_utils
+from tensorflow.python.training import device_setter, training_util
+from tensorflow.python.util import function_utils, nest
 
+from fastsup.common.keras_2 import Keras2Hint
 from fastsup.core.checks import check_no_pattern
 from fastsup.estimator.config import distribution
 from fastsup.estimator.config.run_config import resolve_config
 from fastsup.estimator.config.tensorflow_names import v1
-from fastsup.estimator.inputs.input_fn import parse_input_fn_result
-from fastsup.estimator.model import trained_model, warm_start
-from fastsup.estimator.model.keras_names import graph_keras_names
-from fastsup.estimator.model.model_fn import EstimatorSpec, check_mode, verify_model_fn_args
+from fastsup.estimator.inputs.input_fn import (
+    DistributedIteratorInitializerHook,
+    parse_input_fn_result,
+    parse_iterator_result,
+)
+from fastsup.estimator.model import model_checkpoints
+from fastsup.estimator.model.model_fn import (
+    EstimatorSpec,
+    ModeKeys,
+    add_loss_metric,
+    check_mode,
+    split_metrics,
+    verify_model_fn_args,
+)
 
-__all__ = ["UserModel"]
+__all__ = [
+    "ReplicatedModel",
+    "UserModel",
+    "graph_keras_names",
+]
+
+_STATE_MODULE = "keras.src.backend.common.global_state"
+# The parts of the thread's Keras state that graphs must not share: the counters of the automatic names, and the
+# variable of the unseeded random numbers, which belongs to the graph in which it was made.
+_STATE_KEYS = ("object_name_uids", "global_seed_generator")
+# The attribute of a graph for this state. The variable refers to the graph, so a dictionary with weak references to
+# graphs would keep all graphs alive.
+_ATTRIBUTE = "_fastsup_keras_state"
+
+
+class _Entered(threading.local):
+    """The graphs whose state this thread uses, innermost last."""
+
+    def __init__(self) -> None:
+        self.graphs: list[Any] = []
+
+
+_entered = _Entered()
+
+
+def _exchange(state: dict[str, Any]) -> dict[str, Any]:
+    """Replaces the Keras state of this thread, and returns the old one, which is empty unless Keras is imported."""
+    module = sys.modules.get(_STATE_MODULE)
+    # Looked up each time, because clear_session() makes a new tracker.
+    tracker = getattr(module, "GLOBAL_STATE_TRACKER", None)
+    if tracker is None:
+        return {}
+    current = vars(tracker)
+    old = {name: current.pop(name) for name in _STATE_KEYS if name in current}
+    current.update(state)
+    return old
+
+
+@contextmanager
+def graph_keras_names(graph: Any) -> Iterator[None]:
+    """A context in which Keras 3 numbers layers by the counters of a graph, in place of those of the thread.
+
+    The counters of the thread are restored at the end. A replica of a strategy uses a copy of the graph's counters, so
+    that all replicas have the same names. This function doesn't import Keras.
+    """
+    if any(entered is graph for entered in _entered.graphs):
+        yield
+        return
+    state: dict[str, Any] | None = getattr(graph, _ATTRIBUTE, None)
+    if state is None:
+        state = {}
+        setattr(graph, _ATTRIBUTE, state)
+    if distribute_lib.has_strategy() and not distribute_lib.in_cross_replica_context():
+        state = {name: value.copy() if hasattr(value, "copy") else value for name, value in state.items()}
+    callers = _exchange(state)
+    _entered.graphs.append(graph)
+    try:
+        with Keras2Hint():
+            yield
+    finally:
+        _entered.graphs.pop()
+        state.update(_exchange(callers))
 
 
 def _replica_device_setter(config: Any) -> Any:
@@ -39,9 +116,7 @@ def _replica_device_setter(config: Any) -> Any:
 class UserModel:
     """What an Estimator's trainer, evaluator, predictor and exporter are given.
 
-    Args:
-      methods: the Estimator, whose methods a subclass may override.
-      model_fn: as for `Estimator`; so are the other arguments.
+    `methods` is the Estimator, whose methods a subclass may override.
     """
 
     def __init__(
@@ -66,30 +141,25 @@ class UserModel:
         verify_model_fn_args(model_fn, params)
         self.model_fn = model_fn
         self.params: Any = copy.deepcopy(params or {})
-        self.warm_start_settings: Any = warm_start.parse_warm_start_from(warm_start_from)
+        self.warm_start_settings: Any = model_checkpoints.parse_warm_start_from(warm_start_from)
 
     def checkpoint_or_initialize(self, checkpoint_path: Any, purpose: str) -> Any:
         """The given checkpoint, or the newest one. If there is none, logs the files of the model directory."""
-        path = trained_model.parse_checkpoint_path(checkpoint_path)
+        path = model_checkpoints.parse_checkpoint_path(checkpoint_path)
         if not path:
-            path = trained_model.newest_checkpoint(self.model_dir)
-            trained_model.warn_of_state_file(self.model_dir, path)
+            path = model_checkpoints.newest_checkpoint(self.model_dir)
+            model_checkpoints.warn_of_state_file(self.model_dir, path)
         if not path:
             logging.info(
                 "Could not find trained model in model_dir: %s, running initialization to %s. %s",
                 self.model_dir,
                 purpose,
-                trained_model.describe_directory(self.model_dir),
+                model_checkpoints.describe_directory(self.model_dir),
             )
         return path or None
 
     def warn_if_untrained(self, checkpoint_path: Any, results: str) -> None:
-        """Warns of results of a model as it is initialised, if the caller has named a model directory.
-
-        Args:
-          checkpoint_path: path of the checkpoint that is used, or None.
-          results: the results, in plural.
-        """
+        """Warns of results of a model as it is initialised, if the caller has named a model directory."""
         if checkpoint_path or self.has_temporary_dir or self.warm_start_settings:
             return
         # A caller that names a directory expects a trained model there.
@@ -103,7 +173,7 @@ class UserModel:
     def maybe_warm_start(self, checkpoint_path: Any) -> None:
         """Initialises the variables with those of another model, if there is no checkpoint to restore."""
         if not checkpoint_path and self.warm_start_settings:
-            warm_start.warm_start(self.warm_start_settings)
+            model_checkpoints.warm_start(self.warm_start_settings)
 
     def create_global_step(self, graph: Any) -> Any:
         """Makes the global step of a graph."""
@@ -148,12 +218,7 @@ class UserModel:
         return parse_input_fn_result(self.methods._call_input_fn(input_fn, mode))
 
     def call_model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
-        """Calls the model_fn with those of the arguments that it takes.
-
-        Raises:
-          ValueError: there are labels and the model_fn doesn't take any; it returns no EstimatorSpec; or the spec is of
-            another mode and lacks a field that this mode needs.
-        """
+        """Calls the model_fn with those of the arguments that it takes."""
         arguments = self._accepted_arguments(self.model_fn, labels=labels, mode=mode, config=config)
         if labels is not None and "labels" not in arguments:
             raise ValueError("model_fn does not take labels, but input_fn returns labels.")
@@ -167,3 +232,108 @@ class UserModel:
             )
         check_mode(spec, mode)
         return spec
+
+
+def _ready_for_local_init_op(scaffold: Any) -> Any:
+    """The operation of a replica that lists the uninitialised variables."""
+    return scaffold.ready_for_local_init_op or v1.train.Scaffold.get_or_default(
+        "ready_for_local_init_op",
+        ops.GraphKeys.READY_FOR_LOCAL_INIT_OP,
+        lambda: variables.report_uninitialized_variables(variables.global_variables()),
+    )
+
+
+def _combined_scaffold(grouped: Any, strategy: Any) -> Any:
+    """Combines the scaffolds of the replicas into one."""
+    scaffolds = strategy.experimental_local_results(grouped)
+
+    def given(attribute: str) -> list[Any]:
+        return [value for value in (getattr(each, attribute) for each in scaffolds) if value is not None]
+
+    def group(attribute: str) -> Any:
+        found = given(attribute)
+        return strategy.group(found) if found else None
+
+    def concatenated(function: Callable[[Any], Any]) -> Any:
+        per_replica = strategy.extended.call_for_each_replica(function, args=(grouped,))
+        if per_replica is None:
+            return None
+        parts = nest.flatten(strategy.experimental_local_results(per_replica))
+        return parts[0] if len(parts) == 1 else array_ops.concat(parts, 0)
+
+    ready_op = concatenated(lambda scaffold: scaffold.ready_op)
+    return v1.train.Scaffold(
+        init_op=group("init_op"),
+        ready_op=ready_op,
+        ready_for_local_init_op=concatenated(_ready_for_local_init_op),
+        local_init_op=group("local_init_op"),
+        summary_op=group("summary_op"),
+        saver=next(iter(given("saver")), None),
+        init_feed_dict=group("init_feed_dict"),
+        init_fn=next(iter(given("_user_init_fn")), None),
+    )
+
+
+def _reported_loss_reduction() -> Any:
+    """The reduction of the replicas' losses to the reported loss."""
+    if getattr(ops.get_default_graph(), "_is_loss_scaled_by_optimizer", False):
+        return distribute_utils.get_loss_reduction()
+    return reduce_util.ReduceOp.SUM
+
+
+class ReplicatedModel:
+    """Builds a model with a strategy."""
+
+    def __init__(self, model: UserModel, strategy: Any) -> None:
+        self._model = model
+        self._strategy = strategy
+
+    def train(self, input_fn: Callable[..., Any], hooks: list[Any], saving_listeners: list[Any]) -> Any:
+        """Builds the model and trains it. See `LocalTrainer.train`."""
+        model, methods, strategy = self._model, self._model.methods, self._strategy
+        # The last context makes TensorFlow's v1 optimizers divide the loss by the number of replicas.
+        with ops.Graph().as_default() as graph, strategy.scope(), strategy._scale_loss_for_estimator_enabled():
+            v1.random.set_random_seed(model.config.tf_random_seed)
+            iterator, worker_hooks = self._iterator_of(input_fn, ModeKeys.TRAIN)
+            global_step = methods._create_and_assert_global_step(graph)
+            # Read here, because in the thread of a replica the tensor would belong to that replica.
+            ops.add_to_collection(training_util.GLOBAL_STEP_READ_KEY, strategy.extended.read_var(global_step))
+            grouped = self._call_model_fn(iterator, ModeKeys.TRAIN, methods.config)
+            loss = strategy.reduce(_reported_loss_reduction(), grouped.loss, axis=None)
+            spec = EstimatorSpec(
+                mode=grouped.mode,
+                loss=loss,
+                train_op=strategy.group(grouped.train_op),
+                training_hooks=self._first_replica_hooks(grouped.training_hooks),
+                training_chief_hooks=self._first_replica_hooks(grouped.training_chief_hooks),
+                scaffold=_combined_scaffold(grouped.scaffold, strategy),
+            )
+            return methods._train_with_estimator_spec(spec, worker_hooks, hooks, global_step, saving_listeners)
+
+    def evaluation(self, input_fn: Callable[..., Any], config: Any) -> tuple[Any, Any, Any, Any, Any]:
+        """Builds the model for an evaluation. See `Evaluator.call_model_fn`."""
+        strategy = self._strategy
+        distribution.check_devices("eval_distribute", strategy, self._model.session_config)
+        iterator, input_hooks = self._iterator_of(input_fn, ModeKeys.EVAL)
+        grouped = self._call_model_fn(iterator, ModeKeys.EVAL, config)
+        metrics = add_loss_metric(grouped.eval_metric_ops, grouped.loss, strategy)
+        update_op, eval_dict = split_metrics(metrics, strategy)
+        hooks = self._first_replica_hooks(grouped.evaluation_hooks)
+        return _combined_scaffold(grouped.scaffold, strategy), hooks, input_hooks, update_op, eval_dict
+
+    def _iterator_of(self, input_fn: Callable[..., Any], mode: str) -> tuple[Any, list[Any]]:
+        """The iterator of the strategy over the input, and the hook that initialises the iterator."""
+        call = self._model.methods._call_input_fn
+        iterator = self._strategy.make_input_fn_iterator(lambda context: call(input_fn, mode, context))
+        return iterator, [DistributedIteratorInitializerHook(iterator)]
+
+    def _call_model_fn(self, iterator: Any, mode: str, config: Any) -> Any:
+        """Calls the model_fn in each replica, with the next element of its input."""
+        features, labels = parse_iterator_result(iterator.get_next())
+        return self._strategy.extended.call_for_each_replica(
+            self._model.methods._call_model_fn, args=(features, labels, mode, config)
+        )
+
+    def _first_replica_hooks(self, per_device: Any) -> list[Any]:
+        """The hooks of the first replica."""
+        return [self._strategy.experimental_local_results(each)[0] for each in per_device]

@@ -14,7 +14,7 @@ from tensorflow.python.platform import tf_logging as logging
 from fastsup.core.checks import check_interval
 from fastsup.core.clock import steady
 from fastsup.core.session_origin import session_role
-from fastsup.estimator.model import trained_model
+from fastsup.estimator.model import model_checkpoints
 from fastsup.estimator.model.estimator import check_estimator
 from fastsup.estimator.serving.loaded_model import LoadedModel
 from fastsup.estimator.serving.model_inputs import (
@@ -94,7 +94,7 @@ class Predictor:
         self._estimator = estimator
         self._features = features
         self._predict_keys = predict_keys
-        self._given_path = trained_model.parse_checkpoint_path(checkpoint_path)
+        self._given_path = model_checkpoints.parse_checkpoint_path(checkpoint_path)
         self._follow_secs = follow_secs
         self._next_look = 0.0
         # Held by the thread that builds or loads.
@@ -260,7 +260,7 @@ class Predictor:
         """Loads the newest checkpoint; if that is damaged, the newest intact one."""
         version = self._newest_version()
         if not self._given_path:
-            trained_model.warn_of_state_file(self._estimator.model_dir, version[0])
+            model_checkpoints.warn_of_state_file(self._estimator.model_dir, version[0])
         try:
             self._load(version, in_model_fn)
         except NoIntactCheckpointError as error:

@@ -23,13 +23,14 @@ from fastsup.estimator.export.export_folders import (
     publish_export,
     temporary_export,
 )
-from fastsup.estimator.model import trained_model, warm_start
-from fastsup.estimator.model.keras_names import graph_keras_names
+from fastsup.estimator.model import model_checkpoints
 from fastsup.estimator.model.model_fn import ModeKeys
-from fastsup.estimator.model.user_model import UserModel
+from fastsup.estimator.model.user_model import UserModel, graph_keras_names
 from fastsup.runtime.session import Session
 
-__all__ = ["Exporter"]
+__all__ = [
+    "Exporter",
+]
 
 # In this order. The first mode adds the variables to the SavedModel, and the graph of training has all of them.
 _MODES = (ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT)
@@ -100,14 +101,14 @@ class Exporter:
                 f"got {input_receiver_fn_map!r}."
             )
         with context.graph_mode():
-            checkpoint_path = trained_model.parse_checkpoint_path(checkpoint_path) or methods.latest_checkpoint()
+            checkpoint_path = model_checkpoints.parse_checkpoint_path(checkpoint_path) or methods.latest_checkpoint()
             if not checkpoint_path:
                 if not model.warm_start_settings:
                     raise ValueError(
                         f"Couldn't find trained model at {model.model_dir}. "
-                        f"{trained_model.describe_directory(model.model_dir)}"
+                        f"{model_checkpoints.describe_directory(model.model_dir)}"
                     )
-                checkpoint_path = warm_start.checkpoint_of(model.warm_start_settings)
+                checkpoint_path = model_checkpoints.checkpoint_of(model.warm_start_settings)
             for mode, function in input_receiver_fn_map.items():
                 if function is not None and not callable(function):
                     raise TypeError(

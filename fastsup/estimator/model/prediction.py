@@ -15,12 +15,14 @@ from fastsup import train
 from fastsup.core.session_origin import session_role
 from fastsup.estimator.config.tensorflow_names import our_options, v1
 from fastsup.estimator.inputs.input_fn import is_endless, parse_input_fn_result
-from fastsup.estimator.model.arguments import check_hooks
+from fastsup.estimator.model.argument_checks import check_hooks
 from fastsup.estimator.model.model_fn import ModeKeys
 from fastsup.estimator.model.user_model import UserModel
 
-__all__ = ["PredictModel", "Predictor"]
-
+__all__ = [
+    "PredictModel",
+    "Predictor",
+]
 
 _NOTHING = contextlib.nullcontext()
 _NO_BATCH = (

@@ -11,7 +11,13 @@ from tensorflow.python.training import basic_session_run_hooks, session_run_hook
 from fastsup.core.checks import check_members, check_number
 from fastsup.core.hook import LoopHook
 
-__all__ = ["check_hooks", "check_listeners", "check_steps", "is_hook", "is_listener"]
+__all__ = [
+    "check_hooks",
+    "check_listeners",
+    "check_steps",
+    "is_hook",
+    "is_listener",
+]
 
 _NO_LIST = "{cause}: {name}={value!r} must be a list of %s objects."
 
@@ -29,28 +35,12 @@ def is_listener(value: Any) -> bool:
 def check_hooks(
     hooks: Any, name: str = "hooks", no_member: str = "Hooks must be a SessionRunHook, given: {value}{hint}"
 ) -> list[Any]:
-    """Lists the hooks that were given for an argument.
-
-    Args:
-      hooks: iterable of `SessionRunHook` objects, or None.
-      name: name of the argument.
-      no_member: message for a member that isn't a hook, as for `check_members`.
-
-    Raises:
-      TypeError: the value isn't iterable, or a member is no `SessionRunHook`.
-    """
+    """Lists the hooks that were given for an argument."""
     return check_members(name, hooks, is_hook, _NO_LIST % "SessionRunHook", no_member)
 
 
 def check_listeners(saving_listeners: Any) -> list[Any]:
-    """Lists the listeners that were given as `saving_listeners`.
-
-    Args:
-      saving_listeners: iterable of `CheckpointSaverListener` objects, or None.
-
-    Raises:
-      TypeError: the value isn't iterable, or a member is no `CheckpointSaverListener`.
-    """
+    """Lists the listeners that were given as `saving_listeners`."""
     return check_members(
         "saving_listeners",
         saving_listeners,
@@ -66,17 +56,7 @@ def _is_whole_number(value: Any) -> bool:
 
 
 def check_steps(name: str, steps: Any, endless: bool = True) -> None:
-    """Refuses a number of steps that isn't positive. Warns about a fraction of a step.
-
-    Args:
-      name: name of the argument.
-      steps: number of steps; None for no limit.
-      endless: True if infinity and NaN are accepted too, for no limit.
-
-    Raises:
-      TypeError: `steps` isn't a number; or infinite or NaN, unless `endless`.
-      ValueError: `steps` isn't positive.
-    """
+    """Refuses a number of steps that isn't positive. Warns about a fraction of a step."""
     if steps is None:
         return
     no_integer = f"{name} must be an integer or None, given: {steps!r}"
@@ -100,17 +80,7 @@ def check_steps(name: str, steps: Any, endless: bool = True) -> None:
 
 
 def check_type(name: str, value: Any, kind: type, optional: bool = False) -> None:
-    """Refuses a value that isn't of one of the classes of `tf.estimator`.
-
-    Args:
-      name: name of the argument.
-      value: value of the argument.
-      kind: the class, which has the name that it has in `tf.estimator`.
-      optional: True if the message says that the argument may also be None.
-
-    Raises:
-      TypeError: the value is of another type.
-    """
+    """Refuses a value that isn't of one of the classes of `tf.estimator`."""
     if not isinstance(value, kind):
         be_none = "be either `None` or " if optional else ""
         raise TypeError(f"`{name}` must {be_none}have type `tf.estimator.{kind.__name__}`. Got: {type(value)}")

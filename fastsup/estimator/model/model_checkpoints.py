@@ -1,4 +1,4 @@
-"""WarmStartSettings: the checkpoint and the variables that initialise a new model."""
+"""The checkpoints of an Estimator: those of its model directory, and the one that initialises a new model."""
 
 from __future__ import annotations
 
@@ -13,10 +13,104 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.saved_model import path_helpers
 from tensorflow.python.training import warm_starting_util
 
-from fastsup.estimator.config.tensorflow_names import v1
-from fastsup.estimator.model import trained_model
+from fastsup.checkpoint.directory import is_in, is_unfinished, list_checkpoints
+from fastsup.common.file_system import exists
+from fastsup.estimator.config.tensorflow_names import tf, v1
 
-__all__ = ["VocabInfo", "WarmStartSettings", "checkpoint_of", "parse_warm_start_from", "warm_start"]
+__all__ = [
+    "VocabInfo",
+    "WarmStartSettings",
+    "checkpoint_of",
+    "describe_directory",
+    "global_step_of",
+    "newest_checkpoint",
+    "parse_checkpoint_path",
+    "parse_warm_start_from",
+    "require_checkpoint",
+    "warm_start",
+    "warn_of_state_file",
+]
+
+_LISTED = 20
+
+
+def newest_checkpoint(model_dir: Any) -> str | None:
+    """The checkpoint to evaluate: the one that the state file names, else the newest in the directory."""
+    try:
+        path = tf.train.latest_checkpoint(model_dir)
+    except ValueError:  # The state file is empty.
+        path = None
+    if path and is_in(path, os.fspath(model_dir)):
+        return str(path)
+    # The state file is lost, or names a checkpoint of another directory. Training would continue from the newest
+    # checkpoint of this directory, so an evaluation takes that one too.
+    for candidate in list_checkpoints(model_dir).paths:
+        if exists(candidate + ".index") and not is_unfinished(candidate):
+            return candidate
+    return str(path) if path else None
+
+
+def warn_of_state_file(model_dir: Any, path: str | None) -> None:
+    """Warns of a state file that is lost, or that names another checkpoint than the one that is used."""
+    if path is None:
+        return
+    listing = list_checkpoints(model_dir)
+    remarks = listing.remarks
+    if listing.named and os.path.normpath(listing.paths[0]) != os.path.normpath(path):
+        remarks = [f"The state file of {model_dir} names {listing.paths[0]}, which isn't there; {path} is used"]
+    for remark in remarks:
+        logging.warning("%s. See `python -m fastsup docs recovery`.", remark)
+
+
+def global_step_of(model_dir: Any) -> int:
+    """The global step of the newest checkpoint; 0 if there is none, or if it can't be read."""
+    try:
+        path = newest_checkpoint(model_dir)
+        if path is None:
+            return 0
+        return int(v1.train.NewCheckpointReader(path).get_tensor(ops.GraphKeys.GLOBAL_STEP))
+    except (errors.OpError, RuntimeError, IndexError, ValueError, TypeError):
+        return 0
+
+
+def describe_directory(model_dir: Any) -> str:
+    """The files of a directory, in one sentence."""
+    path = os.fspath(model_dir)
+    try:
+        if not file_io.file_exists(path):
+            return f"There is no directory {path}."
+        if not file_io.is_directory(path):
+            return f"{path} is a file, not a directory."
+        names = sorted(file_io.list_directory_v2(path))
+    except errors.OpError as error:
+        return f"{path} can't be read: {error.message}."
+    if not names:
+        return f"{path} is empty."
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"{path} holds: {', '.join(names[:_LISTED])}{more}."
+
+
+def parse_checkpoint_path(checkpoint_path: Any) -> str | None:
+    """The argument `checkpoint_path` as a string; None if it wasn't given."""
+    if not checkpoint_path:
+        return None
+    if not isinstance(checkpoint_path, str | bytes | os.PathLike):
+        raise TypeError(
+            f"checkpoint_path must be the path of a checkpoint, or None for the newest; got {checkpoint_path!r}."
+        )
+    return os.fsdecode(checkpoint_path)
+
+
+def require_checkpoint(model_dir: Any) -> str:
+    """The path of the newest checkpoint of a directory. The error for none lists the files."""
+    path = newest_checkpoint(model_dir)
+    if path is None:
+        raise ValueError(
+            f"Could not find trained model in model_dir: {model_dir}. {describe_directory(model_dir)} Train the model "
+            "first, or name the directory of a trained one."
+        )
+    return path
+
 
 VocabInfo: Any = warm_starting_util.VocabInfo
 
@@ -76,18 +170,7 @@ class WarmStartSettings(_Fields):
 
 
 def parse_warm_start_from(warm_start_from: Any) -> Any:
-    """Converts the argument `warm_start_from` of an Estimator to settings.
-
-    Args:
-      warm_start_from: path of a checkpoint, of a directory with checkpoints, or of a SavedModel; `WarmStartSettings`;
-        or None.
-
-    Returns:
-      `WarmStartSettings`, or None.
-
-    Raises:
-      ValueError: the argument is of another type.
-    """
+    """Converts the argument `warm_start_from` of an Estimator to settings."""
     if warm_start_from is None or isinstance(warm_start_from, WarmStartSettings):
         return warm_start_from
     if hasattr(warm_start_from, "__fspath__"):
@@ -103,15 +186,7 @@ def parse_warm_start_from(warm_start_from: Any) -> Any:
 
 
 def checkpoint_of(settings: WarmStartSettings) -> str:
-    """The path of the checkpoint that initialises a model.
-
-    Args:
-      settings: the settings. Of a directory, the checkpoint is the one that an evaluation there would use.
-
-    Raises:
-      ValueError: the directory has no checkpoint.
-      tf.errors.NotFoundError: there is no such checkpoint.
-    """
+    """The path of the checkpoint that initialises a model: in a directory, the one to evaluate."""
     given = os.fsdecode(settings.ckpt_to_initialize_from)
     if not file_io.is_directory(given):
         if checkpoint_management.checkpoint_exists_internal(given):
@@ -122,24 +197,14 @@ def checkpoint_of(settings: WarmStartSettings) -> str:
             f"Unsuccessful TensorSliceReader constructor: Failed to find any matching files for {given}. It was given "
             "as warm_start_from: pass the path of a checkpoint, of a directory with checkpoints or of a SavedModel.",
         )
-    found = trained_model.newest_checkpoint(given)
+    found = newest_checkpoint(given)
     if found is None:
-        raise ValueError(
-            f"There is no checkpoint for warm_start_from={given!r}. {trained_model.describe_directory(given)}"
-        )
+        raise ValueError(f"There is no checkpoint for warm_start_from={given!r}. {describe_directory(given)}")
     return found
 
 
 def warm_start(settings: WarmStartSettings) -> None:
-    """Initialises the variables of the default graph with values of another model.
-
-    Args:
-      settings: the settings.
-
-    Raises:
-      ValueError: the directory has no checkpoint, or the shape of a variable differs.
-      tf.errors.NotFoundError: there is no such checkpoint.
-    """
+    """Initialises the variables of the default graph with values of another model."""
     logging.info("Warm-starting with WarmStartSettings: %s", str(settings))
     wanted = settings.vars_to_warm_start
     if isinstance(wanted, str) and not ops.get_collection(ops.GraphKeys.TRAINABLE_VARIABLES, scope=wanted):
