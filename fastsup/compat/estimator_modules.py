@@ -9,10 +9,17 @@ from typing import Any
 
 from fastsup.common.absent_names import alternative_to
 from fastsup.compat.made_modules import GUIDE, LazyModule, names_of
-from fastsup.estimator.absent_names import ALTERNATIVES
-from fastsup.estimator.canned.archive import absence, is_installed, model_file
-from fastsup.estimator.canned.loader import model_module
-from fastsup.estimator.canned.names import EXPERIMENTAL, V1, V2, canned_object
+from fastsup.estimator.canned.archive import (
+    ALTERNATIVES,
+    EXPERIMENTAL,
+    V1,
+    V2,
+    absence,
+    canned_object,
+    is_installed,
+    model_file,
+    model_module,
+)
 
 __all__ = [
     "ALIASES",
@@ -85,9 +92,9 @@ _API_MODULES: dict[str, dict[str, str]] = {
 # Modules under `tensorflow_estimator.python.estimator`.
 _PYTHON_MODULES: dict[str, dict[str, str]] = {
     "": {},
-    "canned.metric_keys": names_of("fastsup.compat.canned_names", "MetricKeys"),
-    "canned.optimizers": names_of("fastsup.compat.canned_names", "get_optimizer_instance"),
-    "canned.prediction_keys": names_of("fastsup.compat.canned_names", "PredictionKeys"),
+    "canned.metric_keys": names_of(f"{_OURS}.canned.our_modules", "MetricKeys"),
+    "canned.optimizers": names_of(f"{_OURS}.canned.our_modules", "get_optimizer_instance"),
+    "canned.prediction_keys": names_of(f"{_OURS}.canned.our_modules", "PredictionKeys"),
     "early_stopping": _stopping
     | names_of(_OURS, "read_eval_metrics")
     | names_of(f"{_OURS}.hooks.stopping", "_CheckForStoppingHook _StopOnPredicateHook"),

@@ -149,7 +149,7 @@ class ImportHook(MetaPathFinder):
     def _estimator(self, fullname: str) -> ModuleSpec | None:
         # Only now, since it imports TensorFlow.
         from fastsup.compat import estimator_modules as modules
-        from fastsup.estimator.canned.loader import model_module
+        from fastsup.estimator.canned.archive import model_module
 
         copy = _ESTIMATOR.fullmatch(fullname)
         name = modules.canonical_name(f"{self.api_of(copy['interface'])}{copy['module'] or ''}" if copy else fullname)

@@ -11,8 +11,7 @@ import fastsup.runtime as _runtime  # isort: skip  # noqa: F401  (says what to i
 
 from fastsup.common.absent_names import absent_name_error, alternative_to
 from fastsup.estimator import experimental, export, inputs
-from fastsup.estimator.absent_names import ALTERNATIVES
-from fastsup.estimator.canned.names import EXPERIMENTAL, V2, canned_object
+from fastsup.estimator.canned.archive import ALTERNATIVES, EXPERIMENTAL, V2, canned_object
 from fastsup.estimator.config.run_config import RunConfig, TaskType
 from fastsup.estimator.export.exporters import BestExporter, Exporter, FinalExporter, LatestExporter
 from fastsup.estimator.hooks.in_memory_evaluator import InMemoryEvaluatorHook

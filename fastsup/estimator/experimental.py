@@ -3,8 +3,7 @@
 from typing import Any
 
 from fastsup.common.absent_names import absent_name_error, alternative_to
-from fastsup.estimator.absent_names import ALTERNATIVES
-from fastsup.estimator.canned.names import EXPERIMENTAL, canned_object
+from fastsup.estimator.canned.archive import ALTERNATIVES, EXPERIMENTAL, canned_object
 from fastsup.estimator.export.receivers import build_raw_supervised_input_receiver_fn
 from fastsup.estimator.hooks.in_memory_evaluator import InMemoryEvaluatorHook
 from fastsup.estimator.hooks.input_pipeline_checkpoint import CheckpointInputPipelineHook

@@ -4,8 +4,7 @@ from typing import Any
 
 from fastsup import estimator as _estimator
 from fastsup.common.absent_names import absent_name_error, alternative_to
-from fastsup.estimator.absent_names import ALTERNATIVES
-from fastsup.estimator.canned.names import V2
+from fastsup.estimator.canned.archive import ALTERNATIVES, V2
 from fastsup.experiment import learn_runner
 from fastsup.experiment.experiment import Experiment, ExportStrategy
 

@@ -14,8 +14,7 @@ import pytest
 
 import fastsup
 from fastsup.compat.estimator_modules import MODULES
-from fastsup.estimator.canned.archive import is_installed
-from fastsup.estimator.canned.names import EXPERIMENTAL, V1, V2
+from fastsup.estimator.canned.archive import EXPERIMENTAL, V1, V2, is_installed
 
 # The public names of tensorflow-estimator 2.15 (version 1 of the interface): parameters of the constructor or function,
 # "()", and of the public methods, each with the text of its default. null: a property.

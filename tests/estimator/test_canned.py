@@ -35,7 +35,7 @@ def classifier(folder: Path, optimizer: Any) -> Any:
 
 
 def model_module(name: str) -> Any:
-    from fastsup.estimator.canned.loader import model_module
+    from fastsup.estimator.canned.archive import model_module
 
     return model_module(name)
 
@@ -131,16 +131,16 @@ def test_the_error_without_keras_2(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @archived
 def test_the_error_for_a_keras_2_of_another_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fastsup.estimator.canned import keras_2
+    from fastsup.estimator.canned import keras_versions
 
     def fail(name: str) -> Any:
         raise AttributeError("module 'tensorflow' has no attribute 'something'")
 
-    monkeypatch.setattr(keras_2.importlib, "import_module", fail)
+    monkeypatch.setattr(keras_versions.importlib, "import_module", fail)
     with pytest.raises(
         ImportError, match=rf"TensorFlow {tf.__version__}.*no attribute 'something'.*--no-deps"
     ) as caught:
-        keras_2.tensorflow_with_keras_2.__wrapped__()
+        keras_versions.tensorflow_with_keras_2.__wrapped__()
     assert caught.value.name == "tf_keras"
 
 

@@ -1,14 +1,37 @@
-"""The archived package tensorflow-estimator 2.15: where it is installed, and the error where it isn't."""
+"""The archived package tensorflow-estimator 2.15, which has the canned models: its modules, and their public names.
+
+The modules import `tensorflow` and modules of `tensorflow_estimator` by their names. Each gets its own
+`__import__`, which finds other modules under these names. So nothing of TensorFlow is changed for other code, and the
+package tensorflow_estimator as it is installed, which current TensorFlow can't import, is never imported.
+"""
 
 from __future__ import annotations
 
+import builtins
 import importlib.util
+import sys
+import threading
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
+from fastsup.common.absent_names import absent_name_error
 from fastsup.common.keras_2 import install_command
+from fastsup.estimator.canned.keras_versions import accepting_keras_3, refusing_keras_3, tensorflow_with_keras_2
+from fastsup.estimator.canned.our_modules import OUR_MODULES
 
-__all__ = ["absence", "is_installed", "model_file"]
+__all__ = [
+    "ALTERNATIVES",
+    "EXPERIMENTAL",
+    "V1",
+    "V2",
+    "absence",
+    "canned_object",
+    "is_installed",
+    "model_file",
+    "model_module",
+]
 
 _DISTRIBUTION, _VERSION = "tensorflow-estimator", "2.15."
 # The folders and modules of models. The others need what current TensorFlow lacks, and fastsup has them itself.
@@ -54,13 +77,9 @@ def is_installed() -> bool:
 
 
 def model_file(name: str) -> tuple[Path, bool] | None:
-    """The file of a module of the archive, and whether the module is a package.
+    """The file of a module of the archive, by its short name, and whether the module is a package.
 
-    Args:
-      name: name of the module, below `tensorflow_estimator.python.estimator`.
-
-    Returns:
-      None if the module holds no models, the archive has no such module, or the archive isn't installed.
+    None if the module holds no models, the archive has no such module, or the archive isn't installed.
     """
     folder = _folder()
     if folder is None or name.partition(".")[0] not in _MODELS:
@@ -70,3 +89,145 @@ def model_file(name: str) -> tuple[Path, bool] | None:
         if file.is_file():
             return file, is_package
     return None
+
+
+_ARCHIVE = "tensorflow_estimator.python.estimator"
+# A module of the archive is found under this name in `sys.modules`, for what looks up the module of a class.
+_PREFIX = f"{__package__}.archived"
+
+# What functions of the archive get, by their modules.
+_ADDITIONS: dict[str, dict[str, Any]] = {
+    "canned.optimizers": {"get_optimizer_instance_v2": accepting_keras_3},
+    "keras_lib": {"model_to_estimator": refusing_keras_3},
+}
+
+_lock = threading.RLock()
+
+
+def _import(
+    name: str,
+    globals: dict[str, Any] | None = None,
+    locals: dict[str, Any] | None = None,
+    fromlist: tuple[str, ...] | None = (),
+    level: int = 0,
+) -> Any:
+    """The `__import__` of the modules of the archive."""
+    if level == 0 and name == "tensorflow":
+        return tensorflow_with_keras_2()
+    if level == 0 and (name == _ARCHIVE or name.startswith(_ARCHIVE + ".")):
+        module = name[len(_ARCHIVE) + 1 :]
+        if module in OUR_MODULES or not _is_package(module):
+            return _found(module)
+        return SimpleNamespace(**{short: _found(f"{module}.{short}".lstrip(".")) for short in fromlist or ()})
+    return builtins.__import__(name, globals, locals, fromlist or (), level)
+
+
+def _is_package(name: str) -> bool:
+    if not name or any(ours.startswith(f"{name}.") for ours in OUR_MODULES):
+        return True
+    file = model_file(name)
+    return file is not None and file[1]
+
+
+def _found(name: str) -> Any:
+    return OUR_MODULES[name] if name in OUR_MODULES else model_module(name)
+
+
+def model_module(name: str) -> ModuleType:
+    """A module of the archive. It is loaded at the first call, once per process."""
+    full_name = f"{_PREFIX}.{name}"
+    with _lock:
+        module = sys.modules.get(full_name)
+        if module is not None:
+            return module
+        found = model_file(name)
+        if found is None:
+            raise ModuleNotFoundError(f"No module named {_ARCHIVE + '.' + name!r}", name=f"{_ARCHIVE}.{name}")
+        file, is_package = found
+        spec = importlib.util.spec_from_file_location(
+            full_name, file, submodule_search_locations=[] if is_package else None
+        )
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        module.__dict__["__builtins__"] = {**vars(builtins), "__import__": _import}
+        sys.modules[full_name] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[full_name]
+            raise
+        for function, addition in _ADDITIONS.get(name, {}).items():
+            setattr(module, function, addition(getattr(module, function)))
+        return module
+
+
+def _of_version(suffix: str) -> dict[str, tuple[str, str]]:
+    function_suffix = f"_{suffix.lower()}" if suffix else ""
+    models = {"baseline": "Baseline", "dnn": "DNN", "dnn_linear_combined": "DNNLinearCombined", "linear": "Linear"}
+    return {
+        f"{model}{task}": (f"canned.{module}", f"{model}{task}{suffix}")
+        for module, model in models.items()
+        for task in ("Classifier", "Estimator", "Regressor")
+    } | {
+        f"{task}_parse_example_spec": ("canned.parsing_utils", f"{task}_parse_example_spec{function_suffix}")
+        for task in ("classifier", "regressor")
+    }
+
+
+_HEADS = {
+    "BinaryClassHead": "binary_class_head",
+    "Head": "base_head",
+    "LogisticRegressionHead": "regression_head",
+    "MultiClassHead": "multi_class_head",
+    "MultiHead": "multi_head",
+    "MultiLabelHead": "multi_label_head",
+    "PoissonRegressionHead": "regression_head",
+    "RegressionHead": "regression_head",
+}
+_EITHER = {name: (f"head.{module}", name) for name, module in _HEADS.items()}
+# The names of `tf.compat.v1.estimator` and of `tf.estimator`, each with its module in the archive and its name there.
+V1 = _EITHER | _of_version("")
+V2 = _EITHER | _of_version("V2") | {"model_to_estimator": ("keras_lib", "model_to_estimator")}
+# The names of `experimental`, in both.
+EXPERIMENTAL = {
+    "KMeans": ("canned.kmeans", "KMeansClustering"),
+    "LinearSDCA": ("canned.linear", "LinearSDCA"),
+    "RNNClassifier": ("canned.rnn", "RNNClassifier"),
+    "RNNEstimator": ("canned.rnn", "RNNEstimator"),
+    "dnn_logit_fn_builder": ("canned.dnn", "dnn_logit_fn_builder"),
+    "linear_logit_fn_builder": ("canned.linear", "linear_logit_fn_builder"),
+}
+
+
+def canned_object(module: str, name: str, names: dict[str, tuple[str, str]]) -> Any:
+    """A class or function of the archive, by a table of names. The archive is loaded at the first call."""
+    missing = absence()
+    if missing is not None:
+        raise absent_name_error(module, name, missing)
+    path, short = names[name]
+    return getattr(model_module(path), short)
+
+
+# What takes the place of names that neither fastsup nor the archive has: pairs of a pattern and a sentence.
+ALTERNATIVES = (
+    (
+        "BoostedTrees(Classifier|Estimator|Regressor)|DNNWithLayerAnnotationsClassifier",
+        "TensorFlow 2.15 had it no more. Write a model_fn with Keras layers or variables, and pass it to "
+        "fastsup.estimator.Estimator (`python -m fastsup docs estimator`).",
+    ),
+    (
+        "tpu",
+        "TPUs aren't supported. TPUEstimator ended with TensorFlow 2.15; on TPUs use tf.distribute.TPUStrategy with "
+        "Keras or a custom training loop. On CPU and GPU, fastsup.install() brings tf.estimator.tpu, for use_tpu=False "
+        "(`python -m fastsup docs migrating`).",
+    ),
+    (
+        "ContinuousEvalListener|Eval(Result|Status)|Predictor|TrainingExecutor|read_eval_metrics",
+        "it is a name of fastsup alone. Import it from fastsup.estimator.",
+    ),
+    (
+        "SavedModelEstimator",
+        "Load the model in a model_fn, with tf.saved_model.load, and pass that to fastsup.estimator.Estimator.",
+    ),
+)

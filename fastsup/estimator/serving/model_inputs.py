@@ -27,15 +27,7 @@ _OF_PYTHON = {np.dtype(np.float64): np.dtype(np.float32), np.dtype(np.int64): np
 
 
 class ModelInputs:
-    """The features of a model as it is built, and the tensors that a prediction feeds.
-
-    Args:
-      features: what the model_fn takes.
-      tensors: structure of the tensors to feed: most often a dictionary by name.
-
-    Attributes:
-      features: the argument.
-    """
+    """The features of a model as it is built, and the tensors that a prediction feeds."""
 
     def __init__(self, features: Any, tensors: Any) -> None:
         self.features = features
@@ -47,11 +39,7 @@ class ModelInputs:
         self._only = next(iter(tensors.values())) if is_flat and len(tensors) == 1 else None
 
     def let_unused_be_left_out(self, predictions: Any) -> None:
-        """Makes those features optional that the model doesn't read. To be called when the model is built.
-
-        Args:
-          predictions: structure of the tensors that are fetched.
-        """
+        """Makes those features optional that the model doesn't read. To be called when the model is built."""
         fetched = {id(tensor) for tensor in nest.flatten(predictions)}
         self._optional = {
             name
@@ -62,14 +50,7 @@ class ModelInputs:
         self._only = read[0] if len(read) == 1 else None
 
     def check_sizes(self, feed_dict: dict[Any, Any]) -> None:
-        """Says what is wrong with values that the model has failed with, if it is their size.
-
-        Args:
-          feed_dict: what `feed_dict` has returned.
-
-        Raises:
-          ValueError: a feature has another shape than the model's, or two have different numbers of examples.
-        """
+        """Says what is wrong with values that the model has failed with, if it is their size."""
         dense = {tensor: value for tensor, value in feed_dict.items() if isinstance(tensor, tensor_lib.Tensor)}
         for tensor, value in dense.items():
             if not tensor.shape.is_compatible_with(np.shape(value)):
@@ -84,15 +65,7 @@ class ModelInputs:
             raise ValueError(f"The features have different numbers of examples: {examples}.")
 
     def feed_dict(self, features: Any) -> dict[Any, Any]:
-        """What a session is fed for a prediction.
-
-        Args:
-          features: values in the structure of the tensors.
-
-        Raises:
-          ValueError: features are missing, or there are some that the model doesn't take.
-          TypeError: the values have another structure, or a type that the model's doesn't hold.
-        """
+        """What a session is fed for a prediction."""
         if self._names is None:
             nest.assert_shallow_structure(self._tensors, features, check_types=False)
             values = nest.flatten_up_to(self._tensors, features, check_types=False)
@@ -145,24 +118,13 @@ def _array(value: Any) -> Any:
 
 
 def inputs_from_specs(specs: Any) -> ModelInputs:
-    """Makes placeholders in the default graph.
-
-    Args:
-      specs: structure of `tf.TensorSpec`s.
-    """
+    """Makes placeholders in the default graph."""
     tensors = nest.map_structure_with_paths(_placeholder, specs)
     return ModelInputs(tensors, tensors)
 
 
 def inputs_from_receiver(receiver_fn: Callable[[], Any]) -> ModelInputs:
-    """Makes the inputs that an exported model would have, in the default graph.
-
-    Args:
-      receiver_fn: function that returns a `ServingInputReceiver`.
-
-    Raises:
-      TypeError: it returns something else.
-    """
+    """Makes the inputs that an exported model would have, in the default graph."""
     receiver = receiver_fn()
     try:
         return ModelInputs(receiver.features, dict(receiver.receiver_tensors))
@@ -179,14 +141,7 @@ def _placeholder(path: str, spec: Any) -> Any:
 
 
 def check_specs(specs: Any) -> None:
-    """Refuses a structure with a member that isn't a `tf.TensorSpec`.
-
-    Args:
-      specs: the structure.
-
-    Raises:
-      TypeError: one of its members is something else.
-    """
+    """Refuses a structure with a member that isn't a `tf.TensorSpec`."""
     for path, spec in nest.flatten_with_joined_string_paths(specs):
         if not isinstance(spec, tensor_spec.TensorSpec):
             raise TypeError(
@@ -196,15 +151,7 @@ def check_specs(specs: Any) -> None:
 
 
 def specs_of(features: Any) -> Any:
-    """The structure of `tf.TensorSpec`s that features fit to, with any number of examples.
-
-    Args:
-      features: arrays, or what NumPy makes arrays of, in dictionaries or tuples or alone.
-
-    Raises:
-      ValueError: a feature has no batch dimension.
-      TypeError: a feature isn't an array of numbers, texts or truth values.
-    """
+    """The structure of `tf.TensorSpec`s that features fit to, with any number of examples."""
     if isinstance(features, sparse_tensor.SparseTensor | sparse_tensor.SparseTensorValue):
         raise TypeError(
             "A sparse feature needs a function that returns a ServingInputReceiver with its placeholder, as the "
@@ -239,14 +186,7 @@ def _spec_of_feature(name: Any, value: Any) -> Any:
 
 @contextlib.contextmanager
 def explaining_features(specs: Any) -> Iterator[None]:
-    """Adds to an error of a model_fn the features that the model is built for.
-
-    Args:
-      specs: structure of `tf.TensorSpec`s.
-
-    Raises:
-      ValueError: the model reads a feature that isn't there.
-    """
+    """Adds to an error of a model_fn the features that the model is built for."""
     try:
         yield
     except KeyError as error:

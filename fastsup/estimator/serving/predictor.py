@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensorflow.python.framework import errors, ops
@@ -16,7 +17,6 @@ from fastsup.core.clock import steady
 from fastsup.core.session_origin import session_role
 from fastsup.estimator.model import model_checkpoints
 from fastsup.estimator.model.estimator import check_estimator
-from fastsup.estimator.serving.loaded_model import LoadedModel
 from fastsup.estimator.serving.model_inputs import (
     ModelInputs,
     check_specs,
@@ -30,7 +30,62 @@ from fastsup.train import MonitoredSession, NoIntactCheckpointError
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Predictor"]
+__all__ = [
+    "LoadedModel",
+    "Predictor",
+]
+
+
+class LoadedModel:
+    """A session with the values of one checkpoint. It is closed when the last thread that uses it has released it.
+
+    `turn` is a lock of the thread that predicts; None if several may do so at a time.
+    """
+
+    def __init__(self, run: Callable[[Any], Any], close: Callable[[], None], turn: threading.Lock | None) -> None:
+        self._run = run
+        self._close = close
+        self._turn = turn
+        self._lock = threading.Lock()
+        self._users = 0
+        self._is_retired = False
+
+    def take(self) -> bool:
+        """Keeps it open until `release`. Returns False if it is retired."""
+        with self._lock:
+            self._users += not self._is_retired
+            return not self._is_retired
+
+    def release(self) -> None:
+        """Says that a thread that has taken it is done. An error of the end is logged: the thread has its result."""
+        with self._lock:
+            self._users -= 1
+            is_last = self._is_retired and not self._users
+        if is_last:
+            self._end(logs_errors=True)
+
+    def retire(self, logs_errors: bool = False) -> None:
+        """Lets no other thread take it, and closes it when the last one has released it."""
+        with self._lock:
+            is_last = not self._is_retired and not self._users
+            self._is_retired = True
+        if is_last:
+            self._end(logs_errors)
+
+    def _end(self, logs_errors: bool) -> None:
+        try:
+            self._close()
+        except Exception as error:
+            if not logs_errors:
+                raise
+            logging.error("The session of a Predictor hasn't ended well: %r", error, exc_info=error)
+
+    def run(self, features: Any) -> Any:
+        """Predicts."""
+        if self._turn is None:
+            return self._run(features)
+        with self._turn:
+            return self._run(features)
 
 
 class _Built(NamedTuple):

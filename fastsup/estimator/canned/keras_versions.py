@@ -1,20 +1,64 @@
-"""Optimizers and models of Keras 3 that programs give to the canned models, which are Keras 2."""
+"""Keras 2 for the models of the archive, and what programs give to these models from Keras 3."""
 
 from __future__ import annotations
 
 import functools
+import importlib
 import re
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from tensorflow.python.eager import context
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.common.keras_2 import SWITCH
-from fastsup.estimator.canned.keras_2 import tensorflow_with_keras_2
+from fastsup.common.keras_2 import SWITCH, install_command
+from fastsup.runtime import tensorflow
+from fastsup.runtime.session import Session
 
-__all__ = ["accepting_keras_3", "refusing_keras_3"]
+__all__ = [
+    "accepting_keras_3",
+    "refusing_keras_3",
+    "tensorflow_with_keras_2",
+]
+
+
+class _Interface(ModuleType):
+    """A module of TensorFlow's interface, in which some names have other values."""
+
+    def __init__(self, module: Any, **others: Any) -> None:
+        super().__init__(module.__name__, module.__doc__)
+        self.__dict__.update(others, _module=module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_module"], name)
+
+
+@functools.cache
+def tensorflow_with_keras_2() -> ModuleType:
+    """The module. `tf.keras` and `tf.compat.v1.layers` are those of tf_keras, whatever Keras the program uses."""
+    try:
+        v2 = importlib.import_module("tf_keras.api._v2.keras")
+        v1 = importlib.import_module("tf_keras.api._v1.keras")
+        layers = importlib.import_module("tf_keras.api._v1.keras.__internal__.legacy.layers")
+    except (AttributeError, ImportError) as error:
+        raise ImportError(
+            f"The canned models need the tf_keras that belongs to TensorFlow {tensorflow.__version__}, and the one "
+            f"that is installed can't be imported ({error}): {install_command()}.",
+            name="tf_keras",
+        ) from error
+    compat = tensorflow.compat
+    return _Interface(
+        tensorflow,
+        keras=v2,
+        compat=_Interface(
+            compat,
+            v1=_Interface(compat.v1, keras=v1, layers=layers, Session=Session),
+            v2=_Interface(compat.v2, keras=v2),
+        ),
+    )
+
 
 _SET_VARIABLE = f"{SWITCH}: tf.keras is then Keras 2"
 _CONVERTED = frozenset({"Adadelta", "Adagrad", "Adam", "Adamax", "Ftrl", "Nadam", "RMSprop", "SGD"})
@@ -89,14 +133,7 @@ def _converted(optimizer: Any) -> Any:
 
 
 def accepting_keras_3(get_optimizer: Callable[..., Any]) -> Callable[..., Any]:
-    """Lets `get_optimizer_instance_v2` of the archive take optimizers of Keras 3.
-
-    Args:
-      get_optimizer: the function. Its first argument is an optimizer, a function that makes one, or a name.
-
-    Returns:
-      The function with that addition. It raises ValueError for an optimizer of Keras 3 that Keras 2 lacks.
-    """
+    """Lets `get_optimizer_instance_v2` of the archive take optimizers of Keras 3."""
 
     @functools.wraps(get_optimizer)
     def get_optimizer_of_keras_2(opt: Any, learning_rate: Any = None) -> Any:
@@ -109,14 +146,7 @@ def accepting_keras_3(get_optimizer: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def refusing_keras_3(model_to_estimator: Callable[..., Any]) -> Callable[..., Any]:
-    """Lets `model_to_estimator` of the archive say which models it takes.
-
-    Args:
-      model_to_estimator: the function. Its first argument is a model of Keras 2.
-
-    Returns:
-      The function with that addition. It raises TypeError for a model of Keras 3.
-    """
+    """Lets `model_to_estimator` of the archive say which models it takes."""
 
     @functools.wraps(model_to_estimator)
     def model_of_keras_2_to_estimator(keras_model: Any = None, *args: Any, **kwargs: Any) -> Any:
