@@ -1,10 +1,14 @@
 """The training parts of `tf.contrib`, which ended with TensorFlow 1: `learn` and `training`."""
 
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING, Any
 
 import fastsup.runtime as _runtime  # noqa: F401  # Says which extra brings TensorFlow.
 from fastsup.common.absent_names import absent_name_error, alternative_to
-from fastsup.contrib import learn, training
+
+if TYPE_CHECKING:
+    from fastsup.contrib import learn as learn
+    from fastsup.contrib import training as training
 
 __all__ = ["learn", "training"]
 
@@ -13,6 +17,9 @@ _ALTERNATIVES = ((_IN_SLIM, "use the package tf_slim (pip install tf_slim), afte
 
 
 def __getattr__(name: str) -> Any:
+    if name in __all__:
+        # Only now: a program that uses tf.contrib.lookup alone doesn't wait for the others.
+        return importlib.import_module(f"{__name__}.{name}")
     raise absent_name_error(__name__, name, alternative_to(name, _ALTERNATIVES))
 
 
