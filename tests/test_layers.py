@@ -47,7 +47,6 @@ LAYERS = (
     ("fastsup",),
 )
 HEIGHTS = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
-MOST_ENTRIES = 20
 
 ROOT = Path(fastsup.__file__).parent
 IMPORT = re.compile(
@@ -103,17 +102,6 @@ def test_the_arrows_are_found() -> None:
         "fastsup.train.scheduler.hook_list"
     )
     assert "fastsup.runtime.session" in imported_by("fastsup")
-
-
-def test_no_room_is_crowded() -> None:
-    counts: dict[Path, set[str]] = {}
-    for paths in SOURCES.values():
-        for path in paths:
-            counts.setdefault(path.parent, set()).add(path.stem)
-    for folder in list(counts):
-        if folder != ROOT:
-            counts.setdefault(folder.parent, set()).add(folder.name)
-    assert {str(folder): len(names) for folder, names in counts.items() if len(names) > MOST_ENTRIES} == {}
 
 
 def test_every_room_has_its_place() -> None:
