@@ -21,7 +21,7 @@ LAYERS = (
     ("fastsup.train.hooks",),
     ("fastsup.train.engine",),
     ("fastsup.train.session",),
-    ("fastsup.train.supervisor", "fastsup.train.function"),
+    ("fastsup.train.supervisor",),
     ("fastsup.train",),
     ("fastsup.estimator.config", "fastsup.estimator.inputs"),
     ("fastsup.estimator.export", "fastsup.estimator.collective"),
