@@ -21,8 +21,8 @@ from fastsup.eager.devices.eager_session import SESSION_TARGET, EagerCallable, E
 from fastsup.eager.devices.shared_session import OverEagerContext, SharedCallable
 from fastsup.eager.lifted_step import LiftedStep
 from fastsup.runtime.executor import CALLING_THREAD, INLINE, REMEDY, SINGLE, decide
-from fastsup.runtime.graph.devices import several_devices_error
 from fastsup.runtime.graph.operations import upstream_operations
+from fastsup.runtime.graph.placement import several_devices_error
 from fastsup.runtime.session import Session
 
 __all__ = ["DeviceSession"]

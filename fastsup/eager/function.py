@@ -26,7 +26,7 @@ from fastsup.eager.choice import choose
 from fastsup.eager.devices.arguments import variables_on_devices, why_not_given, why_not_held
 from fastsup.eager.devices.placement import HasRun, Placement, placement_of
 from fastsup.eager.devices.variable_handle import VariableHandle
-from fastsup.eager.function_errors import OwnFrames, with_lines
+from fastsup.eager.function_errors import with_lines
 from fastsup.eager.function_notes import FunctionNote, note_function
 from fastsup.eager.lift import LiftedGraph, NotLiftable
 from fastsup.eager.lift_limit import LiftLimit
@@ -35,6 +35,7 @@ from fastsup.eager.lifted_step import LiftedStep
 from fastsup.eager.routes import Route
 from fastsup.eager.tracing import ConcreteTracer, FunctionTracer
 from fastsup.runtime.executor import check_executor
+from fastsup.runtime.own_frames import OwnFrames
 
 __all__ = ["FALLBACKS", "Function", "executor_of", "function"]
 

@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from tensorflow.python.eager.polymorphic_function import atomic_function
-from tensorflow.python.util import compat, tf_stack
+from tensorflow.python.util import compat
 
 from fastsup.runtime.graph.operations import PLAIN_CALLS
 
-__all__ = ["OwnFrames", "with_lines"]
+__all__ = ["with_lines"]
 
-_PACKAGE = str(Path(__file__).parent.parent) + "/"
 # An operation of which the runtime doesn't say in which function it was.
 _NODE = re.compile(r"(?<!\}\})\{\{node ([^}]*)\}\}")
-
-
-class OwnFrames(tf_stack.StackTraceFilter):  # type: ignore[misc]
-    """A `with` block in which operations are made without those lines of fastsup that are on the stack now."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._names: set[str] = set()
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
-            if frame.f_code.co_filename.startswith(_PACKAGE):
-                self._names.add(frame.f_code.co_filename)
-            frame = frame.f_back
-
-    def get_filtered_filenames(self) -> Any:
-        """Returns the names of the files whose lines TensorFlow leaves out."""
-        return self._names | self.parent.get_filtered_filenames()
 
 
 def with_lines(error: Any, concrete: Any) -> Any:

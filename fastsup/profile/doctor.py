@@ -115,7 +115,7 @@ def _print_sessions() -> bool:
         import tensorflow as tf
 
         from fastsup.runtime.executor import EXECUTORS
-        from fastsup.runtime.metadata_buffer import passes_buffers
+        from fastsup.runtime.plans import passes_buffers
     except ImportError as error:
         print(f"No sessions: {error}")
         return False

@@ -16,7 +16,7 @@ from tensorflow.python.framework import constant_op, dtypes, errors, ops
 from tensorflow.python.ops import gen_array_ops
 from tensorflow.python.util import compat
 
-from fastsup.runtime.graph.devices import several_devices_error
+from fastsup.runtime.graph.placement import several_devices_error
 
 __all__ = ["HasRun", "Placement", "is_compiled_by_xla", "placement_of"]
 

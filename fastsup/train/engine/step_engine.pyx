@@ -12,8 +12,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t
 
 from fastsup.core.probe cimport Part, Probe, ProbeFinder, probe_of
-from fastsup.runtime.fetches cimport FetchList
-from fastsup.runtime.plan cimport Plan
+from fastsup.runtime.plans cimport FetchList, Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.common.stop_signals cimport hold_signals, release_signals
 from fastsup.train.scheduler.hook_scheduler cimport HookScheduler

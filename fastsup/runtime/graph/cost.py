@@ -1,4 +1,4 @@
-"""What a step costs, roughly, from its graph: good enough to tell a light one from a heavy one.
+"""What a step costs: the time of its operations, and the memory of what is compiled of it.
 
 Shapes are what the estimate lives on. A dimension that isn't known before the step runs is taken for the size of the
 batches that the graph's datasets make, where it comes from there, and for a large one anywhere else.
@@ -12,7 +12,7 @@ from typing import Any
 
 from tensorflow.python.framework import ops, tensor_util
 
-from fastsup.runtime.graph.operations import sources_of
+from fastsup.runtime.graph.operations import FUNCTION_CALLS, nodes_of_functions, sources_of
 
 _ELEMENTS_PER_SEC = 1e9
 _FLOPS_PER_SEC = 2e10
@@ -152,3 +152,26 @@ def _batch_size(graph: ops.Graph) -> int | None:
 def _constant(tensor: Any) -> int | None:
     value = tensor_util.constant_value(tensor)
     return None if value is None else int(value)
+
+
+# Measured with TensorFlow 2.21, as the growth of the resident memory for each of 60 to 500 callables, after a run each.
+# A callable that runs next to nothing takes 28 kB. An operation of a training step of dense layers takes 1.8 kB, one of
+# a chain of elementwise operations 0.1. What stands in functions is copied for each call: 25 kB for a conditional with
+# one operation in each branch, 40 for a loop, 7 for a call of two operations.
+_CALLABLE = 28 << 10
+_OPERATION = 2 << 10
+_IN_FUNCTION = 4 << 10
+
+
+def callable_bytes(operations: Iterable[ops.Operation]) -> int:
+    """An estimate of the bytes of a callable, rather too high than too low.
+
+    Args:
+      operations: what the callable runs.
+    """
+    size = _CALLABLE
+    for op in operations:
+        size += _OPERATION
+        if op.type in FUNCTION_CALLS:
+            size += _IN_FUNCTION * sum(1 for _ in nodes_of_functions(op))
+    return size

@@ -2,8 +2,41 @@ from cpython.object cimport PyObject
 from cython cimport final
 from libc.stdint cimport int64_t, uint64_t
 
-from fastsup.runtime.fetches cimport Fetch
-from fastsup.runtime.metadata_buffer cimport TF_Buffer, empty_buffer
+
+cdef list stored_attributes(object fetch)
+
+
+cdef class Fetch:
+    cdef bint calls_program
+
+    cdef object build(self, list values)
+
+
+cdef class FetchList(Fetch):
+    cdef tuple items
+
+    cdef object build_item(self, list values, Py_ssize_t i)
+
+
+# As TensorFlow's C API has it, tensorflow/c/tf_buffer.h.
+cdef struct TF_Buffer:
+    const void* data
+    size_t length
+    void (*data_deallocator)(void* data, size_t length) noexcept
+
+
+cdef object take_buffer()
+cdef int give_back(object buffer) except -1
+cdef TF_Buffer* seen_in(object buffer) noexcept
+
+
+cdef inline void empty_buffer(TF_Buffer* buffer) noexcept:
+    """Makes a buffer as good as new: the runtime refuses one that isn't empty."""
+    if buffer.data is not NULL:
+        buffer.data_deallocator(<void*> buffer.data, buffer.length)
+        buffer.data = NULL
+        buffer.length = 0
+        buffer.data_deallocator = NULL
 
 
 cdef extern from "Python.h":
@@ -145,3 +178,73 @@ cdef inline list call_plan(Plan plan, tuple feeds):
         plan.unwatched_runs -= 1
         return values_from(plan.callable, feeds)
     return plan.call_watched(feeds)
+
+
+@final
+cdef class PlanCache:
+    cdef object graph
+    cdef object session_handle
+    cdef SessionLifetime lifetime
+    # By what identifies the fetches and feeds. Another dictionary once the plans have been dropped.
+    cdef dict plans
+    # By their options, the callables that live as long as the session.
+    cdef dict kept
+    cdef Py_ssize_t max_bytes
+    cdef Py_ssize_t max_plans
+    cdef uint64_t stale_rounds
+    # Counts the look-ups: the time of `Plan.last_used`. And when a callable, or a plan, may be replaced at the earliest.
+    cdef uint64_t clock
+    cdef uint64_t callables_full_until
+    cdef uint64_t plans_full_until
+    # Runs by TensorFlow's own executors, because the limit of callables was reached.
+    cdef uint64_t left_runs
+
+    cdef bint is_stale(self, uint64_t last_used) noexcept
+    cdef bint can_add(self) except -1
+    cdef bint has_room(self, Plan plan) except -1
+    cdef bint make_room(self, Py_ssize_t size) except -1
+    cdef CompiledCallable callable_with(self, bytes options)
+    cdef CompiledCallable new_callable(self, bytes options, Py_ssize_t size, bint is_releasable)
+    cdef int drop(self) except -1
+    cdef int drop_with(self, object tensor) except -1
+
+
+cdef bint add_to_key(list key, object fetch) except -1
+
+
+@final
+cdef class PlanFinder:
+    cdef PlanCache cache
+    cdef SessionLifetime lifetime
+    cdef object maker
+    # Runs of compiled combinations, and the other runs.
+    cdef uint64_t hits
+    cdef uint64_t misses
+
+    # The plan looked up last: most loops run only that one.
+    cdef Plan last_plan
+    cdef list other_plans
+
+    # What a plan was made under. When one of these changes, plans are made again.
+    cdef object graph
+    cdef uint64_t graph_version
+    cdef dict names_in_use
+    cdef Py_ssize_t names_seen
+    cdef bint graph_is_final
+    cdef set unfetchable
+    cdef set unfeedable
+    cdef Py_ssize_t rules_seen
+
+    cdef Py_ssize_t rules(self)
+    cdef Plan find(self, object session, object fetches, object feed_dict, bint to_run)
+    cdef Plan recent_plan(self, object fetches, object feed_dict)
+    cdef bint keep_up_with_graph(self, object session) except -1
+    cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1
+    cdef int know_plan_by(self, Plan plan, object fetches, object feed_dict) except -1
+    cdef Plan make_plan(self, object session, object key, object fetches, object feed_dict, bint to_run)
+    cdef bint compile_known(self, object session, Plan plan) except -1
+    cdef int read_step_directly(self, object variable) except -1
+    cdef int put_first(self, Plan plan) noexcept
+    cdef int forget(self) except -1
+    cdef int drop(self, object session) except -1
+    cdef int drop_with(self, object tensor) except -1
