@@ -9,7 +9,7 @@ from typing import Any
 
 from tensorflow.python.framework import ops
 
-from fastsup.eager.devices.eager_session import EagerCallable
+from fastsup.eager.eager_session import EagerCallable
 from fastsup.eager.lift import LiftedGraph
 from fastsup.runtime.executor import INLINE, POOL, REMEDY, SINGLE, decide, suits_single_thread
 from fastsup.runtime.graph.effects import READS_INPUT, CanFail, has_effect, unordered

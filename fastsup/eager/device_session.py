@@ -15,11 +15,10 @@ from tensorflow.python.framework import tensor as tensor_lib
 from tensorflow.python.ops import array_ops
 
 from fastsup.eager import bridge
+from fastsup.eager.calls import LiftedStep
 from fastsup.eager.choice import compile_for
-from fastsup.eager.devices.arguments import is_moved
-from fastsup.eager.devices.eager_session import SESSION_TARGET, EagerCallable, EagerSession
-from fastsup.eager.devices.shared_session import OverEagerContext, SharedCallable
-from fastsup.eager.lifted_step import LiftedStep
+from fastsup.eager.devices import OverEagerContext, SharedCallable, is_moved
+from fastsup.eager.eager_session import SESSION_TARGET, EagerCallable, EagerSession
 from fastsup.runtime.executor import CALLING_THREAD, INLINE, REMEDY, SINGLE, decide
 from fastsup.runtime.graph.operations import upstream_operations
 from fastsup.runtime.graph.placement import several_devices_error

@@ -15,9 +15,9 @@ from tensorflow.python.framework import errors_impl
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.core.loop import SECONDS_AT_ONCE
-from fastsup.eager.devices.placement import is_compiled_by_xla
+from fastsup.eager.calls import scope_of_devices
+from fastsup.eager.devices import is_compiled_by_xla
 from fastsup.eager.function import Function
-from fastsup.eager.lifted_calls import scope_of_devices
 from fastsup.steps.array_batches import ArrayBatches
 from fastsup.steps.bind import BatchStep, as_arguments, without_instance
 from fastsup.steps.blocks import ArrayBlocks, IteratorBlocks, why_not_stacked

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastsup.eager.devices.eager_session import SESSION_TARGET
-from fastsup.eager.devices.shared_session import OverEagerContext
+from fastsup.eager.devices import OverEagerContext
+from fastsup.eager.eager_session import SESSION_TARGET
 from fastsup.eager.lift import LiftedGraph
 from fastsup.runtime.executor import config_for
 from fastsup.runtime.session import Session

@@ -16,11 +16,10 @@ from tensorflow.python.training import training_util
 from tensorflow.python.util import nest
 
 from fastsup.eager import bridge
-from fastsup.eager.devices.arguments import variables_on_devices, why_not_held
-from fastsup.eager.devices.variable_handle import VariableHandle, variable_handle
+from fastsup.eager.calls import scope_of_devices
+from fastsup.eager.devices import VariableHandle, variable_handle, variables_on_devices, why_not_held
 from fastsup.eager.function import Function, function
 from fastsup.eager.lift import LiftedGraph, NotLiftable
-from fastsup.eager.lifted_calls import scope_of_devices
 from fastsup.eager.tracing import ConcreteTracer, FunctionTracer
 from fastsup.steps.bind import BatchStep, BoundStep, as_arguments, without_instance
 from fastsup.steps.fused_calls import fused_calls

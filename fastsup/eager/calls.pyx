@@ -1,25 +1,348 @@
-"""The calls of one function: each is run by the lifted graph of its pattern, or goes to TensorFlow."""
+"""The calls of one function: each finds its route by a pattern, and is run by a lifted graph, or goes to TensorFlow."""
+
+from cpython.dict cimport PyDict_GetItem
+from cpython.object cimport PyObject
+from cython cimport final
+from libc.stdlib cimport free, malloc
 
 import functools
 import threading
 import weakref
-
-from cpython.dict cimport PyDict_GetItem
-from cpython.object cimport PyObject
-
-from fastsup.core.probe cimport probe_here
-from fastsup.eager.argument_pattern cimport CallTensors
-from fastsup.eager.devices.eager_session cimport records_gradients, scope_of_plain_thread
-from fastsup.eager.lifted_step cimport LiftedStep
-from fastsup.eager.routes cimport Route, RouteTable
-
-from fastsup.eager.devices.eager_session import has_callbacks, settings
+from time import perf_counter
 
 from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import eager_function_run, polymorphic_function
 from tensorflow.python.framework import errors_impl, ops
 from tensorflow.python.ops import summary_ops_v2
 from tensorflow.python.profiler import profiler_v2
+
+from fastsup.core.probe cimport probe_here
+from fastsup.eager.patterns cimport CallPattern, CallTensors, digest_of_call
+from fastsup.eager.eager_session cimport EagerCallable, handle_of, records_gradients, scope_of_plain_thread
+from fastsup.eager.eager_session import has_callbacks, settings
+
+
+@final
+cdef class NamedTemplate:
+    """A namedtuple among the results."""
+
+    cdef object kind
+    cdef tuple items
+
+
+cdef class LiftedStep:
+    """A ConcreteFunction's graph in a session that shares the eager context's devices.
+
+    Args:
+      graph: the LiftedGraph, whose `feeds` are the step's inputs and whose boxes hold the others.
+      choose: function without arguments that chooses what runs the graph. It returns the EagerCallable, or None if
+        a trial decides; and that trial, or None.
+      pack: function from the flat list of results to what the function returns.
+
+    Raises:
+      NotLiftable, tf.errors.OpError: those of `choose`.
+    """
+
+    def __init__(self, graph, choose, pack):
+        self.graph = graph
+        self.choose = choose
+        self.pack = pack
+        self.keeps_random_sequences = graph.keeps_random_sequences
+        self.begin_sequences(_seeds())
+
+    def __call__(self, list tensors):
+        """Runs the step.
+
+        Args:
+          tensors: an EagerTensor for each feed.
+
+        Returns:
+          What the function returns.
+
+        Raises:
+          TypeError: one of the feeds isn't an EagerTensor.
+          tf.errors.OpError: the step has failed.
+        """
+        cdef void** inputs = <void**>malloc(max(1, len(tensors)) * sizeof(void*))
+        if inputs is NULL:
+            raise MemoryError
+        cdef Py_ssize_t i
+        try:
+            for i in range(len(tensors)):
+                inputs[i] = handle_of(tensors[i])
+                if inputs[i] is NULL:
+                    raise TypeError(f"feed {i} must be an EagerTensor, got {tensors[i]!r}.")
+            return self.run(inputs)
+        finally:
+            free(inputs)
+
+    cdef object run(self, void** inputs):
+        """Runs the step with handles whose tensors the caller keeps alive."""
+        cdef EagerCallable chosen
+        cdef list flat
+        if self.keeps_random_sequences:
+            seeds = _seeds()
+            if seeds is not self.seeds:
+                self.graph.forget_sessions()
+                self.begin_sequences(seeds)
+        chosen = self.chosen
+        self.running += 1
+        try:
+            if chosen is None:
+                flat = self.run_on_trial(inputs)
+            else:
+                flat = chosen.run(inputs)
+                if self.calls_until_look > 0:
+                    self.calls_until_look -= 1
+                    if self.calls_until_look == 0:
+                        self.trial.recheck()
+                        self.chosen = None
+        finally:
+            self.running -= 1
+        return self.packed(flat)
+
+    cdef int begin_sequences(self, object seeds) except -1:
+        """Chooses what runs the step. Its random sequences begin with that."""
+        # First: another thread must not begin them again.
+        self.seeds = seeds
+        chosen, trial = self.choose()
+        self.calls_until_look = -1
+        self.trial = trial
+        self.chosen = chosen
+        return 0
+
+    def run_inline(self):
+        """Runs the step in the calling thread by the ordinary executor from now on, unless that has to begin again."""
+        if self.graph.executor == "single_threaded" and not self.keeps_random_sequences:
+            self.chosen = self.graph.compile("inline")
+
+    def leave_open(self):
+        """Lets the sessions live as long as the process."""
+        self.graph.leave_open()
+
+    def release_all(self):
+        """Lets the tensors in the boxes go, unless a call is under way."""
+        if not self.running:
+            self.graph.release_all()
+
+    cdef list run_on_trial(self, void** inputs):
+        cdef EagerCallable candidate = self.trial.next()
+        started = perf_counter()
+        flat = candidate.run(inputs)
+        winner = self.trial.record(candidate, perf_counter() - started)
+        if winner is not None:
+            self.calls_until_look = self.trial.runs_until_look
+            self.chosen = winner
+        return flat
+
+    cdef object packed(self, list flat):
+        if self.is_packed_by_template:
+            if type(self.template) is int:
+                return flat[<Py_ssize_t>self.template]
+            return _fill(self.template, flat)
+        result = self.pack(flat)
+        if not self.is_known:
+            places = {id(tensor): place for place, tensor in enumerate(flat)}
+            try:
+                self.template = _template(result, places)
+                self.is_packed_by_template = True
+            except TypeError:
+                pass
+            self.is_known = True
+        return result
+
+
+cdef object _seeds():
+    """TensorFlow's generator of the seeds of operations without one. None before the first `tf.random.set_seed`."""
+    return getattr(context._context, "_rng", None)
+
+
+cdef object _template(object result, dict places):
+    """The structure of a result, with the place of each tensor among the flat results in its stead.
+
+    Raises:
+      TypeError: the structure is one that only TensorFlow can make.
+    """
+    if result is None:
+        return None
+    if id(result) in places:
+        return places[id(result)]
+    kind = type(result)
+    if kind is dict:
+        return {key: _template(value, places) for key, value in result.items()}
+    if kind is list:
+        return [_template(value, places) for value in result]
+    if not issubclass(kind, tuple):
+        raise TypeError
+    items = tuple([_template(value, places) for value in result])
+    if kind is tuple:
+        return items
+    if not hasattr(kind, "_make") or not hasattr(kind, "_fields"):
+        raise TypeError
+    cdef NamedTemplate named = NamedTemplate.__new__(NamedTemplate)
+    named.kind = kind
+    named.items = items
+    return named
+
+
+cdef object _fill(object template, list flat):
+    kind = type(template)
+    if kind is int:
+        return flat[<Py_ssize_t>template]
+    if template is None:
+        return None
+    if kind is dict:
+        return {key: _fill(value, flat) for key, value in (<dict>template).items()}
+    if kind is list:
+        return [_fill(value, flat) for value in <list>template]
+    if kind is tuple:
+        return tuple([_fill(value, flat) for value in <tuple>template])
+    named = <NamedTemplate>template
+    return named.kind._make([_fill(value, flat) for value in (<NamedTemplate>named).items])
+
+
+cdef enum:
+    # Routes of one digest that are kept.
+    MOST_OF_ONE_DIGEST = 64
+    # A full table takes one of this many new routes, so that it follows a program that changes its shapes, and costs
+    # nothing where a program has more shapes than the table has room for.
+    REFUSED_IN_TURN = 16
+
+
+cdef class Route:
+    """Where the calls of one pattern go.
+
+    Args:
+      pattern: the CallPattern.
+      step: the LiftedStep; None if TensorFlow runs these calls.
+      boxed: list of pairs of a Box and the tensor that it holds in these calls.
+      entry: what the function knows of the trace, if it isn't lifted and may be later; else None.
+    """
+
+    def __init__(self, CallPattern pattern, LiftedStep step, list boxed, entry=None):
+        self.pattern = pattern
+        self.step = step
+        self.boxed = boxed
+        self.entry = entry
+        self.watched = tuple([weakref.ref(known(), lambda gone: release(boxed)) for known in pattern.objects if boxed])
+
+    cdef bint may_be_taken(self) except -1:
+        """Whether a call can still fit its pattern: all objects of the pattern are there."""
+        for known in self.pattern.objects:
+            if known() is None:
+                return False
+        return True
+
+
+cdef class RouteTable:
+    """The routes of one function. A full table forgets those that were used the longest time ago.
+
+    A call of one shape finds its route by a number, its digest, whatever the count of routes is. Routes with open
+    dimensions, of which each trace has few, are compared one by one.
+
+    Args:
+      most: the most routes that it keeps of each kind.
+    """
+
+    def __init__(self, Py_ssize_t most):
+        self.most = most
+        self.by_digest = {}
+        self.open_routes = ()
+        self.kinds = {}
+        self.look_at = MOST_OF_ONE_DIGEST
+
+    def __len__(self):
+        return self.count + len(self.open_routes)
+
+    cdef Route find(self, PyObject* scope, tuple args, dict kwargs, CallTensors* tensors, list kept):
+        """The route of a call in a scope of devices, or None. Writes the handles of its tensors: see CallPattern.fits."""
+        cdef Route route
+        cdef Py_ssize_t i
+        cdef tuple routes
+        if self.count:
+            digest = digest_of_call(args, kwargs, self.kinds)
+            routes = self.by_digest.get(digest, ())
+            for i in range(len(routes) - 1, -1, -1):
+                route = routes[i]
+                if route.pattern.is_of(scope) and route.pattern.fits(args, kwargs, tensors, kept):
+                    # Another thread, or a comparison of two values, may have changed the table.
+                    now = self.by_digest.pop(digest, None)
+                    if now is not None:
+                        self.by_digest[digest] = now
+                    return route
+        routes = self.open_routes
+        for i in range(len(routes) - 1, -1, -1):
+            route = routes[i]
+            if route.pattern.is_of(scope) and route.pattern.fits(args, kwargs, tensors, kept):
+                return route
+        return None
+
+    def takes_more(self):
+        """Whether a new route is worth making: if there is room, or now and then."""
+        if self.count < self.most and len(self.open_routes) < self.most:
+            return True
+        self.refused += 1
+        return self.refused % REFUSED_IN_TURN == 0
+
+    def add(self, Route route, tuple args, dict kwargs):
+        """Adds a route.
+
+        Args:
+          route: the route.
+          args: the positional arguments of a call that takes it.
+          kwargs: the keyword arguments.
+        """
+        if route.pattern.is_open:
+            self.open_routes = (*_living(self.open_routes)[-(self.most - 1):], route)
+            return
+        digest = digest_of_call(args, kwargs, self.kinds)
+        routes = self.by_digest.pop(digest, ())
+        kept = (*_living(routes)[-(MOST_OF_ONE_DIGEST - 1):], route)
+        self.by_digest[digest] = kept
+        self.count += len(kept) - len(routes)
+        if self.count >= self.look_at:
+            self.keep(_living)
+            self.look_at = max(2 * self.count, MOST_OF_ONE_DIGEST)
+        while self.count > self.most and self.by_digest:
+            self.count -= len(self.by_digest.pop(next(iter(self.by_digest))))
+
+    def drop(self, step=None, entry=None):
+        """Forgets the routes to a step, or those of an entry; all routes if neither is given."""
+        def others(routes):
+            if step is None and entry is None:
+                return ()
+            return tuple([
+                route for route in routes
+                if not (step is not None and (<Route>route).step is step)
+                and not (entry is not None and (<Route>route).entry is entry)
+            ])
+
+        self.keep(others)
+        self.open_routes = others(self.open_routes)
+
+    def keep(self, chosen):
+        """Keeps, of the routes of each digest, those that a function chooses."""
+        # Objects that go meanwhile may let another thread run.
+        kept = {digest: chosen(routes) for digest, routes in list(self.by_digest.items())}
+        self.by_digest = {digest: routes for digest, routes in kept.items() if routes}
+        self.count = sum([len(routes) for routes in self.by_digest.values()])
+
+
+cdef tuple _living(tuple routes):
+    return tuple([route for route in routes if (<Route>route).may_be_taken()])
+
+
+def release(list boxed):
+    """Empties boxes of tensors that no later call needs, and the list of them.
+
+    Args:
+      boxed: list of pairs of a Box and a tensor.
+    """
+    pairs = list(boxed)
+    boxed.clear()
+    for box, tensor in pairs:
+        box.release(tensor)
+
 
 cdef enum:
     # Routes that a function keeps.

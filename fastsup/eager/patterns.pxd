@@ -1,6 +1,7 @@
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
-from fastsup.eager.devices.eager_session cimport MOST_DIMENSIONS
+from fastsup.eager.eager_session cimport MOST_DIMENSIONS
 
 
 cdef enum:
@@ -98,3 +99,23 @@ cdef class TracedPattern(Pattern):
 
 
 cdef uint64_t digest_of_call(tuple args, dict kwargs, dict kinds) except? 0
+
+
+cdef class CallPattern:
+    cdef tuple positional
+    cdef tuple keywords
+    cdef tuple names
+    # Pairs of a pattern and the default value of a parameter that is left out. TensorFlow feeds it.
+    cdef tuple defaults
+    cdef Py_ssize_t feeds
+    # The device of the `tf.device` scope of its calls; empty without a scope. None where TensorFlow has one device.
+    cdef readonly str scope
+    # Patterns of calls that fit this one, but go to another trace.
+    cdef tuple rivals
+    # Weak references to the objects that the pattern knows by identity. Once one is gone, no call fits.
+    cdef readonly tuple objects
+    cdef readonly bint is_open
+
+    cdef bint is_of(self, PyObject* scope) except -1
+    cdef bint fits(self, tuple args, dict kwargs, CallTensors* tensors, list kept) except -1
+    cdef bint takes(self, tuple args, dict kwargs, CallTensors* tensors, list kept) except -1

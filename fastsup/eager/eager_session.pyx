@@ -12,7 +12,6 @@ import os
 
 from tensorflow.python.framework import errors_impl
 
-
 cdef extern from "eager_session.h" nogil:
     const char* TARGET "FASTSUP_EAGER_TARGET"
     const char* fastsup_eager_symbol(int index)

@@ -1,24 +1,208 @@
-"""Where TensorFlow runs a function on a machine with several devices: read off what it has prepared for a call."""
+"""The devices of eager code: sessions that share them, what is on them, and where TensorFlow runs a function there."""
 
 from __future__ import annotations
 
 import itertools
+import os
+import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from tensorflow.core.framework import tensor_shape_pb2
 from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.client import session as tf_session
 from tensorflow.python.eager import cancellation, context, execute
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.framework import constant_op, dtypes, errors, ops
-from tensorflow.python.ops import gen_array_ops
+from tensorflow.python.ops import gen_array_ops, gen_resource_variable_ops
 from tensorflow.python.util import compat
 
+from fastsup.common.interpreter_end import completed_before_exit
+from fastsup.eager.eager_session import SESSION_TARGET
 from fastsup.runtime.graph.placement import several_devices_error
 
-__all__ = ["HasRun", "Placement", "is_compiled_by_xla", "placement_of"]
+
+class OfEagerContext:
+    """Base of what belongs to the eager context that there is when it is made."""
+
+    # An object may be deleted when the names of this module are gone.
+    _process: Callable[[], int] = staticmethod(os.getpid)
+    _context_names = vars(context)
+    _completed_before_exit = completed_before_exit
+
+    def _take_context(self) -> None:
+        """Records the process and the context. To be called before anything can fail."""
+        self._made_in = os.getpid()
+        self._made_for = context.context()
+
+    def _usable(self) -> bool:
+        """Whether the runtime that the object belongs to is there: not in a child process, nor after its context."""
+        return (
+            self._process() == self._made_in
+            and self._context_names.get("_context") is self._made_for
+            and not self._completed_before_exit.is_over_for_this_thread()
+        )
+
+
+class SharedCallable(tf_session.BaseSession._Callable):  # type: ignore[misc]
+    """TensorFlow's own callable of such a session. It isn't released when the session's runtime is gone."""
+
+    _completed_before_exit = completed_before_exit
+
+    def __del__(self) -> None:
+        if self._session._usable():
+            with self._completed_before_exit:
+                super().__del__()
+
+
+class OverEagerContext(OfEagerContext):
+    """Base of sessions over the eager context's devices. One that is left open lives as long as the process."""
+
+    left_open = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._session = None
+        self._take_context()
+        super().__init__(*args, **kwargs)
+
+    def _usable(self) -> bool:
+        return not self.left_open and super()._usable()
+
+    def __del__(self) -> None:
+        if self._usable():
+            with self._completed_before_exit:
+                super().__del__()  # type: ignore[misc]
+
+
+class SharedSession(OverEagerContext, tf_session.Session):  # type: ignore[misc]
+    """A session over the eager context's devices.
+
+    Args:
+      graph: its graph.
+      config: its ConfigProto.
+    """
+
+    def __init__(self, graph: ops.Graph, config: Any) -> None:
+        super().__init__(SESSION_TARGET, graph, config)
+
+
+_HANDLE = re.compile(
+    r'<ResourceHandle\(name="(.*)", device="([^"]*)", container="([^"]*)", type="tensorflow::Var"', re.DOTALL
+)
+
+
+class VariableHandle(NamedTuple):
+    """What any graph finds an eager variable by. It doesn't keep the variable alive.
+
+    Args:
+      shared_name: the variable's name among the resources of its device.
+      container: the container that it is in.
+      device: its device.
+      dtype: its type, as a number of TensorFlow's DataType.
+      shape: its shape, as the bytes of a TensorShapeProto.
+    """
+
+    shared_name: str
+    container: str
+    device: str
+    dtype: int
+    shape: bytes
+
+    def in_graph(self, name: str, is_placed: bool = True) -> Any:
+        """The handle of the variable in the default graph.
+
+        Args:
+          name: name of the operation.
+          is_placed: whether the operation asks for the variable's device.
+        """
+        with ops.device(self.device if is_placed else None):
+            return gen_resource_variable_ops.var_handle_op(
+                dtype=self.dtype,
+                shape=tensor_shape_pb2.TensorShapeProto.FromString(self.shape),
+                shared_name=self.shared_name,
+                container=self.container,
+                name=name,
+            )
+
+
+def variable_handle(handle: Any) -> VariableHandle | None:
+    """Describes the handle of an eager variable.
+
+    Args:
+      handle: an eager tensor.
+
+    Returns:
+      None if it isn't the handle of a variable, or TensorFlow doesn't tell its names.
+    """
+    found = _HANDLE.search(str(handle)) if handle.dtype == dtypes.resource else None
+    if found is None or len(handle._handle_data.shape_and_type) != 1:
+        return None
+    (contents,) = handle._handle_data.shape_and_type
+    return VariableHandle(found[1], found[3], handle.device, contents.dtype, contents.shape.SerializeToString())
+
+
+_FIRST_CPU = "/device:CPU:0"
+# What TensorFlow's sessions move between a run and the memory of a device.
+_MOVED = frozenset(
+    {
+        dtypes.bfloat16, dtypes.bool, dtypes.complex64, dtypes.complex128, dtypes.float16, dtypes.float32,
+        dtypes.float64, dtypes.int8, dtypes.int16, dtypes.int64, dtypes.uint8, dtypes.uint16,
+    }
+)  # fmt: skip
+
+
+def is_moved(dtype: Any) -> bool:
+    """Whether TensorFlow's sessions move tensors of a type between a run and the memory of a device."""
+    return dtype in _MOVED
+
+
+def variables_on_devices(inputs: Sequence[Any]) -> dict[int, VariableHandle]:
+    """The variables among the inputs of a function that aren't on the first CPU device, by their positions.
+
+    Args:
+      inputs: the flat inputs.
+    """
+    found = {}
+    for place, value in enumerate(inputs):
+        if value.dtype == dtypes.resource and _FIRST_CPU not in value.device:
+            handle = variable_handle(value)
+            if handle is not None:
+                found[place] = handle
+    return found
+
+
+def why_not_held(values: Iterable[Any]) -> str:
+    """Why one of some values can't be put into a box, which is on the host.
+
+    Args:
+      values: the resources and variants.
+
+    Returns:
+      The reason; an empty string if there is none.
+    """
+    for value in values:
+        if _FIRST_CPU not in value.device:
+            return f"one of its arguments is a {value.dtype.name} on {value.device}"
+    return ""
+
+
+def why_not_given(feeds: Iterable[Any]) -> str:
+    """Why a session can't be given one of the tensors where it lies.
+
+    Args:
+      feeds: the inputs that aren't resources or variants.
+
+    Returns:
+      The reason; an empty string if there is none.
+    """
+    for value in feeds:
+        if not is_moved(value.dtype) and "/device:CPU:" not in value.backing_device:
+            return f"one of its arguments is a tensor of {value.dtype.name} in the memory of {value.backing_device}"
+    return ""
+
 
 _HOST = "/job:localhost/replica:0/task:0/device:CPU:0"
 # What operations of accelerators keep in the host's memory.
