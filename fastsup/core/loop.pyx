@@ -4,15 +4,19 @@ A step and hooks in C run without the interpreter (csrc/drive.c). Control comes 
 and failures. A loop that is profiled does one step at a time, so that each step and hook can be timed.
 """
 
-import logging
-
 from cpython.exc cimport PyErr_CheckSignals, PyErr_Occurred, PyErr_SetObject
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
 from cpython.pycapsule cimport PyCapsule_CheckExact, PyCapsule_GetContext
 from libc.math cimport HUGE_VAL, NAN
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 
-from fastsup.core.capsule cimport function_in
+import logging
+
+from fastsup.core import timeline
+from fastsup.core.checks import (
+    check_keywords, check_step_function, misspelt_callbacks, why_begin_failed, why_no_loop_hook,
+    why_step_needs_arguments
+)
 from fastsup.core.clock cimport is_replaced, steady_seconds
 from fastsup.core.drive cimport (
     FS_ENDED, FS_HOOK_DUE, FS_HOOK_FAILED, FS_NOTHING_DUE, FS_SCHEDULES_CHANGED, FS_STEP_FAILED, fs_drive,
@@ -20,18 +24,14 @@ from fastsup.core.drive cimport (
     fs_drive_reload, fs_drive_request_stop, fs_drive_run, fs_drive_step_done, fs_drive_steps_done,
     fs_drive_steps_until_due, fs_event, fs_steady_clock
 )
+from fastsup.core.errors import add_note, end_hooks, safe_repr, tell_hooks
 from fastsup.core.hook cimport (
-    FS_GO_ON, FS_STOP, FunctionHook, LoopHook, callback_after_steps, fs_loop, fs_step_fn, takes_several
+    FS_GO_ON, FS_STOP, FunctionHook, LoopHook, callback_after_steps, fs_loop, fs_step_fn, function_in, takes_several
 )
 from fastsup.core.hook import STEP_SIGNATURE
-from fastsup.core import timeline
-from fastsup.core.hook_ends import end_hooks, tell_hooks
-from fastsup.core.checks import check_step_function, why_begin_failed, why_no_loop_hook, why_step_needs_arguments
-from fastsup.core.notes import add_note, safe_repr
 from fastsup.core.probe cimport Part, Probe, ProbeFinder, fs_scope, probe_of
-from fastsup.core.session_origin import current_origin
-from fastsup.core.spelling import check_keywords, misspelt_callbacks
 from fastsup.core.schedule cimport changes
+from fastsup.core.sessions import current_origin
 
 # `LoopHook.on_due`, whose -1 need not mean that an exception is set.
 ctypedef int (*on_due_t)(LoopHook, object, const fs_loop*) noexcept
@@ -731,3 +731,53 @@ cdef class Loop:
         drive.code = code
         self.handle(FS_NOTHING_DUE if code == FS_GO_ON or code == FS_STOP else FS_STEP_FAILED)
         return code == FS_GO_ON
+
+
+cdef class OutsideLoop(Loop):
+    """OutsideLoop(hooks)\n--\n
+    Calls hooks after steps that the caller makes.
+
+    Args:
+      hooks: iterable of `fastsup.core.Hook`.
+    """
+
+    def __init__(self, hooks):
+        self.hold(hooks)
+
+    def run(self):
+        """Raises RuntimeError.
+
+        Raises:
+          RuntimeError: always.
+        """
+        raise RuntimeError("The session runs the steps of this loop: loop.run() can't.")
+
+    def _begin(self, steps, global_step):
+        """Calls the hooks' `begin`.
+
+        Args:
+          steps: number of steps made so far.
+          global_step: the global step after them.
+        """
+        self.move_to(steps, global_step)
+        for hook in self.hooks:
+            self.begin_hook(hook)
+
+    def _move_to(self, steps, global_step):
+        """Says how many steps were made, and where the global step stands. Calls no hook."""
+        self.move_to(steps, global_step)
+
+    def _after_step(self, steps, global_step, result):
+        """Calls the hooks that are due after a step.
+
+        Args:
+          steps: number of steps made so far, this one included.
+          global_step: the global step after it.
+          result: what the step has returned for the hooks.
+        """
+        self.move_to(steps, global_step)
+        try:
+            self.call_hooks_after(result)
+        except Exception as error:
+            self.note_hook(error)
+            raise

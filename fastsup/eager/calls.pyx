@@ -17,9 +17,9 @@ from tensorflow.python.ops import summary_ops_v2
 from tensorflow.python.profiler import profiler_v2
 
 from fastsup.core.probe cimport probe_here
-from fastsup.eager.patterns cimport CallPattern, CallTensors, digest_of_call
 from fastsup.eager.eager_session cimport EagerCallable, handle_of, records_gradients, scope_of_plain_thread
 from fastsup.eager.eager_session import has_callbacks, settings
+from fastsup.eager.patterns cimport CallPattern, CallTensors, digest_of_call
 
 
 @final

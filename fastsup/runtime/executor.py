@@ -22,7 +22,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import training_util
 
 from fastsup.core.checks import check_choice
-from fastsup.core.plan_executor import PlanExecutor
+from fastsup.core.sessions import PlanExecutor
 from fastsup.runtime.graph.cost import StepCost
 from fastsup.runtime.graph.effects import CONTROL_FLOW, READS_INPUT, changes_beside_input
 from fastsup.runtime.graph.operations import (

@@ -3,7 +3,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Protocol, final
 
 from fastsup.core.probe import Profiler
-from fastsup.core.session_origin import SessionOrigin
+from fastsup.core.sessions import SessionOrigin
 from fastsup.runtime.executor import SessionExecutor
 from fastsup.runtime.plan_maker import PlanMaker as PlanMaker
 from fastsup.runtime.plans import ELEMENT_TYPES as ELEMENT_TYPES

@@ -17,14 +17,14 @@ from tensorflow.python.training import training_util
 from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.core.probe cimport Part, Probe, ProbeFinder, fs_scope, probe_here, probe_of
 from fastsup.core.probe import session_part_here
-from fastsup.runtime.plans cimport (
-    CompiledCallable, Fetch, Plan, PlanCache, PlanFinder, SessionLifetime, add_to_key, call_plan, views_from
-)
-from fastsup.runtime.plans import ELEMENT_TYPES, FetchOne
 from fastsup.runtime.graph.effects import VariableAccess
 from fastsup.runtime.graph.global_step import track_global_step
 from fastsup.runtime.graph.operations import upstream_operations
 from fastsup.runtime.plan_maker import PlanMaker
+from fastsup.runtime.plans cimport (
+    CompiledCallable, Fetch, Plan, PlanCache, PlanFinder, SessionLifetime, add_to_key, call_plan, views_from
+)
+from fastsup.runtime.plans import ELEMENT_TYPES, FetchOne
 
 
 cdef class StepGate:

@@ -23,7 +23,7 @@ from tensorflow.python.platform import tf_logging as logging
 from fastsup.common.fork import fork_reason
 from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.common.tensorflow_errors import not_end_of_input
-from fastsup.core.plan_executor import PlanExecutor
+from fastsup.core.sessions import PlanExecutor
 from fastsup.runtime.errors import ErrorSources, with_remedy
 from fastsup.runtime.executor import SINGLE, SessionExecutor, check_executor, config_for
 from fastsup.runtime.graph.operations import upstream_operations

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastsup import train
 from fastsup.cluster.collective.membership import Membership
-from fastsup.core.session_origin import session_role
+from fastsup.core.sessions import session_role
 from fastsup.train.session.monitored_session import MonitoredSession, _MonitoredSession
 from fastsup.train.session.session_creators import ChiefSessionCreator
 from fastsup.train.session.session_manager import SessionManager

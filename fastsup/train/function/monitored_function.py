@@ -13,7 +13,7 @@ from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 
 from fastsup.checkpoint.directory import directory_argument
 from fastsup.core.checks import check_flag, check_fuse, check_no_pattern, check_number
-from fastsup.core.session_origin import session_role
+from fastsup.core.sessions import session_role
 from fastsup.eager import bridge
 from fastsup.loop.managers import manager_in
 from fastsup.runtime.executor import check_executor

@@ -17,7 +17,7 @@ from fastsup.common.leaked_threads import warn_of_leaked_threads
 from fastsup.common.tensorflow_errors import not_end_of_input
 from fastsup.core import timeline
 from fastsup.core.probe import Profiler
-from fastsup.core.session_origin import current_origin
+from fastsup.core.sessions import current_origin
 from fastsup.runtime.session import Session
 from fastsup.train.session.signal_end import is_by_signal, log_failed_end
 

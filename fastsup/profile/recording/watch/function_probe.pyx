@@ -13,9 +13,8 @@ from fastsup.profile.recording.watch.call_probe cimport CallProbe
 
 from tensorflow.python.eager import context
 
-from fastsup.core.plan_executor import PlanExecutor
+from fastsup.core.sessions import PlanExecutor, origin_of_call
 from fastsup.core.probe import program_profiler_now
-from fastsup.core.session_origin import origin_of_call
 from fastsup.eager.function import executor_of
 from fastsup.eager.calls import fallback_reason
 from fastsup.profile.recording.statistics import RUNTIME, SESSION

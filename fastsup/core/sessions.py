@@ -1,4 +1,4 @@
-"""The origin of a session: the call that opens it, and the line of the program. Profiles tell sessions apart by it."""
+"""What sessions say of themselves to a profile: the call that opens one, and the executors of its steps."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FrameType
+from typing import NamedTuple
 
-__all__ = ["NO_ORIGIN", "SessionOrigin", "current_origin", "origin_of_call", "session_role"]
+__all__ = ["NO_ORIGIN", "PlanExecutor", "SessionOrigin", "current_origin", "origin_of_call", "session_role"]
 
 # Packages whose frames aren't the program's own.
 _LIBRARIES = frozenset({"fastsup", "tensorflow", "keras", "tf_keras", "contextlib", "functools"})
@@ -121,3 +122,21 @@ def _name(frame: FrameType) -> str:
     if owner is None:
         return function
     return type(owner).__name__ if function == "__init__" else f"{type(owner).__name__}.{function}"
+
+
+class PlanExecutor(NamedTuple):
+    """The executor of one combination of fetches and feeds that a session has compiled.
+
+    Args:
+      fetches: names of the tensors that are fetched and of the operations that are run, including those of hooks.
+      feeds: names of the tensors that are fed.
+      executor: the current mode: "thread_pool", "inline" or "single_threaded".
+      on_trial: True while the choice between executors is open: during a trial, and until the first one begins.
+      seconds: median seconds of a run in that mode in its trial; None if no run was timed.
+    """
+
+    fetches: tuple[str, ...]
+    feeds: tuple[str, ...]
+    executor: str
+    on_trial: bool
+    seconds: float | None
