@@ -53,7 +53,7 @@ ONLY_IN = {
     r"\bsignal\.signal\(": ["fastsup/common/stop_signals.pyx", "fastsup/keras/interrupts.py"],
     # Programs replace the second one.
     r"AbortedError\"?, (errors\.|\")UnavailableError": [
-        "fastsup/common/tensorflow_errors.py",
+        "fastsup/common/errors.py",
         "fastsup/train/session/monitored_session.py",
     ],
     r"\bTF_CloseSession\b": ["fastsup/runtime/session.py"],

@@ -29,10 +29,10 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import versions
 
 from fastsup.common import isolated_child
+from fastsup.common.errors import is_raised_outside
 from fastsup.common.files import replace_whole
-from fastsup.common.fork import fork_reason
-from fastsup.common.raised_outside import is_raised_outside
-from fastsup.common.tried_versions import untried_reason
+from fastsup.common.interpreter_end import fork_reason
+from fastsup.common.versions import untried_reason
 from fastsup.eager import calls, eager_session
 
 __all__ = ["forked_reason", "keep_track", "unavailable_reason"]

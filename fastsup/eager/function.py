@@ -18,8 +18,8 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.trackable import base as trackable
 from tensorflow.python.util import compat
 
+from fastsup.common.errors import is_raised_outside
 from fastsup.common.interpreter_end import completed_before_exit
-from fastsup.common.raised_outside import is_raised_outside
 from fastsup.core.checks import check_choice
 from fastsup.eager import bridge
 from fastsup.eager.calls import LiftedCalls, LiftedStep, Route, fallback_reason, scope_of_devices

@@ -10,9 +10,9 @@ import time
 from statistics import median
 from typing import Any
 
-from fastsup.common.installed import TENSORFLOWS, version_of
-from fastsup.common.keras_2 import SWITCH, install_command
+from fastsup.common.absent_names import SWITCH, install_command
 from fastsup.common.script import add_script
+from fastsup.common.versions import TENSORFLOWS, version_of
 from fastsup.profile.doctor_script import examine
 from fastsup.profile.numbers.head import cores
 from fastsup.profile.numbers.quantities import duration

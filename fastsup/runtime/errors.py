@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.framework import dtypes, errors, ops
 
-from fastsup.common.raised_outside import is_raised_outside
+from fastsup.common.errors import is_raised_outside
 from fastsup.runtime.graph.effects import is_pure
 from fastsup.runtime.graph.operations import outlive_callables, upstream_operations
 

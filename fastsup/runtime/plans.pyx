@@ -21,7 +21,7 @@ from tensorflow.python.ops import ref_variable, resource_variable_ops
 from tensorflow.python.ops.ragged import ragged_tensor
 
 from fastsup.common.interpreter_end import completed_before_exit
-from fastsup.common.tried_versions import untried_reason
+from fastsup.common.versions import untried_reason
 from fastsup.core.probe import session_part_here
 from fastsup.runtime.session_run import LARGE_RESULTS_BYTES as _LARGE_RESULTS_BYTES, SessionRun
 

@@ -20,9 +20,8 @@ from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import constant_op, errors, ops
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.common.fork import fork_reason
-from fastsup.common.interpreter_end import completed_before_exit
-from fastsup.common.tensorflow_errors import not_end_of_input
+from fastsup.common.errors import not_end_of_input
+from fastsup.common.interpreter_end import completed_before_exit, fork_reason
 from fastsup.core.sessions import PlanExecutor
 from fastsup.runtime.errors import ErrorSources, with_remedy
 from fastsup.runtime.executor import SINGLE, SessionExecutor, check_executor, config_for

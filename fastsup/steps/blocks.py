@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tensorflow.python.eager import context
 from tensorflow.python.framework import errors_impl, ops
 
-from fastsup.common.tensorflow_errors import is_end_of_input
+from fastsup.common.errors import is_end_of_input
 from fastsup.eager.function import Function
 from fastsup.eager.function import function as lift
 from fastsup.steps.array_batches import ArrayBatches

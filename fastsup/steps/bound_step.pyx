@@ -4,7 +4,7 @@ from tensorflow.python.data.ops import iterator_ops
 from tensorflow.python.framework import errors_impl
 from tensorflow.python.util import nest
 
-from fastsup.common.tensorflow_errors import is_end_of_input
+from fastsup.common.errors import is_end_of_input
 
 
 cdef class Bound:

@@ -6,7 +6,7 @@ import importlib.util
 from importlib import metadata
 from pathlib import Path
 
-from fastsup.common.keras_2 import install_command
+from fastsup.common.absent_names import install_command
 
 __all__ = ["absence", "is_installed", "model_file"]
 

@@ -7,7 +7,7 @@ import importlib
 from types import ModuleType
 from typing import Any
 
-from fastsup.common.keras_2 import install_command
+from fastsup.common.absent_names import install_command
 from fastsup.runtime import tensorflow
 from fastsup.runtime.session import Session
 

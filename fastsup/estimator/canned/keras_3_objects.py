@@ -11,7 +11,7 @@ from typing import Any
 from tensorflow.python.eager import context
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.common.keras_2 import SWITCH
+from fastsup.common.absent_names import SWITCH
 from fastsup.estimator.canned.keras_2 import tensorflow_with_keras_2
 
 __all__ = ["accepting_keras_3", "refusing_keras_3"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from tensorflow.python.distribute import distribute_lib
 
-from fastsup.common.keras_2 import Keras2Hint
+from fastsup.common.absent_names import Keras2Hint
 
 __all__ = ["graph_keras_names"]
 

@@ -15,9 +15,8 @@ from tensorflow.python.training import monitored_session as tf_monitored_session
 from tensorflow.python.util import function_utils
 
 from fastsup.common import stop_signals
-from fastsup.common.fork import raise_in_fork
-from fastsup.common.interpreter_end import completed_before_exit
-from fastsup.common.tensorflow_errors import is_end_of_input
+from fastsup.common.errors import is_end_of_input
+from fastsup.common.interpreter_end import completed_before_exit, raise_in_fork
 from fastsup.core import timeline
 from fastsup.core.checks import check_flag
 from fastsup.core.errors import end_hooks

@@ -1,14 +1,55 @@
-"""The versions of TensorFlow whose memory fastsup reads and whose C++ functions it calls: those that were tried.
-
-Both depend on how TensorFlow was compiled, which no interface promises.
-"""
+"""Versions: of installed packages, and those of TensorFlow with which fastsup was tried."""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from importlib.util import find_spec
 
-__all__ = ["ANY_VERSION", "TRIED_VERSIONS", "is_tried", "untried_reason"]
+__all__ = [
+    "ANY_VERSION",
+    "TENSORFLOWS",
+    "TRIED_VERSIONS",
+    "is_tried",
+    "tensorflow_version",
+    "untried_reason",
+    "version_of",
+]
+
+# TensorFlow is distributed under several names.
+TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tensorflow-intel", "tensorflow-rocm")
+
+
+def version_of(name: str) -> str | None:
+    """Returns the installed version of a distribution, or None.
+
+    Args:
+      name: name of the distribution.
+    """
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def tensorflow_version() -> str | None:
+    """Returns the version of the imported TensorFlow, or else of the installed one, or None."""
+    imported = getattr(sys.modules.get("tensorflow"), "__version__", None)
+    return imported or next(filter(None, map(version_of, _tensorflow_distributions())), None)
+
+
+def _tensorflow_distributions() -> Iterator[str]:
+    yield from TENSORFLOWS
+    # A vendor's build may have another name. Finding it takes long.
+    if find_spec("tensorflow") is not None:
+        yield from metadata.packages_distributions().get("tensorflow", ())
+
+
+# The versions whose memory fastsup reads, and whose C++ functions it calls. Both depend on how TensorFlow was compiled,
+# which no interface promises.
 
 TRIED_VERSIONS = ("2.16", "2.17", "2.18", "2.19", "2.20", "2.21", "2.22")
 # Environment variable that lets fastsup use a newer version that wasn't tried, as far as its self-test passes.
