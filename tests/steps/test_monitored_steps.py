@@ -317,7 +317,7 @@ def test_sigterm_is_served_and_saves(tmp_path: Path) -> None:
 
 
 def test_auto_decides_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastsup.steps.fused_calls._FEWEST_SECS", 0.0)
+    monkeypatch.setattr("fastsup.steps.fused._FEWEST_SECS", 0.0)
     model = Model()
     with monitored_function(model.train_constant) as training:
         at_once = training._step_graph.steps_at_once

@@ -14,7 +14,7 @@ import fastsup
 from fastsup import train
 from fastsup.core import Hook
 from fastsup.loop import StepLoop
-from fastsup.steps import blocks
+from fastsup.steps import batches as blocks
 from fastsup.steps.fused_function import FusedFunction
 from fastsup.train import monitored_function
 

@@ -21,8 +21,9 @@ from fastsup.eager.devices import VariableHandle, variable_handle, variables_on_
 from fastsup.eager.function import Function, function
 from fastsup.eager.lift import LiftedGraph, NotLiftable
 from fastsup.eager.tracing import ConcreteTracer, FunctionTracer
-from fastsup.steps.bind import BatchStep, BoundStep, as_arguments, without_instance
-from fastsup.steps.fused_calls import fused_calls
+from fastsup.steps.batches import as_arguments
+from fastsup.steps.bind import BatchStep, BoundStep
+from fastsup.steps.fused import fused_calls, without_instance
 from fastsup.train.engine.steps_at_once import StepsAtOnce
 
 __all__ = ["StepGraph"]

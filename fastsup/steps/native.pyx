@@ -1,6 +1,47 @@
-"""Rows of arrays, copied in a given order without the GIL (csrc/rows.c)."""
+"""The parts of steps that each step passes through: the call of a bound step, and the copy of a batch's rows."""
 
 from libc.stdint cimport int64_t
+
+from tensorflow.python.data.ops import iterator_ops
+from tensorflow.python.framework import errors_impl
+from tensorflow.python.util import nest
+
+from fastsup.common.errors import is_end_of_input
+
+
+cdef class Bound:
+    """A call of a step function with arguments that stay the same. See `fastsup.bind`.
+
+    Args:
+      step: the step function.
+      args: tuple of its positional arguments.
+      kwargs: dict of its keyword arguments.
+
+    Raises:
+      TypeError: `step` can't be called.
+    """
+
+    def __init__(self, step, tuple args, dict kwargs):
+        if not callable(step):
+            raise TypeError(f"step must be callable, got {step!r}.")
+        self.step = step
+        self.args = args
+        self.kwargs = kwargs
+        self.takes_from_iterator = any(
+            [isinstance(value, iterator_ops.OwnedIterator) for value in nest.flatten([args, kwargs])]
+        )
+
+    def __call__(self):
+        try:
+            return self.step(*self.args, **self.kwargs)
+        except errors_impl.OutOfRangeError as error:
+            if not self.takes_from_iterator or not is_end_of_input(error):
+                raise
+            raise StopIteration from error
+
+    def __repr__(self):
+        return f"<fastsup.bind of {self.step!r}>"
+
 
 cdef extern from "rows.h":
     void fs_take_rows(char* to, const char* source, size_t row_bytes, const int64_t* rows, size_t n) nogil

@@ -1,11 +1,13 @@
-"""Calls that make several steps of a function at once, where that is faster."""
+"""Steps of a loop that are made many at once, in one compiled call, where a trial has shown that it is faster."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -18,15 +20,172 @@ from fastsup.core.loop import SECONDS_AT_ONCE
 from fastsup.eager.calls import scope_of_devices
 from fastsup.eager.devices import is_compiled_by_xla
 from fastsup.eager.function import Function
-from fastsup.steps.array_batches import ArrayBatches
-from fastsup.steps.bind import BatchStep, as_arguments, without_instance
-from fastsup.steps.blocks import ArrayBlocks, IteratorBlocks, why_not_stacked
-from fastsup.steps.fused_function import FusedFunction
-from fastsup.steps.fused_loop import NotFusable, leaves_of, reason_of
-from fastsup.steps.fusion import Fusion, MakesSteps, fusion_of
-from fastsup.steps.fusion_trial import FUSED, SINGLE, FusionTrial
+from fastsup.steps.batches import ArrayBatches, ArrayBlocks, BatchCall, IteratorBlocks, as_arguments, why_not_stacked
+from fastsup.steps.fused_function import FusedFunction, NotFusable, leaves_of, reason_of
 
-__all__ = ["MOST_STEPS", "FusedCalls", "fused_calls"]
+__all__ = ["MOST_STEPS", "FusedCalls", "FusedStep", "Fusion", "MakesSteps", "fused_calls", "fused_step", "fusion_of"]
+
+# Both ways take turns, in blocks of this many seconds, and at least one call.
+_BLOCK_SECS = 0.01
+# Pairs of blocks that decide.
+_PAIRS = 5
+# Where the two are equal, one step after the other stays: signals and hooks are served after each.
+_FASTER = 0.95
+# A look takes at most this part of the time before it. Each comes after twice as long as the one before.
+_LOOK_SHARE = 0.02
+_MOST_SECS_UNTIL_LOOK = 600.0
+
+SINGLE, FUSED = "single", "fused"
+
+
+class FusionTrial:
+    """Decides between single steps and fused ones by the time of a step.
+
+    Attributes:
+      choice: the way that is chosen, `SINGLE` or `FUSED`; None before the first trial has ended.
+      seconds: by way, the median seconds of a step that the last trial has found.
+    """
+
+    def __init__(self) -> None:
+        self.choice: str | None = None
+        self.seconds: dict[str, float] = {}
+        self._pairs: dict[str, list[float]] = {SINGLE: [], FUSED: []}
+        self._block_steps, self._block_secs = 0, 0.0
+        self._secs_of_trial = 0.0
+        self._secs_until_look: float | None = None
+        self._looks = 0
+
+    @property
+    def way(self) -> str:
+        """The way to make the next steps."""
+        if self._secs_until_look is not None and self.choice is not None:
+            return self.choice
+        return SINGLE if len(self._pairs[SINGLE]) == len(self._pairs[FUSED]) else FUSED
+
+    def record(self, way: str, steps: int, seconds: float) -> None:
+        """Takes the duration of steps.
+
+        Args:
+          way: how they were made; those of a way that isn't on trial now don't count.
+          steps: their number.
+          seconds: how long they took.
+        """
+        if self._secs_until_look is not None:
+            self._secs_until_look -= seconds
+            if self._secs_until_look <= 0:
+                self._secs_until_look = None
+                self._secs_of_trial = 0.0
+            return
+        self._secs_of_trial += seconds
+        if way != self.way:
+            return
+        self._block_steps += steps
+        self._block_secs += seconds
+        if self._block_secs >= _BLOCK_SECS:
+            self._pairs[way].append(self._block_secs / self._block_steps)
+            self._block_steps, self._block_secs = 0, 0.0
+            if len(self._pairs[FUSED]) == _PAIRS:
+                self._decide()
+
+    def _decide(self) -> None:
+        self.seconds = {way: median(secs) for way, secs in self._pairs.items()}
+        self._pairs = {SINGLE: [], FUSED: []}
+        self.choice = FUSED if self.seconds[FUSED] < _FASTER * self.seconds[SINGLE] else SINGLE
+        pause = self._secs_of_trial / _LOOK_SHARE * 2**self._looks
+        self._looks += 1
+        self._secs_until_look = min(pause, max(_MOST_SECS_UNTIL_LOOK, self._secs_of_trial / _LOOK_SHARE))
+
+
+_ATTRIBUTE = "_fastsup_fusions"
+# Kinds of arguments and batches of one function whose compiled loops are kept.
+_MOST_KINDS = 8
+
+
+class MakesSteps(Protocol):
+    """Makes several steps in one call: a `FusedFunction`, or the same in a session."""
+
+    @property
+    def most_results(self) -> int:
+        """As of `FusedFunction`."""
+
+    def __call__(
+        self, first: int, steps: int, stacked: Sequence[Any], args: Any, kwargs: Any, with_results: bool, /
+    ) -> tuple[Any, Any]:
+        """As of `FusedFunction`."""
+
+
+class Fusion:
+    """What is known of the steps of one function with one kind of arguments and batches.
+
+    Attributes:
+      function: what was made last to make the steps; None before steps are made at once for the first time.
+      functions: what makes them, by the shapes of a batch.
+      compiled: the shapes of a batch with which a call is compiled, each with whether it has the results of all steps.
+      spec: the structure of specs of the batches that were made at once last; None before that.
+      trial: the `FusionTrial`.
+      why_not: why steps can't be made at once; an empty string if they can.
+      first_secs: seconds of the first step; None before it.
+      spent: seconds of the steps that were made one by one since a loop of steps was compiled; without the first one.
+      seconds: by way, the seconds of a step of late.
+      most: the most steps that a call may make as yet.
+    """
+
+    def __init__(self) -> None:
+        self.function: MakesSteps | None = None
+        self.functions: dict[Any, MakesSteps] = {}
+        self.compiled: set[tuple[Any, bool]] = set()
+        self.spec: Any = None
+        self.trial: FusionTrial = FusionTrial()
+        self.why_not: str = ""
+        self.first_secs: float | None = None
+        self.spent: float = 0.0
+        self.seconds: dict[str, float] = {SINGLE: 0.0, FUSED: 0.0}
+        self.most: int = 0
+
+
+def fusion_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], batch: Any, counter: Any = None) -> Fusion:
+    """What is known of a function's steps; nothing, if this is the first loop over it.
+
+    Args:
+      function: TensorFlow's function, which keeps it.
+      args, kwargs: its arguments, without those of the batch.
+      batch: the structure of specs of a batch; None for a step without.
+      counter: the variable that counts the steps, or None.
+    """
+    fusions: dict[Any, Fusion] = vars(function).setdefault(_ATTRIBUTE, {})
+    leaves = [*tf.nest.flatten((args, kwargs)), counter]
+    key = (str(batch), str(tf.nest.map_structure(lambda leaf: 0, (args, kwargs))), *map(_kind_of, leaves))
+    fusion = fusions.pop(key, None) or Fusion()
+    fusions[key] = fusion
+    while len(fusions) > _MOST_KINDS:
+        del fusions[next(iter(fusions))]
+    return fusion
+
+
+def _kind_of(leaf: Any) -> Any:
+    """What of an argument decides which compiled loop it goes to."""
+    if hasattr(leaf, "dtype") and hasattr(leaf, "shape") and not isinstance(leaf, tf.Variable):
+        return str(leaf.dtype), str(leaf.shape)
+    # An object is kept alive, so that no other one gets its address.
+    return (type(leaf), leaf) if isinstance(leaf, bool | int | float | str | bytes | None) else _Same(leaf)
+
+
+class _Same:
+    """An object that is equal to itself alone.
+
+    Args:
+      value: the object.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other._value is self._value
+
+    def __hash__(self) -> int:
+        return id(self._value)
+
 
 # While steps are made one after the other, as many as take about this long are made before the way is chosen again.
 _SINGLE_SECS = 1e-3
@@ -349,6 +508,17 @@ def _put_together(before: _Steps, after: _Steps) -> Any:
     return tf.nest.pack_sequence_as(structure, flat, expand_composites=True)
 
 
+def without_instance(step: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The function of a method, and the object that it is a method of as the first argument.
+
+    Args:
+      step: a step function; anything but a method of a `fastsup.function` is returned as it is, with no argument.
+    """
+    if isinstance(step, types.MethodType) and isinstance(step.__func__, Function):
+        return step.__func__, (step.__self__,)
+    return step, ()
+
+
 def fused_calls(step: Any, fuse: str, counter: Any = None) -> FusedCalls | str:
     """Makes the calls that make several steps of a function at once.
 
@@ -363,7 +533,7 @@ def fused_calls(step: Any, fuse: str, counter: Any = None) -> FusedCalls | str:
     Raises:
       RuntimeError: with "always", they can't.
     """
-    batches: Any = step.batches if isinstance(step, BatchStep) else None
+    batches: Any = step.batches if isinstance(step, BatchCall) else None
     args, kwargs = getattr(step, "args", ()), getattr(step, "kwargs", {})
     function, instance = without_instance(getattr(step, "step", step))
     function = function.original if isinstance(function, Function) else function
@@ -416,3 +586,117 @@ def _why_not(function: Any, arguments: Any, batches: Any) -> str:
     if not isinstance(batches, tf.data.Iterator):
         return "batches come from Python code, and not from a fastsup.ArrayBatches or a tf.data.Dataset"
     return why_not_stacked(batches.element_spec)
+
+
+class FusedStep:
+    """A step that a loop calls for one step, or asks for several by `run_steps`.
+
+    Args:
+      single: makes one step.
+      calls: makes several.
+
+    Attributes:
+      calls: the argument.
+    """
+
+    def __init__(self, single: Callable[[], Any], calls: FusedCalls) -> None:
+        self._single = single
+        self.calls: FusedCalls = calls
+        calls.single = single
+        self._error: BaseException | None = None
+
+    def __repr__(self) -> str:
+        return f"<fused {self._single!r}>"
+
+    def __call__(self) -> Any:
+        """Makes one step."""
+        self._raise_kept()
+        return self._single()
+
+    @property
+    def fallback_reason(self) -> str:
+        """Why steps aren't made at once now; an empty string if they are."""
+        return self.calls.fallback_reason
+
+    @property
+    def fused(self) -> bool:
+        """True if steps are made at once now, where no hook is due between them."""
+        return self.calls.fused
+
+    @property
+    def has_more(self) -> bool:
+        """True if the next call returns steps that are made already, or raises an error that has happened."""
+        is_error = self._error is not None and not isinstance(self._error, StopIteration)
+        return is_error or self.calls.has_more
+
+    def run_steps(self, limit: int, seconds: float, with_results: bool) -> tuple[int, Any, Any]:
+        """Makes at least one step.
+
+        Args:
+          limit: the most steps to make.
+          seconds: how long they may take; one step is made in any case.
+          with_results: whether something takes the results of all steps.
+
+        Returns:
+          The number of steps, the result of the last one, and the results of all as arrays of shape [steps, ...] in the
+          result's structure: None for one step, or without `with_results`.
+
+        Raises:
+          StopIteration: all batches were taken, or the step function has raised it.
+          Exception: the error of the first of the steps.
+        """
+        self._raise_kept()
+        if self.calls.is_next():
+            made = self.calls.make_steps(limit, seconds, with_results)
+            if made is not None:
+                return made
+        return self._run_singly(self.calls.most_alone(1 if with_results else limit, seconds))
+
+    def begin_input(self, blocks: Any) -> None:
+        """Takes batches from another source from now on, whose batches have the same structure.
+
+        Args:
+          blocks: the source. The end of the one before is forgotten.
+        """
+        self.calls.begin_input(blocks)
+        self._error = None
+
+    def _raise_kept(self) -> None:
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def _run_singly(self, limit: int) -> tuple[int, Any, None]:
+        made, result, single = 0, None, self._single
+        started = perf_counter()
+        try:
+            for _ in range(limit):
+                result = single()
+                made += 1
+        except BaseException as error:
+            if not made:
+                raise
+            self._error = error  # The loop counts the steps before it, and then asks for the next one.
+        self.calls.record_alone(made, perf_counter() - started)
+        return made, result, None
+
+
+def fused_step(step: Any, fuse: str) -> Any:
+    """Makes a step that can make several steps at once, if XLA compiles the step function.
+
+    Args:
+      step: a `BoundStep` or a `BatchStep`.
+      fuse: "auto" or "always".
+
+    Returns:
+      A `FusedStep`; or the step itself, if it can't make several steps at once.
+
+    Raises:
+      RuntimeError: with "always", it can't.
+    """
+    calls = fused_calls(step, fuse)
+    if isinstance(calls, str):
+        step.fallback_reason = calls
+        return step
+    single = step if calls.blocks is None else BatchCall(step.step, calls.blocks, step.args, step.kwargs)
+    return FusedStep(single, calls)
