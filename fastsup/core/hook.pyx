@@ -175,16 +175,7 @@ def normal(signature):
 
 
 cdef void* function_in(object capsule, str role, str signature) except NULL:
-    """Returns the function in a capsule.
-
-    Args:
-      capsule: the capsule.
-      role: the role of the function, for the message: "a hook".
-      signature: the signature that it must have.
-
-    Raises:
-      TypeError: `capsule` isn't a capsule, or its name is another signature.
-    """
+    """Returns the function in a capsule. TypeError if it isn't a capsule, or its name is another signature."""
     if not PyCapsule_CheckExact(capsule):
         raise TypeError(f"{role} in C must be a capsule named {signature!r}, got {capsule!r}")
     cdef const char* name = PyCapsule_GetName(capsule)

@@ -95,12 +95,7 @@ cdef fs_drive* drive_of(Loop loop) noexcept:
 
 
 cdef LoopHook as_hook(object hook, Py_ssize_t i):
-    """Returns a hook as it is, and a capsule as a hook that calls the capsule's function after every step.
-
-    Args:
-      hook: a member of `hooks`.
-      i: its place, for the message.
-    """
+    """Returns a hook as it is, and a capsule as a hook that calls the capsule's function after every step."""
     if PyCapsule_CheckExact(hook):
         return FunctionHook(hook)
     if isinstance(hook, LoopHook):
@@ -142,12 +137,7 @@ cdef inline double as_double(object result) noexcept:
 
 
 cdef int64_t step_number(str name, object value) except? -1:
-    """Checks a number of steps.
-
-    Raises:
-      TypeError: `value` isn't an integer.
-      ValueError: `value` doesn't fit into 64 bits.
-    """
+    """Checks a number of steps."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be an integer, got {value!r}")
     if not -INT64_MAX <= value.__index__() <= INT64_MAX:
@@ -156,12 +146,7 @@ cdef int64_t step_number(str name, object value) except? -1:
 
 
 cdef int64_t initial_step_number(str name, object value) except? -1:
-    """Checks a global step that a loop goes on from.
-
-    Raises:
-      TypeError: `value` isn't an integer.
-      ValueError: `value` doesn't lie between 0 and 2**62.
-    """
+    """Checks a global step that a loop goes on from: an integer between 0 and 2**62."""
     cdef int64_t step = step_number(name, value)
     if not 0 <= step <= LAST_INITIAL_STEP:
         raise ValueError(f"{name} must lie between 0 and 2**62, got {step!r}: steps are 64 bits.")
@@ -169,12 +154,7 @@ cdef int64_t initial_step_number(str name, object value) except? -1:
 
 
 cdef int64_t limit_number(str name, object value) except -1:
-    """Checks a limit of a loop. INT64_MAX for None.
-
-    Raises:
-      TypeError: `value` isn't an integer.
-      ValueError: `value` is negative, or doesn't fit into 64 bits.
-    """
+    """Checks a limit of a loop. INT64_MAX for None."""
     cdef int64_t limit = step_number(name, INT64_MAX if value is None else value)
     if limit < 0:
         raise ValueError(f"{name} must not be negative, got {limit!r}. Pass None for a loop without limit.")
@@ -330,14 +310,7 @@ cdef class Loop:
         raise error
 
     def _end_hooks(self, probe):
-        """Calls the `end` of all hooks.
-
-        Args:
-          probe: the `Probe` of the run.
-
-        Raises:
-          BaseException: the first error of a hook. The others are logged.
-        """
+        """Calls the `end` of all hooks, and raises the first error of a hook. The others are logged."""
         def end(hook):
             with probe.beside_steps(hook, "end"):
                 hook.end(self)
@@ -345,14 +318,7 @@ cdef class Loop:
         end_hooks(self.hooks, end, logger.error)
 
     def _set_global_step(self, global_step):
-        """Sets the global step, of which the next step is one more.
-
-        Args:
-          global_step: integer between 0 and 2**62.
-
-        Raises:
-          ValueError: it doesn't lie between 0 and 2**62.
-        """
+        """Sets the global step, between 0 and 2**62, of which the next step is one more."""
         drive_of(self).loop.global_step = initial_step_number("global_step", global_step)
 
     def run(self):
@@ -753,12 +719,7 @@ cdef class OutsideLoop(Loop):
         raise RuntimeError("The session runs the steps of this loop: loop.run() can't.")
 
     def _begin(self, steps, global_step):
-        """Calls the hooks' `begin`.
-
-        Args:
-          steps: number of steps made so far.
-          global_step: the global step after them.
-        """
+        """Calls the hooks' `begin`."""
         self.move_to(steps, global_step)
         for hook in self.hooks:
             self.begin_hook(hook)
@@ -768,13 +729,7 @@ cdef class OutsideLoop(Loop):
         self.move_to(steps, global_step)
 
     def _after_step(self, steps, global_step, result):
-        """Calls the hooks that are due after a step.
-
-        Args:
-          steps: number of steps made so far, this one included.
-          global_step: the global step after it.
-          result: what the step has returned for the hooks.
-        """
+        """Calls the hooks that are due after a step, which is counted in `steps`."""
         self.move_to(steps, global_step)
         try:
             self.call_hooks_after(result)

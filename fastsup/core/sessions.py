@@ -96,11 +96,7 @@ def origin_of_call(kind: str, role: str, frame: FrameType | None, library: str) 
 
 
 def _program_lines(frame: FrameType | None) -> tuple[tuple[str, int], ...]:
-    """The lines of a program that lead to a call: (path, line), from the call outwards.
-
-    Args:
-      frame: the program's frame that makes the call.
-    """
+    """The lines of a program that lead to a call: (path, line), from the call outwards."""
     lines: list[tuple[str, int]] = []
     while frame is not None and len(lines) < _LINES and _package(frame) != "fastsup":
         lines.append((frame.f_code.co_filename, frame.f_lineno))

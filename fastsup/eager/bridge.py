@@ -175,11 +175,7 @@ def report(state: str, reason: str = "") -> None:
 
 
 def _self_test() -> tuple[str, bool]:
-    """Runs the self-test in its own process.
-
-    Returns:
-      Why functions can't be lifted, and whether that is a verdict about this TensorFlow.
-    """
+    """Runs the self-test in its own process: why functions can't be lifted, and whether that is TensorFlow's fault."""
     try:
         done = isolated_child.run("fastsup.eager.self_test", SELF_TEST_SECS, TF_CPP_MIN_LOG_LEVEL="3")
     except subprocess.TimeoutExpired:

@@ -158,11 +158,7 @@ cdef object _seeds():
 
 
 cdef object _template(object result, dict places):
-    """The structure of a result, with the place of each tensor among the flat results in its stead.
-
-    Raises:
-      TypeError: the structure is one that only TensorFlow can make.
-    """
+    """The structure of a result, with the place of each tensor in its stead. TypeError if only TensorFlow can make it."""
     if result is None:
         return None
     if id(result) in places:
@@ -412,11 +408,7 @@ def scope_of_devices():
 
 
 cdef bint may_run(PyObject** scope) except -1:
-    """Whether a lifted graph may run here and now: where it would do the same as TensorFlow's call.
-
-    Args:
-      scope: takes what `scope_of_devices` returns, as a borrowed reference.
-    """
+    """Whether a lifted graph may run here and now: where it would do the same as TensorFlow's call. Sets the scope."""
     cdef PyObject* found
     if shared_context is None or <object>PyDict_GetItem(context_names, "_context") is not shared_context:
         return False
@@ -670,13 +662,7 @@ cdef class LiftedCalls:
             step.running -= 1
 
     def _add_route(self, Route route, tuple args, dict kwargs):
-        """Lets calls of a new pattern take a route.
-
-        Args:
-          route: the route.
-          args: the positional arguments of the first call that takes it.
-          kwargs: its keyword arguments.
-        """
+        """Lets calls of a new pattern take a route, from their first call on."""
         self._routes.add(route, args, kwargs)
         self.latest = route
 

@@ -163,12 +163,7 @@ _MOST_SHAPES = 64
 
 
 class _Argument:
-    """A tensor that a step is fed, in the memory of a device.
-
-    Args:
-      feed: the tensor.
-      memory: the device's full name.
-    """
+    """A tensor that a step is fed, in the memory of a device."""
 
     def __init__(self, feed: Any, memory: str) -> None:
         self.name, self.memory = feed.name, memory

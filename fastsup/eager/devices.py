@@ -379,12 +379,7 @@ def _hand_over() -> None:
 
 
 def _placed(concrete: Any, inputs: Sequence[Any]) -> dict[str, str]:
-    """The devices of the operations of a function.
-
-    Raises:
-      HasRun: TensorFlow has run the function.
-      tf.errors.UnimplementedError: TensorFlow hasn't told.
-    """
+    """The devices of the operations of a function. Raises HasRun, or UnimplementedError if TensorFlow hasn't told."""
     definition = concrete.function_def
     arguments = {argument.name for argument in definition.signature.input_arg}
     results = _names_of_results(definition).keys()

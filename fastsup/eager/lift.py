@@ -506,12 +506,7 @@ class BoxVariable:
 
 
 class _Variable(OfEagerContext):
-    """The variable of a box, which goes with this object.
-
-    Args:
-      handle: its handle.
-      device: the device that it is on.
-    """
+    """The variable of a box, which goes with this object."""
 
     # Variables that couldn't be deleted where the garbage collector ran. The next one that is made deletes them.
     _left: list[_Variable] = []  # noqa: RUF012
@@ -526,11 +521,7 @@ class _Variable(OfEagerContext):
             self._left.pop().write(None)
 
     def write(self, tensor: Any) -> None:
-        """Writes a tensor. None deletes the variable; the next tensor makes it again.
-
-        Args:
-          tensor: the tensor, or None.
-        """
+        """Writes a tensor. None deletes the variable; the next tensor makes it again."""
         if tensor is not None:
             self._is_there = True
             with context.eager_mode(), ops.device(self._device):

@@ -83,11 +83,7 @@ cdef class Pattern:
 
 
 cdef uint64_t digest_of(object value, dict kinds) except? 0:
-    """The digest of a value. Values of a type that no pattern was made for fit none.
-
-    Raises:
-      RecursionError: the value contains itself, or nearly so, which TensorFlow refuses in the same way.
-    """
+    """The digest of a value. Values of a type that no pattern was made for fit none."""
     pattern = kinds.get(type(value))
     if pattern is None:
         return 1

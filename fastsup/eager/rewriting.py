@@ -95,10 +95,6 @@ def _pass_arguments_by(graph_def: Any, arguments: set[str]) -> None:
 
     TensorFlow's optimizer orders sums by the names of their terms, and a copy has another name. What waits for the
     copies, since it has an effect, waits for what they have waited for.
-
-    Args:
-      graph_def: the GraphDef.
-      arguments: names of the graph's arguments, without resources and variants.
     """
     copied: dict[str, tuple[str, list[str]]] = {}
     for node in graph_def.node:

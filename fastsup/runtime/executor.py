@@ -210,12 +210,7 @@ def runs_on_first_cpu(operations: Iterable[ops.Operation], config: Any) -> bool:
 
 
 def _devices(config: Any, physical: Sequence[Any]) -> list[str]:
-    """The names of the devices that a local session will have.
-
-    Args:
-      config: its ConfigProto.
-      physical: the devices of the machine, as `tf.config.list_physical_devices` has them.
-    """
+    """The names of the devices that a local session will have, of those that `list_physical_devices` has."""
     limits = dict(config.device_count)
     counts = {"CPU": int(limits.get("CPU", 1))}
     for kind in {device.device_type for device in physical} - {"CPU"}:

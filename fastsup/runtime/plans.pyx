@@ -1003,8 +1003,7 @@ cdef class PlanFinder:
     cdef bint compile_known(self, object session, Plan plan) except -1:
         """Compiles a plan that was only looked at, or was left to TensorFlow's own executors, if there is room by now.
 
-        Returns:
-          True if the plan can be run.
+        True if the plan can be run.
         """
         self.misses += 1
         if plan.session_run is None or self.cache.has_room(plan):

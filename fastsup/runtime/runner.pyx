@@ -166,12 +166,7 @@ cdef class SessionRunner:
         self.probes = ProbeFinder()
 
     def _set_up_runner(self, max_plan_bytes, executor):
-        """Called once the TensorFlow session is there.
-
-        Args:
-          max_plan_bytes: how much memory compiled plans may take.
-          executor: the `SessionExecutor`.
-        """
+        """Called once the TensorFlow session is there."""
         self.lifetime = SessionLifetime()
         self.cache = PlanCache(self._graph, self._session, self.lifetime, max_plan_bytes)
         self.maker = PlanMaker(self._graph, executor, self.cache, self.fills_metadata)
@@ -220,9 +215,7 @@ cdef class SessionRunner:
     def _record_runs(self, profiler, opened=None):
         """Records every run that is made in this thread, but for those made within a recorded step.
 
-        Args:
-          profiler: a `HookProfiler`; or None, for the one that is on for the whole program, whenever one is.
-          opened: the `SessionOrigin` that says who has opened the session, or None.
+        A profiler of None is the one that is on for the whole program, whenever one is. `opened` is the `SessionOrigin`.
         """
         self.probes.origin = opened
         self.probes.record(profiler)
@@ -270,20 +263,12 @@ cdef class SessionRunner:
         return result
 
     def _give_up(self, reason):
-        """Closes the session, also in the middle of a run: that one, and all that are tried later, raise `reason`.
-
-        Args:
-          reason: the exception.
-        """
+        """Closes the session, also in the middle of a run: that one, and all that are tried later, raise `reason`."""
         self.given_up_for = reason
         self.close()
 
     def _leave_to_parent(self, reason):
-        """In a child of `os.fork()`: leaves the session to the process that has made it. Every run raises `reason`.
-
-        Args:
-          reason: the exception.
-        """
+        """In a child of `os.fork()`: leaves the session to the process that has made it. Every run raises `reason`."""
         self.given_up_for = reason
         # Nothing is released: that is a call of the runtime, whose threads aren't here.
         self.lifetime.open = False
@@ -295,13 +280,7 @@ cdef class SessionRunner:
         return 0
 
     cdef Plan find_plan(self, object fetches, object feed_dict, bint to_run=True):
-        """The plan for this combination, made if need be; None if only `Session.run` can handle it.
-
-        Args:
-          fetches: what is fetched.
-          feed_dict: what is fed.
-          to_run: whether it is to be run. Else it may be one that says what a run does and isn't compiled yet.
-        """
+        """See `PlanFinder.find`."""
         return self.finder.find(self, fetches, feed_dict, to_run)
 
     def _release_unused(self):
@@ -476,11 +455,7 @@ cdef class SessionRunner:
         self.gate.leave()
 
     def _track_global_step(self, step_writes):
-        """Counts the global step from now on.
-
-        Args:
-          step_writes: object whose `delta_of(elements, fed_tensors)` is what a run adds, or negative if that isn't known.
-        """
+        """Counts the global step from now on: `step_writes.delta_of` is what a run adds, or negative if that isn't known."""
         self.step_writes = step_writes
         self.step_epoch += 1
 
@@ -593,9 +568,7 @@ cdef class StepCount:
     cdef bint is_step(self, object fetch, int fed) noexcept:
         """Whether what is fetched is the global step before the run: its variable, or TensorFlow's own read of it.
 
-        Args:
-          fetch: what is fetched.
-          fed: what the run is fed, as `fed_of` says. A fetch of that gives what is fed.
+        `fed` is what `fed_of` says: a fetch of what is fed gives that.
         """
         if fetch is None:
             return False

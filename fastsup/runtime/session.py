@@ -228,12 +228,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         return run_plan
 
     def _note_checkpoint(self, path: str, passed: int) -> None:
-        """Records that a checkpoint holds what the variables held at some time.
-
-        Args:
-          path: path of the checkpoint.
-          passed: how many steps had passed `gate` by then, none of them under way.
-        """
+        """Records the checkpoint of the variables after `passed` steps through `gate`, when none was under way."""
         self._checkpoint = (path, passed)
 
     def _forget_checkpoint(self) -> None:
@@ -249,13 +244,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
     # What `SessionRunner` calls.
 
     def _raise_as_run_does(self, error: Any, elements: Sequence[Any], feeds: Mapping[Any, Any]) -> None:
-        """Raises a runtime error with the operation, and the place in the program, that it names.
-
-        Args:
-          error: the error.
-          elements: what the failed run was to compute.
-          feeds: the tensors that it was fed, each with its array.
-        """
+        """Raises a runtime error with the operation, and the place in the program, that it names."""
         if self.executor == SINGLE:
             compile_ = super()._make_callable_from_options
             error = self._error_sources.named(error, elements, feeds, compile_)

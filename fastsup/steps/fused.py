@@ -171,11 +171,7 @@ def _kind_of(leaf: Any) -> Any:
 
 
 class _Same:
-    """An object that is equal to itself alone.
-
-    Args:
-      value: the object.
-    """
+    """An object that is equal to itself alone."""
 
     def __init__(self, value: Any) -> None:
         self._value = value

@@ -107,11 +107,7 @@ def is_on_first_cpu(operations: Iterable[ops.Operation], devices: Sequence[str])
 
 
 class _Placement:
-    """Where operations are placed, as far as the graph says it.
-
-    Args:
-      devices: the names of the session's devices.
-    """
+    """Where operations are placed, as far as the graph says it."""
 
     def __init__(self, devices: Sequence[str]) -> None:
         self._by_type: dict[str, list[str]] = {}
@@ -223,23 +219,14 @@ def _cores() -> int:
 
 
 class _Nesting:
-    """The nesting of conditionals in the functions of a graph.
-
-    Args:
-      graph: the graph.
-    """
+    """The nesting of conditionals in the functions of a graph."""
 
     def __init__(self, graph: ops.Graph) -> None:
         self._graph = graph
         self._known: dict[tuple[str, bool], int] = {}
 
     def threads(self, nodes: Iterable[Any], held: int) -> int:
-        """The number of threads that some nodes hold, with the ones that are held around them.
-
-        Args:
-          nodes: NodeDefs.
-          held: how many threads the conditionals around the nodes hold.
-        """
+        """The number of threads that some NodeDefs hold, with the ones that conditionals around them hold."""
         return max((self._threads_of(node, held) for node in nodes if node.op in _WITH_BRANCHES), default=held)
 
     def _threads_of(self, node: Any, held: int) -> int:
