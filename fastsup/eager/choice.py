@@ -1,4 +1,7 @@
-"""Which executor runs a lifted graph, and in which order, so that a failing step leaves the same state everywhere."""
+"""Which executor runs a lifted graph, and in which order, so that a failing step leaves the same state everywhere.
+
+Apart from lifting, which makes a graph that any executor may run.
+"""
 
 from __future__ import annotations
 

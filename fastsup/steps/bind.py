@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fastsup.steps.batches import BatchCall
-from fastsup.steps.fused import fused_step
+from fastsup.steps.batches import BatchCall, as_arguments
+from fastsup.steps.fused import fused_step, without_instance
 from fastsup.steps.native import Bound
 
 __all__ = ["BatchStep", "BoundStep", "bind", "bind_batches"]
 
 
+def _result_specs(step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The structure of what a step function returns, of tensors or their specs; None if it isn't known."""
+    step, instance = without_instance(step)
+    trace = getattr(step, "get_concrete_function", None)
+    return None if trace is None else trace(*instance, *args, **kwargs).structured_outputs
+
+
 class BoundStep(Bound):
     """A step without arguments. `fastsup.bind` makes it."""
+
+    def result_specs(self) -> Any:
+        """The structure of a step's results, of tensors or their specs; None if it isn't known."""
+        return _result_specs(self.step, self.args, self.kwargs)
 
     def fuse_steps(self, fuse: str) -> Any:
         """The step, so that it can make several steps at once, if XLA compiles it.
@@ -33,6 +44,11 @@ class BatchStep(BatchCall):
       args: tuple of the positional arguments that come before those of the batch.
       kwargs: dict of the keyword arguments.
     """
+
+    def result_specs(self) -> Any:
+        """As `BoundStep.result_specs`."""
+        spec = getattr(self.batches, "element_spec", None)
+        return None if spec is None else _result_specs(self.step, (*self.args, *as_arguments(spec)), self.kwargs)
 
     def fuse_steps(self, fuse: str) -> Any:
         """The step, so that it can make several steps at once, if XLA compiles it.

@@ -20,7 +20,6 @@ from tensorflow.python.training import (
 from fastsup.checkpoint.directory import latest_intact_checkpoint
 from fastsup.checkpoint.restore import NoIntactCheckpointError
 from fastsup.core import SecondOrStepTimer
-from fastsup.train.function.monitored_function import MonitoredFunction, monitored_function
 from fastsup.train.hooks.adapted_hook import AdaptedHook
 from fastsup.train.hooks.checkpoint_saver import CheckpointSaverHook
 from fastsup.train.hooks.global_step_waiter import GlobalStepWaiterHook
@@ -82,7 +81,6 @@ __all__ = [
     "HookedSession",
     "LoggingTensorHook",
     "LooperThread",
-    "MonitoredFunction",
     "MonitoredSession",
     "MonitoredTrainingSession",
     "NanLossDuringTrainingError",
@@ -111,5 +109,4 @@ __all__ = [
     "WorkerSessionCreator",
     "WrappedSession",
     "latest_intact_checkpoint",
-    "monitored_function",
 ]
