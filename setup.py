@@ -37,7 +37,7 @@ c_sources = sorted(str(path) for path in Path("csrc").glob("*.c"))
 # libstdc++ newer than that of manylinux_2_17.
 cpp_args = ["-std=c++17", "-fno-sized-deallocation", *(arg for arg in compile_args if arg != "-std=c11")]
 cpp_library = "-lc++" if sys.platform == "darwin" else "-lstdc++"
-BRIDGE = Path("fastsup/eager/devices/eager_session.pyx")
+BRIDGE = Path("fastsup/eager/eager_session.pyx")
 headers = sorted(str(path) for folder in ("csrc", "fastsup/include") for path in Path(folder).rglob("*.h"))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import fastsup
 from fastsup import pages
-from fastsup.common.installed import tensorflow_version
+from fastsup.common.versions import tensorflow_version
 from fastsup.compat import run
 from fastsup.profile import command, doctor
 

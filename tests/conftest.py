@@ -121,7 +121,7 @@ def room_for(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def limit(callables: float, plans: int = 1000) -> None:
         size = int(callables * SMALLEST_CALLABLE)
         monkeypatch.setattr("fastsup.runtime.session._MAX_PLAN_BYTES", size)
-        monkeypatch.setattr("fastsup.runtime.plan_cache.PLAN_BYTES", max(size // 2 // plans, 1))
+        monkeypatch.setattr("fastsup.runtime.plans.PLAN_BYTES", max(size // 2 // plans, 1))
 
     return limit
 

@@ -14,7 +14,7 @@ import fastsup
 LAYERS = (
     ("fastsup.core",),
     ("fastsup.common", "fastsup.runtime.graph"),
-    ("fastsup.runtime", "fastsup.eager.devices"),
+    ("fastsup.runtime",),
     ("fastsup.checkpoint", "fastsup.events", "fastsup.cluster", "fastsup.eager"),
     ("fastsup.steps",),
     ("fastsup.loop", "fastsup.train.scheduler", "fastsup.cluster.collective"),

@@ -12,8 +12,8 @@ from tensorflow.python.lib.io import file_io
 from tensorflow.python.training.checkpoint_state_pb2 import CheckpointState
 
 from fastsup.checkpoint.index import open_checkpoint
+from fastsup.common.errors import is_read_failure
 from fastsup.common.file_system import is_local, list_names
-from fastsup.common.tensorflow_errors import is_read_failure
 from fastsup.core.checks import check_no_pattern
 
 __all__ = [

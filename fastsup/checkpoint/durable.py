@@ -26,9 +26,9 @@ from fastsup.checkpoint.directory import STATE_FILE, is_in
 from fastsup.checkpoint.first_save import marking_the_first
 from fastsup.checkpoint.other_writers import sign, warn_of_other_writer
 from fastsup.checkpoint.overwritten import keeping_the_overwritten
+from fastsup.common.errors import writing_files
 from fastsup.common.file_system import is_local, tensorflow_errors, write_whole
 from fastsup.common.files import files_of_checkpoint, fsync_checkpoint
-from fastsup.common.tensorflow_errors import writing_files
 from fastsup.core.checks import pattern_in
 
 __all__ = [

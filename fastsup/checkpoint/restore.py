@@ -23,7 +23,7 @@ from fastsup.checkpoint.directory import (
     step_of,
 )
 from fastsup.checkpoint.other_writers import note_state
-from fastsup.common.tensorflow_errors import is_read_failure
+from fastsup.common.errors import is_read_failure
 
 __all__ = ["CheckpointRestorer", "NoIntactCheckpointError"]
 

@@ -1,11 +1,22 @@
-"""Errors for names that a module lacks, and tables of what takes the place of such names."""
+"""Names that a module lacks: their errors, tables of what takes their place, and hints on TensorFlow 1 and Keras 2."""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 
-__all__ = ["absent_module_error", "absent_name_error", "alternative_to"]
+from fastsup.common.versions import tensorflow_version
+
+__all__ = [
+    "SWITCH",
+    "Keras2Hint",
+    "TensorFlow1Hint",
+    "absent_module_error",
+    "absent_name_error",
+    "alternative_to",
+    "install_command",
+]
 
 
 def alternative_to(name: str, alternatives: Iterable[tuple[str, str]]) -> str | None:
@@ -38,3 +49,61 @@ def absent_name_error(module: str, name: str, alternative: str | None = None) ->
 def absent_module_error(module: str, alternative: str) -> ModuleNotFoundError:
     """The error for a module that isn't there. The arguments are those of `absent_name_error`."""
     return ModuleNotFoundError(f"No module named {module!r}: {alternative}", name=module)
+
+
+_TF1 = (
+    "{} is a name of TensorFlow 1. `python -m fastsup run --tf1 SCRIPT` runs the program as it is; or call "
+    "fastsup.install(tf1=True) before it imports tensorflow"
+)
+_ESTIMATOR = (
+    "TensorFlow 2.16 has ended tf.estimator. `python -m fastsup run SCRIPT` runs the program as it is; or call "
+    "fastsup.install() in it; or import fastsup.estimator"
+)
+
+
+class TensorFlow1Hint:
+    """A context that adds the remedy to Python's error about a name that the module `tensorflow` no longer has."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        tensorflow = sys.modules.get("tensorflow")
+        if not isinstance(error, AttributeError) or tensorflow is None or error.obj is not tensorflow:
+            return
+        if error.name == "estimator":
+            hint = _ESTIMATOR
+        elif error.name == "contrib" or hasattr(tensorflow.compat.v1, str(error.name)):
+            hint = _TF1.format(f"tf.{error.name}")
+        else:
+            return
+        # Without the name, Python appends no similar one.
+        error.args, error.name = (f"{error}. {hint}",), None
+
+
+SWITCH = "set the environment variable TF_USE_LEGACY_KERAS=1 before tensorflow is imported"
+_NOT_IN_KERAS_3 = re.compile(r"`\w+` is not available with Keras 3\.$")
+
+
+def install_command() -> str:
+    """The command that installs Keras 2.
+
+    Without dependencies: tf_keras requires the distribution tensorflow, which pip would install over tensorflow-cpu.
+    """
+    release = ".".join(str(tensorflow_version()).split(".")[:2])
+    return f"pip install --no-deps 'tf_keras=={release}.*'"
+
+
+class Keras2Hint:
+    """A context that adds the remedy to TensorFlow's error about a function that only Keras 2 has."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, AttributeError) and _NOT_IN_KERAS_3.search(str(error)):
+            hint = (
+                f"tf.compat.v1.layers and tf.compat.v1.nn.rnn_cell need Keras 2: {install_command()}, and {SWITCH}. "
+                "Under Keras 3 use tf.keras.layers."
+            )
+            error.args = (f"{error} {hint}",)

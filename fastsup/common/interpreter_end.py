@@ -1,4 +1,4 @@
-"""The end of the program: what daemon threads do in TensorFlow's runtime when the interpreter is finalized.
+"""Threads at the end of the program and of a session, and children of `os.fork()`, in which they aren't.
 
 Daemon threads run on while the interpreter is finalized. Up to Python 3.13, a thread that asks for the interpreter's
 lock then is ended where it stands, by unwinding its stack. Most of TensorFlow's bindings ask for the lock in a
@@ -11,13 +11,24 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import sys
 import threading
 import time
+import traceback
+from collections.abc import Iterable
+from typing import Any
 
 from tensorflow.python.eager import context
 from tensorflow.python.platform import tf_logging as logging
 
-__all__ = ["completed_before_exit"]
+__all__ = [
+    "completed_before_exit",
+    "describe_thread",
+    "fork_reason",
+    "raise_in_fork",
+    "thread_stack",
+    "warn_of_leaked_threads",
+]
 
 # Seconds that the end of the program waits for calls under way: a session on a cluster may wait for a task for ever.
 WAIT_SECS = 5.0
@@ -106,3 +117,86 @@ def _keep_eager_context() -> None:
 
 
 os.register_at_fork(after_in_child=_keep_eager_context)
+
+
+def fork_reason(process: int, what_was_done: str = "made") -> str:
+    """Explains why this process can't use an object of another process.
+
+    Args:
+      process: the process that the object belongs to.
+      what_was_done: how the object came to be there.
+
+    Returns:
+      The explanation; an empty string in the process itself.
+    """
+    here = os.getpid()
+    if here == process:
+        return ""
+    return (
+        f"it was {what_was_done} in process {process}, of which this process, {here}, is a child by os.fork(): the "
+        "threads of TensorFlow's runtime aren't in it. Start processes with subprocess, or with multiprocessing's "
+        "'spawn'"
+    )
+
+
+def raise_in_fork(process: int, what_fails: str, other_error: Any = None) -> bool:
+    """Raises an error in a child of `os.fork()` that closes what its parent has made.
+
+    Args:
+      process: the process that the object belongs to.
+      what_fails: start of the message, as "The session can't be closed".
+      other_error: what the child is raising already, such as SystemExit; None for nothing. It goes on.
+
+    Returns:
+      False in the process itself. True in a child that is raising something else: the object is to be left as it is.
+
+    Raises:
+      RuntimeError: this is a child, and `other_error` is None.
+    """
+    reason = fork_reason(process)
+    if reason and other_error is None:
+        raise RuntimeError(f"{what_fails}: {reason}. A child that must be forked ends with os._exit().")
+    return bool(reason)
+
+
+def thread_stack(thread: threading.Thread) -> list[str]:
+    """Returns the Python stack of a thread: "file:line in function" for each frame, the outermost first.
+
+    Args:
+      thread: a thread of this process. A thread that has ended, or hasn't started, has no frames.
+    """
+    frame = sys._current_frames().get(thread.ident) if thread.ident is not None else None
+    if frame is None:
+        return []
+    # Without the text of the lines, so no file is read.
+    stack = traceback.StackSummary.extract(traceback.walk_stack(frame), lookup_lines=False)
+    return [f"{entry.filename}:{entry.lineno} in {entry.name}" for entry in reversed(stack)]
+
+
+def describe_thread(thread: threading.Thread) -> str:
+    """Returns a thread's name and its stack, one line per frame.
+
+    Args:
+      thread: a thread of this process.
+    """
+    kind = "" if thread.daemon else " (not a daemon: the process waits for it)"
+    places = thread_stack(thread) or ["(no Python frame)"]
+    return "\n".join([f"  {thread.name}{kind}, stack:", *(f"    {place}" for place in places)])
+
+
+def warn_of_leaked_threads(threads: Iterable[threading.Thread], grace_secs: float) -> None:
+    """Logs one WARNING with the name and the stack of each thread that is still alive. Logs nothing if none is.
+
+    Args:
+      threads: the threads that should have ended.
+      grace_secs: seconds that the threads had to end.
+    """
+    alive = sorted((thread for thread in threads if thread.is_alive()), key=lambda thread: thread.name)
+    if alive:
+        logging.warning(
+            "%d thread(s) still running %g seconds after the stop was requested; the run ends without them. See "
+            "`python -m fastsup docs dropin#supervisor`.\n%s",
+            len(alive),
+            grace_secs,
+            "\n".join(map(describe_thread, alive)),
+        )

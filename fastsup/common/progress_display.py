@@ -134,12 +134,7 @@ class _Bar:
 
 
 class _Terminal:
-    """The bars of one terminal, and the redirection of everything else that the program writes there.
-
-    Args:
-      progress: `rich.progress.Progress` on the terminal.
-      file: the terminal's stream.
-    """
+    """The bars of one terminal, and the redirection of everything else that the program writes there."""
 
     def __init__(self, progress: Any, file: TextIO) -> None:
         self.progress = progress

@@ -13,8 +13,7 @@ from importlib.util import find_spec
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
-from fastsup.common.keras_2 import Keras2Hint
-from fastsup.common.tensorflow_1 import TensorFlow1Hint
+from fastsup.common.absent_names import Keras2Hint, TensorFlow1Hint
 
 __all__ = ["ScriptFile", "ScriptModule", "add_script", "run_script", "script_command"]
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from fastsup.common.tried_versions import ANY_VERSION, TRIED_VERSIONS, untried_reason
+from fastsup.common.versions import ANY_VERSION, TRIED_VERSIONS, untried_reason
 from fastsup.compat.import_hook import ImportHook, is_interface
 from fastsup.core.checks import check_flag
 

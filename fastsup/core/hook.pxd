@@ -2,6 +2,7 @@ from libc.stdint cimport int64_t
 
 from fastsup.core.schedule cimport Scheduled
 
+
 cdef extern from "fastsup/loop.h":
     ctypedef struct fs_loop:
         int64_t global_step
@@ -39,3 +40,6 @@ cdef class FunctionHook(LoopHook):
 
 cdef str callback_after_steps(LoopHook hook)
 cdef bint takes_several(LoopHook hook) except -1
+
+
+cdef void* function_in(object capsule, str role, str signature) except NULL

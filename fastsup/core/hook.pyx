@@ -1,16 +1,14 @@
 """Hooks of a `StepLoop`: the base class for hooks in Python and Cython, and the hook that calls a function in C."""
 
-from math import ceil
-
 from cpython.pycapsule cimport PyCapsule_CheckExact, PyCapsule_GetContext, PyCapsule_GetName, PyCapsule_GetPointer
 from libc.stdint cimport INT64_MAX, int64_t
 
-from fastsup.core.capsule cimport function_in
-from fastsup.core.checks import check_interval
+from math import ceil
+
+from fastsup.core.checks import check_interval, check_keywords
 from fastsup.core.clock cimport as_steady, steady_reached, steady_seconds
 from fastsup.core.drive cimport fs_slot, fs_slot_advance
 from fastsup.core.schedule cimport Scheduled, changes, fs_due_reached, fs_time_reached_fn, number_of_seconds
-from fastsup.core.spelling import check_keywords
 
 cdef extern from "fastsup/loop.h":
     const char* FASTSUP_STEP_SIGNATURE
@@ -165,3 +163,26 @@ cdef bint takes_several(LoopHook hook) except -1:
 
 
 cdef LoopHook plain = LoopHook()
+
+
+def normal(signature):
+    """Returns a signature in one form for all spellings that mean the same in C.
+
+    Args:
+      signature: the signature, with any spaces, and `const` before or after its type.
+    """
+    return "".join(signature.replace("const fs_loop", "fs_loop const").split())
+
+
+cdef void* function_in(object capsule, str role, str signature) except NULL:
+    """Returns the function in a capsule. TypeError if it isn't a capsule, or its name is another signature."""
+    if not PyCapsule_CheckExact(capsule):
+        raise TypeError(f"{role} in C must be a capsule named {signature!r}, got {capsule!r}")
+    cdef const char* name = PyCapsule_GetName(capsule)
+    given = None if name is NULL else name.decode("utf-8", "replace")
+    if given is None or normal(given) != normal(signature):
+        raise TypeError(
+            f"{role} in C has the signature {signature!r}, the capsule says {given!r}. "
+            "Compile it with that signature (fastsup.h), and name the capsule by it."
+        )
+    return PyCapsule_GetPointer(capsule, name)

@@ -4,15 +4,19 @@ A step and hooks in C run without the interpreter (csrc/drive.c). Control comes 
 and failures. A loop that is profiled does one step at a time, so that each step and hook can be timed.
 """
 
-import logging
-
 from cpython.exc cimport PyErr_CheckSignals, PyErr_Occurred, PyErr_SetObject
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
 from cpython.pycapsule cimport PyCapsule_CheckExact, PyCapsule_GetContext
 from libc.math cimport HUGE_VAL, NAN
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 
-from fastsup.core.capsule cimport function_in
+import logging
+
+from fastsup.core import timeline
+from fastsup.core.checks import (
+    check_keywords, check_step_function, misspelt_callbacks, why_begin_failed, why_no_loop_hook,
+    why_step_needs_arguments
+)
 from fastsup.core.clock cimport is_replaced, steady_seconds
 from fastsup.core.drive cimport (
     FS_ENDED, FS_HOOK_DUE, FS_HOOK_FAILED, FS_NOTHING_DUE, FS_SCHEDULES_CHANGED, FS_STEP_FAILED, fs_drive,
@@ -20,18 +24,14 @@ from fastsup.core.drive cimport (
     fs_drive_reload, fs_drive_request_stop, fs_drive_run, fs_drive_step_done, fs_drive_steps_done,
     fs_drive_steps_until_due, fs_event, fs_steady_clock
 )
+from fastsup.core.errors import add_note, end_hooks, safe_repr, tell_hooks
 from fastsup.core.hook cimport (
-    FS_GO_ON, FS_STOP, FunctionHook, LoopHook, callback_after_steps, fs_loop, fs_step_fn, takes_several
+    FS_GO_ON, FS_STOP, FunctionHook, LoopHook, callback_after_steps, fs_loop, fs_step_fn, function_in, takes_several
 )
 from fastsup.core.hook import STEP_SIGNATURE
-from fastsup.core import timeline
-from fastsup.core.hook_ends import end_hooks, tell_hooks
-from fastsup.core.checks import check_step_function, why_begin_failed, why_no_loop_hook, why_step_needs_arguments
-from fastsup.core.notes import add_note, safe_repr
 from fastsup.core.probe cimport Part, Probe, ProbeFinder, fs_scope, probe_of
-from fastsup.core.session_origin import current_origin
-from fastsup.core.spelling import check_keywords, misspelt_callbacks
 from fastsup.core.schedule cimport changes
+from fastsup.core.sessions import current_origin
 
 # `LoopHook.on_due`, whose -1 need not mean that an exception is set.
 ctypedef int (*on_due_t)(LoopHook, object, const fs_loop*) noexcept
@@ -95,12 +95,7 @@ cdef fs_drive* drive_of(Loop loop) noexcept:
 
 
 cdef LoopHook as_hook(object hook, Py_ssize_t i):
-    """Returns a hook as it is, and a capsule as a hook that calls the capsule's function after every step.
-
-    Args:
-      hook: a member of `hooks`.
-      i: its place, for the message.
-    """
+    """Returns a hook as it is, and a capsule as a hook that calls the capsule's function after every step."""
     if PyCapsule_CheckExact(hook):
         return FunctionHook(hook)
     if isinstance(hook, LoopHook):
@@ -142,12 +137,7 @@ cdef inline double as_double(object result) noexcept:
 
 
 cdef int64_t step_number(str name, object value) except? -1:
-    """Checks a number of steps.
-
-    Raises:
-      TypeError: `value` isn't an integer.
-      ValueError: `value` doesn't fit into 64 bits.
-    """
+    """Checks a number of steps."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be an integer, got {value!r}")
     if not -INT64_MAX <= value.__index__() <= INT64_MAX:
@@ -156,12 +146,7 @@ cdef int64_t step_number(str name, object value) except? -1:
 
 
 cdef int64_t initial_step_number(str name, object value) except? -1:
-    """Checks a global step that a loop goes on from.
-
-    Raises:
-      TypeError: `value` isn't an integer.
-      ValueError: `value` doesn't lie between 0 and 2**62.
-    """
+    """Checks a global step that a loop goes on from: an integer between 0 and 2**62."""
     cdef int64_t step = step_number(name, value)
     if not 0 <= step <= LAST_INITIAL_STEP:
         raise ValueError(f"{name} must lie between 0 and 2**62, got {step!r}: steps are 64 bits.")
@@ -169,12 +154,7 @@ cdef int64_t initial_step_number(str name, object value) except? -1:
 
 
 cdef int64_t limit_number(str name, object value) except -1:
-    """Checks a limit of a loop. INT64_MAX for None.
-
-    Raises:
-      TypeError: `value` isn't an integer.
-      ValueError: `value` is negative, or doesn't fit into 64 bits.
-    """
+    """Checks a limit of a loop. INT64_MAX for None."""
     cdef int64_t limit = step_number(name, INT64_MAX if value is None else value)
     if limit < 0:
         raise ValueError(f"{name} must not be negative, got {limit!r}. Pass None for a loop without limit.")
@@ -330,14 +310,7 @@ cdef class Loop:
         raise error
 
     def _end_hooks(self, probe):
-        """Calls the `end` of all hooks.
-
-        Args:
-          probe: the `Probe` of the run.
-
-        Raises:
-          BaseException: the first error of a hook. The others are logged.
-        """
+        """Calls the `end` of all hooks, and raises the first error of a hook. The others are logged."""
         def end(hook):
             with probe.beside_steps(hook, "end"):
                 hook.end(self)
@@ -345,14 +318,7 @@ cdef class Loop:
         end_hooks(self.hooks, end, logger.error)
 
     def _set_global_step(self, global_step):
-        """Sets the global step, of which the next step is one more.
-
-        Args:
-          global_step: integer between 0 and 2**62.
-
-        Raises:
-          ValueError: it doesn't lie between 0 and 2**62.
-        """
+        """Sets the global step, between 0 and 2**62, of which the next step is one more."""
         drive_of(self).loop.global_step = initial_step_number("global_step", global_step)
 
     def run(self):
@@ -731,3 +697,42 @@ cdef class Loop:
         drive.code = code
         self.handle(FS_NOTHING_DUE if code == FS_GO_ON or code == FS_STOP else FS_STEP_FAILED)
         return code == FS_GO_ON
+
+
+cdef class OutsideLoop(Loop):
+    """OutsideLoop(hooks)\n--\n
+    Calls hooks after steps that the caller makes.
+
+    Args:
+      hooks: iterable of `fastsup.core.Hook`.
+    """
+
+    def __init__(self, hooks):
+        self.hold(hooks)
+
+    def run(self):
+        """Raises RuntimeError.
+
+        Raises:
+          RuntimeError: always.
+        """
+        raise RuntimeError("The session runs the steps of this loop: loop.run() can't.")
+
+    def _begin(self, steps, global_step):
+        """Calls the hooks' `begin`."""
+        self.move_to(steps, global_step)
+        for hook in self.hooks:
+            self.begin_hook(hook)
+
+    def _move_to(self, steps, global_step):
+        """Says how many steps were made, and where the global step stands. Calls no hook."""
+        self.move_to(steps, global_step)
+
+    def _after_step(self, steps, global_step, result):
+        """Calls the hooks that are due after a step, which is counted in `steps`."""
+        self.move_to(steps, global_step)
+        try:
+            self.call_hooks_after(result)
+        except Exception as error:
+            self.note_hook(error)
+            raise

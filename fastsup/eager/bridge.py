@@ -29,12 +29,11 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import versions
 
 from fastsup.common import isolated_child
+from fastsup.common.errors import is_raised_outside
 from fastsup.common.files import replace_whole
-from fastsup.common.fork import fork_reason
-from fastsup.common.raised_outside import is_raised_outside
-from fastsup.common.tried_versions import untried_reason
-from fastsup.eager import lifted_calls
-from fastsup.eager.devices import eager_session
+from fastsup.common.interpreter_end import fork_reason
+from fastsup.common.versions import untried_reason
+from fastsup.eager import calls, eager_session
 
 __all__ = ["forked_reason", "keep_track", "unavailable_reason"]
 
@@ -100,7 +99,7 @@ def open_untested() -> str:
     if here._server_def is not None:
         return "the eager context is connected to a cluster"
     eager_session.share_context(here._handle)
-    lifted_calls.share(here)
+    calls.share(here)
     return ""
 
 
@@ -176,11 +175,7 @@ def report(state: str, reason: str = "") -> None:
 
 
 def _self_test() -> tuple[str, bool]:
-    """Runs the self-test in its own process.
-
-    Returns:
-      Why functions can't be lifted, and whether that is a verdict about this TensorFlow.
-    """
+    """Runs the self-test in its own process: why functions can't be lifted, and whether that is TensorFlow's fault."""
     try:
         done = isolated_child.run("fastsup.eager.self_test", SELF_TEST_SECS, TF_CPP_MIN_LOG_LEVEL="3")
     except subprocess.TimeoutExpired:
@@ -207,7 +202,7 @@ def _self_test() -> tuple[str, bool]:
 
 def _end() -> None:
     """The program ends: lifted graphs no longer run, and iterators and tables in boxes go before their devices."""
-    lifted_calls.share(None)
+    calls.share(None)
     if forked_reason():
         return
     for step in list(_steps):
@@ -217,7 +212,7 @@ def _end() -> None:
 
 def _forget() -> None:
     """In a child of `os.fork()`: the runtime's threads aren't there."""
-    lifted_calls.share(None)
+    calls.share(None)
     for step in list(_steps):
         step.leave_open()
 

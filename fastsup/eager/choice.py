@@ -1,4 +1,7 @@
-"""Which executor runs a lifted graph, and in which order, so that a failing step leaves the same state everywhere."""
+"""Which executor runs a lifted graph, and in which order, so that a failing step leaves the same state everywhere.
+
+Apart from lifting, which makes a graph that any executor may run.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,12 @@ from typing import Any
 
 from tensorflow.python.framework import ops
 
-from fastsup.eager.devices.eager_session import EagerCallable
+from fastsup.eager.eager_session import EagerCallable
 from fastsup.eager.lift import LiftedGraph
 from fastsup.runtime.executor import INLINE, POOL, REMEDY, SINGLE, decide, suits_single_thread
-from fastsup.runtime.graph.can_fail import CanFail
-from fastsup.runtime.graph.effects import has_effect
-from fastsup.runtime.graph.nested_conditionals import check_threads
+from fastsup.runtime.graph.effects import READS_INPUT, CanFail, has_effect, unordered
 from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, types_in_functions, upstream_operations
-from fastsup.runtime.graph.step_failure import READS_INPUT, unordered
+from fastsup.runtime.graph.placement import check_threads
 from fastsup.runtime.trial import Trial
 
 __all__ = ["choose", "compile_for", "runs_in_one_thread"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import threading
 import types
 import weakref
@@ -11,30 +12,34 @@ from types import MappingProxyType
 from typing import Any, overload
 
 from tensorflow.python.eager import def_function
-from tensorflow.python.eager.polymorphic_function import concrete_function, polymorphic_function
+from tensorflow.python.eager.polymorphic_function import atomic_function, concrete_function, polymorphic_function
 from tensorflow.python.framework import dtypes, errors_impl
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.trackable import base as trackable
 from tensorflow.python.util import compat
 
+from fastsup.common.errors import is_raised_outside
 from fastsup.common.interpreter_end import completed_before_exit
-from fastsup.common.raised_outside import is_raised_outside
 from fastsup.core.checks import check_choice
 from fastsup.eager import bridge
-from fastsup.eager.call_pattern import CallPattern
+from fastsup.eager.calls import LiftedCalls, LiftedStep, Route, fallback_reason, scope_of_devices
 from fastsup.eager.choice import choose
-from fastsup.eager.devices.arguments import variables_on_devices, why_not_given, why_not_held
-from fastsup.eager.devices.placement import HasRun, Placement, placement_of
-from fastsup.eager.devices.variable_handle import VariableHandle
-from fastsup.eager.function_errors import OwnFrames, with_lines
+from fastsup.eager.devices import (
+    HasRun,
+    Placement,
+    VariableHandle,
+    placement_of,
+    variables_on_devices,
+    why_not_given,
+    why_not_held,
+)
 from fastsup.eager.function_notes import FunctionNote, note_function
-from fastsup.eager.lift import LiftedGraph, NotLiftable
-from fastsup.eager.lift_limit import LiftLimit
-from fastsup.eager.lifted_calls import LiftedCalls, fallback_reason, scope_of_devices
-from fastsup.eager.lifted_step import LiftedStep
-from fastsup.eager.routes import Route
+from fastsup.eager.lift import LiftedGraph, LiftLimit, NotLiftable
+from fastsup.eager.patterns import CallPattern
 from fastsup.eager.tracing import ConcreteTracer, FunctionTracer
 from fastsup.runtime.executor import check_executor
+from fastsup.runtime.graph.operations import PLAIN_CALLS
+from fastsup.runtime.own_frames import OwnFrames
 
 __all__ = ["FALLBACKS", "Function", "executor_of", "function"]
 
@@ -511,3 +516,53 @@ def function(
         kind = LiftedConcreteFunction if isinstance(func, concrete_function.ConcreteFunction) else LiftedFunction
         return kind(func, executor, fallback)
     return LiftedFunction(def_function.function(func, **arguments), executor, fallback)
+
+
+# An operation of which the runtime doesn't say in which function it was.
+_NODE = re.compile(r"(?<!\}\})\{\{node ([^}]*)\}\}")
+
+
+def with_lines(error: Any, concrete: Any) -> Any:
+    """Gives the error of a lifted graph the text that TensorFlow's call of the function gives it.
+
+    Args:
+      error: a `tf.errors.OpError`.
+      concrete: the ConcreteFunction.
+
+    Returns:
+      The error.
+    """
+    function = concrete.inference_fn
+    name = compat.as_str(function.name)
+
+    def with_functions(found: re.Match[str]) -> str:
+        functions, node = _path(concrete.graph, found[1])
+        return "".join(f"{{{{function_node {inside}}}}}" for inside in functions) + f"{{{{node {node}}}}}"
+
+    message = _NODE.sub(with_functions, error.message)
+    error._message = f"{{{{function_node {name}}}}} {message} [Op:{name}]"
+    # This adds the lines of each operation in the text, and takes the names of functions out.
+    atomic_function.InterpolateRuntimeError(function).__exit__(type(error), error, None)
+    return error
+
+
+def _path(graph: Any, name: str) -> tuple[list[str], str]:
+    """The functions that an operation of a flattened graph was in, from the outermost one, and its name in the last."""
+    functions = []
+    parts = name.split("/")
+    start = 0
+    for end in range(1, len(parts)):
+        call = _operation(graph, "/".join(parts[start:end]))
+        if call is None or call.type not in PLAIN_CALLS:
+            continue
+        function = compat.as_str(call.get_attr("f").name)
+        functions.append(function)
+        graph, start = graph._get_function(function).graph, end
+    return functions, "/".join(parts[start:])
+
+
+def _operation(graph: Any, name: str) -> Any:
+    try:
+        return graph.get_operation_by_name(name)
+    except (KeyError, ValueError):
+        return None

@@ -7,6 +7,8 @@ resources or variants, which a session can't be fed.
 
 from __future__ import annotations
 
+import itertools
+import os
 import weakref
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -20,23 +22,26 @@ from tensorflow.python.ops import (
     array_ops,
     control_flow_ops,
     gen_functional_ops,
+    gen_resource_variable_ops,
     resource_variable_ops,
 )
 
 from fastsup.common.interpreter_end import completed_before_exit
-from fastsup.eager.boxes import BoxVariable
-from fastsup.eager.devices.eager_session import EagerCallable, EagerSession
-from fastsup.eager.devices.placement import Placement, is_compiled_by_xla
-from fastsup.eager.devices.shared_session import SharedCallable, SharedSession
-from fastsup.eager.devices.variable_handle import VariableHandle, variable_handle
-from fastsup.eager.flattening import flattened
-from fastsup.eager.lifted_calls import scope_of_devices
-from fastsup.eager.xla_functions import add_functions
+from fastsup.eager.calls import Box, scope_of_devices
+from fastsup.eager.devices import (
+    OfEagerContext,
+    Placement,
+    SharedCallable,
+    SharedSession,
+    VariableHandle,
+    is_compiled_by_xla,
+    variable_handle,
+)
+from fastsup.eager.eager_session import EagerCallable, EagerSession
+from fastsup.eager.rewriting import add_functions, flattened
 from fastsup.runtime.errors import ErrorSources
 from fastsup.runtime.executor import CALLING_THREAD, SINGLE_THREADED, runs_on_first_cpu
 from fastsup.runtime.graph.operations import FUNCTIONAL_CONTROL_FLOW, PLAIN_CALLS, function_defs, types_in_functions
-
-__all__ = ["LiftedGraph", "NotLiftable", "check_liftable"]
 
 _OPAQUE = (dtypes.resource, dtypes.variant)
 # Placeholders have names that no function has: those of the arguments are kept for what stands in their place.
@@ -454,3 +459,144 @@ def check_liftable(concrete: Any) -> None:
     for kind in sorted(types):
         if kind.startswith(_SEVERAL_DEVICES):
             raise NotLiftable(f"the operation {kind} belongs to several devices or processes")
+
+
+_CONTAINER = "fastsup"
+_numbers = itertools.count()
+
+
+class BoxVariable:
+    """A variable of the eager context that a graph reads by its name.
+
+    The tensor in it, a resource or a variant as a rule, isn't copied. The variable goes with this object.
+
+    Args:
+      tensor: the tensor that it holds first; None if nothing.
+      dtype: type of its tensors.
+      shape: their shape.
+      device: the device whose memory it is in.
+    """
+
+    def __init__(self, tensor: Any, dtype: Any, shape: Any, device: str = "CPU:0") -> None:
+        self._dtype, self._shape, self._device = dtype, shape, device
+        self._name = f"fastsup_box_{next(_numbers)}"
+        with context.eager_mode(), ops.device(device):
+            self._variable = _Variable(self._open(), device)
+        self.box: Box = Box(None, self._variable.write)
+        if tensor is not None:
+            self.box.store(tensor)
+
+    def _open(self) -> Any:
+        return gen_resource_variable_ops.var_handle_op(
+            dtype=self._dtype, shape=self._shape, shared_name=self._name, container=_CONTAINER, name=self._name
+        )
+
+    def read(self, name: str) -> Any:
+        """Returns the tensor with the content of the box, in the graph that is the default one.
+
+        Args:
+          name: name of the operation.
+        """
+        with ops.device(self._device):
+            return gen_resource_variable_ops.read_variable_op(self._open(), self._dtype, name=name)
+
+    def empty(self) -> None:
+        """Deletes the variable, and with it the reference to its tensor."""
+        self._variable.write(None)
+
+
+class _Variable(OfEagerContext):
+    """The variable of a box, which goes with this object."""
+
+    # Variables that couldn't be deleted where the garbage collector ran. The next one that is made deletes them.
+    _left: list[_Variable] = []  # noqa: RUF012
+
+    def __init__(self, handle: Any, device: str) -> None:
+        self._handle = None
+        self._device = device
+        self._is_there = False
+        self._take_context()
+        self._handle = handle
+        while self._left:
+            self._left.pop().write(None)
+
+    def write(self, tensor: Any) -> None:
+        """Writes a tensor. None deletes the variable; the next tensor makes it again."""
+        if tensor is not None:
+            self._is_there = True
+            with context.eager_mode(), ops.device(self._device):
+                gen_resource_variable_ops.assign_variable_op(self._handle, tensor)
+        elif self._is_there and self._usable():
+            self._is_there = False
+            with self._completed_before_exit, context.eager_mode(), ops.device(self._device):
+                gen_resource_variable_ops.destroy_resource_op(self._handle, ignore_lookup_error=True)
+
+    def __del__(self) -> None:
+        was_there = self._is_there
+        try:
+            self.write(None)
+        except AttributeError:
+            # In a new thread, while TensorFlow makes its part of the eager context: it has no stack of contexts yet.
+            self._is_there = was_there
+            self._left.append(self)
+
+
+_MOST_GRAPHS = 512
+# What a lifted graph takes, besides TensorFlow's trace of it, which takes about twice as much: measured.
+_BYTES_OF_A_GRAPH, _BYTES_OF_AN_OPERATION = 50_000, 10_000
+_SHARE_OF_MEMORY = 0.25
+
+# The lifted steps of the process, and the bytes that each takes, as estimated.
+_bytes_of_steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+
+
+class LiftLimit:
+    """Decides whether one more trace of a function may be lifted.
+
+    Args:
+      most_graphs: the most lifted graphs of a function.
+      most_bytes: the most memory of all lifted graphs of the process, as estimated. None for a quarter of the
+        machine's.
+    """
+
+    def __init__(self, most_graphs: int = _MOST_GRAPHS, most_bytes: int | None = None) -> None:
+        self._most_graphs = most_graphs
+        self._most_bytes = int(_SHARE_OF_MEMORY * _machine_bytes()) if most_bytes is None else most_bytes
+
+    def why_full(self, concrete: Any, lifted: int) -> str:
+        """Tells why a trace isn't to be lifted.
+
+        Args:
+          concrete: the ConcreteFunction.
+          lifted: the number of its function's traces that are lifted.
+
+        Returns:
+          The reason; an empty string if there is room for it.
+        """
+        if lifted >= self._most_graphs:
+            return f"{lifted} of its traces are lifted already, which is the limit"
+        taken = sum(list(_bytes_of_steps.values()))
+        if taken + _graph_bytes(concrete) > self._most_bytes:
+            return (
+                f"its graph would take about {_graph_bytes(concrete) / 1e6:,.1f} MB, and those of the process take "
+                f"{taken / 1e6:,.0f} of {self._most_bytes / 1e6:,.0f} already"
+            )
+        return ""
+
+    def add(self, step: Any) -> None:
+        """Counts a lifted step, as long as it lives.
+
+        Args:
+          step: the LiftedStep.
+        """
+        _bytes_of_steps[step] = _graph_bytes(step.graph.concrete)
+
+
+def _machine_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _graph_bytes(concrete: Any) -> int:
+    """About the memory that the lifted graph of a trace takes."""
+    inside = sum(len(definition.node_def) for definition in function_defs(concrete.graph))
+    return _BYTES_OF_A_GRAPH + _BYTES_OF_AN_OPERATION * (len(concrete.graph.get_operations()) + inside)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from fastsup.eager import bridge
-from fastsup.eager.devices.eager_session import has_callbacks, settings
+from fastsup.eager.eager_session import has_callbacks, settings
 from fastsup.eager.function import Function
 from fastsup.eager.function import function as lift
 

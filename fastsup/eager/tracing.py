@@ -16,8 +16,8 @@ from tensorflow.python.framework import dtypes, ops, tensor, tensor_shape, type_
 from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.util import compat
 
-from fastsup.eager.function_errors import OwnFrames
-from fastsup.eager.lifted_calls import CallCount, call_count
+from fastsup.eager.calls import CallCount, call_count
+from fastsup.runtime.own_frames import OwnFrames
 
 __all__ = ["ArgumentType", "CallTypes", "ConcreteTracer", "FunctionTracer"]
 

@@ -14,8 +14,8 @@ from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.core.checks import check_choice, check_fuse
 from fastsup.core.probe import RECORDS_METHOD
+from fastsup.eager.calls import scope_of_devices
 from fastsup.eager.function import FALLBACKS
-from fastsup.eager.lifted_calls import scope_of_devices
 from fastsup.keras.ahead import StepsAhead
 from fastsup.keras.calls import original_of, replaced_method
 from fastsup.keras.step_functions import (

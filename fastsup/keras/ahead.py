@@ -15,11 +15,9 @@ import tensorflow as tf
 from fastsup.common.results import each_result
 from fastsup.core.loop import SECONDS_AT_ONCE
 from fastsup.keras.callbacks import batches_until_look, looks_between_batches, reads_logs
-from fastsup.steps.blocks import ArrayBlocks, IteratorBlocks
-from fastsup.steps.fused_calls import MOST_STEPS, FusedCalls
+from fastsup.steps.batches import ArrayBlocks, IteratorBlocks
+from fastsup.steps.fused import MOST_STEPS, FusedCalls, FusedStep, fusion_of
 from fastsup.steps.fused_function import FusedFunction
-from fastsup.steps.fused_step import FusedStep
-from fastsup.steps.fusion import fusion_of
 
 __all__ = ["Call", "Epoch", "NextBatch", "StepsAhead"]
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from fastsup.eager.function import Function
 from fastsup.eager.function import function as lift
-from fastsup.steps.blocks import next_element
+from fastsup.steps.batches import next_element
 
 __all__ = ["LiftedPredictFunction", "LiftedStepFunction", "NotAccelerated", "lift_step_function"]
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fastsup.core import Hook
+from fastsup.core.errors import end_hooks
 from fastsup.core.hook import LoopHook
-from fastsup.core.hook_ends import end_hooks
 
 __all__ = ["SessionHooks", "with_session_hooks"]
 

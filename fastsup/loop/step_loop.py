@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import fastsup.core
-from fastsup.common.back_off import FailureRow
-from fastsup.common.tensorflow_errors import is_preemption
+from fastsup.common.errors import FailureRow, is_preemption
 from fastsup.core.checks import check_flag, check_fuse
 from fastsup.loop.checkpoint import CheckpointHook
 from fastsup.loop.restore import restore_newest

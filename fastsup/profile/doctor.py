@@ -10,9 +10,9 @@ import time
 from statistics import median
 from typing import Any
 
-from fastsup.common.installed import TENSORFLOWS, version_of
-from fastsup.common.keras_2 import SWITCH, install_command
+from fastsup.common.absent_names import SWITCH, install_command
 from fastsup.common.script import add_script
+from fastsup.common.versions import TENSORFLOWS, version_of
 from fastsup.profile.doctor_script import examine
 from fastsup.profile.numbers.head import cores
 from fastsup.profile.numbers.quantities import duration
@@ -115,7 +115,7 @@ def _print_sessions() -> bool:
         import tensorflow as tf
 
         from fastsup.runtime.executor import EXECUTORS
-        from fastsup.runtime.metadata_buffer import passes_buffers
+        from fastsup.runtime.plans import passes_buffers
     except ImportError as error:
         print(f"No sessions: {error}")
         return False

@@ -8,7 +8,7 @@ import textwrap
 from collections import Counter
 
 from fastsup.common.script import ScriptFile, ScriptModule, script_command
-from fastsup.core.plan_executor import PlanExecutor
+from fastsup.core.sessions import PlanExecutor
 from fastsup.eager.function_notes import FunctionNote
 from fastsup.profile.advice.tensorflow_own import counterpart
 from fastsup.profile.command import print_at_the_end, run_profiled

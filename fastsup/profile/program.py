@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from fastsup.core.session_origin import SessionOrigin, current_origin
+from fastsup.core.sessions import SessionOrigin, current_origin
 from fastsup.eager.function_notes import FunctionNote, end_notes, take_notes
 from fastsup.profile.recording.timeline import Timeline
 

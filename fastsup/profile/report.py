@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fastsup.core.plan_executor import PlanExecutor
-from fastsup.core.session_origin import SessionOrigin
+from fastsup.core.sessions import PlanExecutor, SessionOrigin
 from fastsup.eager.function_notes import FunctionNote
 from fastsup.profile.advice.steps import advice_on
 from fastsup.profile.numbers.head import Head, head_of

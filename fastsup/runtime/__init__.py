@@ -15,6 +15,6 @@ except ModuleNotFoundError as _error:
         name="tensorflow",
     ) from None
 
-from fastsup.runtime.graph.own_frames import hide_own_frames as _hide_own_frames
+from fastsup.runtime.own_frames import hide_own_frames as _hide_own_frames
 
 _hide_own_frames()

@@ -1,16 +1,17 @@
-"""Errors of the single-threaded executor, which doesn't say which operation has failed."""
+"""Errors of the single-threaded executor, which doesn't say which operation has failed: it is found here."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from tensorflow.core.protobuf import config_pb2
-from tensorflow.python.framework import errors, ops
+from tensorflow.python.framework import dtypes, errors, ops
 
-from fastsup.common.raised_outside import is_raised_outside
-from fastsup.runtime.failed_operation import find_failed
+from fastsup.common.errors import is_raised_outside
+from fastsup.runtime.graph.effects import is_pure
 from fastsup.runtime.graph.operations import outlive_callables, upstream_operations
 
 _HINT = (
@@ -95,3 +96,123 @@ def with_remedy(error: Any) -> Any:
     if not error.message.startswith(_REFUSED) or error.message.endswith(_REMEDY):
         return error
     return type(error)(error.node_def, error.op, error.message + _REMEDY)
+
+
+# No operation with an effect is run a second time. Operations that only compute and read are evaluated again, in the
+# order in which they were made: the first one that fails with the same text is the one. What is computed from an
+# operation with an effect (an iterator, a random number) can't be evaluated again, nor what reads a variable that the
+# step has changed since.
+
+# Runs operations with feeds and drops their results. Returns the text of the error, or None.
+Evaluate = Callable[[Sequence[ops.Operation], Mapping[Any, Any]], "str | None"]
+
+# What only some operations say. They have effects, or take long, and aren't run again.
+_SAID_BY = (
+    (r"End of sequence|GetNext\(\) failed because", ("IteratorGetNext",)),
+    (r"not found in checkpoint|TensorSliceReader|in checkpoint file|matching files for|\.index|\.data-\d+-of",
+     ("RestoreV2", "Restore", "RestoreSlice", "SaveV2", "MergeV2Checkpoints")),
+    (r"Queue '.*' (is|has|was)", ("QueueDequeue", "QueueEnqueue", "FIFOQueue", "RandomShuffleQueue")),
+    (r"^assertion failed", ("Assert",)),
+)  # fmt: skip
+_PLACEHOLDER = re.compile(r"placeholder tensor '([^']+)'")
+_NO_RESOURCE = re.compile(r"(?:Could not find resource:|Resource) \w+/(.+?)(?:\)|/N\d|$)")
+_MOST_SECS = 1.5
+_MOST_ATTEMPTS = 5
+_OPERATIONS_ERRORS = (
+    errors.InvalidArgumentError, errors.FailedPreconditionError, errors.OutOfRangeError, errors.NotFoundError,
+    errors.AlreadyExistsError, errors.InternalError, errors.UnimplementedError, errors.DataLossError,
+    errors.UnknownError, errors.PermissionDeniedError, errors.ResourceExhaustedError,
+)  # fmt: skip
+
+
+class Found(NamedTuple):
+    """What a search has found.
+
+    Args:
+      names: the operations that can have failed; a single one is the one that has.
+      searched: whether the search had a candidate: an operation that may have raised the error.
+    """
+
+    names: list[str]
+    searched: bool
+
+
+def find_failed(error: Any, elements: Sequence[Any], feeds: Mapping[Any, Any], evaluate: Evaluate) -> Found:
+    """Finds the operation that an error comes from.
+
+    Args:
+      error: a `tf.errors.OpError`.
+      elements: the tensors and operations that the failed run was to compute.
+      feeds: the tensors that it was fed, each with its array.
+      evaluate: runs operations of the session again.
+    """
+    if not isinstance(error, _OPERATIONS_ERRORS):
+        return Found([], searched=False)
+    message = error.message
+    placeholder = _PLACEHOLDER.search(message)
+    if placeholder:
+        return Found([placeholder.group(1)], searched=True)
+    operations = sorted(upstream_operations(elements, feeds), key=lambda op: op._id)
+    for pattern, kinds in _SAID_BY:
+        if re.search(pattern, message):
+            names = [op.name for op in operations if op.type.startswith(kinds)]
+            if len(names) == 1 or kinds[0] != "Assert":
+                return Found(names, searched=bool(names))
+    missing = _NO_RESOURCE.search(message)
+    if missing:
+        names = [op.name for op in operations if missing.group(1) in _resources(op)]
+        if len(names) == 1:
+            return Found(names, searched=True)
+    if isinstance(error, errors.ResourceExhaustedError):
+        return Found([], searched=True)
+    first = _first_to_fail_again(message, _pure(operations, feeds), feeds, evaluate)
+    return Found([first.name] if first else [], searched=True)
+
+
+def _pure(operations: list[ops.Operation], feeds: Mapping[Any, Any]) -> list[ops.Operation]:
+    """The operations that only compute and read, from what is fed and what such operations give."""
+    fed = {id(tensor) for tensor in feeds}
+    pure: dict[ops.Operation, None] = {}
+    for op in operations:
+        sources = [tensor.op for tensor in op.inputs if id(tensor) not in fed] + list(op.control_inputs)
+        if is_pure(op) and all(source in pure for source in sources):
+            pure[op] = None
+    return list(pure)
+
+
+def _first_to_fail_again(
+    message: str, candidates: list[ops.Operation], feeds: Mapping[Any, Any], evaluate: Evaluate
+) -> ops.Operation | None:
+    """The first operation, in the order of their creation, that says the same again."""
+    until = perf_counter() + _MOST_SECS
+    for _ in range(_MOST_ATTEMPTS):
+        if not candidates or evaluate(candidates, feeds) is None:
+            return None
+        passing, failing = 0, len(candidates)
+        while failing - passing > 1:
+            if perf_counter() > until:
+                return None
+            middle = (passing + failing) // 2
+            if evaluate(candidates[:middle], feeds) is None:
+                passing = middle
+            else:
+                failing = middle
+        op = candidates[failing - 1]
+        if evaluate([op], feeds) == message:
+            return op
+        # It fails now, and did not fail then. What depends on it can't be evaluated.
+        candidates = [other for other in candidates if op not in upstream_operations([other], feeds)]
+    return None
+
+
+def _handles(op: ops.Operation) -> list[Any]:
+    return [tensor for tensor in op.inputs if tensor.dtype == dtypes.resource]
+
+
+def _resources(op: ops.Operation) -> list[str]:
+    """The names of the variables that an operation is given."""
+    return [
+        tensor.op.get_attr("shared_name").decode() or tensor.op.name
+        for tensor in _handles(op)
+        if tensor.op.type == "VarHandleOp"
+    ]

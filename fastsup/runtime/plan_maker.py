@@ -11,14 +11,11 @@ from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import dtypes, ops
 from tensorflow.python.training import training_util
 
-from fastsup.runtime.executor import CALLING_THREAD, INLINE
-from fastsup.runtime.graph.callable_bytes import callable_bytes
+from fastsup.runtime.executor import CALLING_THREAD, INLINE, SessionExecutor
+from fastsup.runtime.graph.cost import callable_bytes
+from fastsup.runtime.graph.effects import VariableAccess, access_of
 from fastsup.runtime.graph.operations import outlive_callables, upstream_operations
-from fastsup.runtime.graph.variable_access import VariableAccess, access_of
-from fastsup.runtime.graph_elements import structure_of
-from fastsup.runtime.plan import Plan
-from fastsup.runtime.plan_cache import PlanCache
-from fastsup.runtime.session_executor import SessionExecutor
+from fastsup.runtime.plans import Plan, PlanCache, structure_of
 from fastsup.runtime.session_run import LARGE_RESULTS_BYTES, LargeResults
 from fastsup.runtime.trial import Trial, log_choice
 

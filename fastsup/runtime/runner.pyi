@@ -1,13 +1,28 @@
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, final
 
 from fastsup.core.probe import Profiler
-from fastsup.core.session_origin import SessionOrigin
-from fastsup.runtime.plan import Plan, SessionLifetime
-from fastsup.runtime.plan_cache import PlanCache
+from fastsup.core.sessions import SessionOrigin
+from fastsup.runtime.executor import SessionExecutor
 from fastsup.runtime.plan_maker import PlanMaker as PlanMaker
-from fastsup.runtime.session_executor import SessionExecutor
-from fastsup.runtime.step_gate import StepGate
+from fastsup.runtime.plans import ELEMENT_TYPES as ELEMENT_TYPES
+from fastsup.runtime.plans import Plan, PlanCache, SessionLifetime
+
+@final
+class StepGate:
+    patience_secs: float
+    turn_secs: float
+    @property
+    def running(self) -> int: ...
+    @property
+    def passed(self) -> int: ...
+    @property
+    def closed(self) -> bool: ...
+    def __enter__(self) -> StepGate: ...
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
 
 class PlanCacheInfo(NamedTuple):
     hits: int
@@ -57,3 +72,9 @@ class SessionRunner:
     def _track_global_step(self, step_writes: StepWrites) -> None: ...
     @property
     def _tracks_global_step(self) -> bool: ...
+
+@final
+class StepCount:
+    def __init__(self, session: SessionRunner, step_read: Any) -> None: ...
+    @property
+    def session(self) -> SessionRunner: ...

@@ -1,28 +1,131 @@
-"""`Session.run` through cached plans: a look-up, one call of the runtime, and the result put together.
-
-Whatever a plan can't express is handed to TensorFlow's own `Session.run`: slower, never different.
-"""
-
-import threading
-from collections import namedtuple
+"""`Session.run` through cached plans: a look-up, one call of the runtime, and the result put together."""
 
 from libc.stdint cimport int64_t, uint64_t
+
+import threading
+import time
+from collections import namedtuple
 
 import numpy
 
 from tensorflow.python.client import session as tf_session
-from tensorflow.python.framework import errors
+from tensorflow.python.framework import errors, ops
+from tensorflow.python.ops.resource_variable_ops import is_resource_variable
+from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.training import training_util
 
-from fastsup.core.probe cimport Part, Probe, ProbeFinder, fs_scope, probe_here, probe_of
-from fastsup.runtime.fetches cimport Fetch
-from fastsup.runtime.fetches import FetchOne
-from fastsup.runtime.graph.variable_access import VariableAccess
 from fastsup.common.interpreter_end import completed_before_exit
-from fastsup.runtime.plan cimport CompiledCallable, SessionLifetime, Plan, call_plan, views_from
-from fastsup.runtime.plan_cache cimport PlanCache
-from fastsup.runtime.plan_finder cimport PlanFinder, add_to_key
+from fastsup.core.probe cimport Part, Probe, ProbeFinder, fs_scope, probe_here, probe_of
+from fastsup.core.probe import session_part_here
+from fastsup.runtime.graph.effects import VariableAccess
+from fastsup.runtime.graph.global_step import track_global_step
+from fastsup.runtime.graph.operations import upstream_operations
 from fastsup.runtime.plan_maker import PlanMaker
-from fastsup.runtime.step_gate cimport StepGate
+from fastsup.runtime.plans cimport (
+    CompiledCallable, Fetch, Plan, PlanCache, PlanFinder, SessionLifetime, add_to_key, call_plan, views_from
+)
+from fastsup.runtime.plans import ELEMENT_TYPES, FetchOne
+
+
+cdef class StepGate:
+    """Lets steps pass, or holds them back while variables are read.
+
+    A step costs two comparisons here and no lock: the interpreter lets no other thread in between. Used with `with`,
+    the gate is closed and, once the steps under way have ended, its block runs between two steps.
+
+    What is under way may itself wait for a step that is held back (workers that exchange tokens do), so those held
+    back pass for a moment every `turn_secs` seconds; and a step that never ends doesn't keep a checkpoint from being
+    written for more than `patience_secs` seconds. The latter is said in a warning.
+    """
+
+    def __cinit__(self):
+        self.changed = threading.Condition(threading.Lock())
+        self.saving = threading.RLock()
+        self.patience_secs = 60.0
+        self.turn_secs = 10.0
+
+    cdef int enter(self) except -1:
+        """A step begins. Waits while the gate is closed."""
+        if self.closed and self.closed_by != threading.get_ident():
+            self.held_back += 1
+            try:
+                with self.changed:
+                    self.changed.notify_all()
+                    while self.closed:
+                        self.changed.wait()
+            finally:
+                self.held_back -= 1
+        self.running += 1
+        return 0
+
+    cdef int leave(self) except -1:
+        """A step has ended, well or not."""
+        self.running -= 1
+        self.passed += 1
+        if self.closed:
+            with self.changed:
+                self.changed.notify_all()
+        return 0
+
+    def __enter__(self):
+        self.saving.acquire()
+        try:
+            self._close()
+        except BaseException:
+            self._open()
+            self.saving.release()
+            raise
+        return self
+
+    def __exit__(self, *error):
+        # A signal handler may raise in the middle of this, and no other thread could release the waiting ones.
+        try:
+            self._open()
+        finally:
+            self.closed = False
+            self.saving.release()
+
+    def _close(self):
+        """Closes the gate and waits for the steps under way."""
+        self.closed_by = threading.get_ident()
+        self.closed = True
+        if self.running == 0:
+            return
+        started = time.monotonic()
+        turn = started
+        with self.changed:
+            while self.running > 0:
+                now = time.monotonic()
+                if now - started >= self.patience_secs:
+                    logging.warning(
+                        "A step has been running for %d seconds. The checkpoint is written meanwhile: its variables "
+                        "may belong to different steps. See `python -m fastsup docs dropin#checkpoints`.",
+                        now - started,
+                    )
+                    return
+                if self.held_back == 0:
+                    turn = now
+                elif now - turn >= self.turn_secs:
+                    self._let_pass()
+                    turn = time.monotonic()
+                self.changed.wait(min(self.patience_secs - (now - started), self.turn_secs))
+
+    def _let_pass(self):
+        """Opens for those who wait now."""
+        self.closed = False
+        self.changed.notify_all()
+        while self.held_back > 0:
+            self.changed.wait(0.01)
+        self.closed = True
+
+    def _open(self):
+        with self.changed:
+            self.closed = False
+            self.closed_by = None
+            self.changed.notify_all()
+
+
+# Whatever a plan can't express is handed to TensorFlow's own `Session.run`: slower, never different.
 
 cdef object OpError = errors.OpError
 cdef object BaseSession = tf_session.BaseSession
@@ -63,12 +166,7 @@ cdef class SessionRunner:
         self.probes = ProbeFinder()
 
     def _set_up_runner(self, max_plan_bytes, executor):
-        """Called once the TensorFlow session is there.
-
-        Args:
-          max_plan_bytes: how much memory compiled plans may take.
-          executor: the `SessionExecutor`.
-        """
+        """Called once the TensorFlow session is there."""
         self.lifetime = SessionLifetime()
         self.cache = PlanCache(self._graph, self._session, self.lifetime, max_plan_bytes)
         self.maker = PlanMaker(self._graph, executor, self.cache, self.fills_metadata)
@@ -117,9 +215,7 @@ cdef class SessionRunner:
     def _record_runs(self, profiler, opened=None):
         """Records every run that is made in this thread, but for those made within a recorded step.
 
-        Args:
-          profiler: a `HookProfiler`; or None, for the one that is on for the whole program, whenever one is.
-          opened: the `SessionOrigin` that says who has opened the session, or None.
+        A profiler of None is the one that is on for the whole program, whenever one is. `opened` is the `SessionOrigin`.
         """
         self.probes.origin = opened
         self.probes.record(profiler)
@@ -167,20 +263,12 @@ cdef class SessionRunner:
         return result
 
     def _give_up(self, reason):
-        """Closes the session, also in the middle of a run: that one, and all that are tried later, raise `reason`.
-
-        Args:
-          reason: the exception.
-        """
+        """Closes the session, also in the middle of a run: that one, and all that are tried later, raise `reason`."""
         self.given_up_for = reason
         self.close()
 
     def _leave_to_parent(self, reason):
-        """In a child of `os.fork()`: leaves the session to the process that has made it. Every run raises `reason`.
-
-        Args:
-          reason: the exception.
-        """
+        """In a child of `os.fork()`: leaves the session to the process that has made it. Every run raises `reason`."""
         self.given_up_for = reason
         # Nothing is released: that is a call of the runtime, whose threads aren't here.
         self.lifetime.open = False
@@ -192,13 +280,7 @@ cdef class SessionRunner:
         return 0
 
     cdef Plan find_plan(self, object fetches, object feed_dict, bint to_run=True):
-        """The plan for this combination, made if need be; None if only `Session.run` can handle it.
-
-        Args:
-          fetches: what is fetched.
-          feed_dict: what is fed.
-          to_run: whether it is to be run. Else it may be one that says what a run does and isn't compiled yet.
-        """
+        """See `PlanFinder.find`."""
         return self.finder.find(self, fetches, feed_dict, to_run)
 
     def _release_unused(self):
@@ -373,14 +455,160 @@ cdef class SessionRunner:
         self.gate.leave()
 
     def _track_global_step(self, step_writes):
-        """Counts the global step from now on.
-
-        Args:
-          step_writes: object whose `delta_of(elements, fed_tensors)` is what a run adds, or negative if that isn't known.
-        """
+        """Counts the global step from now on: `step_writes.delta_of` is what a run adds, or negative if that isn't known."""
         self.step_writes = step_writes
         self.step_epoch += 1
 
     @property
     def _tracks_global_step(self):
         return self.step_writes is not None
+
+
+cdef object Operation = ops.Operation
+cdef frozenset element_types = ELEMENT_TYPES
+
+
+cdef bint can_be_read(SessionRunner session, object variable) except -1:
+    """Whether the global step has a value, so that fetches of it needn't be guarded against its having none."""
+    try:
+        session.run(variable)
+    except errors.OpError:
+        return False
+    return True
+
+
+cdef class StepCount:
+    """The global step of a session's graph.
+
+    Args:
+      session: a `fastsup.Session`.
+      step_read: the tensor that TensorFlow's hooks read the global step from; None if there is none.
+    """
+
+    def __init__(self, SessionRunner session, step_read):
+        self.session = session
+        self.variable = track_global_step(session)
+        self.step_read = step_read
+        if self.variable is not None:
+            # Of a variable that has one: not every class of variables is known to plans.
+            self.element_read = session.graph.as_graph_element(self.variable)
+        elif not session.sess_str:
+            self.element_read = step_read
+        self.fetched_by = {} if step_read is None else {OWN_READ: step_read}
+        if self.variable is not None:
+            self.fetched_by[VARIABLE] = session.graph.as_graph_element(self.variable)
+            # A reference variable shows what the run has made of it.
+            if is_resource_variable(self.variable):
+                self.variable_read = self.variable
+        for tensor in self.fetched_by.values():
+            self.numpy_type = tensor.dtype.base_dtype.as_numpy_dtype
+
+    cdef int prepare_fetch(self) except -1:
+        """To be called before the step is fetched in a run: finds out, once, whether that needs its guard."""
+        cdef SessionRunner session = self.session
+        if self.fetch_prepared:
+            return 0
+        self.fetch_prepared = True
+        if not session.graph.finalized:
+            return 0
+        variable = training_util.get_global_step(session.graph)
+        if variable is not None and isinstance(variable.op, Operation) and can_be_read(session, variable):
+            session.finder.read_step_directly(variable)
+        return 0
+
+    cdef bint know(self) except -1:
+        """Whether `value` is the global step now. Reads it if need be, which fails as long as it isn't initialised."""
+        cdef SessionRunner session = self.session
+        cdef uint64_t step_epoch = session.step_epoch
+        cdef int64_t counted
+        if self.known and step_epoch == self.epoch_seen:
+            return True
+        self.known = False
+        # What is read while a run that writes the step is under way may hold its increment already, or not.
+        if self.variable is None or session.writers_running:
+            return False
+        counted = session.steps_counted
+        step = self.read()
+        if step is None:
+            return False
+        if session.writers_running or session.step_epoch != step_epoch or session.steps_counted != counted:
+            return False
+        if not self.ever_known:
+            self.ever_known = self.fetch_prepared = True
+            session.finder.read_step_directly(self.variable)
+        self.base = <int64_t> int(step) - counted
+        self.epoch_seen = step_epoch
+        self.known = True
+        return True
+
+    cdef object read(self):
+        """The step now, by a run that does nothing else; None where it has no value, or that would be a call of a server."""
+        cdef SessionRunner session = self.session
+        cdef Plan plan
+        if self.element_read is None or not session.lifetime.open:
+            return None
+        if self.plan is None or self.plan.callable is None or self.plans_seen is not session.cache.plans:
+            # Another thread, or the look-up itself, may have them dropped: then it is looked up again next time.
+            plans = session.cache.plans
+            self.plan = session.find_plan(self.element_read, None)
+            self.plans_seen = plans
+        plan = self.plan
+        if plan is None:
+            return None
+        plan.last_used = session.cache.clock
+        try:
+            with session_part_here("step read"):
+                return plan.structure.build(session.execute(plan, None))
+        except errors.OpError:
+            return None
+
+    cdef int64_t value(self) noexcept:
+        return self.base + self.session.steps_counted
+
+    cdef bint is_step(self, object fetch, int fed) noexcept:
+        """Whether what is fetched is the global step before the run: its variable, or TensorFlow's own read of it.
+
+        `fed` is what `fed_of` says: a fetch of what is fed gives that.
+        """
+        if fetch is None:
+            return False
+        return (fetch is self.step_read and not fed & OWN_READ) or (fetch is self.variable_read and not fed & VARIABLE)
+
+    cdef int fed_of(self, Plan plan) except -1:
+        """Which of OWN_READ and VARIABLE a run of the plan is fed, or is fed something for that they are computed from."""
+        if plan.step_fed < 0:
+            plan.step_fed = self.is_step_fed([slot.tensor for slot in plan.feeds])
+        return plan.step_fed
+
+    cdef int is_step_fed(self, object feeds) except -1:
+        """The same of what is fed: graph elements or their names. Keys outside the graph are left for the run to reject."""
+        cdef int fed = 0
+        if self.upstream is None:
+            self.upstream = {by: upstream_operations((tensor,)) for by, tensor in self.fetched_by.items()}
+        try:
+            feeds = iter(feeds)
+        except TypeError:
+            return 0  # Something else than a dictionary is left for the run to reject, too.
+        for feed in feeds:
+            if type(feed) not in element_types:
+                try:
+                    feed = self.session.graph.as_graph_element(feed)
+                except (TypeError, ValueError, KeyError):
+                    continue
+            for by, operations in self.upstream.items():
+                if getattr(feed, "op", feed) in operations:
+                    fed |= <int> by
+        return fed
+
+    cdef bint can_be_fetched(self) except -1:
+        """False if `Graph.prevent_fetching` excludes the step."""
+        cdef object unfetchable = self.session.finder.unfetchable
+        if len(unfetchable) > 0:
+            for tensor in self.fetched_by.values():
+                if tensor.op in unfetchable:
+                    return False
+        return True
+
+    cdef object as_fetched(self, int64_t step):
+        """A step as a run returns it."""
+        return self.numpy_type(step)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import os
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -15,20 +18,17 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.client import session as tf_session
 from tensorflow.python.framework import constant_op, errors, ops
+from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.common.fork import fork_reason
-from fastsup.common.interpreter_end import completed_before_exit
-from fastsup.common.tensorflow_errors import not_end_of_input
-from fastsup.core.plan_executor import PlanExecutor
+from fastsup.common.errors import not_end_of_input
+from fastsup.common.interpreter_end import completed_before_exit, fork_reason
+from fastsup.core.sessions import PlanExecutor
 from fastsup.runtime.errors import ErrorSources, with_remedy
-from fastsup.runtime.executor import SINGLE, check_executor, config_for
+from fastsup.runtime.executor import SINGLE, SessionExecutor, check_executor, config_for
 from fastsup.runtime.graph.operations import upstream_operations
-from fastsup.runtime.remote_close import close_remote
 from fastsup.runtime.runner import SessionRunner
-from fastsup.runtime.session_executor import SessionExecutor
 
 __all__ = ["Session"]
-
 
 # What the compiled plans of a session may take: some thousand small ones. TensorFlow keeps about the same for each
 # combination of fetches and feeds that it has run, without a limit.
@@ -228,12 +228,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
         return run_plan
 
     def _note_checkpoint(self, path: str, passed: int) -> None:
-        """Records that a checkpoint holds what the variables held at some time.
-
-        Args:
-          path: path of the checkpoint.
-          passed: how many steps had passed `gate` by then, none of them under way.
-        """
+        """Records the checkpoint of the variables after `passed` steps through `gate`, when none was under way."""
         self._checkpoint = (path, passed)
 
     def _forget_checkpoint(self) -> None:
@@ -249,13 +244,7 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
     # What `SessionRunner` calls.
 
     def _raise_as_run_does(self, error: Any, elements: Sequence[Any], feeds: Mapping[Any, Any]) -> None:
-        """Raises a runtime error with the operation, and the place in the program, that it names.
-
-        Args:
-          error: the error.
-          elements: what the failed run was to compute.
-          feeds: the tensors that it was fed, each with its array.
-        """
+        """Raises a runtime error with the operation, and the place in the program, that it names."""
         if self.executor == SINGLE:
             compile_ = super()._make_callable_from_options
             error = self._error_sources.named(error, elements, feeds, compile_)
@@ -333,3 +322,66 @@ class Session(SessionRunner, tf_session.Session):  # type: ignore[misc]
                 self._end_unknown_run()
 
         return run
+
+
+# Seconds that closing a session may take.
+CLOSE_SECS = 10.0
+# Seconds that the end of the program waits for abandoned sessions. TensorFlow gives up a task that is gone after some
+# ten seconds; a close that comes back from there later than this aborts the program, with a wrong exit code.
+_EXIT_SECS = 10.0
+
+_abandoned: list[threading.Thread] = []
+
+
+@atexit.register
+def _wait_for_abandoned() -> None:
+    """A thread that comes back from the runtime while Python is being taken down aborts the process."""
+    until = time.monotonic() + _EXIT_SECS
+    for thread in _abandoned:
+        thread.join(max(0.0, until - time.monotonic()))
+    if any(thread.is_alive() for thread in _abandoned):
+        _skip_destructors()
+
+
+def _skip_destructors() -> None:
+    """Has the process end, with its exit code, before the runtime's destructors make the closes come back."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "on_exit"):  # glibc alone has it.
+        # Its handlers are called with the exit code first, which is what `_exit` takes.
+        libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)
+
+
+def close_remote(close: Callable[[], None], target: object) -> None:
+    """Closes a session in its own thread, and abandons it if that takes too long.
+
+    TensorFlow's runtime tells every task of the cluster, and waits for a task that is gone until there is a new one at
+    its address: for ever, if none is started.
+
+    Args:
+      close: what closes the session. It keeps the session alive while it runs.
+      target: the execution engine that the session is connected to.
+
+    Raises:
+      tf.errors.OpError: TensorFlow couldn't close the session.
+    """
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            close()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name=f"closing a session of {target!r}", daemon=True)
+    thread.start()
+    thread.join(CLOSE_SECS)
+    if thread.is_alive():
+        logging.warning(
+            "A session of %s isn't closed after %g s and is abandoned: a task of its cluster doesn't answer. See "
+            "`python -m fastsup docs dropin#sessions-and-executors`.",
+            target,
+            CLOSE_SECS,
+        )
+        _abandoned[:] = [other for other in _abandoned if other.is_alive()] + [thread]
+    elif failures:
+        raise failures[0]

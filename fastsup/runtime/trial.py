@@ -12,7 +12,7 @@ from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.runtime.executor import INLINE, POOL
-from fastsup.runtime.plan import CompiledCallable
+from fastsup.runtime.plans import CompiledCallable
 
 # A step that takes longer than this on the pool gains nothing measurable from a cheaper hand-over, and may lose much.
 _HEAVY_STEP_SECS = 500e-6

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from fastsup.eager.function import Function
-from fastsup.steps.bound_step import Bound
+from fastsup.steps.batches import BatchCall, as_arguments
+from fastsup.steps.fused import fused_step, without_instance
+from fastsup.steps.native import Bound
 
-__all__ = ["BatchStep", "BoundStep", "as_arguments", "bind", "bind_batches", "without_instance"]
-
-
-def as_arguments(batch: Any) -> tuple[Any, ...]:
-    """The arguments of a step function that a batch, or its structure of specs, becomes: a tuple becomes several."""
-    return batch if type(batch) is tuple else (batch,)
-
-
-def without_instance(step: Any) -> tuple[Any, tuple[Any, ...]]:
-    """The function of a method, and the object that it is a method of as the first argument.
-
-    Args:
-      step: a step function; anything but a method of a `fastsup.function` is returned as it is, with no argument.
-    """
-    if isinstance(step, types.MethodType) and isinstance(step.__func__, Function):
-        return step.__func__, (step.__self__,)
-    return step, ()
+__all__ = ["BatchStep", "BoundStep", "bind", "bind_batches"]
 
 
 def _result_specs(step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -48,12 +32,10 @@ class BoundStep(Bound):
         Args:
           fuse: "auto" or "always", as for `fastsup.loop.StepLoop`.
         """
-        from fastsup.steps.fused_step import fused_step
-
         return fused_step(self, fuse)
 
 
-class BatchStep:
+class BatchStep(BatchCall):
     """A step that takes the next batch. `fastsup.bind_batches` makes it.
 
     Args:
@@ -62,18 +44,6 @@ class BatchStep:
       args: tuple of the positional arguments that come before those of the batch.
       kwargs: dict of the keyword arguments.
     """
-
-    def __init__(self, step: Any, batches: Iterator[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.step = step
-        self.batches = batches
-        self.args = args
-        self.kwargs = kwargs
-
-    def __call__(self) -> Any:
-        return self.step(*self.args, *as_arguments(next(self.batches)), **self.kwargs)
-
-    def __repr__(self) -> str:
-        return f"<fastsup.bind_batches of {self.step!r} and {self.batches!r}>"
 
     def result_specs(self) -> Any:
         """As `BoundStep.result_specs`."""
@@ -86,8 +56,6 @@ class BatchStep:
         Args:
           fuse: "auto" or "always", as for `fastsup.loop.StepLoop`.
         """
-        from fastsup.steps.fused_step import fused_step
-
         return fused_step(self, fuse)
 
 

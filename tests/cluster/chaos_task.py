@@ -16,7 +16,7 @@ from noting_hooks import Journal, Progress
 from program import PARAMS, input_fn, set_up_process
 
 from fastsup import estimator as est
-from fastsup.runtime import remote_close
+from fastsup.runtime import session as sessions
 
 v1 = tf.compat.v1
 
@@ -56,7 +56,7 @@ def main(model_dir: str, settings: dict[str, Any]) -> None:
     for handler in logging.getLogger("tensorflow").handlers:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     folder = os.path.dirname(model_dir)
-    remote_close.CLOSE_SECS = settings["close_secs"]
+    sessions.CLOSE_SECS = settings["close_secs"]
     config = est.RunConfig(
         model_dir=model_dir,
         save_checkpoints_steps=settings["save_steps"] if settings["save_secs"] is None else None,

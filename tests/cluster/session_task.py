@@ -17,7 +17,7 @@ from noting_hooks import Journal, Progress
 from program import set_up_process
 
 from fastsup import train
-from fastsup.runtime import remote_close
+from fastsup.runtime import session as sessions
 from fastsup.train.session import server_watch
 
 v1 = tf.compat.v1
@@ -37,7 +37,7 @@ def graph_step() -> Any:
 
 def main(model_dir: str, settings: dict[str, Any]) -> None:
     set_up_process(settings["alarm_secs"])
-    remote_close.CLOSE_SECS = settings["close_secs"]
+    sessions.CLOSE_SECS = settings["close_secs"]
     server_watch.STILL_SECS = server_watch.ANSWER_SECS = settings["silent_secs"]
     tf_config = json.loads(os.environ["TF_CONFIG"])
     role, index = tf_config["task"]["type"], tf_config["task"]["index"]

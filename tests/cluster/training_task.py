@@ -13,7 +13,7 @@ from program import PARAMS, SlowDown, input_fn, model_fn, set_up_process
 
 from fastsup import estimator as est
 from fastsup.cluster import job_completion
-from fastsup.runtime import remote_close
+from fastsup.runtime import session as sessions
 
 DEFAULTS: dict[str, Any] = {
     "max_steps": 1000,
@@ -29,7 +29,7 @@ DEFAULTS: dict[str, Any] = {
 def main(model_dir: str, settings: dict[str, Any]) -> None:
     set_up_process()
     job_completion.WORKER_GRACE_SECS = settings["workers_secs"]
-    remote_close.CLOSE_SECS = settings["close_secs"]
+    sessions.CLOSE_SECS = settings["close_secs"]
     config = est.RunConfig(
         model_dir=model_dir,
         save_checkpoints_steps=settings["save_steps"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fastsup.common.tried_versions import ANY_VERSION, TRIED_VERSIONS, is_tried, untried_reason
+from fastsup.common.versions import ANY_VERSION, TRIED_VERSIONS, is_tried, untried_reason
 
 
 @pytest.mark.parametrize("version", ["2.16.2", "2.21.0-rc1", f"{TRIED_VERSIONS[-1]}.1"])

@@ -379,7 +379,7 @@ def test_an_error_of_a_step_says_where_it_was_raised() -> None:
 
 
 def test_python_3_10_has_the_note_in_the_log(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    monkeypatch.setattr("fastsup.core.notes.sys", types.SimpleNamespace(version_info=(3, 10, 14)))
+    monkeypatch.setattr("fastsup.core.errors.sys", types.SimpleNamespace(version_info=(3, 10, 14)))
 
     def fail() -> None:
         raise ValueError("text")

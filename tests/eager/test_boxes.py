@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.ops import gen_resource_variable_ops
 
-from fastsup.eager.boxes import BoxVariable
+from fastsup.eager.lift import BoxVariable
 
 pytestmark = [pytest.mark.skipif(not tf.executing_eagerly(), reason="boxes hold tensors of eager code")]
 

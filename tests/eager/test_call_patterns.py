@@ -13,14 +13,13 @@ import attr
 import numpy as np
 import pytest
 import tensorflow as tf
+from fastsup.eager.patterns import CallPattern
 from tensorflow.core.function import trace_type
 from tensorflow.python.framework import constant_op
 
 import fastsup
-from fastsup.eager.call_pattern import CallPattern
-from fastsup.eager.lift_limit import LiftLimit
-from fastsup.eager.lifted_calls import CallCount, LiftedCalls, scope_of_devices
-from fastsup.eager.routes import Route
+from fastsup.eager.calls import CallCount, LiftedCalls, Route, scope_of_devices
+from fastsup.eager.lift import LiftLimit
 from fastsup.eager.tracing import ArgumentType, CallTypes, FunctionTracer
 
 pytestmark = pytest.mark.timeout(120)

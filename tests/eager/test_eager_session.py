@@ -12,8 +12,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.eager import context
 
-from fastsup.eager import bridge
-from fastsup.eager.devices import eager_session
+from fastsup.eager import bridge, eager_session
 
 assert bridge.unavailable_reason() == ""
 graph = tf.Graph()

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import fastsup
-from fastsup.common.raised_outside import is_raised_outside
+from fastsup.common.errors import is_raised_outside
 from fastsup.eager import bridge, lift
 
 

@@ -14,7 +14,7 @@ from tensorflow.python.eager import context
 
 import fastsup
 from fastsup.eager import bridge
-from fastsup.eager.lifted_calls import fallback_reason
+from fastsup.eager.calls import fallback_reason
 
 IMPLEMENTATIONS = {"tensorflow": tf.function, "fastsup": fastsup.function}
 

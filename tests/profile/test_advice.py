@@ -11,7 +11,7 @@ import tensorflow as tf
 import fastsup
 from fastsup import HookProfiler
 from fastsup.core import StepLoop
-from fastsup.core.session_origin import SessionOrigin
+from fastsup.core.sessions import SessionOrigin
 from fastsup.eager.function_notes import FunctionNote
 from fastsup.profile.recording.recorder import ManualClock
 from fastsup.profile.report import Report, report_of

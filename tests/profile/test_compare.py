@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fastsup import HookProfiler
-from fastsup.core.session_origin import SessionOrigin
+from fastsup.core.sessions import SessionOrigin
 from fastsup.profile.compare import compare, load
 from fastsup.profile.export import as_dict
 from fastsup.profile.recording.recorder import ManualClock

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fastsup.__main__ import main
-from fastsup.common.keras_2 import install_command
+from fastsup.common.absent_names import install_command
 from fastsup.eager import bridge
 from fastsup.profile import doctor
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from fastsup.runtime.graph.function_effects import UNKNOWN
+from fastsup.runtime.graph.effects import UNKNOWN
 from fastsup.runtime.graph.global_step import GlobalStepWrites
 
 v1 = tf.compat.v1

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from fastsup.runtime.plans import passes_buffers
 from processes import Processes
 
 import fastsup
-from fastsup.runtime.metadata_buffer import passes_buffers
 
 tf1 = tf.compat.v1
 EXECUTORS = ("thread_pool", "inline", "single_threaded")
@@ -136,7 +136,7 @@ import tensorflow as tf
 from tensorflow.python.framework import versions
 versions.__version__ = "9.9.0"
 import fastsup
-from fastsup.runtime.metadata_buffer import passes_buffers
+from fastsup.runtime.plans import passes_buffers
 with tf.Graph().as_default():
     one = tf.constant(1)
     with fastsup.Session() as session:

@@ -10,8 +10,8 @@ import tensorflow as tf
 from processes import Processes
 
 import fastsup
-from fastsup.runtime.graph.nested_conditionals import threads_held
 from fastsup.runtime.graph.operations import upstream_operations
+from fastsup.runtime.graph.placement import threads_held
 
 v1 = tf.compat.v1
 

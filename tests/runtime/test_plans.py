@@ -205,7 +205,7 @@ def test_functions_of_plans_that_come_and_go(
 ) -> None:
     """Each goes on calling its own, though callables get the addresses of others that were released."""
     monkeypatch.setattr(control_flow_util, "ENABLE_CONTROL_FLOW_V2", True)
-    monkeypatch.setattr("fastsup.runtime.plan_cache.STALE_ROUNDS", 1)
+    monkeypatch.setattr("fastsup.runtime.plans.STALE_ROUNDS", 1)
     room_for(20)
     x = tf1.placeholder(tf.float32, [])
     v = tf1.get_variable("v", initializer=0.0, use_resource=True)
@@ -358,7 +358,7 @@ def test_callables_are_released(both: Any, processes: Processes) -> None:
         import fastsup.runtime.session
 
         fastsup.runtime.session._MAX_PLAN_BYTES = 8 * (30 << 10)
-        fastsup.runtime.plan_cache.STALE_ROUNDS = 1
+        fastsup.runtime.plans.STALE_ROUNDS = 1
         tf1 = tf.compat.v1
         sessions = []
         with tf.Graph().as_default():

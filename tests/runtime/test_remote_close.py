@@ -14,7 +14,7 @@ from processes import Processes
 from tensorflow.python.client import session as tf_session
 
 import fastsup
-from fastsup.runtime import remote_close
+from fastsup.runtime import session as sessions
 
 v1 = tf.compat.v1
 
@@ -50,7 +50,7 @@ def test_what_closing_raises_is_raised(session: Any, monkeypatch: pytest.MonkeyP
 def test_a_task_that_is_gone_holds_nobody_up(session: Any, monkeypatch: pytest.MonkeyPatch, tf_log: Any) -> None:
     gone = threading.Event()
     monkeypatch.setattr(tf_session.tf_session, "TF_CloseSession", lambda handle: gone.wait(60))
-    monkeypatch.setattr(remote_close, "CLOSE_SECS", 0.05)
+    monkeypatch.setattr(sessions, "CLOSE_SECS", 0.05)
     before = set(threading.enumerate())
     session.close()
     (left,) = set(threading.enumerate()) - before
@@ -102,13 +102,13 @@ def test_a_server_that_was_killed_holds_nobody_up(run_script: RunScript) -> None
         import os, signal, subprocess, sys, time
         import tensorflow as tf
         import fastsup
-        from fastsup.runtime import remote_close
+        from fastsup.runtime import session as sessions
 
         server = subprocess.Popen(
             [sys.executable, "-c", "import tensorflow as tf, time\\n"
              "print(tf.distribute.Server.create_local_server().target, flush=True)\\ntime.sleep(90)"],
             stdout=subprocess.PIPE, text=True)
-        remote_close.CLOSE_SECS = 0.5
+        sessions.CLOSE_SECS = 0.5
         try:
             target = server.stdout.readline().strip()
             with tf.Graph().as_default():
@@ -134,9 +134,9 @@ def test_the_end_of_the_program_waits_a_little(ends: bool, run_script: RunScript
     """What comes back from the runtime while Python is being taken down would abort the process."""
     result = run_script(f"""
         import threading, time
-        from fastsup.runtime import remote_close
+        from fastsup.runtime import session as sessions
 
-        remote_close.CLOSE_SECS, remote_close._EXIT_SECS = 0.05, 60 if {ends} else 0.2
+        sessions.CLOSE_SECS, sessions._EXIT_SECS = 0.05, 60 if {ends} else 0.2
         left_behind = threading.Event()
 
         def close():
@@ -146,7 +146,7 @@ def test_the_end_of_the_program_waits_a_little(ends: bool, run_script: RunScript
             time.sleep(1 if {ends} else 1_000)
             print("back", flush=True)
 
-        remote_close.close_remote(close, "a server")
+        sessions.close_remote(close, "a server")
         print("left behind", flush=True)
         left_behind.set()
     """)

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import fastsup
-from fastsup.runtime.graph.step_cost import StepCost
+from fastsup.runtime.graph.cost import StepCost
 
 tf1 = tf.compat.v1
 

@@ -102,7 +102,7 @@ def test_plans_made_at_once(impl: Any, graph: tf.Graph) -> None:
 
 def test_plans_that_go_while_they_run(both: Any, graph: tf.Graph, room_for: Any, monkeypatch: Any) -> None:
     """More combinations than there is room for: what one thread runs, another throws out, in nearly every run."""
-    monkeypatch.setattr("fastsup.runtime.plan_cache.STALE_ROUNDS", 0)
+    monkeypatch.setattr("fastsup.runtime.plans.STALE_ROUNDS", 0)
     room_for(5)
     x = tf1.placeholder(tf.int32, [], name="x")
     parts = [x + i for i in range(12)]

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import fastsup
-from fastsup.core.plan_executor import PlanExecutor
+from fastsup.core.sessions import PlanExecutor
 from fastsup.runtime import trial as trials
 from fastsup.runtime.trial import Trial
 

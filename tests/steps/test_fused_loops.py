@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 import fastsup
 from fastsup.core import Hook
 from fastsup.loop import CheckpointHook, NanGuardHook, NanResultError, StepLoop, StopAtStepHook
-from fastsup.steps import fused_calls
-from fastsup.steps.fused_step import FusedStep
+from fastsup.steps.fused import FusedStep, fused_calls
 
 ROWS = 24
 
@@ -363,7 +362,7 @@ def test_says_why_steps_are_not_made_at_once_now() -> None:
     said = r"not tried yet: single steps come first, until they have taken \d+\.\d s \(now 0\.\d s\)"
     assert re.match(said, loop.why_not_fused)
     step = fastsup.bind(add, 2)
-    calls = fused_calls.fused_calls(step, "auto")
+    calls = fused_calls(step, "auto")
     assert not isinstance(calls, str)
     trial = calls.fusion.trial
     calls.fusion.function = lambda *args: (None, None)

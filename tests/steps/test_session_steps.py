@@ -18,7 +18,7 @@ from processes import Processes
 from fastsup import train
 from fastsup.core import Hook
 from fastsup.runtime.executor import is_jit_on
-from fastsup.steps.fused_calls import FusedCalls
+from fastsup.steps.fused import FusedCalls
 from fastsup.train.engine.steps_at_once import StepsAtOnce
 from fastsup.train.session import graph_steps
 
@@ -249,7 +249,7 @@ def test_in_a_program_with_the_flags(processes: Processes) -> None:
     """TensorFlow clusters the single steps then, and a trial decides."""
     program = textwrap.dedent(
         """
-        import fastsup.steps.fused_calls as calls
+        import fastsup.steps.fused as calls
         import fastsup.train as train
         import tensorflow as tf
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 import fastsup
 from fastsup.core import Hook
 from fastsup.loop import StepLoop
-from fastsup.steps import blocks
+from fastsup.steps import batches as blocks
 from fastsup.steps.fused_function import FusedFunction
 
 

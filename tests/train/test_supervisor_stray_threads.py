@@ -14,7 +14,7 @@ from processes import Processes
 
 import fastsup
 from fastsup import train
-from fastsup.common.leaked_threads import thread_stack, warn_of_leaked_threads
+from fastsup.common.interpreter_end import thread_stack, warn_of_leaked_threads
 
 v1 = tf.compat.v1
 TEXT = (

@@ -16,8 +16,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from fastsup.common.absent_names import absent_name_error
-from fastsup.common.keras_2 import install_command
+from fastsup.common.absent_names import absent_name_error, install_command
 from fastsup.estimator.canned.keras_versions import accepting_keras_3, refusing_keras_3, tensorflow_with_keras_2
 from fastsup.estimator.canned.our_modules import OUR_MODULES
 

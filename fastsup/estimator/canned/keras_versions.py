@@ -13,7 +13,7 @@ from typing import Any
 from tensorflow.python.eager import context
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.common.keras_2 import SWITCH, install_command
+from fastsup.common.absent_names import SWITCH, install_command
 from fastsup.runtime import tensorflow
 from fastsup.runtime.session import Session
 

@@ -22,7 +22,7 @@ from fastsup.cluster.collective.server import ensure_server
 from fastsup.cluster.collective.settings import leader_of, training_tasks
 from fastsup.cluster.peer_liveness import peer_timeout_secs
 from fastsup.common import stop_signals
-from fastsup.core.session_origin import session_role
+from fastsup.core.sessions import session_role
 from fastsup.estimator.collective.saving import FollowerSaverHook, LeaderSaverHook, check_lone_runs
 from fastsup.train.hooks.checkpoint_saver import TFCheckpointSaverHook
 from fastsup.train.session.monitored_session import MonitoredSession, _MonitoredSession

@@ -18,9 +18,9 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.saved_model import model_utils
 from tensorflow.python.util import compat
 
+from fastsup.common.errors import writing_files
 from fastsup.common.file_system import delete_tree, is_local, tensorflow_errors
 from fastsup.common.files import fsync_directory, fsync_directory_and_above, fsync_tree
-from fastsup.common.tensorflow_errors import writing_files
 
 __all__ = [
     "check_assets",

@@ -16,7 +16,7 @@ from tensorflow.python.training import evaluation as tf_evaluation
 
 from fastsup import train
 from fastsup.core.clock import steady
-from fastsup.core.session_origin import session_role
+from fastsup.core.sessions import session_role
 from fastsup.estimator.config.tensorflow_names import (
     basic_session_run_hooks,
     evaluation,

@@ -12,7 +12,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup import train
-from fastsup.core.session_origin import session_role
+from fastsup.core.sessions import session_role
 from fastsup.estimator.config.tensorflow_names import our_options, v1
 from fastsup.estimator.inputs.input_fn import is_endless, parse_input_fn_result
 from fastsup.estimator.model.argument_checks import check_hooks

@@ -16,7 +16,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import device_setter, training_util
 from tensorflow.python.util import function_utils, nest
 
-from fastsup.common.keras_2 import Keras2Hint
+from fastsup.common.absent_names import Keras2Hint
 from fastsup.core.checks import check_no_pattern
 from fastsup.estimator.config import distribution
 from fastsup.estimator.config.run_config import resolve_config

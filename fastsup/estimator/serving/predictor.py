@@ -14,7 +14,7 @@ from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.core.checks import check_interval
 from fastsup.core.clock import steady
-from fastsup.core.session_origin import session_role
+from fastsup.core.sessions import session_role
 from fastsup.estimator.model import model_checkpoints
 from fastsup.estimator.model.estimator import check_estimator
 from fastsup.estimator.serving.model_inputs import (

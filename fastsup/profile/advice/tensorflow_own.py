@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fastsup.core.session_origin import SessionOrigin
+from fastsup.core.sessions import SessionOrigin
 
 __all__ = ["counterpart", "one_line_for"]
 

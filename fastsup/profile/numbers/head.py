@@ -9,7 +9,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 
-from fastsup.common.installed import tensorflow_version, version_of
+from fastsup.common.versions import tensorflow_version, version_of
 
 __all__ = ["Head", "cores", "head_of"]
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from fastsup.core.session_origin import SessionOrigin
+from fastsup.core.sessions import SessionOrigin
 from fastsup.eager.function_notes import FunctionNote
 from fastsup.profile.numbers.head import Head
 from fastsup.profile.numbers.session_part import SessionPart

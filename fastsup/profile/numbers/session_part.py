@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from fastsup.core.plan_executor import PlanExecutor
+from fastsup.core.sessions import PlanExecutor
 from fastsup.profile.recording.phases import FUNCTION_ROLE
 
 __all__ = ["SessionPart", "names_of"]

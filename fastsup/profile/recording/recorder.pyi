@@ -6,7 +6,7 @@ from typing_extensions import Self
 
 from fastsup.core.probe import empty_context as empty_context
 from fastsup.core.probe import program_profiler_now as program_profiler_now
-from fastsup.core.session_origin import NO_ORIGIN as NO_ORIGIN
+from fastsup.core.sessions import NO_ORIGIN as NO_ORIGIN
 from fastsup.profile.recording.span_context import Span, StepScope
 from fastsup.profile.recording.span_registry import SpanRegistry
 from fastsup.profile.recording.statistics import SESSION as SESSION

@@ -12,7 +12,7 @@ from libc.stdlib cimport calloc, free
 
 from fastsup.core.probe import empty_context, program_profiler_now
 from fastsup.core.probe cimport fs_scope, open_scopes, set_program_profiler
-from fastsup.core.session_origin import NO_ORIGIN
+from fastsup.core.sessions import NO_ORIGIN
 from fastsup.profile.recording.recorder_probe cimport RecorderProbe, new_recorder_probe, probe_within
 from fastsup.profile.recording.span_context import Span, StepScope
 from fastsup.profile.recording.span_registry cimport HookStats

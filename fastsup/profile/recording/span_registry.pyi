@@ -5,8 +5,8 @@ from typing import Any
 from typing_extensions import Self
 
 from fastsup.core.probe import empty_context as empty_context
-from fastsup.core.session_origin import NO_ORIGIN as NO_ORIGIN
-from fastsup.core.session_origin import SessionOrigin as SessionOrigin
+from fastsup.core.sessions import NO_ORIGIN as NO_ORIGIN
+from fastsup.core.sessions import SessionOrigin as SessionOrigin
 from fastsup.profile.recording.statistics import RUNTIME as RUNTIME
 from fastsup.profile.recording.statistics import SESSION as SESSION
 from fastsup.profile.recording.statistics import Recording

@@ -9,7 +9,7 @@ from libc.string cimport memset
 from fastsup.core.probe import empty_context
 from fastsup.profile.recording.statistics import RUNTIME, SESSION
 from fastsup.profile.recording.statistics cimport Caller
-from fastsup.core.session_origin import NO_ORIGIN, SessionOrigin
+from fastsup.core.sessions import NO_ORIGIN, SessionOrigin
 from fastsup.profile.recording.spans cimport fs_histogram_merge
 
 cdef extern from "Python.h":

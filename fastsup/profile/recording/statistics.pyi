@@ -3,7 +3,7 @@ from typing import Any
 from typing_extensions import Self
 
 from fastsup.core.probe import Part, Profiler
-from fastsup.core.session_origin import SessionOrigin
+from fastsup.core.sessions import SessionOrigin
 
 SESSION: str
 RUNTIME: str

@@ -13,13 +13,14 @@ from typing import Any
 from tensorflow.python.framework import dtypes, ops, tensor_util
 from tensorflow.python.training import training_util
 
-from fastsup.runtime.graph.function_effects import (
+from fastsup.runtime.graph.effects import (
     CONTROL_FLOW,
     PASSES_ON,
     READS,
     UNKNOWN,
     added_by_call,
     function_writes,
+    takes_reference,
 )
 from fastsup.runtime.graph.operations import FUNCTION_CALLS, function_defs, named_functions
 
@@ -175,19 +176,6 @@ def track_global_step(session: Any) -> Any:
 def resource_identity(op: ops.Operation) -> tuple[bytes, bytes]:
     """What names a variable: operations that make a handle of the same one have it in common."""
     return op.get_attr("container"), op.get_attr("shared_name") or op.name.encode()
-
-
-def takes_reference(op: ops.Operation, tensor: Any) -> bool:
-    """Whether an operation takes the variable itself, not a copy of its value."""
-    if tensor.dtype == dtypes.resource:
-        return True
-    if op.op_def is None:
-        return True
-    position = [i for i, source in enumerate(op.inputs) if source is tensor]
-    arguments = op.op_def.input_arg
-    if len(arguments) != len(op.inputs):
-        return any(argument.is_ref for argument in arguments)
-    return any(arguments[i].is_ref for i in position)
 
 
 def _reached_from(op: ops.Operation) -> set[ops.Operation]:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from tensorflow.python.framework import dtypes, ops
 from tensorflow.python.ops import gen_resource_variable_ops
 
-from fastsup.runtime.graph.function_effects import PASSES_ON
+from fastsup.runtime.graph.effects import PASSES_ON
 from fastsup.runtime.graph.global_step import resource_identity
 from fastsup.runtime.graph.operations import FUNCTION_CALLS, called_functions, function_defs, named_functions
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.common.tensorflow_errors import is_end_of_input
-from fastsup.core.hook_ends import tell_hooks
+from fastsup.common.errors import is_end_of_input
+from fastsup.core.errors import tell_hooks
 
 # Attribute of an error: the hooks that were told of it. An error may pass several sessions, as that of an evaluation
 # within a training does.

@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from fastsup.core.probe cimport ProbeFinder
-from fastsup.runtime.plan cimport Plan
+from fastsup.runtime.plans cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
 from fastsup.train.engine.run_request cimport RunRequest

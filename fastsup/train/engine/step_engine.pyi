@@ -1,7 +1,7 @@
 from typing import Any
 
 from fastsup.core.probe import Profiler
-from fastsup.core.session_origin import SessionOrigin
+from fastsup.core.sessions import SessionOrigin
 
 class ClosedSessionError(RuntimeError, AttributeError): ...
 

@@ -12,8 +12,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t
 
 from fastsup.core.probe cimport Part, Probe, ProbeFinder, probe_of
-from fastsup.runtime.fetches cimport FetchList
-from fastsup.runtime.plan cimport Plan
+from fastsup.runtime.plans cimport FetchList, Plan
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.common.stop_signals cimport hold_signals, release_signals
 from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
@@ -22,7 +21,7 @@ from fastsup.train.scheduler.run_snapshot cimport FETCHED_STEP, RunSnapshot
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.core import loop as core_loop
-from fastsup.core.hook_ends import end_hooks
+from fastsup.core.errors import end_hooks
 from fastsup.train.engine.hook_errors import report_error
 from fastsup.train.engine.hooked_run cimport HookedRun, new_hooked_run
 from fastsup.train.engine.run_request cimport RunRequest, new_request

@@ -11,8 +11,8 @@ from tensorflow.python.framework import ops
 from tensorflow.python.framework import tensor as tensor_lib
 
 from fastsup.core.loop import SECONDS_AT_ONCE
-from fastsup.steps.fused_calls import FusedCalls
-from fastsup.steps.fused_loop import leaves_of
+from fastsup.steps.fused import FusedCalls
+from fastsup.steps.fused_function import leaves_of
 
 __all__ = ["StepsAtOnce"]
 

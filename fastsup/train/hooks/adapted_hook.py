@@ -11,10 +11,10 @@ from tensorflow.python.framework import ops
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks, evaluation, session_run_hook, training_util
 
+from fastsup.core.checks import misspelt_callbacks
 from fastsup.core.clock import now, steady
 from fastsup.core.hook import LoopHook
-from fastsup.core.outside_loop import OutsideLoop
-from fastsup.core.spelling import misspelt_callbacks
+from fastsup.core.loop import OutsideLoop
 from fastsup.train.hooks.global_step_hook import GlobalStepHook
 
 __all__ = ["AdaptedHook", "SessionLoop"]

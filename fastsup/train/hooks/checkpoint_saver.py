@@ -16,7 +16,7 @@ from fastsup.checkpoint.writer import CheckpointWriter, call_after_save, call_be
 from fastsup.common import stop_signals
 from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.core.checks import check_flag
-from fastsup.core.hook_ends import end_hooks
+from fastsup.core.errors import end_hooks
 from fastsup.events.graph_writing import GraphWriting
 from fastsup.events.summary_buffer import flush_summaries
 from fastsup.runtime.graph.variable_sharing import add_reads_without_copy

@@ -10,7 +10,7 @@ from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import session_run_hook
 
-from fastsup.common.leaked_threads import describe_thread
+from fastsup.common.interpreter_end import describe_thread
 from fastsup.core.checks import check_flag
 from fastsup.runtime.session import Session
 from fastsup.train.scheduler.scheduled_hook import ScheduledHook

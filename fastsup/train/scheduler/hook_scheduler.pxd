@@ -1,8 +1,8 @@
 from cython cimport final
 from libc.stdint cimport int64_t
 
-from fastsup.runtime.plan cimport Plan
-from fastsup.runtime.step_count cimport StepCount
+from fastsup.runtime.plans cimport Plan
+from fastsup.runtime.runner cimport StepCount
 from fastsup.train.scheduler.hook_list cimport HookList
 from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase
 from fastsup.train.scheduler.run_snapshot cimport RunSnapshot

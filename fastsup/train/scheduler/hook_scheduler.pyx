@@ -21,9 +21,8 @@ from tensorflow.python.training import training_util
 
 from fastsup.core.clock cimport reached, seconds
 from fastsup.core.schedule cimport FS_DUE_NEVER, ScheduleTable
-from fastsup.runtime.plan cimport Plan
-from fastsup.runtime.runner cimport SessionRunner
-from fastsup.runtime.step_count cimport OWN_READ, StepCount
+from fastsup.runtime.plans cimport Plan
+from fastsup.runtime.runner cimport OWN_READ, SessionRunner, StepCount
 from fastsup.train.scheduler.hook_list cimport HookList
 from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase
 from fastsup.train.scheduler.run_snapshot cimport (

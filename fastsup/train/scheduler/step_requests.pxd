@@ -1,6 +1,6 @@
 from cython cimport final
 
-from fastsup.runtime.step_count cimport StepCount
+from fastsup.runtime.runner cimport StepCount
 
 
 @final

@@ -1,6 +1,6 @@
 """What a hook asks for that holds the global step, which is known without the run."""
 
-from fastsup.runtime.step_count cimport StepCount
+from fastsup.runtime.runner cimport StepCount
 
 
 cdef class StepRequest:

@@ -8,9 +8,9 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import importer, ops
 
-from fastsup.runtime.graph.function_effects import CONTROL_FLOW
+from fastsup.runtime.graph.effects import CONTROL_FLOW
 from fastsup.runtime.graph.operations import upstream_operations
-from fastsup.steps.fused_loop import FusedLoop, NotFusable
+from fastsup.steps.fused_function import FusedLoop, NotFusable
 
 __all__ = ["GraphLoop"]
 

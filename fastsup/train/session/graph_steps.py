@@ -10,8 +10,7 @@ from tensorflow.python.framework import ops
 
 from fastsup.runtime.executor import is_jit_on
 from fastsup.runtime.session import Session
-from fastsup.steps.fused_calls import FusedCalls
-from fastsup.steps.fusion import Fusion
+from fastsup.steps.fused import FusedCalls, Fusion
 from fastsup.train.engine.steps_at_once import StepsAtOnce
 from fastsup.train.session.graph_loop import GraphLoop
 

@@ -15,15 +15,13 @@ from tensorflow.python.training import monitored_session as tf_monitored_session
 from tensorflow.python.util import function_utils
 
 from fastsup.common import stop_signals
-from fastsup.common.fork import raise_in_fork
-from fastsup.common.interpreter_end import completed_before_exit
-from fastsup.common.tensorflow_errors import is_end_of_input
+from fastsup.common.errors import is_end_of_input
+from fastsup.common.interpreter_end import completed_before_exit, raise_in_fork
 from fastsup.core import timeline
 from fastsup.core.checks import check_flag
-from fastsup.core.hook_ends import end_hooks
-from fastsup.core.plan_executor import PlanExecutor
+from fastsup.core.errors import end_hooks
 from fastsup.core.probe import Profiler, check_profiler, program_profiler_now
-from fastsup.core.session_origin import current_origin, session_role
+from fastsup.core.sessions import PlanExecutor, current_origin, session_role
 from fastsup.events.writer_lifecycle import close_writers, register_session
 from fastsup.runtime.executor import keep_traceable
 from fastsup.runtime.session import Session

@@ -4,8 +4,7 @@ from copy import copy
 
 from fastsup.common.stop_signals cimport pending_signal
 from fastsup.common.stop_signals import raise_pending
-from fastsup.runtime.fetches cimport stored_attributes
-from fastsup.runtime.plan cimport Plan
+from fastsup.runtime.plans cimport Plan, stored_attributes
 from fastsup.runtime.runner cimport SessionRunner
 from fastsup.train.session.monitored cimport MonitoredSessionBase, Nest
 

@@ -9,7 +9,7 @@ from tensorflow.python.distribute import distribute_coordinator_context
 from tensorflow.python.training import monitored_session as tf_monitored_session
 
 from fastsup.core.checks import check_flag
-from fastsup.core.session_origin import session_role
+from fastsup.core.sessions import session_role
 from fastsup.train.hooks.checkpoint_saver import CheckpointSaverHook
 from fastsup.train.hooks.progress import hooks_with_progress
 from fastsup.train.hooks.step_counter import StepCounterHook

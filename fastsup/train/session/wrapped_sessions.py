@@ -15,7 +15,7 @@ from typing import Any
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.checkpoint.durable import is_failed_save
-from fastsup.common.back_off import FailureRow
+from fastsup.common.errors import FailureRow
 from fastsup.common.stop_signals import raise_pending
 from fastsup.train.engine.step_engine import StepEngine, still_open
 from fastsup.train.session.wrapped_base import CoordinatedBase, WrappedBase

@@ -12,12 +12,11 @@ from typing import Any
 from tensorflow.python.platform import tf_logging as logging
 
 from fastsup.common import stop_signals
-from fastsup.common.fork import fork_reason, raise_in_fork
-from fastsup.common.leaked_threads import warn_of_leaked_threads
-from fastsup.common.tensorflow_errors import not_end_of_input
+from fastsup.common.errors import not_end_of_input
+from fastsup.common.interpreter_end import fork_reason, raise_in_fork, warn_of_leaked_threads
 from fastsup.core import timeline
 from fastsup.core.probe import Profiler
-from fastsup.core.session_origin import current_origin
+from fastsup.core.sessions import current_origin
 from fastsup.runtime.session import Session
 from fastsup.train.session.signal_end import is_by_signal, log_failed_end
 

@@ -4,7 +4,7 @@ from weakref import ref
 
 from fastsup.core.probe import RECORDS_METHOD as RECORDS_METHOD
 from fastsup.core.probe import program_profiler_now as program_profiler_now
-from fastsup.core.session_origin import origin_of_call as origin_of_call
+from fastsup.core.sessions import origin_of_call as origin_of_call
 from fastsup.profile.recording.recorder_probe import RecorderProbe
 from fastsup.profile.recording.statistics import SESSION as SESSION
 

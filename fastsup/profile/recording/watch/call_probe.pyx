@@ -7,7 +7,7 @@ import weakref
 from fastsup.core.probe cimport fs_scope, probe_here
 
 from fastsup.core.probe import RECORDS_METHOD, program_profiler_now
-from fastsup.core.session_origin import origin_of_call
+from fastsup.core.sessions import origin_of_call
 from fastsup.profile.recording.recorder cimport Recorder
 from fastsup.profile.recording.spans cimport fs_span_charge_to
 from fastsup.profile.recording.statistics import SESSION

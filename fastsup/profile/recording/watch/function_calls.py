@@ -19,14 +19,14 @@ def replacements(module: ModuleType) -> Iterator[Replacement]:
     Args:
       module: the module that has the class.
     """
-    from fastsup.eager import lifted_calls
+    from fastsup.eager import calls
     from fastsup.profile.recording.watch.function_probe import (
         recorded_by_tensorflow,
         recorded_elsewhere,
         recorder_of_calls,
     )
 
-    yield lifted_calls, "call_recorder", lambda _: recorder_of_calls()
+    yield calls, "call_recorder", lambda _: recorder_of_calls()
     yield module.Function, "_call_elsewhere", recorded_elsewhere
     yield module.Function, "_call_tensorflow", recorded_by_tensorflow
     yield module.Function, "_lift", functools.partial(timed, phase=LIFTING)

@@ -4,9 +4,7 @@ import functools
 import sys
 import weakref
 
-from fastsup.eager.lifted_calls cimport LiftedCalls
-from fastsup.eager.lifted_step cimport LiftedStep
-from fastsup.eager.routes cimport Route
+from fastsup.eager.calls cimport LiftedCalls, LiftedStep, Route
 from fastsup.profile.recording.recorder cimport Recorder
 from fastsup.profile.recording.recorder_probe cimport RecorderProbe, recorded_here
 from fastsup.profile.recording.spans cimport fs_step_uncount
@@ -15,11 +13,10 @@ from fastsup.profile.recording.watch.call_probe cimport CallProbe
 
 from tensorflow.python.eager import context
 
-from fastsup.core.plan_executor import PlanExecutor
+from fastsup.core.sessions import PlanExecutor, origin_of_call
 from fastsup.core.probe import program_profiler_now
-from fastsup.core.session_origin import origin_of_call
 from fastsup.eager.function import executor_of
-from fastsup.eager.lifted_calls import fallback_reason
+from fastsup.eager.calls import fallback_reason
 from fastsup.profile.recording.statistics import RUNTIME, SESSION
 from fastsup.profile.recording.phases import BY_TENSORFLOW, FUNCTION_ROLE, TRACING
 from fastsup.profile.recording.watch.signatures import signature_text

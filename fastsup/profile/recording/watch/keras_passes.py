@@ -12,9 +12,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from fastsup.core.plan_executor import PlanExecutor
 from fastsup.core.probe import RECORDS_METHOD, check_profiler, program_profiler_now
-from fastsup.core.session_origin import origin_of_call
+from fastsup.core.sessions import PlanExecutor, origin_of_call
 from fastsup.core.timeline import phase
 from fastsup.profile.recording.phases import (
     BATCH_CALLS,

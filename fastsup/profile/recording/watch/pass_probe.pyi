@@ -4,7 +4,7 @@ from typing import Any
 from typing_extensions import Self
 
 from fastsup.core.probe import RECORDS_METHOD as RECORDS_METHOD
-from fastsup.core.session_origin import SessionOrigin
+from fastsup.core.sessions import SessionOrigin
 from fastsup.profile.recording.phases import IN_A_THREAD as IN_A_THREAD
 from fastsup.profile.recording.phases import PASS_EPOCHS as PASS_EPOCHS
 from fastsup.profile.recording.phases import PASS_LOOP as PASS_LOOP

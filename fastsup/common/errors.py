@@ -1,0 +1,214 @@
+"""Errors: what TensorFlow's mean, which are the program's own, and how many in a row a loop or session recovers from.
+
+This module doesn't import TensorFlow: a loop may run without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import operator
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = [
+    "FailureRow",
+    "check_max_recoveries",
+    "is_end_of_input",
+    "is_preemption",
+    "is_raised_outside",
+    "is_read_failure",
+    "not_end_of_input",
+    "writing_files",
+]
+
+_PREEMPTIONS = ("AbortedError", "UnavailableError")
+_READ_FAILURES = (
+    *_PREEMPTIONS,
+    "CancelledError",
+    "DeadlineExceededError",
+    "PermissionDeniedError",
+    "ResourceExhaustedError",
+    "UnauthenticatedError",
+)
+# How the message of such an error ends where it has lost its type, as in the reader of checkpoints.
+_READ_ERRNOS = (
+    "EACCES EPERM EMFILE ENFILE ENOMEM ENOBUFS ESTALE ETIMEDOUT EHOSTDOWN EHOSTUNREACH ENETDOWN ENETUNREACH EAGAIN"
+)
+_READ_TEXTS = tuple(f"; {os.strerror(getattr(errno, name))}" for name in _READ_ERRNOS.split() if hasattr(errno, name))
+# How the message of an error of a file ends that TensorFlow gives the type OutOfRangeError.
+_FILE_ERRORS = tuple(f"; {os.strerror(number)}" for number in (errno.EFBIG, errno.ERANGE, errno.EOVERFLOW))
+_EXPLANATION = (
+    "\n(TensorFlow raises OutOfRangeError for it, the error that ends a training at the end of its input. It is raised "
+    "as ResourceExhaustedError instead: make room, or lift the limit on the size of files.)"
+)
+
+
+def is_preemption(error: Any) -> bool:
+    """True for the errors that a preempted machine causes: AbortedError and UnavailableError.
+
+    Args:
+      error: an exception.
+    """
+    return _is_one_of(error, _PREEMPTIONS)
+
+
+def is_read_failure(error: Any) -> bool:
+    """True for errors of the machine that reads files, or of its permissions: no sign that the files are damaged.
+
+    Args:
+      error: an exception.
+    """
+    if isinstance(error, MemoryError | PermissionError | TimeoutError) or _is_one_of(error, _READ_FAILURES):
+        return True
+    return _is_one_of(error, ("OpError",)) and any(text in error.message for text in _READ_TEXTS)
+
+
+def is_end_of_input(error: Any) -> bool:
+    """True for the errors that end a loop normally: StopIteration, and OutOfRangeError unless a file is too large.
+
+    Args:
+      error: an exception.
+    """
+    return isinstance(error, StopIteration) or (_is_one_of(error, ("OutOfRangeError",)) and not _is_of_a_file(error))
+
+
+def not_end_of_input(error: Any) -> Any:
+    """The error to raise for an error of writing files.
+
+    Args:
+      error: an exception.
+
+    Returns:
+      A `tf.errors.ResourceExhaustedError` for an OutOfRangeError that says that a file is too large; else `error`.
+    """
+    if not (_is_one_of(error, ("OutOfRangeError",)) and _is_of_a_file(error)):
+        return error
+    kind = sys.modules["tensorflow.python.framework.errors_impl"].ResourceExhaustedError
+    return kind(error.node_def, error.op, error.message + _EXPLANATION)
+
+
+@contextlib.contextmanager
+def writing_files() -> Iterator[None]:
+    """Around code that writes files: raises `not_end_of_input` of an error."""
+    try:
+        yield
+    except Exception as error:
+        raised = not_end_of_input(error)
+        if raised is error:
+            raise
+        raise raised from error
+
+
+def _is_of_a_file(error: Any) -> bool:
+    return any(text in error.message for text in _FILE_ERRORS)
+
+
+def _is_one_of(error: Any, names: tuple[str, ...]) -> bool:
+    errors = sys.modules.get("tensorflow.python.framework.errors_impl")
+    return errors is not None and isinstance(error, tuple(getattr(errors, name) for name in names))
+
+
+_LIBRARIES = sys.stdlib_module_names | {"fastsup", "tensorflow", "keras", "google", "numpy", "absl", "wrapt"}
+
+
+def is_raised_outside(error: BaseException) -> bool:
+    """Whether an exception comes from the program: from a signal handler, if the code that failed calls only libraries.
+
+    A signal handler runs between any two instructions of the main thread. A block that falls back to something else
+    after any error of a library must not take the error of a handler, a time limit say, for one.
+
+    Args:
+      error: the exception, where it is caught.
+    """
+    traceback = error.__traceback__
+    while traceback is not None:
+        module = traceback.tb_frame.f_globals.get("__name__") or ""
+        if module.partition(".")[0] not in _LIBRARIES:
+            return True
+        traceback = traceback.tb_next
+    return False
+
+
+_LONGEST_DELAY_SECS = 30.0
+
+
+class FailureRow:
+    """Failures in a row. Its owner says when the row has ended; a failure itself never ends a row.
+
+    Args:
+      max_recoveries: number of failures in a row to recover from, or None for no limit.
+      what_failed: the failures, in the error that is logged when there are too many.
+      logger: object with `warning` and `error`.
+
+    Raises:
+      TypeError: `max_recoveries` isn't an integer.
+      ValueError: `max_recoveries` is negative.
+    """
+
+    def __init__(self, max_recoveries: int | None, what_failed: str, logger: Any) -> None:
+        check_max_recoveries(max_recoveries)
+        self._limit = max_recoveries
+        self._what_failed = what_failed
+        self._logger = logger
+        self._failures = 0
+
+    def end(self) -> None:
+        """Ends the row: the next failure is the first of another one."""
+        self._failures = 0
+
+    def add(self, error: Exception, occasion: str, *values: Any) -> float:
+        """Adds a failure, and logs a warning.
+
+        Args:
+          error: the error.
+          occasion: the warning, as a format for `values`.
+          values: the values in the warning.
+
+        Returns:
+          Seconds to wait before the next try: none after the first failure, then 0.1, 0.2 and so on up to 30.
+
+        Raises:
+          Exception: the error, if it is one too many.
+        """
+        self._failures += 1
+        limit = self._limit
+        if limit is not None and self._failures > limit:
+            self._logger.error(
+                "No longer recovering: %d %s in a row. The argument max_recoveries limits them. See "
+                "`python -m fastsup docs dropin#sessions-and-executors`.",
+                self._failures,
+                self._what_failed,
+            )
+            raise error
+        # The exponent is bounded: failures without a limit would overflow a float.
+        first = self._failures == 1
+        delay = 0.0 if first else min(_LONGEST_DELAY_SECS, 0.1 * 2.0 ** min(self._failures - 2, 20))
+        self._logger.warning(
+            occasion + " (Failure %d%s in a row; the next try in %g seconds.)",
+            *values,
+            self._failures,
+            "" if limit is None else f" of at most {limit + 1}",
+            delay,
+        )
+        return delay
+
+
+def check_max_recoveries(max_recoveries: Any) -> None:
+    """Refuses a value that isn't a number of recoveries.
+
+    Args:
+      max_recoveries: the argument of a loop or session; None for no limit.
+
+    Raises:
+      TypeError: it isn't an integer.
+      ValueError: it is negative.
+    """
+    if max_recoveries is None:
+        return
+    if isinstance(max_recoveries, bool) or not hasattr(max_recoveries, "__index__"):
+        raise TypeError(f"max_recoveries must be an integer or None, got {max_recoveries!r}.")
+    if operator.index(max_recoveries) < 0:
+        raise ValueError(f"max_recoveries must not be negative, got {max_recoveries!r}. Pass None for no limit.")

@@ -1,1 +1,0 @@
-cdef void* function_in(object capsule, str role, str signature) except NULL

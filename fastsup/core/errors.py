@@ -1,0 +1,99 @@
+"""Errors that pass through a loop: notes on them, and hooks that are told and ended whatever another hook raises."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+__all__ = ["add_note", "end_hooks", "safe_repr", "tell_hooks"]
+
+_logger = logging.getLogger("fastsup")
+
+
+def add_note(error: BaseException, text: str) -> None:
+    """Adds a note to an error, as `add_note` of Python 3.11, unless it has the same one. Type and text stay.
+
+    Python 3.10 prints no notes: the text is also logged there.
+
+    Args:
+      error: the error.
+      text: the note.
+    """
+    notes = getattr(error, "__notes__", ())
+    try:
+        if text in notes:
+            return  # A step may raise the same object in each call.
+        if sys.version_info >= (3, 11):
+            error.add_note(text)
+        else:
+            error.__notes__ = [*notes, text]  # type: ignore[attr-defined]
+            _logger.error("%s %s: %s", text, type(error).__name__, error)
+    except Exception as failure:
+        # An error that takes no attributes is still raised as it is.
+        _logger.debug("An error takes no note: %s", failure)
+
+
+def safe_repr(value: Any) -> str:
+    """The `repr` of an object of the program's, for a message that must not raise in place of the error that passes.
+
+    Args:
+      value: the object.
+    """
+    try:
+        return repr(value)
+    except Exception:
+        return object.__repr__(value)
+
+
+def end_hooks(
+    hooks: Iterable[Any], end: Callable[[Any], Any], log_error: Callable[..., Any], what: str = "end() of the hook"
+) -> None:
+    """Ends all hooks, and then raises the first error. The other errors are logged.
+
+    Args:
+      hooks: the hooks, in the order in which they end.
+      end: function of a hook that calls its `end`.
+      log_error: the `error` method of a logger.
+      what: the callback, as the log names it.
+
+    Raises:
+      BaseException: the first error; but an interrupt (KeyboardInterrupt, SystemExit) goes before an error.
+    """
+    failed: list[tuple[Any, BaseException]] = []
+    for hook in hooks:
+        try:
+            end(hook)
+        except BaseException as error:  # noqa: PERF203
+            failed.append((hook, error))
+    if not failed:
+        return
+    # sorted() is stable: the first interrupt, else the first error.
+    (_, raised), *others = sorted(failed, key=lambda entry: isinstance(entry[1], Exception))
+    for hook, other in others:
+        log_error("%s %r has failed, too.", what, hook, exc_info=other)
+    raise raised
+
+
+def tell_hooks(hooks: Iterable[Any], tell: Callable[[Any], Any], log: Callable[[Any, Exception], Any]) -> None:
+    """Tells all hooks of an error. The errors that they raise are logged; the first interrupt is raised after that.
+
+    Args:
+      hooks: the hooks.
+      tell: function of a hook that calls its `on_error`.
+      log: function of a hook and the error that it has raised.
+
+    Raises:
+      KeyboardInterrupt, SystemExit: a hook has raised it.
+    """
+    interrupt: BaseException | None = None
+    for hook in hooks:
+        try:
+            tell(hook)
+        except Exception as error:  # noqa: PERF203
+            log(hook, error)
+        except BaseException as error:
+            interrupt = interrupt or error
+    if interrupt is not None:
+        raise interrupt

@@ -1,0 +1,138 @@
+"""What sessions say of themselves to a profile: the call that opens one, and the executors of its steps."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import FrameType
+from typing import NamedTuple
+
+__all__ = ["NO_ORIGIN", "PlanExecutor", "SessionOrigin", "current_origin", "origin_of_call", "session_role"]
+
+# Packages whose frames aren't the program's own.
+_LIBRARIES = frozenset({"fastsup", "tensorflow", "keras", "tf_keras", "contextlib", "functools"})
+# How many lines of the program, from the opening call outwards, tell two sessions apart.
+_LINES = 6
+
+_role: ContextVar[str] = ContextVar("fastsup session role", default="")
+
+
+@dataclass(frozen=True)
+class SessionOrigin:
+    """Where a session comes from. Sessions of equal origins share their rows in a profile.
+
+    Args:
+      kind: name of the call that opens it: "MonitoredTrainingSession", "Estimator.train".
+      role: "train", "evaluate" or "predict"; "run" if the purpose of the session isn't known.
+      place: file name and line of the call: "train.py:31".
+      library: the package that the call belongs to: "fastsup" or "tensorflow".
+      lines: (path, line) of the program's frames, from the call outwards.
+    """
+
+    kind: str
+    role: str = "run"
+    place: str = ""
+    library: str = "fastsup"
+    lines: tuple[tuple[str, int], ...] = ()
+
+
+NO_ORIGIN = SessionOrigin("")
+
+
+@contextmanager
+def session_role(role: str) -> Iterator[None]:
+    """Sets the role of the sessions that are opened in a block.
+
+    Args:
+      role: "train", "evaluate" or "predict"; "" for the role that the code which opens the session gives it.
+    """
+    token = _role.set(role)
+    try:
+        yield
+    finally:
+        _role.reset(token)
+
+
+def current_origin(role: str = "run", kind: str = "") -> SessionOrigin:
+    """Finds the origin of a session that is being opened: the outermost call of a library, and the line that makes it.
+
+    Args:
+      role: the session's role, unless `session_role` has set another one.
+      kind: name of a compiled call, which has no frame in Python.
+
+    Returns:
+      The origin.
+    """
+    call: FrameType | None = None
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _package(frame) in _LIBRARIES:
+        # A wrapper of TensorFlow's around its own functions has a name without meaning to the user.
+        package, is_wrapper = _package(frame), "/util/" in frame.f_code.co_filename
+        if package == "fastsup" or (package == "tensorflow" and not is_wrapper):
+            call = frame
+        frame = frame.f_back
+    lines = _program_lines(frame)
+    library = "fastsup" if call is None else _package(call)
+    return SessionOrigin(kind if call is None else _name(call), _role.get() or role, _place(lines), library, lines)
+
+
+def origin_of_call(kind: str, role: str, frame: FrameType | None, library: str) -> SessionOrigin:
+    """The origin of a call that makes all steps of a loop itself, or one.
+
+    Args:
+      kind: name of the call.
+      role: what it is for.
+      frame: the frame that makes it. Those of libraries are left out.
+      library: the package that the call belongs to.
+    """
+    while frame is not None and _package(frame) in _LIBRARIES:
+        frame = frame.f_back
+    lines = _program_lines(frame)
+    return SessionOrigin(kind, role, _place(lines), library, lines)
+
+
+def _program_lines(frame: FrameType | None) -> tuple[tuple[str, int], ...]:
+    """The lines of a program that lead to a call: (path, line), from the call outwards."""
+    lines: list[tuple[str, int]] = []
+    while frame is not None and len(lines) < _LINES and _package(frame) != "fastsup":
+        lines.append((frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(lines)
+
+
+def _place(lines: tuple[tuple[str, int], ...]) -> str:
+    return f"{os.path.basename(lines[0][0])}:{lines[0][1]}" if lines else ""
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _name(frame: FrameType) -> str:
+    """The name of a call: the class for a constructor, class and method for another method, else the function."""
+    function, owner = frame.f_code.co_name, frame.f_locals.get("self")
+    if owner is None:
+        return function
+    return type(owner).__name__ if function == "__init__" else f"{type(owner).__name__}.{function}"
+
+
+class PlanExecutor(NamedTuple):
+    """The executor of one combination of fetches and feeds that a session has compiled.
+
+    Args:
+      fetches: names of the tensors that are fetched and of the operations that are run, including those of hooks.
+      feeds: names of the tensors that are fed.
+      executor: the current mode: "thread_pool", "inline" or "single_threaded".
+      on_trial: True while the choice between executors is open: during a trial, and until the first one begins.
+      seconds: median seconds of a run in that mode in its trial; None if no run was timed.
+    """
+
+    fetches: tuple[str, ...]
+    feeds: tuple[str, ...]
+    executor: str
+    on_trial: bool
+    seconds: float | None

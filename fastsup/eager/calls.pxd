@@ -1,0 +1,89 @@
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+
+from fastsup.eager.patterns cimport CallPattern, CallTensors
+from fastsup.eager.eager_session cimport EagerCallable
+
+
+cdef class LiftedStep:
+    cdef readonly object graph
+    cdef readonly object trial
+    cdef object __weakref__
+    # When it was called last: see LiftedCalls.now.
+    cdef public int64_t used_at
+    # Chooses what runs the step.
+    cdef object choose
+    # TensorFlow's generator of seeds when the step's random sequences began: `tf.random.set_seed` makes another one.
+    cdef object seeds
+    cdef bint keeps_random_sequences
+    # Calls under way, in all threads.
+    cdef readonly Py_ssize_t running
+    # What runs the step, once that is decided, and the calls until the trial looks again; -1 if it never does.
+    cdef EagerCallable chosen
+    cdef Py_ssize_t calls_until_look
+    # How flat results become what the function returns: see _template. Without a template, `pack` does it.
+    cdef object pack
+    cdef object template
+    cdef bint is_packed_by_template
+    cdef bint is_known
+
+    cdef object run(self, void** inputs)
+    cdef int begin_sequences(self, object seeds) except -1
+    cdef list run_on_trial(self, void** inputs)
+    cdef object packed(self, list flat)
+
+
+cdef class Route:
+    cdef CallPattern pattern
+    # None: calls of this pattern are TensorFlow's.
+    cdef readonly LiftedStep step
+    # Pairs of a box and the tensor that it must hold. The tensor of an iterator, and its threads, must not outlive the
+    # iterator: `watched`, weak references to the objects of the pattern, empties the list when one of them goes.
+    cdef list boxed
+    cdef tuple watched
+    # Of a route without a step: see LiftedCalls.call_unlifted.
+    cdef readonly object entry
+    cdef Py_ssize_t calls
+    cdef int64_t since
+
+    cdef bint may_be_taken(self) except -1
+
+
+cdef class RouteTable:
+    cdef readonly Py_ssize_t most
+    # The routes of calls of one shape, by their digest; the entry that was used last comes last.
+    cdef dict by_digest
+    cdef Py_ssize_t count
+    # The count at which those are looked for that can't be taken any longer.
+    cdef Py_ssize_t look_at
+    cdef tuple open_routes
+    cdef Py_ssize_t refused
+    # A pattern for each type of value that was seen.
+    cdef readonly dict kinds
+
+    cdef Route find(self, PyObject* scope, tuple args, dict kwargs, CallTensors* tensors, list kept)
+
+
+cdef class Box:
+    # The tensor that the box holds now.
+    cdef readonly object tensor
+    cdef object write
+    cdef readonly object lock
+
+
+cdef class CallCount:
+    cdef object key
+    cdef int64_t untold
+    cdef object __weakref__
+
+
+cdef class LiftedCalls:
+    cdef public object original
+    cdef Route latest
+    cdef readonly RouteTable _routes
+    cdef CallCount calls
+    # Counts calls that TensorFlow runs for want of room. Steps keep the count at which they were called last.
+    cdef int64_t now
+
+    cdef object call_on(self, Route route, void** inputs, tuple args, dict kwargs)
+    cdef object call_unlifted(self, Route route, tuple args, dict kwargs)

@@ -1,0 +1,700 @@
+"""The calls of one function: each finds its route by a pattern, and is run by a lifted graph, or goes to TensorFlow."""
+
+from cpython.dict cimport PyDict_GetItem
+from cpython.object cimport PyObject
+from cython cimport final
+from libc.stdlib cimport free, malloc
+
+import functools
+import threading
+import weakref
+from time import perf_counter
+
+from tensorflow.python.eager import context
+from tensorflow.python.eager.polymorphic_function import eager_function_run, polymorphic_function
+from tensorflow.python.framework import errors_impl, ops
+from tensorflow.python.ops import summary_ops_v2
+from tensorflow.python.profiler import profiler_v2
+
+from fastsup.core.probe cimport probe_here
+from fastsup.eager.eager_session cimport EagerCallable, handle_of, records_gradients, scope_of_plain_thread
+from fastsup.eager.eager_session import has_callbacks, settings
+from fastsup.eager.patterns cimport CallPattern, CallTensors, digest_of_call
+
+
+@final
+cdef class NamedTemplate:
+    """A namedtuple among the results."""
+
+    cdef object kind
+    cdef tuple items
+
+
+cdef class LiftedStep:
+    """A ConcreteFunction's graph in a session that shares the eager context's devices.
+
+    Args:
+      graph: the LiftedGraph, whose `feeds` are the step's inputs and whose boxes hold the others.
+      choose: function without arguments that chooses what runs the graph. It returns the EagerCallable, or None if
+        a trial decides; and that trial, or None.
+      pack: function from the flat list of results to what the function returns.
+
+    Raises:
+      NotLiftable, tf.errors.OpError: those of `choose`.
+    """
+
+    def __init__(self, graph, choose, pack):
+        self.graph = graph
+        self.choose = choose
+        self.pack = pack
+        self.keeps_random_sequences = graph.keeps_random_sequences
+        self.begin_sequences(_seeds())
+
+    def __call__(self, list tensors):
+        """Runs the step.
+
+        Args:
+          tensors: an EagerTensor for each feed.
+
+        Returns:
+          What the function returns.
+
+        Raises:
+          TypeError: one of the feeds isn't an EagerTensor.
+          tf.errors.OpError: the step has failed.
+        """
+        cdef void** inputs = <void**>malloc(max(1, len(tensors)) * sizeof(void*))
+        if inputs is NULL:
+            raise MemoryError
+        cdef Py_ssize_t i
+        try:
+            for i in range(len(tensors)):
+                inputs[i] = handle_of(tensors[i])
+                if inputs[i] is NULL:
+                    raise TypeError(f"feed {i} must be an EagerTensor, got {tensors[i]!r}.")
+            return self.run(inputs)
+        finally:
+            free(inputs)
+
+    cdef object run(self, void** inputs):
+        """Runs the step with handles whose tensors the caller keeps alive."""
+        cdef EagerCallable chosen
+        cdef list flat
+        if self.keeps_random_sequences:
+            seeds = _seeds()
+            if seeds is not self.seeds:
+                self.graph.forget_sessions()
+                self.begin_sequences(seeds)
+        chosen = self.chosen
+        self.running += 1
+        try:
+            if chosen is None:
+                flat = self.run_on_trial(inputs)
+            else:
+                flat = chosen.run(inputs)
+                if self.calls_until_look > 0:
+                    self.calls_until_look -= 1
+                    if self.calls_until_look == 0:
+                        self.trial.recheck()
+                        self.chosen = None
+        finally:
+            self.running -= 1
+        return self.packed(flat)
+
+    cdef int begin_sequences(self, object seeds) except -1:
+        """Chooses what runs the step. Its random sequences begin with that."""
+        # First: another thread must not begin them again.
+        self.seeds = seeds
+        chosen, trial = self.choose()
+        self.calls_until_look = -1
+        self.trial = trial
+        self.chosen = chosen
+        return 0
+
+    def run_inline(self):
+        """Runs the step in the calling thread by the ordinary executor from now on, unless that has to begin again."""
+        if self.graph.executor == "single_threaded" and not self.keeps_random_sequences:
+            self.chosen = self.graph.compile("inline")
+
+    def leave_open(self):
+        """Lets the sessions live as long as the process."""
+        self.graph.leave_open()
+
+    def release_all(self):
+        """Lets the tensors in the boxes go, unless a call is under way."""
+        if not self.running:
+            self.graph.release_all()
+
+    cdef list run_on_trial(self, void** inputs):
+        cdef EagerCallable candidate = self.trial.next()
+        started = perf_counter()
+        flat = candidate.run(inputs)
+        winner = self.trial.record(candidate, perf_counter() - started)
+        if winner is not None:
+            self.calls_until_look = self.trial.runs_until_look
+            self.chosen = winner
+        return flat
+
+    cdef object packed(self, list flat):
+        if self.is_packed_by_template:
+            if type(self.template) is int:
+                return flat[<Py_ssize_t>self.template]
+            return _fill(self.template, flat)
+        result = self.pack(flat)
+        if not self.is_known:
+            places = {id(tensor): place for place, tensor in enumerate(flat)}
+            try:
+                self.template = _template(result, places)
+                self.is_packed_by_template = True
+            except TypeError:
+                pass
+            self.is_known = True
+        return result
+
+
+cdef object _seeds():
+    """TensorFlow's generator of the seeds of operations without one. None before the first `tf.random.set_seed`."""
+    return getattr(context._context, "_rng", None)
+
+
+cdef object _template(object result, dict places):
+    """The structure of a result, with the place of each tensor in its stead. TypeError if only TensorFlow can make it."""
+    if result is None:
+        return None
+    if id(result) in places:
+        return places[id(result)]
+    kind = type(result)
+    if kind is dict:
+        return {key: _template(value, places) for key, value in result.items()}
+    if kind is list:
+        return [_template(value, places) for value in result]
+    if not issubclass(kind, tuple):
+        raise TypeError
+    items = tuple([_template(value, places) for value in result])
+    if kind is tuple:
+        return items
+    if not hasattr(kind, "_make") or not hasattr(kind, "_fields"):
+        raise TypeError
+    cdef NamedTemplate named = NamedTemplate.__new__(NamedTemplate)
+    named.kind = kind
+    named.items = items
+    return named
+
+
+cdef object _fill(object template, list flat):
+    kind = type(template)
+    if kind is int:
+        return flat[<Py_ssize_t>template]
+    if template is None:
+        return None
+    if kind is dict:
+        return {key: _fill(value, flat) for key, value in (<dict>template).items()}
+    if kind is list:
+        return [_fill(value, flat) for value in <list>template]
+    if kind is tuple:
+        return tuple([_fill(value, flat) for value in <tuple>template])
+    named = <NamedTemplate>template
+    return named.kind._make([_fill(value, flat) for value in (<NamedTemplate>named).items])
+
+
+cdef enum:
+    # Routes of one digest that are kept.
+    MOST_OF_ONE_DIGEST = 64
+    # A full table takes one of this many new routes, so that it follows a program that changes its shapes, and costs
+    # nothing where a program has more shapes than the table has room for.
+    REFUSED_IN_TURN = 16
+
+
+cdef class Route:
+    """Where the calls of one pattern go.
+
+    Args:
+      pattern: the CallPattern.
+      step: the LiftedStep; None if TensorFlow runs these calls.
+      boxed: list of pairs of a Box and the tensor that it holds in these calls.
+      entry: what the function knows of the trace, if it isn't lifted and may be later; else None.
+    """
+
+    def __init__(self, CallPattern pattern, LiftedStep step, list boxed, entry=None):
+        self.pattern = pattern
+        self.step = step
+        self.boxed = boxed
+        self.entry = entry
+        self.watched = tuple([weakref.ref(known(), lambda gone: release(boxed)) for known in pattern.objects if boxed])
+
+    cdef bint may_be_taken(self) except -1:
+        """Whether a call can still fit its pattern: all objects of the pattern are there."""
+        for known in self.pattern.objects:
+            if known() is None:
+                return False
+        return True
+
+
+cdef class RouteTable:
+    """The routes of one function. A full table forgets those that were used the longest time ago.
+
+    A call of one shape finds its route by a number, its digest, whatever the count of routes is. Routes with open
+    dimensions, of which each trace has few, are compared one by one.
+
+    Args:
+      most: the most routes that it keeps of each kind.
+    """
+
+    def __init__(self, Py_ssize_t most):
+        self.most = most
+        self.by_digest = {}
+        self.open_routes = ()
+        self.kinds = {}
+        self.look_at = MOST_OF_ONE_DIGEST
+
+    def __len__(self):
+        return self.count + len(self.open_routes)
+
+    cdef Route find(self, PyObject* scope, tuple args, dict kwargs, CallTensors* tensors, list kept):
+        """The route of a call in a scope of devices, or None. Writes the handles of its tensors: see CallPattern.fits."""
+        cdef Route route
+        cdef Py_ssize_t i
+        cdef tuple routes
+        if self.count:
+            digest = digest_of_call(args, kwargs, self.kinds)
+            routes = self.by_digest.get(digest, ())
+            for i in range(len(routes) - 1, -1, -1):
+                route = routes[i]
+                if route.pattern.is_of(scope) and route.pattern.fits(args, kwargs, tensors, kept):
+                    # Another thread, or a comparison of two values, may have changed the table.
+                    now = self.by_digest.pop(digest, None)
+                    if now is not None:
+                        self.by_digest[digest] = now
+                    return route
+        routes = self.open_routes
+        for i in range(len(routes) - 1, -1, -1):
+            route = routes[i]
+            if route.pattern.is_of(scope) and route.pattern.fits(args, kwargs, tensors, kept):
+                return route
+        return None
+
+    def takes_more(self):
+        """Whether a new route is worth making: if there is room, or now and then."""
+        if self.count < self.most and len(self.open_routes) < self.most:
+            return True
+        self.refused += 1
+        return self.refused % REFUSED_IN_TURN == 0
+
+    def add(self, Route route, tuple args, dict kwargs):
+        """Adds a route.
+
+        Args:
+          route: the route.
+          args: the positional arguments of a call that takes it.
+          kwargs: the keyword arguments.
+        """
+        if route.pattern.is_open:
+            self.open_routes = (*_living(self.open_routes)[-(self.most - 1):], route)
+            return
+        digest = digest_of_call(args, kwargs, self.kinds)
+        routes = self.by_digest.pop(digest, ())
+        kept = (*_living(routes)[-(MOST_OF_ONE_DIGEST - 1):], route)
+        self.by_digest[digest] = kept
+        self.count += len(kept) - len(routes)
+        if self.count >= self.look_at:
+            self.keep(_living)
+            self.look_at = max(2 * self.count, MOST_OF_ONE_DIGEST)
+        while self.count > self.most and self.by_digest:
+            self.count -= len(self.by_digest.pop(next(iter(self.by_digest))))
+
+    def drop(self, step=None, entry=None):
+        """Forgets the routes to a step, or those of an entry; all routes if neither is given."""
+        def others(routes):
+            if step is None and entry is None:
+                return ()
+            return tuple([
+                route for route in routes
+                if not (step is not None and (<Route>route).step is step)
+                and not (entry is not None and (<Route>route).entry is entry)
+            ])
+
+        self.keep(others)
+        self.open_routes = others(self.open_routes)
+
+    def keep(self, chosen):
+        """Keeps, of the routes of each digest, those that a function chooses."""
+        # Objects that go meanwhile may let another thread run.
+        kept = {digest: chosen(routes) for digest, routes in list(self.by_digest.items())}
+        self.by_digest = {digest: routes for digest, routes in kept.items() if routes}
+        self.count = sum([len(routes) for routes in self.by_digest.values()])
+
+
+cdef tuple _living(tuple routes):
+    return tuple([route for route in routes if (<Route>route).may_be_taken()])
+
+
+def release(list boxed):
+    """Empties boxes of tensors that no later call needs, and the list of them.
+
+    Args:
+      boxed: list of pairs of a Box and a tensor.
+    """
+    pairs = list(boxed)
+    boxed.clear()
+    for box, tensor in pairs:
+        box.release(tensor)
+
+
+cdef enum:
+    # Routes that a function keeps.
+    MOST_ROUTES = 2048
+    # Calls of a trace that isn't lifted, for want of room, until the function looks whether there is room now.
+    CALLS_UNTIL_LOOK = 128
+
+# While a profiler is on: function from a LiftedCalls, of which nothing around a call is recorded, to what makes the call
+# in its place, or None.
+call_recorder = None
+
+cdef dict context_names = vars(context)
+cdef dict run_eagerly_names = vars(eager_function_run)
+cdef dict profiler_names = vars(profiler_v2)
+cdef dict summary_names = vars(summary_ops_v2)
+cdef object graph_stack = ops._default_graph_stack
+# The eager context that the sessions share. None while nothing may be lifted.
+cdef object shared_context = None
+# The name of its device, if it has one alone.
+cdef str only_device = ""
+# The eager context that collects the graphs of what it runs. None if none does.
+cdef object collecting_context = None
+# By the id of what TensorFlow counts the calls of a Python function by.
+cdef object call_counts = weakref.WeakValueDictionary()
+
+
+def share(eager_context):
+    """Lets lifted graphs run under an eager context.
+
+    Args:
+      eager_context: the context; None once nothing may run.
+    """
+    global shared_context, only_device
+    shared_context = eager_context
+    if eager_context is not None:
+        devices = eager_context.devices()
+        only_device = devices[0] if len(devices) == 1 else ""
+
+
+def _watch_run_metadata():
+    """Notices from now on when an eager context begins and ends to collect graphs, of which only its C++ part knows."""
+    def watched(method, is_on):
+        @functools.wraps(method)
+        def replacement(self, *args, **kwargs):
+            global collecting_context
+            result = method(self, *args, **kwargs)
+            collecting_context = self if is_on else None
+            return result
+
+        return replacement
+
+    for name, is_on in (("enable_run_metadata", True), ("disable_run_metadata", False)):
+        setattr(context.Context, name, watched(getattr(context.Context, name), is_on))
+
+
+_watch_run_metadata()
+
+
+def scope_of_devices():
+    """Where the calling thread places what asks for no device.
+
+    Returns:
+      The name of the device of its `tf.device` scope, an empty string without a scope. None if TensorFlow has one device
+      alone.
+    """
+    return None if only_device or shared_context is None else settings(shared_context)[1]
+
+
+cdef bint may_run(PyObject** scope) except -1:
+    """Whether a lifted graph may run here and now: where it would do the same as TensorFlow's call. Sets the scope."""
+    cdef PyObject* found
+    if shared_context is None or <object>PyDict_GetItem(context_names, "_context") is not shared_context:
+        return False
+    found = scope_of_plain_thread(shared_context)
+    if found is NULL:
+        return False
+    if only_device:
+        if <object>found and <object>found != only_device:
+            return False
+        scope[0] = <PyObject*>None
+    else:
+        scope[0] = found
+    if <object>PyDict_GetItem(run_eagerly_names, "RUN_FUNCTIONS_EAGERLY") is not False:
+        return False
+    # The single-threaded executor tells neither of them what it runs.
+    if <object>PyDict_GetItem(profiler_names, "_profiler") is not None:
+        return False
+    if <object>PyDict_GetItem(summary_names, "_current_trace_context") is not None:
+        return False
+    if collecting_context is not None:
+        return False
+    if records_gradients():
+        return False
+    graph = graph_stack._global_default_graph
+    return graph is None or not graph._distribution_strategy_stack
+
+
+def fallback_reason():
+    """Why no lifted graph may run in the calling thread now.
+
+    Returns:
+      The reason; an empty string if one may.
+    """
+    cdef PyObject* scope = NULL
+    if may_run(&scope):
+        return ""
+    if shared_context is None or context._context is not shared_context:
+        return "the eager context isn't the one that the sessions share"
+    is_eager, device, is_async = settings(shared_context)
+    if not is_eager:
+        return "TensorFlow doesn't execute eagerly here"
+    if only_device and device and device != only_device:
+        return f"a tf.device scope, {device}, is open"
+    if is_async:
+        return "operations run asynchronously here"
+    if has_callbacks(shared_context):
+        return "a tool of tf.debugging watches the operations here"
+    if profiler_v2._profiler is not None:
+        return "TensorFlow's profiler is on"
+    if summary_ops_v2._current_trace_context is not None:
+        return "tf.summary.trace_on is on"
+    if collecting_context is not None:
+        return "the eager context collects graphs (enable_run_metadata)"
+    if eager_function_run.RUN_FUNCTIONS_EAGERLY is not False:
+        return "tf.config.run_functions_eagerly is on"
+    if records_gradients():
+        return "a gradient tape or a forward accumulator records"
+    return "a tf.distribute strategy's scope is open"
+
+
+cdef class Box:
+    """A place outside the graph for a tensor that a session can't be fed: a resource, a variant.
+
+    Args:
+      tensor: what it holds first; None if nothing.
+      write: function that is called with the tensor that the box is to hold; None if nothing.
+    """
+
+    def __init__(self, tensor, write):
+        self.tensor = tensor
+        self.write = write
+        # A tensor may go, and its box be emptied, while another thread puts another one into it; also within `store`.
+        self.lock = threading.RLock()
+
+    def store(self, tensor):
+        """Stores a tensor in the box, if the box doesn't hold it.
+
+        Args:
+          tensor: the tensor.
+        """
+        with self.lock:
+            if self.tensor is not tensor:
+                self.tensor = None
+                self.write(tensor)
+                self.tensor = tensor
+
+    def release(self, tensor):
+        """Empties the box, if it holds a tensor.
+
+        Args:
+          tensor: the tensor.
+        """
+        with self.lock:
+            if self.tensor is tensor:
+                self.tensor = None
+                self.write(None)
+
+
+cdef class CallCount:
+    """Counts calls that haven't traced, until TensorFlow, which warns of too much retracing, is told of them.
+
+    Args:
+      key: what TensorFlow counts the calls by. None if it doesn't.
+    """
+
+    def __init__(self, key):
+        self.key = key
+
+    def add(self):
+        """Counts one call."""
+        self.untold += 1
+
+    def tell(self):
+        """Tells TensorFlow of the calls since the last time: before a call that may trace."""
+        cdef int64_t count = self.untold
+        self.untold = 0
+        if count == 0 or self.key is None:
+            return
+        detectors = polymorphic_function._frequent_tracing_detector_manager
+        detectors.called_without_tracing(self.key)
+        with detectors._lock:
+            detector = detectors._get_detector(self.key)
+            calls = detector._calls_per_tracings
+            calls[len(calls) - 1] += count - 1
+            detector._call_count += count - 1
+
+
+def call_count(key):
+    """The CallCount of all functions of one Python function.
+
+    Args:
+      key: what TensorFlow counts their calls by.
+    """
+    found = call_counts.get(id(key))
+    # It keeps the key alive, so that no other one gets its id.
+    return call_counts.setdefault(id(key), CallCount(key)) if found is None else found
+
+
+cdef class LiftedCalls:
+    """A callable that knows the lifted graphs of one function by the patterns of their calls.
+
+    A subclass defines `_call_new(args, kwargs)`, for calls of no known pattern, `_may_be_lifted_now()`, whether a call
+    may be lifted although no lifted graph could run, `_explained(error, step, args, kwargs)`, which returns the error
+    that a failed step raises, and `_lift_late(entry, since)`, which lifts a trace for which was past the limit, if there
+    is another one that wasn't called since then.
+
+    Args:
+      original: TensorFlow's function, for calls that can't be lifted.
+      calls: the CallCount of its calls.
+      most_routes: the most routes that it keeps.
+    """
+
+    def __init__(self, original, CallCount calls not None, Py_ssize_t most_routes=MOST_ROUTES):
+        self.original = original
+        self.calls = calls
+        self._routes = RouteTable(most_routes)
+
+    def __call__(self, *args, **kwargs):
+        cdef CallTensors tensors
+        cdef list kept = []
+        cdef Route route = self.latest
+        cdef PyObject* scope = NULL
+        if call_recorder is not None and probe_here() is None:
+            recorded = call_recorder(self)
+            if recorded is not None:
+                return recorded(self, args, kwargs)
+        if not may_run(&scope):
+            return self._call_elsewhere(args, kwargs)
+        tensors.handles = tensors.few
+        if route is not None and route.pattern.is_of(scope) and route.pattern.fits(args, kwargs, &tensors, kept):
+            return self.call_on(route, tensors.handles, args, kwargs)
+        route = self._routes.find(scope, args, kwargs, &tensors, kept)
+        if route is not None:
+            self.latest = route
+            return self.call_on(route, tensors.handles, args, kwargs)
+        return self._call_new(args, kwargs)
+
+    cdef object call_on(self, Route route, void** inputs, tuple args, dict kwargs):
+        cdef LiftedStep step = route.step
+        if step is None:
+            return self.call_unlifted(route, args, kwargs)
+        step.used_at = self.now
+        cdef bint holds_boxes = len(route.boxed) > 0
+        if holds_boxes and not hold_boxes(step, route.boxed):
+            return self.original(*args, **kwargs)
+        try:
+            result = step.run(inputs)
+            self.calls.untold += 1
+            return result
+        except errors_impl.OpError as error:
+            raise self._explained(error, step, args, kwargs) from None
+        finally:
+            step.running -= holds_boxes
+
+    cdef object call_unlifted(self, Route route, tuple args, dict kwargs):
+        """A call that TensorFlow runs. Counts it, if its trace may be lifted later."""
+        if route.entry is not None:
+            self.now += 1
+            if route.calls == 0:
+                route.since = self.now
+            route.calls += 1
+            if route.calls == CALLS_UNTIL_LOOK:
+                route.calls = 0
+                self._lift_late(route.entry, route.since)
+        return self.original(*args, **kwargs)
+
+    def _call_elsewhere(self, args, kwargs):
+        """A call where no lifted graph may run: TensorFlow's own.
+
+        It isn't in Python: the lines of Python that are on the stack become those of the operations that it traces.
+        """
+        if self._may_be_lifted_now():
+            return self(*args, **kwargs)
+        if self.calls.untold:
+            self.calls.tell()
+        return self.original(*args, **kwargs)
+
+    def _may_be_lifted_now(self):
+        raise NotImplementedError
+
+    def _call_new(self, args, kwargs):
+        raise NotImplementedError
+
+    def _explained(self, error, LiftedStep step, args, kwargs):
+        raise NotImplementedError
+
+    def _lift_late(self, entry, since):
+        raise NotImplementedError
+
+    def _run(self, LiftedStep step, list tensors, list boxed, args, kwargs):
+        """Runs a lifted graph whose inputs are known.
+
+        Args:
+          step: the LiftedStep.
+          tensors: list of its feeds.
+          boxed: list of pairs of a Box and the tensor that it must hold.
+          args: the positional arguments of the call.
+          kwargs: its keyword arguments.
+
+        Returns:
+          What the function returns.
+        """
+        step.used_at = self.now
+        if not hold_boxes(step, boxed):
+            return self.original(*args, **kwargs)
+        try:
+            return step(tensors)
+        except errors_impl.OpError as error:
+            raise self._explained(error, step, args, kwargs) from None
+        finally:
+            step.running -= 1
+
+    def _add_route(self, Route route, tuple args, dict kwargs):
+        """Lets calls of a new pattern take a route, from their first call on."""
+        self._routes.add(route, args, kwargs)
+        self.latest = route
+
+    def _drop_routes(self, step=None, entry=None):
+        """Forgets the routes to a step, or those of an entry; all routes if neither is given."""
+        self.latest = None
+        self._routes.drop(step, entry)
+
+
+cdef bint hold_boxes(LiftedStep step, list boxed) except -1:
+    """Puts tensors into a step's boxes for a run, which the caller makes and then takes from `step.running`.
+
+    Counted before the run: whatever comes between, such as a garbage collection, may let another thread run.
+
+    Returns:
+      False if another thread's call needs what is in the boxes now. Nothing is counted then.
+    """
+    cdef Box box
+    cdef bint are_filled = True
+    for box, tensor in boxed:
+        are_filled = are_filled and box.tensor is tensor
+    if step.running and not are_filled:
+        return False
+    step.running += 1
+    if not are_filled:
+        # At once: while this call waits for the lock of a box, none may take it for filled with another tensor.
+        for box, _ in boxed:
+            box.tensor = None
+        try:
+            for box, tensor in boxed:
+                box.store(tensor)
+        except BaseException:
+            step.running -= 1
+            raise
+    return True

@@ -1,0 +1,399 @@
+"""The devices of eager code: sessions that share them, what is on them, and where TensorFlow runs a function there."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tensorflow.core.framework import tensor_shape_pb2
+from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.client import session as tf_session
+from tensorflow.python.eager import cancellation, context, execute
+from tensorflow.python.eager.polymorphic_function import polymorphic_function
+from tensorflow.python.framework import constant_op, dtypes, errors, ops
+from tensorflow.python.ops import gen_array_ops, gen_resource_variable_ops
+from tensorflow.python.util import compat
+
+from fastsup.common.interpreter_end import completed_before_exit
+from fastsup.eager.eager_session import SESSION_TARGET
+from fastsup.runtime.graph.placement import several_devices_error
+
+
+class OfEagerContext:
+    """Base of what belongs to the eager context that there is when it is made."""
+
+    # An object may be deleted when the names of this module are gone.
+    _process: Callable[[], int] = staticmethod(os.getpid)
+    _context_names = vars(context)
+    _completed_before_exit = completed_before_exit
+
+    def _take_context(self) -> None:
+        """Records the process and the context. To be called before anything can fail."""
+        self._made_in = os.getpid()
+        self._made_for = context.context()
+
+    def _usable(self) -> bool:
+        """Whether the runtime that the object belongs to is there: not in a child process, nor after its context."""
+        return (
+            self._process() == self._made_in
+            and self._context_names.get("_context") is self._made_for
+            and not self._completed_before_exit.is_over_for_this_thread()
+        )
+
+
+class SharedCallable(tf_session.BaseSession._Callable):  # type: ignore[misc]
+    """TensorFlow's own callable of such a session. It isn't released when the session's runtime is gone."""
+
+    _completed_before_exit = completed_before_exit
+
+    def __del__(self) -> None:
+        if self._session._usable():
+            with self._completed_before_exit:
+                super().__del__()
+
+
+class OverEagerContext(OfEagerContext):
+    """Base of sessions over the eager context's devices. One that is left open lives as long as the process."""
+
+    left_open = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._session = None
+        self._take_context()
+        super().__init__(*args, **kwargs)
+
+    def _usable(self) -> bool:
+        return not self.left_open and super()._usable()
+
+    def __del__(self) -> None:
+        if self._usable():
+            with self._completed_before_exit:
+                super().__del__()  # type: ignore[misc]
+
+
+class SharedSession(OverEagerContext, tf_session.Session):  # type: ignore[misc]
+    """A session over the eager context's devices.
+
+    Args:
+      graph: its graph.
+      config: its ConfigProto.
+    """
+
+    def __init__(self, graph: ops.Graph, config: Any) -> None:
+        super().__init__(SESSION_TARGET, graph, config)
+
+
+_HANDLE = re.compile(
+    r'<ResourceHandle\(name="(.*)", device="([^"]*)", container="([^"]*)", type="tensorflow::Var"', re.DOTALL
+)
+
+
+class VariableHandle(NamedTuple):
+    """What any graph finds an eager variable by. It doesn't keep the variable alive.
+
+    Args:
+      shared_name: the variable's name among the resources of its device.
+      container: the container that it is in.
+      device: its device.
+      dtype: its type, as a number of TensorFlow's DataType.
+      shape: its shape, as the bytes of a TensorShapeProto.
+    """
+
+    shared_name: str
+    container: str
+    device: str
+    dtype: int
+    shape: bytes
+
+    def in_graph(self, name: str, is_placed: bool = True) -> Any:
+        """The handle of the variable in the default graph.
+
+        Args:
+          name: name of the operation.
+          is_placed: whether the operation asks for the variable's device.
+        """
+        with ops.device(self.device if is_placed else None):
+            return gen_resource_variable_ops.var_handle_op(
+                dtype=self.dtype,
+                shape=tensor_shape_pb2.TensorShapeProto.FromString(self.shape),
+                shared_name=self.shared_name,
+                container=self.container,
+                name=name,
+            )
+
+
+def variable_handle(handle: Any) -> VariableHandle | None:
+    """Describes the handle of an eager variable.
+
+    Args:
+      handle: an eager tensor.
+
+    Returns:
+      None if it isn't the handle of a variable, or TensorFlow doesn't tell its names.
+    """
+    found = _HANDLE.search(str(handle)) if handle.dtype == dtypes.resource else None
+    if found is None or len(handle._handle_data.shape_and_type) != 1:
+        return None
+    (contents,) = handle._handle_data.shape_and_type
+    return VariableHandle(found[1], found[3], handle.device, contents.dtype, contents.shape.SerializeToString())
+
+
+_FIRST_CPU = "/device:CPU:0"
+# What TensorFlow's sessions move between a run and the memory of a device.
+_MOVED = frozenset(
+    {
+        dtypes.bfloat16, dtypes.bool, dtypes.complex64, dtypes.complex128, dtypes.float16, dtypes.float32,
+        dtypes.float64, dtypes.int8, dtypes.int16, dtypes.int64, dtypes.uint8, dtypes.uint16,
+    }
+)  # fmt: skip
+
+
+def is_moved(dtype: Any) -> bool:
+    """Whether TensorFlow's sessions move tensors of a type between a run and the memory of a device."""
+    return dtype in _MOVED
+
+
+def variables_on_devices(inputs: Sequence[Any]) -> dict[int, VariableHandle]:
+    """The variables among the inputs of a function that aren't on the first CPU device, by their positions.
+
+    Args:
+      inputs: the flat inputs.
+    """
+    found = {}
+    for place, value in enumerate(inputs):
+        if value.dtype == dtypes.resource and _FIRST_CPU not in value.device:
+            handle = variable_handle(value)
+            if handle is not None:
+                found[place] = handle
+    return found
+
+
+def why_not_held(values: Iterable[Any]) -> str:
+    """Why one of some values can't be put into a box, which is on the host.
+
+    Args:
+      values: the resources and variants.
+
+    Returns:
+      The reason; an empty string if there is none.
+    """
+    for value in values:
+        if _FIRST_CPU not in value.device:
+            return f"one of its arguments is a {value.dtype.name} on {value.device}"
+    return ""
+
+
+def why_not_given(feeds: Iterable[Any]) -> str:
+    """Why a session can't be given one of the tensors where it lies.
+
+    Args:
+      feeds: the inputs that aren't resources or variants.
+
+    Returns:
+      The reason; an empty string if there is none.
+    """
+    for value in feeds:
+        if not is_moved(value.dtype) and "/device:CPU:" not in value.backing_device:
+            return f"one of its arguments is a tensor of {value.dtype.name} in the memory of {value.backing_device}"
+    return ""
+
+
+_HOST = "/job:localhost/replica:0/task:0/device:CPU:0"
+# What operations of accelerators keep in the host's memory.
+_ON_HOST = (dtypes.int32, dtypes.string, dtypes.resource)
+
+# Values of ConfigProto.placement_period, which says nothing to a function. Each config has a function prepared again.
+_own_periods = itertools.count(7741)
+# How often a function is prepared until TensorFlow tells its graph.
+_MOST_TRIES = 5
+# Held while TensorFlow collects the graphs of the functions that it prepares, those of all threads.
+_collecting = threading.Lock()
+# The devices on which TensorFlow calls functions, by the scope that they are called in.
+_devices_of_calls: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The devices of a function's operations, arguments and results, each by its full name.
+
+    Args:
+      feeds: for each argument that isn't a resource or a variant, the device that has its memory.
+      results: for each result, the device that has its memory, and the one that TensorFlow names as its device.
+      operations: for each operation, by its name, its device; also for the arguments, by their names. Of functions that
+        are called, the names have the call's in front. Not all operations are there: TensorFlow's optimizer has put
+        others in the place of some.
+    """
+
+    feeds: tuple[str, ...]
+    results: tuple[tuple[str, str], ...]
+    operations: dict[str, str]
+
+    @property
+    def only_device(self) -> str:
+        """The one device that all is on; empty if there are several."""
+        found = {*self.operations.values(), *self.feeds, *(memory for memory, _ in self.results)}
+        return found.pop() if len(found) == 1 else ""
+
+    def check_one_device(self, remedy: str) -> None:
+        """Refuses the single-threaded executor for a function that isn't on one device alone.
+
+        Args:
+          remedy: the sentence that says what to pass in place of the executor.
+
+        Raises:
+          tf.errors.UnimplementedError: the function is on several devices.
+        """
+        if not self.only_device:
+            places = ", ".join(f"{what} on {device}" for device, what in self._examples().items())
+            raise several_devices_error(places, remedy)
+
+    def _examples(self) -> dict[str, str]:
+        """The devices, each with something that is there."""
+        found: dict[str, str] = {}
+        for name, device in self.operations.items():
+            found.setdefault(device, f"operation {name!r}")
+        for number, memory in enumerate(self.feeds):
+            found.setdefault(memory, f"the value of input {number}")
+        for number, (memory, _) in enumerate(self.results):
+            found.setdefault(memory, f"the value of result {number}")
+        return found
+
+
+def is_compiled_by_xla(definition: Any) -> bool:
+    """Whether XLA compiles a function as a whole.
+
+    Args:
+      definition: its FunctionDef.
+    """
+    return bool(definition.attr["_XlaMustCompile"].b) if "_XlaMustCompile" in definition.attr else False
+
+
+class HasRun(Exception):
+    """TensorFlow has run a function that it was to prepare.
+
+    Attributes:
+      flat: list of the function's results.
+    """
+
+    def __init__(self, flat: list[Any]) -> None:
+        super().__init__("TensorFlow has run a function that was cancelled before it was called.")
+        self.flat = flat
+
+
+def placement_of(concrete: Any, inputs: Sequence[Any], feeds: Sequence[Any]) -> Placement:
+    """Lets TensorFlow prepare a function for a call, and reads off where it would run what.
+
+    TensorFlow prepares a function when it is called. This call is cancelled before it is made, so nothing runs.
+
+    Args:
+      concrete: the ConcreteFunction.
+      inputs: its flat inputs, but for captured tensors.
+      feeds: those of them that aren't resources or variants.
+
+    Raises:
+      HasRun: TensorFlow has run the function all the same.
+      tf.errors.OpError: TensorFlow can't prepare the function.
+    """
+    definition = concrete.function_def
+    called_on = _called_on(context.context().device_name)
+    names = list(_names_of_results(definition))
+    # Of what XLA compiles TensorFlow tells nothing, and it doesn't ask whether the call is cancelled.
+    is_compiled = is_compiled_by_xla(definition)
+    operations = dict.fromkeys(names, called_on) if is_compiled else _placed(concrete, inputs)
+    made_on = [operations[name] for name in names]
+    memory = tuple([tensor.backing_device for tensor in feeds])
+    kinds = [output.dtype for output in concrete.function_type.flat_outputs]
+    results = tuple([(_memory_of(kind, device), called_on) for kind, device in zip(kinds, made_on, strict=True)])
+    return Placement(memory, results, operations)
+
+
+def _called_on(scope: str) -> str:
+    """The device on which TensorFlow calls functions in a scope: all results of a function have it as theirs."""
+    device = _devices_of_calls.get(scope)
+    if device is None:
+        device = polymorphic_function.function(lambda: constant_op.constant(0.0))().device
+        _devices_of_calls[scope] = device
+    return device
+
+
+def _graphs_of_call(concrete: Any, inputs: Sequence[Any]) -> list[Any]:
+    """The graphs that TensorFlow prepares for a call that is cancelled before it is made."""
+    here = context.context()
+    cancelled = cancellation.CancellationManager()
+    cancelled.start_cancel()
+    with _collected_graphs(here) as graphs:
+        try:
+            # Not in a CancellationManagerContext, which would cancel the calls of all threads.
+            flat = execute.execute_with_cancellation(
+                compat.as_str(concrete.function_def.signature.name),
+                num_outputs=len(concrete.function_type.flat_outputs),
+                inputs=[*inputs, *concrete.captured_inputs],
+                attrs=_attributes_as_new(here),
+                ctx=here,
+                cancellation_manager=cancelled,
+            )
+        except errors.CancelledError:
+            return graphs
+    raise HasRun(flat or [])
+
+
+def _attributes_as_new(here: Any) -> tuple[Any, ...]:
+    """The attributes of a call for which TensorFlow prepares the function as if it were new, and tells its graphs."""
+    options = here.function_call_options
+    config = config_pb2.ConfigProto.FromString(options.config_proto_serialized)
+    config.placement_period = next(_own_periods)
+    attributes = context.FunctionCallOptions(options.executor_type, config).as_attrs()
+    return tuple(itertools.chain(*attributes.items()))
+
+
+def _memory_of(kind: Any, device: str) -> str:
+    """The device that has the memory of a result that is made on a device."""
+    return _HOST if kind in _ON_HOST else device
+
+
+@contextmanager
+def _collected_graphs(here: Any) -> Iterator[list[Any]]:
+    """A list that has, at the end, the graphs of the functions that TensorFlow has prepared within it."""
+    graphs: list[Any] = []
+    with _collecting:
+        _hand_over()  # The first time, TensorFlow prepares a function for it.
+        here.enable_graph_collection()
+        try:
+            yield graphs
+        finally:
+            _hand_over()
+            graphs.extend(here.export_run_metadata().function_graphs)
+            here.disable_graph_collection()
+
+
+def _hand_over() -> None:
+    """An operation, with which TensorFlow hands over the graphs of a function that was cancelled before."""
+    with ops.device(_HOST):
+        gen_array_ops.identity(constant_op.constant(0))
+
+
+def _placed(concrete: Any, inputs: Sequence[Any]) -> dict[str, str]:
+    """The devices of the operations of a function. Raises HasRun, or UnimplementedError if TensorFlow hasn't told."""
+    definition = concrete.function_def
+    arguments = {argument.name for argument in definition.signature.input_arg}
+    results = _names_of_results(definition).keys()
+    for _ in range(_MOST_TRIES):
+        # Operations of other threads hand over what there is at their end. So the graph before the optimizer may have
+        # gone alone, and a function that another thread calls for the first time may be among the graphs.
+        for graph in _graphs_of_call(concrete, inputs):
+            nodes = graph.post_optimization_graph.node
+            is_complete = results == {node.name for node in nodes if node.op == "_Retval"}
+            if nodes and is_complete and arguments >= {node.name for node in nodes if node.op == "_Arg"}:
+                return {node.name: node.device for node in nodes}
+    raise errors.UnimplementedError(None, None, "TensorFlow doesn't tell where it runs the operations")
+
+
+def _names_of_results(definition: Any) -> dict[str, None]:
+    """The names that the results have in the graphs that TensorFlow prepares, in their order."""
+    return dict.fromkeys(f"{output.name}_RetVal" for output in definition.signature.output_arg)

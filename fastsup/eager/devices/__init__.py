@@ -1,1 +1,0 @@
-"""Sessions over the devices of the eager context, and where on them TensorFlow runs a function."""

@@ -1,0 +1,250 @@
+from cpython.object cimport PyObject
+from cython cimport final
+from libc.stdint cimport int64_t, uint64_t
+
+
+cdef list stored_attributes(object fetch)
+
+
+cdef class Fetch:
+    cdef bint calls_program
+
+    cdef object build(self, list values)
+
+
+cdef class FetchList(Fetch):
+    cdef tuple items
+
+    cdef object build_item(self, list values, Py_ssize_t i)
+
+
+# As TensorFlow's C API has it, tensorflow/c/tf_buffer.h.
+cdef struct TF_Buffer:
+    const void* data
+    size_t length
+    void (*data_deallocator)(void* data, size_t length) noexcept
+
+
+cdef object take_buffer()
+cdef int give_back(object buffer) except -1
+cdef TF_Buffer* seen_in(object buffer) noexcept
+
+
+cdef inline void empty_buffer(TF_Buffer* buffer) noexcept:
+    """Makes a buffer as good as new: the runtime refuses one that isn't empty."""
+    if buffer.data is not NULL:
+        buffer.data_deallocator(<void*> buffer.data, buffer.length)
+        buffer.data = NULL
+        buffer.length = 0
+        buffer.data_deallocator = NULL
+
+
+cdef extern from "Python.h":
+    object PyObject_Call(object callable, object args, PyObject* kwargs)
+
+
+@final
+cdef class SessionLifetime:
+    cdef public bint open
+    # Handles of callables that are no longer referenced.
+    cdef list unused
+    # How many callables are still referenced, and an estimate of the memory that they take.
+    cdef Py_ssize_t callables
+    cdef readonly Py_ssize_t callable_bytes
+
+    cdef int release_unused(self, object session_handle) except -1
+
+
+@final
+cdef class CompiledCallable:
+    cdef object session_handle
+    cdef object handle
+    cdef SessionLifetime lifetime
+    cdef object function
+    # What the runtime writes a run's unwanted metadata to; and whether no run has it now.
+    cdef object metadata
+    cdef TF_Buffer* metadata_seen
+    cdef bint metadata_is_free
+    # Of a run without feeds that has it, and of one that hasn't.
+    cdef tuple arguments
+    cdef tuple arguments_without
+    cdef readonly bytes options
+    cdef Py_ssize_t size
+    cdef readonly double compile_secs
+
+
+@final
+cdef class FeedSlot:
+    cdef readonly object tensor
+    # The key of the feed dictionary, and which of the callable's feeds it is.
+    cdef object key
+    cdef Py_ssize_t place
+    cdef object dtype
+    cdef object numpy_type
+    cdef object static_shape
+    cdef tuple dims
+    cdef bint exact_shape
+    cdef double largest_int
+    # The most rows that don't make another step of it, where shapes may differ; and whether more have been fed.
+    cdef Py_ssize_t rows_tried
+    cdef bint has_grown
+
+    cdef int read_shape(self) except -1
+    cdef object convert(self, object value)
+
+
+@final
+cdef class Plan:
+    cdef readonly Fetch structure
+    cdef readonly tuple feeds
+    # The same slots in the order of the last feed dictionary, and by what the plan's key has for each key of a feed.
+    cdef readonly tuple feed_order
+    cdef dict slots_by_key
+    # Whether the result holds values that are fed.
+    cdef bint returns_feeds
+    cdef readonly tuple elements
+    cdef readonly object pinned
+    # CallableOptions, serialised, and an estimate of the bytes of what is compiled of them; 0 until that is known.
+    cdef readonly bytes options
+    cdef readonly Py_ssize_t size
+    # Whether the callable may be released before the session is closed.
+    cdef readonly bint is_releasable
+    # None if the plan has only been looked at; or if TensorFlow's own executors run it, by `session_run`.
+    cdef readonly CompiledCallable callable
+    # How many runs are left until one is watched; 0 where every one is.
+    cdef int64_t unwatched_runs
+    cdef readonly object trial
+    # What makes large results cheaper, and whether results are looked at for that. What runs the plan in place of the
+    # callable, or None. A plan that can be run has one of both, at each moment at which another thread may look.
+    cdef object large_results
+    cdef object session_run
+    cdef bint watches_results
+    cdef int64_t look_distance
+    # What the run does to variables: a VariableAccess.
+    cdef readonly int access
+    # What a run adds to the global step: 0 nothing, below 0 unknown. Filled in when it is first read.
+    cdef int64_t step_delta
+    cdef bint step_delta_known
+    # What of the global step is fed, as StepCount.fed_of says; below 0 unknown, until a run needs it.
+    cdef int step_fed
+    cdef uint64_t last_used
+    # What to know the same fetches by, where that is easily done: one element or a list of them.
+    cdef object cached_fetches
+    # The plan of the same run that fetches more, and what that is: for hooks.
+    cdef Plan augmented
+    cdef list extra_fetches
+
+    cdef int order_feeds(self, object feed_dict) except -1
+    cdef tuple convert_feeds(self, dict feed_dict)
+    cdef int hand_over(self, object session_run) except -1
+    cdef list call_watched(self, tuple feeds)
+    cdef int64_t runs_until_look(self, object trial) except -1
+
+
+cdef list own_values(list values)
+cdef object key_of_feed(object feed)
+
+# What every step passes through is compiled into the modules that run steps: the code of another one, in other pages of
+# memory, is cold again after each step.
+
+cdef inline list views_from(CompiledCallable compiled, tuple feeds):
+    """Computes the fetches: a list of NumPy values, in the order of the options. They may show the runtime's memory."""
+    if not compiled.metadata_is_free:
+        # Another thread runs it, or what it runs does.
+        if feeds is None:
+            return PyObject_Call(compiled.function, compiled.arguments_without, NULL)
+        return PyObject_Call(compiled.function, (compiled.session_handle, compiled.handle, feeds, None), NULL)
+    compiled.metadata_is_free = False
+    try:
+        if feeds is None:
+            return PyObject_Call(compiled.function, compiled.arguments, NULL)
+        return PyObject_Call(
+            compiled.function, (compiled.session_handle, compiled.handle, feeds, compiled.metadata), NULL
+        )
+    finally:
+        empty_buffer(compiled.metadata_seen)
+        compiled.metadata_is_free = True
+
+
+cdef inline list values_from(CompiledCallable compiled, tuple feeds):
+    """The same, with arrays that are the caller's own."""
+    cdef list values = views_from(compiled, feeds)
+    return own_values(values) if len(values) > 0 else values
+
+
+cdef inline list call_plan(Plan plan, tuple feeds):
+    """Computes what a plan fetches, from the arrays to feed, or None if it has none."""
+    if plan.unwatched_runs > 0:
+        plan.unwatched_runs -= 1
+        return values_from(plan.callable, feeds)
+    return plan.call_watched(feeds)
+
+
+@final
+cdef class PlanCache:
+    cdef object graph
+    cdef object session_handle
+    cdef SessionLifetime lifetime
+    # By what identifies the fetches and feeds. Another dictionary once the plans have been dropped.
+    cdef dict plans
+    # By their options, the callables that live as long as the session.
+    cdef dict kept
+    cdef Py_ssize_t max_bytes
+    cdef Py_ssize_t max_plans
+    cdef uint64_t stale_rounds
+    # Counts the look-ups: the time of `Plan.last_used`. And when a callable, or a plan, may be replaced at the earliest.
+    cdef uint64_t clock
+    cdef uint64_t callables_full_until
+    cdef uint64_t plans_full_until
+    # Runs by TensorFlow's own executors, because the limit of callables was reached.
+    cdef uint64_t left_runs
+
+    cdef bint is_stale(self, uint64_t last_used) noexcept
+    cdef bint can_add(self) except -1
+    cdef bint has_room(self, Plan plan) except -1
+    cdef bint make_room(self, Py_ssize_t size) except -1
+    cdef CompiledCallable callable_with(self, bytes options)
+    cdef CompiledCallable new_callable(self, bytes options, Py_ssize_t size, bint is_releasable)
+    cdef int drop(self) except -1
+    cdef int drop_with(self, object tensor) except -1
+
+
+cdef bint add_to_key(list key, object fetch) except -1
+
+
+@final
+cdef class PlanFinder:
+    cdef PlanCache cache
+    cdef SessionLifetime lifetime
+    cdef object maker
+    # Runs of compiled combinations, and the other runs.
+    cdef uint64_t hits
+    cdef uint64_t misses
+
+    # The plan looked up last: most loops run only that one.
+    cdef Plan last_plan
+    cdef list other_plans
+
+    # What a plan was made under. When one of these changes, plans are made again.
+    cdef object graph
+    cdef uint64_t graph_version
+    cdef dict names_in_use
+    cdef Py_ssize_t names_seen
+    cdef bint graph_is_final
+    cdef set unfetchable
+    cdef set unfeedable
+    cdef Py_ssize_t rules_seen
+
+    cdef Py_ssize_t rules(self)
+    cdef Plan find(self, object session, object fetches, object feed_dict, bint to_run)
+    cdef Plan recent_plan(self, object fetches, object feed_dict)
+    cdef bint keep_up_with_graph(self, object session) except -1
+    cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1
+    cdef int know_plan_by(self, Plan plan, object fetches, object feed_dict) except -1
+    cdef Plan make_plan(self, object session, object key, object fetches, object feed_dict, bint to_run)
+    cdef bint compile_known(self, object session, Plan plan) except -1
+    cdef int read_step_directly(self, object variable) except -1
+    cdef int put_first(self, Plan plan) noexcept
+    cdef int forget(self) except -1
+    cdef int drop(self, object session) except -1
+    cdef int drop_with(self, object tensor) except -1

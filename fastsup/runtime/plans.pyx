@@ -1,0 +1,1046 @@
+"""Run plans: combinations of fetches and feeds, resolved once, each with the runtime's callable that computes it.
+
+Here is how fetches become a result, the key that finds a plan again, and the limit of what is kept compiled.
+"""
+
+cimport cython
+from cpython.object cimport PyObject
+from libc.math cimport fabs
+from libc.stdint cimport uint64_t, uintptr_t
+from libc.string cimport memcmp
+
+from collections.abc import Mapping
+from time import perf_counter
+from types import MemberDescriptorType
+
+import numpy
+
+from tensorflow.python.client import pywrap_tf_session, session as tf_session
+from tensorflow.python.framework import errors, indexed_slices, ops, sparse_tensor, tensor, versions
+from tensorflow.python.ops import ref_variable, resource_variable_ops
+from tensorflow.python.ops.ragged import ragged_tensor
+
+from fastsup.common.interpreter_end import completed_before_exit
+from fastsup.common.versions import untried_reason
+from fastsup.core.probe import session_part_here
+from fastsup.runtime.session_run import LARGE_RESULTS_BYTES as _LARGE_RESULTS_BYTES, SessionRun
+
+cdef extern from "Python.h":
+    object PyObject_GenericGetAttr(object instance, object name)
+    int Py_EnterRecursiveCall(const char* where) except *
+    void Py_LeaveRecursiveCall()
+
+cdef object plain_lookup = object.__getattribute__
+
+
+cdef list stored_attributes(object fetch):
+    """The attributes of an instance of a class made by attrs, as TensorFlow's session takes it: pairs of name and value.
+
+    None for anything else, and where the attributes don't say what the session fetches: code of the class may compute one
+    again each time, one has no value, or the class can't be called with their values in their order.
+    """
+    cdef object kind = type(fetch)
+    cdef list attributes = []
+    fields = getattr(kind, "__attrs_attrs__", None)
+    if fields is None or kind.__getattribute__ is not plain_lookup:
+        return None
+    # In a separate test: Cython 3.3 doesn't look for an error of such a class where it is in a tuple with built-in ones.
+    if isinstance(fetch, (list, tuple)) or isinstance(fetch, Mapping):
+        return None
+    try:
+        for field in fields:
+            name = field.name
+            # A slot, or nothing in the class and the value in the instance.
+            place = getattr(kind, name, None)
+            if not field.init or field.kw_only or not (place is None or type(place) is MemberDescriptorType):
+                return None
+            attributes.append((name, PyObject_GenericGetAttr(fetch, name)))
+    except AttributeError:
+        return None
+    return attributes
+
+
+cdef class Fetch:
+    """A fetch without a value, as an operation is; base of the others.
+
+    `calls_program`: whether `build` calls code of the program, which may raise.
+    """
+
+    cdef object build(self, list values):
+        return None
+
+
+cdef class FetchOne(Fetch):
+    """A tensor: one of the values."""
+
+    cdef Py_ssize_t index
+
+    def __init__(self, index):
+        self.index = index
+
+    cdef object build(self, list values):
+        return values[self.index]
+
+
+cdef class FetchContracted(Fetch):
+    """What several tensors stand for (a SparseTensor, say), put together by TensorFlow's registered function."""
+
+    cdef tuple indices
+    cdef object contract
+
+    def __init__(self, indices, contract):
+        self.indices = tuple(indices)
+        self.contract = contract
+
+    cdef object build(self, list values):
+        return self.contract([values[i] for i in self.indices])
+
+
+cdef class FetchList(Fetch):
+    def __init__(self, items):
+        cdef Fetch item
+        self.items = tuple(items)
+        for item in self.items:
+            self.calls_program = self.calls_program or item.calls_program
+
+    cdef object build_item(self, list values, Py_ssize_t i):
+        """One item of the result."""
+        return (<Fetch> self.items[i]).build(values)
+
+    cdef object build(self, list values):
+        cdef list result = []
+        for item in self.items:
+            result.append((<Fetch> item).build(values))
+        return result
+
+
+cdef class FetchTuple(FetchList):
+    cdef object build(self, list values):
+        return tuple(FetchList.build(self, values))
+
+
+cdef class FetchNamedTuple(FetchList):
+    cdef object type
+
+    def __init__(self, type, items):
+        FetchList.__init__(self, items)
+        self.type = type
+
+    cdef object build(self, list values):
+        return self.type(*FetchList.build(self, values))
+
+
+cdef class FetchAttributes(FetchNamedTuple):
+    """An instance of a class made by attrs, whose `__init__` has converters and validators of the program."""
+
+    def __init__(self, type, items):
+        FetchNamedTuple.__init__(self, type, items)
+        self.calls_program = True
+
+
+cdef class FetchDict(FetchList):
+    cdef tuple keys
+
+    def __init__(self, keys, items):
+        FetchList.__init__(self, items)
+        self.keys = tuple(keys)
+
+    cdef object build(self, list values):
+        cdef dict result = {}
+        cdef Py_ssize_t i
+        for i in range(len(self.keys)):
+            result[self.keys[i]] = (<Fetch> self.items[i]).build(values)
+        return result
+
+
+# The kinds of graph element that a plan may be made for: immutable, and always standing for the same tensors.
+ELEMENT_TYPES = frozenset(
+    {
+        ops.Operation,
+        tensor.Tensor,
+        getattr(ops, "SymbolicTensor", tensor.Tensor),
+        ref_variable.RefVariable,
+        resource_variable_ops.ResourceVariable,
+        # What assign() and assign_add() return: read after the assignment when it is fetched.
+        getattr(resource_variable_ops, "_UnreadVariable", resource_variable_ops.ResourceVariable),
+        sparse_tensor.SparseTensor,
+        indexed_slices.IndexedSlices,
+        ragged_tensor.RaggedTensor,
+    }
+)
+
+
+def structure_of(fetches, graph, position, leaves):
+    """The structure of `fetches`, which `Session.run`'s own resolution has accepted.
+
+    Args:
+      fetches: graph elements, names, and nested lists, tuples, named tuples, dictionaries and attrs objects of them.
+      graph: the graph they belong to.
+      position: for the id of each tensor, its place among the values that the runtime returns.
+      leaves: what is found at the leaves, and the keys of dictionaries, is appended here.
+    """
+    if isinstance(fetches, (list, tuple)):
+        items = [structure_of(fetch, graph, position, leaves) for fetch in fetches]
+        if type(fetches) is list:
+            return FetchList(items)
+        if type(fetches) is tuple:
+            return FetchTuple(items)
+        return FetchNamedTuple(type(fetches), items)
+    if isinstance(fetches, dict):
+        leaves.extend(fetches)
+        return FetchDict(fetches, [structure_of(fetch, graph, position, leaves) for fetch in fetches.values()])
+    attributes = getattr(type(fetches), "__attrs_attrs__", None)
+    if attributes is not None:
+        values = [getattr(fetches, attribute.name) for attribute in attributes]
+        return FetchAttributes(type(fetches), [structure_of(value, graph, position, leaves) for value in values])
+    leaves.append(fetches)
+    for kind, expand, _, _ in tf_session._REGISTERED_EXPANSIONS:
+        if isinstance(fetches, kind):
+            parts, contract = expand(fetches)
+            break
+    elements = [graph.as_graph_element(part) for part in parts]
+    if kind is object:
+        element = elements[0]
+        return Fetch() if isinstance(element, ops.Operation) else FetchOne(position[id(element)])
+    return FetchContracted([position[id(element)] for element in elements], contract)
+
+
+# TensorFlow's runtime is called through pybind11, which takes objects of its classes as they are. Of None's type it asks
+# for an attribute that another module's binding would have, and each time an AttributeError is made, with its text, and
+# dropped: a fifth of a small step. So runs get a buffer, which is emptied after each of them.
+#
+# A buffer has to be emptied in C, which means looking into pybind11's object for it. With versions of TensorFlow that
+# weren't tried, and where the object isn't laid out as it has been since pybind11 2.2, runs get None.
+
+cdef struct Instance:
+    PyObject head
+    # The object in C++, and what owns it there.
+    void* value
+    void* holder[2]
+    PyObject* weak_references
+    unsigned int flags
+
+
+# Those that no callable has now. There is nothing in a buffer that belongs to a session.
+cdef list free_buffers = []
+
+
+cdef bint is_laid_out_as_known() except -1:
+    """Whether a buffer can be found in pybind11's object for it."""
+    cdef bytes text = b"fastsup looks for this"
+    cdef TF_Buffer* found
+    buffer = pywrap_tf_session.TF_NewBufferFromString(text)
+    try:
+        if type(buffer).__basicsize__ != sizeof(Instance):
+            return False
+        found = <TF_Buffer*> (<Instance*> <PyObject*> buffer).value
+        return (
+            found is not NULL
+            and <uintptr_t> found % sizeof(void*) == 0
+            and found.length == <size_t> len(text)
+            and memcmp(found.data, <const char*> text, len(text)) == 0
+        )
+    finally:
+        pywrap_tf_session.TF_DeleteBuffer(buffer)
+
+
+cdef bint layout_is_known = not untried_reason(versions.__version__) and is_laid_out_as_known()
+
+
+cdef object take_buffer():
+    """What to pass to the runtime: an empty buffer, to be given back; or None."""
+    if not layout_is_known:
+        return None
+    return free_buffers.pop() if free_buffers else pywrap_tf_session.TF_NewBuffer()
+
+
+cdef int give_back(object buffer) except -1:
+    """Takes back what `take_buffer` has returned."""
+    if buffer is not None:
+        free_buffers.append(buffer)
+    return 0
+
+
+cdef TF_Buffer* seen_in(object buffer) noexcept:
+    """The buffer itself; NULL of None."""
+    return NULL if buffer is None else <TF_Buffer*> (<Instance*> <PyObject*> buffer).value
+
+
+def passes_buffers():
+    """Whether runs get a buffer, and not None."""
+    return layout_is_known
+
+
+cdef object run_callable = pywrap_tf_session.TF_SessionRunCallable
+cdef object release_callable = pywrap_tf_session.TF_SessionReleaseCallable
+cdef object ndarray = numpy.ndarray
+cdef object generic = numpy.generic
+cdef object copy_array = numpy.ndarray.copy
+
+cdef Py_ssize_t LARGE_RESULTS_BYTES = _LARGE_RESULTS_BYTES
+cdef int64_t FOREVER = 1 << 62
+# A fed array with this many times the rows that its plan was tried with makes another step of it.
+cdef Py_ssize_t MORE_ROWS = 4
+
+# What Session.run makes arrays with; numpy.asarray before TensorFlow 2.17.
+if hasattr(tf_session, "numpy_compat"):
+    as_array = tf_session.numpy_compat.np_asarray
+else:
+    as_array = numpy.asarray
+
+
+cdef list own_values(list values):
+    """The same values, those copied that show the runtime's own memory: a later step may write there, and the caller as
+    well."""
+    cdef Py_ssize_t i
+    for i in range(len(values)):
+        if type(values[i]) is ndarray and values[i].base is not None:
+            values[i] = copy_array(values[i])
+    return values
+
+
+cdef Py_ssize_t bytes_to_copy(list values) except -1:
+    """How much `own_values` will copy."""
+    cdef Py_ssize_t size = 0
+    for value in values:
+        if type(value) is ndarray and value.base is not None:
+            size += value.nbytes
+    return size
+
+
+@cython.no_gc
+cdef class SessionLifetime:
+    """Whether a session is open, and what it is to release: shared by the session and its callables, which would else
+    refer to each other."""
+
+    def __cinit__(self):
+        self.open = True
+        self.unused = []
+
+    cdef int release_unused(self, object session_handle) except -1:
+        """Releases callables that are no longer referenced.
+
+        Not where the last reference goes: releasing lets other threads run, in the middle of the assignment that it is
+        dropped by.
+        """
+        if self.open and self.unused:
+            with completed_before_exit:
+                while self.open and self.unused:
+                    release_callable(session_handle, self.unused.pop())
+        return 0
+
+
+@cython.no_gc_clear
+cdef class CompiledCallable:
+    """A callable of the C++ session. To be released after its last reference, unless its session was closed before.
+
+    Args:
+      session_handle: the C++ session.
+      lifetime: whether the session is open.
+      options: CallableOptions, serialised.
+      size: an estimate of the memory that it takes, in bytes.
+    """
+
+    def __init__(self, session_handle, lifetime, options, size=0):
+        self.session_handle = session_handle
+        self.lifetime = lifetime
+        self.options = options
+        self.size = size
+        started = perf_counter()
+        buffer = pywrap_tf_session.TF_NewBufferFromString(options)
+        # First: another thread may ask for room meanwhile.
+        self.lifetime.callables += 1
+        self.lifetime.callable_bytes += self.size
+        try:
+            with completed_before_exit:
+                self.handle = pywrap_tf_session.TF_SessionMakeCallable(session_handle, buffer)
+        finally:
+            pywrap_tf_session.TF_DeleteBuffer(buffer)
+            if self.handle is None:
+                self.lifetime.callables -= 1
+                self.lifetime.callable_bytes -= self.size
+        self.compile_secs = perf_counter() - started
+        self.function = run_callable
+        self.metadata = take_buffer()
+        self.metadata_seen = seen_in(self.metadata)
+        self.metadata_is_free = self.metadata is not None
+        self.arguments = (session_handle, self.handle, (), self.metadata)
+        self.arguments_without = (session_handle, self.handle, (), None)
+
+    def __dealloc__(self):
+        if self.handle is not None and self.lifetime is not None:
+            self.lifetime.callables -= 1
+            self.lifetime.callable_bytes -= self.size
+            if self.lifetime.open:
+                self.lifetime.unused.append(self.handle)
+        give_back(self.metadata)
+
+
+cdef object key_of_feed(object feed):
+    """What a plan's key has for something that is fed: its name, or the address of the graph element, which isn't always
+    hashable."""
+    return feed if type(feed) is str else <size_t> <PyObject*> feed
+
+
+cdef class FeedSlot:
+    """A fed tensor, and how a value for it becomes an array."""
+
+    def __init__(self, tensor, key=None, place=0):
+        self.tensor = tensor
+        self.key = key
+        self.place = place
+        self.rows_tried = -1
+        self.numpy_type = tensor.dtype.as_numpy_dtype
+        self.dtype = numpy.dtype(self.numpy_type)
+        self.read_shape()
+        # The integers that every dtype of this kind holds exactly; others are left to Session.run to judge.
+        self.largest_int = {"f4": 2.0**24, "f8": 2.0**53, "i4": 2.0**31 - 1, "i8": 2.0**53}.get(self.dtype.str[1:], -1.0)
+
+    cdef int read_shape(self) except -1:
+        shape = self.tensor.shape
+        # The object itself: set_shape() replaces it, and is noticed by that.
+        self.static_shape = self.tensor._shape_val
+        self.exact_shape = shape.is_fully_defined()
+        self.dims = None if shape.rank is None else tuple(shape.as_list())
+        return 0
+
+    cdef object convert(self, object value):
+        """The array to feed, or None where Session.run must judge the value itself."""
+        cdef object shape
+        cdef object kind = type(value)
+        if kind is ndarray:
+            if value.dtype is not self.dtype:
+                value = as_array(value, self.numpy_type)
+        elif kind is int:
+            # An integer that doesn't fit its tensor's type is an error.
+            if not fabs(value) <= self.largest_int:
+                return None
+            value = as_array(value, self.numpy_type)
+        elif kind in (float, list, tuple, str, bytes) or isinstance(value, generic):
+            value = as_array(value, self.numpy_type)
+        else:
+            return None
+        # A shape that is all known can't become another; asking TensorFlow costs.
+        if not self.exact_shape and self.tensor._shape_val is not self.static_shape:
+            self.read_shape()
+        shape = value.shape
+        if self.dims is not None and shape != self.dims:
+            if self.exact_shape or len(<tuple> shape) != len(self.dims):
+                return None
+            for actual, expected in zip(shape, self.dims):
+                if expected is not None and actual != expected:
+                    return None
+        if not self.exact_shape and len(<tuple> shape) > 0 and <Py_ssize_t> (<tuple> shape)[0] > self.rows_tried:
+            self.rows_tried = MORE_ROWS * <Py_ssize_t> (<tuple> shape)[0]
+            self.has_grown = True
+        return value
+
+
+cdef class Plan:
+    """What a run needs once fetches and feed keys are known.
+
+    Args:
+      structure: the `Fetch` that builds the result.
+      feeds: what is fed, in the order of the options: pairs of a key of the feed dictionary and its tensor.
+      elements: the graph elements (tensors and operations) that the run computes.
+      pinned: what the plan's key names by address: kept alive, so that no other object gets the address.
+      options: CallableOptions, serialised.
+      access: what the run does to variables: a VariableAccess.
+      returns_feeds: whether a fed tensor is fetched: the values to build the result from are then the runtime's and the feeds.
+    """
+
+    def __init__(self, structure, feeds, elements, pinned, options, access=0, returns_feeds=False):
+        cdef FeedSlot slot
+        self.structure = structure
+        self.feeds = tuple([FeedSlot(tensor, key, place) for place, (key, tensor) in enumerate(feeds)])
+        self.feed_order = self.feeds
+        self.slots_by_key = {key_of_feed(slot.key): slot for slot in self.feeds}
+        self.elements = tuple(elements)
+        self.pinned = pinned
+        self.options = options
+        self.access = access
+        self.returns_feeds = returns_feeds
+        self.is_releasable = True
+        self.step_fed = -1 if feeds else 0
+
+    def set_size(self, size, is_releasable):
+        """Says how much memory a callable of the plan takes.
+
+        Args:
+          size: an estimate, in bytes.
+          is_releasable: whether that memory may be freed before the session is closed.
+        """
+        self.size = size
+        self.is_releasable = is_releasable
+
+    def compiled_to(self, CompiledCallable callable, trial=None, large_results=None):
+        """Has a callable run the plan from now on.
+
+        Args:
+          callable: the `CompiledCallable`.
+          trial: `Trial` of the executors to choose from; None when there is nothing to choose.
+          large_results: `LargeResults` of a plan whose results may be large; None of one whose results can't.
+        """
+        self.trial = trial
+        self.large_results = large_results
+        self.callable = callable
+        self.unwatched_runs = 0 if trial is not None or large_results is not None else FOREVER
+        self.session_run = None
+
+    cdef int hand_over(self, object session_run) except -1:
+        """Has a `SessionRun` run the plan from now on, and releases the callable."""
+        # Held until all is replaced: letting go may let other threads run.
+        replaced = (self.callable, self.trial, self.large_results)
+        self.session_run = session_run
+        self.unwatched_runs = 0
+        self.callable = None
+        self.trial = None
+        self.large_results = None
+        del replaced
+        return 0
+
+    cdef int order_feeds(self, object feed_dict) except -1:
+        """Expects the feeds in the order of this feed dictionary from now on."""
+        if feed_dict:
+            self.feed_order = tuple([self.slots_by_key[key_of_feed(key)] for key in feed_dict])
+        return 0
+
+    cdef tuple convert_feeds(self, dict feed_dict):
+        """The arrays to feed, or None where Session.run must judge a value itself."""
+        cdef tuple expected = self.feed_order
+        cdef list arrays = [None] * len(expected)
+        cdef FeedSlot slot
+        cdef Py_ssize_t i = 0
+        for key, value in feed_dict.items():
+            slot = <FeedSlot> expected[i]
+            if key is not slot.key:
+                slot = self.slots_by_key[key_of_feed(key)]
+            try:
+                array = slot.convert(value)
+            except Exception:
+                return None  # Session.run fails on it too, and says why.
+            if array is None:
+                return None
+            if slot.has_grown:
+                slot.has_grown = False
+                if self.trial is not None and self.session_run is None:
+                    self.trial.restart()
+                    self.unwatched_runs = 0
+            arrays[slot.place] = array
+            i += 1
+        return tuple(arrays)
+
+    cdef list call_watched(self, tuple feeds):
+        """Runs the plan and looks at the run: how long it takes, while executors are on trial, and how much it gives."""
+        cdef CompiledCallable candidate
+        cdef list values
+        cdef Py_ssize_t size = 0
+        cdef int64_t runs
+        run = self.session_run
+        if run is not None:
+            return run(feeds)
+        candidate = self.callable
+        trial = self.trial
+        # What large results cost is looked at when the executor is chosen.
+        if trial is not None and not trial.on_trial and (not self.watches_results or trial.is_open):
+            trial.recheck()
+        if trial is not None and trial.on_trial:
+            candidate = trial.next()
+            started = perf_counter()
+            values = views_from(candidate, feeds)
+            chosen = trial.record(candidate, perf_counter() - started)
+            # Another thread may have handed the plan over meanwhile: here, and below.
+            if chosen is not None and self.trial is trial:
+                self.callable = candidate = chosen
+        else:
+            values = views_from(candidate, feeds)
+        large_results = self.large_results
+        if large_results is not None:
+            size = bytes_to_copy(values)
+        self.watches_results = size >= LARGE_RESULTS_BYTES
+        if trial is None or not trial.on_trial:
+            if self.watches_results and (trial is None or not trial.is_open):
+                run = large_results.copied(size, candidate.options)
+                if run is not None:
+                    self.session_run = run
+            else:
+                runs = self.runs_until_look(trial)
+                if self.callable is not None:
+                    self.unwatched_runs = runs
+        return own_values(values)
+
+    cdef int64_t runs_until_look(self, object trial) except -1:
+        if trial is not None:
+            return trial.runs_until_look
+        self.look_distance = 2 * self.look_distance + 1
+        return self.look_distance
+
+
+# A combination of fetches and feeds that comes back must cost a run. Compiling takes 5 to 200 ms, so a session that has
+# more combinations than there is room for can't compile one whenever its turn comes. Within the limit, each plan has
+# its own callable. Past it, TensorFlow's own executors run what is new, as they do in `Session.run`; TensorFlow keeps
+# those as long as the session lives.
+#
+# A callable that is no longer used makes room for one that is: when it has been left out for many times as many look-ups as
+# there are plans. Combinations that take turns, in whatever order, are never so late. So nothing is compiled in turns.
+
+# A plan is stale after this many look-ups for each plan. Of combinations that are drawn by chance, one in 10 million is.
+STALE_ROUNDS = 16
+
+# What a plan takes without a callable (2.4 kB were measured with six feeds, as the growth of the resident memory for each of
+# 3,000 plans), and the share of the memory that all plans may take besides.
+PLAN_BYTES = 4 << 10
+
+cdef Py_ssize_t PLANS_SHARE = 2
+# This many callables are kept whatever they take. The sets of fetches that a training loop runs in turns are hardly more.
+cdef Py_ssize_t FEWEST_CALLABLES = 4
+
+
+cdef class PlanCache:
+    """The plans of one session.
+
+    Args:
+      graph: the session's graph.
+      session_handle: the C++ session.
+      lifetime: whether the session is open.
+      max_bytes: what the callables may take.
+    """
+
+    def __init__(self, graph, session_handle, lifetime, max_bytes):
+        self.graph = graph
+        self.session_handle = session_handle
+        self.lifetime = lifetime
+        self.plans = {}
+        self.kept = {}
+        self.max_bytes = max_bytes
+        self.stale_rounds = STALE_ROUNDS
+        self.max_plans = max(max_bytes // PLANS_SHARE // PLAN_BYTES, FEWEST_CALLABLES)
+
+    def compile(self, Plan plan):
+        """The callable of a plan: a new one, or that of a plan with the same options.
+
+        Returns:
+          `CompiledCallable`. None if the cache is full: from now on, TensorFlow's own executors run the plan.
+        """
+        cdef CompiledCallable found = self.callable_with(plan.options)
+        if found is not None:
+            return found
+        if self.has_room(plan):
+            return self.new_callable(plan.options, plan.size, plan.is_releasable)
+        if plan.session_run is None:
+            plan.hand_over(SessionRun(self.graph, self.session_handle, plan.options))
+        return None
+
+    def compile_variant(self, bytes options, Py_ssize_t size, bint is_releasable):
+        """A callable for another executor.
+
+        Args:
+          options: CallableOptions, serialised.
+          size: an estimate of its bytes.
+          is_releasable: whether it may be released before the session is closed.
+
+        Returns:
+          `CompiledCallable`, or None if the cache is full.
+        """
+        cdef CompiledCallable found = self.kept.get(options)
+        if found is None and self.make_room(size):
+            found = self.new_callable(options, size, is_releasable)
+        return found
+
+    cdef CompiledCallable new_callable(self, bytes options, Py_ssize_t size, bint is_releasable):
+        cdef CompiledCallable made = CompiledCallable(self.session_handle, self.lifetime, options, size)
+        if not is_releasable:
+            self.kept[options] = made
+        return made
+
+    cdef CompiledCallable callable_with(self, bytes options):
+        """What was compiled with these options and is still there, or None."""
+        cdef Plan plan
+        found = self.kept.get(options)
+        if found is not None:
+            return found
+        for plan in self.plans.values():
+            if plan.callable is not None and plan.callable.options == options:
+                return plan.callable
+        return None
+
+    cdef bint is_stale(self, uint64_t last_used) noexcept:
+        """True if a plan that was used last at this time has dropped out of those in use."""
+        return last_used + self.stale_rounds * <uint64_t> len(self.plans) < self.clock
+
+    cdef bint has_room(self, Plan plan) except -1:
+        """True if a plan may be compiled, perhaps in the place of stale ones. It isn't stale itself: it is used again."""
+        # Where plans themselves have to go, one that is new may not stay for long.
+        if plan.last_used > 0 or len(self.plans) + 1 < self.max_plans:
+            if self.lifetime.callable_bytes + plan.size <= self.max_bytes or self.lifetime.callables < FEWEST_CALLABLES:
+                return True
+        return plan.last_used > 0 and not self.is_stale(plan.last_used) and self.make_room(plan.size)
+
+    cdef bint make_room(self, Py_ssize_t size) except -1:
+        """Takes the callables of stale plans until there is room. False if there isn't enough."""
+        cdef Plan plan, oldest
+        while self.lifetime.callable_bytes + size > self.max_bytes:
+            if self.clock < self.callables_full_until or self.lifetime.callables <= FEWEST_CALLABLES:
+                return False
+            oldest = None
+            for plan in self.plans.values():
+                if plan.callable is not None and plan.is_releasable:
+                    if oldest is None or plan.last_used < oldest.last_used:
+                        oldest = plan
+            if oldest is None or not self.is_stale(oldest.last_used):
+                self.callables_full_until = self.stale_rounds * <uint64_t> len(self.plans) + (
+                    self.clock if oldest is None else oldest.last_used
+                )
+                return False
+            oldest.hand_over(SessionRun(self.graph, self.session_handle, oldest.options))
+            with completed_before_exit:
+                self.lifetime.release_unused(self.session_handle)
+        return True
+
+    cdef bint can_add(self) except -1:
+        """True if there is room for one more plan, perhaps in the place of a stale one. That is removed."""
+        cdef Plan plan, oldest = None
+        if len(self.plans) < self.max_plans:
+            return True
+        if self.clock < self.plans_full_until:
+            return False
+        oldest_key = None
+        for key, plan in self.plans.items():
+            if oldest is None or plan.last_used < oldest.last_used:
+                oldest_key, oldest = key, plan
+        if not self.is_stale(oldest.last_used):
+            self.plans_full_until = oldest.last_used + self.stale_rounds * <uint64_t> len(self.plans)
+            return False
+        self.plans.pop(oldest_key, None)
+        if oldest.callable is not None:
+            # A caller that still has the plan looks it up again.
+            oldest.hand_over(SessionRun(self.graph, self.session_handle, oldest.options))
+        return True
+
+    cdef int drop(self) except -1:
+        """Forgets every plan. Their callables are released when no thread runs them."""
+        self.plans = {}
+        self.callables_full_until = self.plans_full_until = 0
+        return 0
+
+    cdef int drop_with(self, object tensor) except -1:
+        """The same for the plans that compute a tensor."""
+        cdef Plan plan
+        cdef dict left = {}
+        for key, plan in self.plans.items():
+            for element in plan.elements:
+                if element is tensor:
+                    break
+            else:
+                plan.augmented = None
+                left[key] = plan
+        self.drop()
+        self.plans = left
+        return 0
+
+    def release_kept(self):
+        """Lets go what lives as long as the session: it ends."""
+        self.kept = {}
+
+    def compiled_plans(self):
+        """The plans that have a callable, in the order in which they were made."""
+        cdef Plan plan
+        return [plan for plan in list(self.plans.values()) if plan.callable is not None]
+
+
+cdef frozenset element_types = ELEMENT_TYPES
+cdef list registered_expansions = tf_session._REGISTERED_EXPANSIONS
+cdef object OpError = errors.OpError
+
+# A graph that grows mostly takes names for what is new, and counting those costs nothing. Asking it for its version takes
+# a fortieth of a small step, so that is done once in this many runs.
+cdef uint64_t GRAPH_LOOKS = 64
+
+# How many plans are at hand without a key: those of a program that runs a few sets of fetches in turns.
+cdef Py_ssize_t PLANS_AT_HAND = 4
+
+
+cdef bint add_to_key(list key, object fetch) except -1:
+    """Appends what identifies a fetch structure. False if that can't be said in a key, and so can't be cached.
+
+    Graph elements never change what they stand for and are named by address; the plan keeps them alive.
+    """
+    cdef object kind = type(fetch)
+    if kind in element_types:
+        key.append(<size_t> <PyObject*> fetch)
+        return True
+    if kind is str:
+        key.append(fetch)
+        return True
+    # A structure may contain itself.
+    Py_EnterRecursiveCall(" in the fetches of a run")
+    try:
+        return add_parts_to_key(key, kind, fetch)
+    finally:
+        Py_LeaveRecursiveCall()
+
+
+cdef bint add_parts_to_key(list key, object kind, object fetch) except -1:
+    """The same for a structure of fetches, of this type."""
+    cdef list attributes
+    if kind is list or kind is tuple or (isinstance(fetch, tuple) and hasattr(kind, "_fields")):
+        key.append(kind)
+        key.append(len(fetch))
+        for item in fetch:
+            if not add_to_key(key, item):
+                return False
+        return True
+    if kind is dict:
+        key.append(kind)
+        key.append(len(<dict> fetch))
+        for name, item in (<dict> fetch).items():
+            if type(name) is not str:
+                # Other keys can be equal without being the same (1 and True), and a result has its own fetch's keys.
+                key.append(type(name))
+                if type(name) in element_types:
+                    name = <size_t> <PyObject*> name
+                elif type(name) is not int and type(name) is not bytes:
+                    return False
+            key.append(name)
+            if not add_to_key(key, item):
+                return False
+        return True
+    attributes = stored_attributes(fetch)
+    if attributes is not None:
+        key.append(kind)
+        key.append(len(attributes))
+        for _, item in attributes:
+            if not add_to_key(key, item):
+                return False
+        return True
+    return False
+
+
+cdef bint add_feeds_to_key(list key, object feed_dict) except -1:
+    """The same for what is fed, in whatever order."""
+    cdef set feeds = set()
+    if not feed_dict:
+        return True
+    if type(feed_dict) is not dict:
+        return False
+    for feed in <dict> feed_dict:
+        if type(feed) not in element_types and type(feed) is not str:
+            return False
+        feeds.add(key_of_feed(feed))
+    key.append(frozenset(feeds))
+    return True
+
+
+cdef bint is_of(Plan plan, object fetches, object feed_dict) except -1:
+    """Whether these are the fetches and feeds of a plan: the same elements, in the same order."""
+    cdef list known
+    cdef tuple slots
+    cdef Py_ssize_t i = 0
+    if fetches is not plan.cached_fetches:
+        if type(fetches) is not list or type(plan.cached_fetches) is not list:
+            return False
+        known = <list> plan.cached_fetches
+        if len(<list> fetches) != len(known):
+            return False
+        for fetch in <list> fetches:
+            if fetch is not known[i]:
+                return False
+            i += 1
+    slots = plan.feed_order
+    if not feed_dict:
+        return len(slots) == 0
+    if type(feed_dict) is not dict or len(<dict> feed_dict) != len(slots):
+        return False
+    i = 0
+    for feed in <dict> feed_dict:
+        if feed is not (<FeedSlot> slots[i]).key:
+            return False
+        i += 1
+    return True
+
+
+cdef class PlanFinder:
+    """PlanFinder(graph, cache, lifetime, maker)\n--\n
+    The plans of a session, as its runs find them.
+
+    Args:
+      graph: the session's graph.
+      cache: the `PlanCache`.
+      lifetime: whether the session is open.
+      maker: the `PlanMaker`.
+    """
+
+    def __init__(self, graph, PlanCache cache, SessionLifetime lifetime, maker):
+        self.maker = maker
+        self.cache = cache
+        self.lifetime = lifetime
+        self.other_plans = []
+        self.graph = graph
+        self.graph_version = graph.version
+        self.names_in_use = graph._names_in_use
+        self.names_seen = len(self.names_in_use)
+        self.graph_is_final = graph.finalized
+        self.unfetchable = graph._unfetchable_ops
+        self.unfeedable = graph._unfeedable_tensors._storage
+        self.rules_seen = self.rules()
+
+    cdef Py_ssize_t rules(self):
+        """Grows when something becomes unfeedable or unfetchable, or a type gets its own conversion."""
+        return len(self.unfetchable) + len(self.unfeedable) + len(registered_expansions)
+
+    cdef Plan find(self, object session, object fetches, object feed_dict, bint to_run):
+        """The plan for this combination, made if need be; None if only `Session.run` can handle it.
+
+        Args:
+          session: the session, which makes and compiles plans. Not kept: it would keep itself alive.
+          fetches: what is fetched.
+          feed_dict: what is fed.
+          to_run: whether it is to be run. Else it may be one that says what a run does and isn't compiled yet.
+        """
+        cdef list key
+        cdef object full_key
+        cdef Plan plan
+        if not self.graph_is_final and (len(self.names_in_use) != self.names_seen or self.cache.clock % GRAPH_LOOKS == 0):
+            if not self.keep_up_with_graph(session):
+                return None
+        if self.rules() != self.rules_seen:
+            self.rules_seen = self.rules()
+            self.drop(session)
+        self.cache.clock += 1
+        plan = self.recent_plan(fetches, feed_dict)
+        if plan is not None and (plan.callable is not None or not to_run):
+            plan.last_used = self.cache.clock
+            self.hits += 1
+            return plan
+        key = []
+        if not add_to_key(key, fetches) or not add_feeds_to_key(key, feed_dict):
+            return None
+        full_key = tuple(key)
+        plan = self.cache.plans.get(full_key)
+        if plan is None:
+            plan = self.make_plan(session, full_key, fetches, feed_dict, to_run)
+            session._release_unused()
+            if plan is None:
+                return None
+        elif plan.callable is not None or not to_run:
+            self.hits += 1
+        elif not self.compile_known(session, plan):
+            return None
+        plan.last_used = self.cache.clock
+        self.remember_last(plan, fetches, feed_dict)
+        return plan
+
+    cdef Plan recent_plan(self, object fetches, object feed_dict):
+        """The plan for this combination, if it is one of those at hand: programs run several in turns."""
+        cdef Plan plan = self.last_plan
+        cdef Py_ssize_t i
+        if plan is None or is_of(plan, fetches, feed_dict):
+            return plan
+        cdef list others = self.other_plans
+        for i in range(len(others)):
+            plan = others[i]
+            if is_of(plan, fetches, feed_dict):
+                others[i] = self.last_plan
+                self.last_plan = plan
+                return plan
+        return None
+
+    cdef bint keep_up_with_graph(self, object session) except -1:
+        """Has new operations there before anything runs. False where they are refused, which Session.run says."""
+        cdef Py_ssize_t names = len(self.names_in_use)
+        cdef uint64_t version = self.graph.version
+        if version != self.graph_version:
+            try:
+                session._extend_graph()
+            except OpError:
+                return False
+            self.graph_version = version
+        self.names_seen = names
+        return True
+
+    cdef int remember_last(self, Plan plan, object fetches, object feed_dict) except -1:
+        """Keeps a plan for the next run. Its fetches and feeds are kept in the plan: threads replace both together."""
+        if plan.cached_fetches is None:
+            if type(fetches) is list and all([type(fetch) in element_types for fetch in fetches]):
+                fetches = list(fetches)
+            elif type(fetches) not in element_types:
+                return 0
+            self.know_plan_by(plan, fetches, feed_dict)
+        elif len(plan.feeds) > 1:
+            plan.order_feeds(feed_dict)
+        if plan is not self.last_plan:
+            if self.last_plan is not None:
+                others = [other for other in self.other_plans if other is not plan and other is not self.last_plan]
+                self.other_plans = [self.last_plan, *others[: PLANS_AT_HAND - 2]]
+            self.last_plan = plan
+        return 0
+
+    cdef int know_plan_by(self, Plan plan, object fetches, object feed_dict) except -1:
+        """Has a plan recognised by these fetches, objects that don't change."""
+        plan.order_feeds(feed_dict)
+        plan.cached_fetches = fetches
+        return 0
+
+    cdef Plan make_plan(self, object session, object key, object fetches, object feed_dict, bint to_run):
+        cdef Plan plan, other
+        self.misses += to_run
+        if not self.lifetime.open:
+            return None
+        if not self.cache.can_add():
+            self.cache.left_runs += to_run
+            return None
+        with completed_before_exit, session_part_here("plan making"):
+            plan = self.maker.make(session, fetches, () if not feed_dict else tuple(feed_dict), to_run)
+        if plan is None:
+            return None
+        other = self.cache.plans.get(key)
+        if other is not None and (other.callable is not None or not to_run):
+            return other  # Another thread has made it meanwhile.
+        self.cache.plans[key] = plan
+        self.cache.left_runs += to_run and plan.callable is None
+        return plan
+
+    cdef bint compile_known(self, object session, Plan plan) except -1:
+        """Compiles a plan that was only looked at, or was left to TensorFlow's own executors, if there is room by now.
+
+        True if the plan can be run.
+        """
+        self.misses += 1
+        if plan.session_run is None or self.cache.has_room(plan):
+            with completed_before_exit, session_part_here("plan making"):
+                if not self.maker.compile(session, plan):
+                    return False
+            session._release_unused()
+        self.cache.left_runs += plan.callable is None
+        return True
+
+    cdef int read_step_directly(self, object variable) except -1:
+        """Fetches the global step from its variable from now on. See `PlanMaker.read_step_directly`."""
+        stale = self.maker.read_step_directly(variable)
+        if stale is not None:
+            self.drop_with(stale)
+        return 0
+
+    cdef int put_first(self, Plan plan) noexcept:
+        """Has the next run look first at a plan that the caller has kept."""
+        self.last_plan = plan
+        return 0
+
+    cdef int forget(self) except -1:
+        """Forgets every plan; their callables are to be released when no thread runs them any longer."""
+        self.last_plan = None
+        self.other_plans = []
+        return self.cache.drop()
+
+    cdef int drop(self, object session) except -1:
+        """Forgets every plan, and releases the callables that no thread runs."""
+        self.forget()
+        session._release_unused()
+        return 0
+
+    cdef int drop_with(self, object tensor) except -1:
+        """Forgets the plans that compute a tensor."""
+        self.last_plan = None
+        self.other_plans = []
+        self.cache.drop_with(tensor)
+        return 0

@@ -1,0 +1,698 @@
+"""Steps of a loop that are made many at once, in one compiled call, where a trial has shown that it is faster."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from time import perf_counter
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.eager.polymorphic_function import concrete_function
+from tensorflow.python.framework import errors_impl
+from tensorflow.python.platform import tf_logging as logging
+
+from fastsup.core.loop import SECONDS_AT_ONCE
+from fastsup.eager.calls import scope_of_devices
+from fastsup.eager.devices import is_compiled_by_xla
+from fastsup.eager.function import Function
+from fastsup.steps.batches import ArrayBatches, ArrayBlocks, BatchCall, IteratorBlocks, as_arguments, why_not_stacked
+from fastsup.steps.fused_function import FusedFunction, NotFusable, leaves_of, reason_of
+
+__all__ = ["MOST_STEPS", "FusedCalls", "FusedStep", "Fusion", "MakesSteps", "fused_calls", "fused_step", "fusion_of"]
+
+# Both ways take turns, in blocks of this many seconds, and at least one call.
+_BLOCK_SECS = 0.01
+# Pairs of blocks that decide.
+_PAIRS = 5
+# Where the two are equal, one step after the other stays: signals and hooks are served after each.
+_FASTER = 0.95
+# A look takes at most this part of the time before it. Each comes after twice as long as the one before.
+_LOOK_SHARE = 0.02
+_MOST_SECS_UNTIL_LOOK = 600.0
+
+SINGLE, FUSED = "single", "fused"
+
+
+class FusionTrial:
+    """Decides between single steps and fused ones by the time of a step.
+
+    Attributes:
+      choice: the way that is chosen, `SINGLE` or `FUSED`; None before the first trial has ended.
+      seconds: by way, the median seconds of a step that the last trial has found.
+    """
+
+    def __init__(self) -> None:
+        self.choice: str | None = None
+        self.seconds: dict[str, float] = {}
+        self._pairs: dict[str, list[float]] = {SINGLE: [], FUSED: []}
+        self._block_steps, self._block_secs = 0, 0.0
+        self._secs_of_trial = 0.0
+        self._secs_until_look: float | None = None
+        self._looks = 0
+
+    @property
+    def way(self) -> str:
+        """The way to make the next steps."""
+        if self._secs_until_look is not None and self.choice is not None:
+            return self.choice
+        return SINGLE if len(self._pairs[SINGLE]) == len(self._pairs[FUSED]) else FUSED
+
+    def record(self, way: str, steps: int, seconds: float) -> None:
+        """Takes the duration of steps.
+
+        Args:
+          way: how they were made; those of a way that isn't on trial now don't count.
+          steps: their number.
+          seconds: how long they took.
+        """
+        if self._secs_until_look is not None:
+            self._secs_until_look -= seconds
+            if self._secs_until_look <= 0:
+                self._secs_until_look = None
+                self._secs_of_trial = 0.0
+            return
+        self._secs_of_trial += seconds
+        if way != self.way:
+            return
+        self._block_steps += steps
+        self._block_secs += seconds
+        if self._block_secs >= _BLOCK_SECS:
+            self._pairs[way].append(self._block_secs / self._block_steps)
+            self._block_steps, self._block_secs = 0, 0.0
+            if len(self._pairs[FUSED]) == _PAIRS:
+                self._decide()
+
+    def _decide(self) -> None:
+        self.seconds = {way: median(secs) for way, secs in self._pairs.items()}
+        self._pairs = {SINGLE: [], FUSED: []}
+        self.choice = FUSED if self.seconds[FUSED] < _FASTER * self.seconds[SINGLE] else SINGLE
+        pause = self._secs_of_trial / _LOOK_SHARE * 2**self._looks
+        self._looks += 1
+        self._secs_until_look = min(pause, max(_MOST_SECS_UNTIL_LOOK, self._secs_of_trial / _LOOK_SHARE))
+
+
+_ATTRIBUTE = "_fastsup_fusions"
+# Kinds of arguments and batches of one function whose compiled loops are kept.
+_MOST_KINDS = 8
+
+
+class MakesSteps(Protocol):
+    """Makes several steps in one call: a `FusedFunction`, or the same in a session."""
+
+    @property
+    def most_results(self) -> int:
+        """As of `FusedFunction`."""
+
+    def __call__(
+        self, first: int, steps: int, stacked: Sequence[Any], args: Any, kwargs: Any, with_results: bool, /
+    ) -> tuple[Any, Any]:
+        """As of `FusedFunction`."""
+
+
+class Fusion:
+    """What is known of the steps of one function with one kind of arguments and batches.
+
+    Attributes:
+      function: what was made last to make the steps; None before steps are made at once for the first time.
+      functions: what makes them, by the shapes of a batch.
+      compiled: the shapes of a batch with which a call is compiled, each with whether it has the results of all steps.
+      spec: the structure of specs of the batches that were made at once last; None before that.
+      trial: the `FusionTrial`.
+      why_not: why steps can't be made at once; an empty string if they can.
+      first_secs: seconds of the first step; None before it.
+      spent: seconds of the steps that were made one by one since a loop of steps was compiled; without the first one.
+      seconds: by way, the seconds of a step of late.
+      most: the most steps that a call may make as yet.
+    """
+
+    def __init__(self) -> None:
+        self.function: MakesSteps | None = None
+        self.functions: dict[Any, MakesSteps] = {}
+        self.compiled: set[tuple[Any, bool]] = set()
+        self.spec: Any = None
+        self.trial: FusionTrial = FusionTrial()
+        self.why_not: str = ""
+        self.first_secs: float | None = None
+        self.spent: float = 0.0
+        self.seconds: dict[str, float] = {SINGLE: 0.0, FUSED: 0.0}
+        self.most: int = 0
+
+
+def fusion_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], batch: Any, counter: Any = None) -> Fusion:
+    """What is known of a function's steps; nothing, if this is the first loop over it.
+
+    Args:
+      function: TensorFlow's function, which keeps it.
+      args, kwargs: its arguments, without those of the batch.
+      batch: the structure of specs of a batch; None for a step without.
+      counter: the variable that counts the steps, or None.
+    """
+    fusions: dict[Any, Fusion] = vars(function).setdefault(_ATTRIBUTE, {})
+    leaves = [*tf.nest.flatten((args, kwargs)), counter]
+    key = (str(batch), str(tf.nest.map_structure(lambda leaf: 0, (args, kwargs))), *map(_kind_of, leaves))
+    fusion = fusions.pop(key, None) or Fusion()
+    fusions[key] = fusion
+    while len(fusions) > _MOST_KINDS:
+        del fusions[next(iter(fusions))]
+    return fusion
+
+
+def _kind_of(leaf: Any) -> Any:
+    """What of an argument decides which compiled loop it goes to."""
+    if hasattr(leaf, "dtype") and hasattr(leaf, "shape") and not isinstance(leaf, tf.Variable):
+        return str(leaf.dtype), str(leaf.shape)
+    # An object is kept alive, so that no other one gets its address.
+    return (type(leaf), leaf) if isinstance(leaf, bool | int | float | str | bytes | None) else _Same(leaf)
+
+
+class _Same:
+    """An object that is equal to itself alone."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other._value is self._value
+
+    def __hash__(self) -> int:
+        return id(self._value)
+
+
+# While steps are made one after the other, as many as take about this long are made before the way is chosen again.
+_SINGLE_SECS = 1e-3
+# How many times as many steps as in the call before a call may make, while the time of a step isn't well known.
+_GROWTH = 4
+MOST_STEPS = 1 << 30
+# Compiling takes about as long as this at the least, in seconds: steps that take less in all aren't worth it.
+_FEWEST_SECS = 1.0
+# Shapes of batches for which the loop of one function is compiled. Steps of any other are made alone.
+_MOST_SHAPES = 8
+# After as many steps in a row that had to be made alone for the shapes of their batches, it is said.
+_MOST_ODD = 8
+# What XLA raises where it can't compile a loop, and TensorFlow where it can't trace one.
+_FAILURES = (NotFusable, TypeError, ValueError, NotImplementedError, errors_impl.OpError)
+
+# Number of steps, result of the last one, results of all or None.
+_Steps = tuple[int, Any, Any]
+
+
+class FusedCalls:
+    """Makes several steps of a function in one call, where it is known to be faster or has to be tried.
+
+    Steps are made one after the other until they have taken as long as the first one, which XLA has compiled, and a
+    second at least. Only then the loop of steps is compiled, and both ways are tried.
+
+    Args:
+      name: what messages call the step.
+      make: makes the function that makes several steps, of batches of the shape that `blocks` has now.
+      fusion: what is known of the function.
+      is_forced: whether steps are made at once wherever they can be, without a trial.
+      args, kwargs: the arguments that come before a batch, and the keyword arguments.
+      blocks: where batches come from, an `ArrayBlocks` or an `IteratorBlocks`; None for a step that takes no batch.
+
+    Attributes:
+      fusion: the argument.
+      blocks: the argument. A program may set another source, whose batches have the same structure.
+      single: makes one step, with the next batch of `blocks`; needed if these are an `IteratorBlocks`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[], MakesSteps],
+        fusion: Fusion,
+        is_forced: bool,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] = MappingProxyType({}),
+        blocks: Any = None,
+    ) -> None:
+        self._name = name
+        self._make = make
+        self.fusion: Fusion = fusion
+        self._is_forced = is_forced
+        self._args, self._kwargs = args, dict(kwargs)
+        self.blocks: Any = blocks
+        self.single: Callable[[], Any] | None = None
+        self._spec: Any = None
+        self._shapes: Any = None
+        # Steps that are made and not returned yet: their results have other shapes than those of the steps before.
+        self._kept: list[_Steps] = []
+        # Steps that had to be made alone for the shape of their batches, since the last call that made several.
+        self._odd = 0
+
+    @property
+    def trial(self) -> FusionTrial:
+        """The trial of the two ways."""
+        return self.fusion.trial
+
+    @property
+    def why_not_fused(self) -> str:
+        """Why several steps can't be made at once; an empty string if they can."""
+        if not self.fusion.why_not and self._odd >= _MOST_ODD:
+            return "batches have other shapes from one step to the next"
+        return self.fusion.why_not
+
+    @property
+    def fused(self) -> bool:
+        """True if steps are made at once now, where no hook is due between them."""
+        return not self.why_not_fused and (self._is_forced or (self.trial.choice == FUSED and self._is_made))
+
+    @property
+    def fallback_reason(self) -> str:
+        """Why steps aren't made at once now: they can't be, or the trial has to come, or has chosen single steps.
+
+        An empty string if they are.
+        """
+        fusion = self.fusion
+        if self.fused or self.why_not_fused:
+            return self.why_not_fused
+        if fusion.function is None or (fusion.trial.choice == FUSED and not self._is_made):
+            return (
+                f"not tried yet: single steps come first, until they have taken {self._secs_before:.1f} s (now "
+                f'{fusion.spent:.1f} s); fuse="always" leaves that out'
+            )
+        if fusion.trial.choice is None:
+            return "the trial isn't over"
+        single, fused = (1e6 * fusion.trial.seconds[way] for way in (SINGLE, FUSED))
+        return f"single steps are faster: {single:,.1f} µs a step in place of {fused:,.1f}, by a trial"
+
+    @property
+    def has_more(self) -> bool:
+        """True if the next call returns steps that are made already, or raises an error that has happened."""
+        return bool(self._kept) or (self.blocks is not None and self.blocks.raises_next)
+
+    def begin_input(self, blocks: Any) -> None:
+        """Takes batches from another source from now on. As of `FusedStep`."""
+        self.blocks = blocks
+        self._kept = []
+
+    def is_next(self) -> bool:
+        """Whether the next steps should be made at once."""
+        fusion = self.fusion
+        if self._is_forced or self._kept:
+            return True
+        if fusion.why_not or (fusion.function is not None and fusion.trial.way != FUSED):
+            return False
+        return self._is_made or (fusion.first_secs is not None and fusion.spent >= self._secs_before)
+
+    def make_steps(self, limit: int, seconds: float, with_results: bool) -> tuple[int, Any, Any] | None:
+        """Makes several steps in one call.
+
+        What it takes from an iterator, steps have used when it returns: those of a batch of another shape are made
+        alone, after the others.
+
+        Args:
+          limit: the most steps to make.
+          seconds: how long they may take.
+          with_results: whether something takes the results of all steps.
+
+        Returns:
+          The number of steps, the result of the last one, and the results of all as arrays of shape [steps, ...] in the
+          result's structure: None for one step, or without `with_results`. None in place of all if no step was made:
+          the next one has to be made alone.
+
+        Raises:
+          RuntimeError: it has to be done, and can't be.
+          Exception: the error of the first step, which was made alone.
+        """
+        if self._kept:
+            return self._kept.pop(0)
+        if limit < 2:
+            return None
+        if context.executing_eagerly():
+            return self._make_steps(limit, seconds, with_results)
+        with context.eager_mode():  # A loop of a session may have a graph as the default one.
+            return self._make_steps(limit, seconds, with_results)
+
+    def most_alone(self, limit: int, seconds: float) -> int:
+        """How many steps to make one after the other before the way is chosen again.
+
+        Args:
+          limit, seconds: as for `make_steps`.
+        """
+        secs = self.fusion.seconds[SINGLE]
+        return 1 if not secs else max(1, min(limit, int(min(seconds, _SINGLE_SECS) / secs)))
+
+    def record_alone(self, steps: int, seconds: float) -> None:
+        """Takes the duration of steps that were made one after the other.
+
+        Args:
+          steps: their number, 1 at least.
+          seconds: how long they took.
+        """
+        fusion = self.fusion
+        if fusion.first_secs is None:
+            fusion.first_secs = seconds
+            return
+        fusion.spent += seconds
+        fusion.seconds[SINGLE] = seconds / steps
+        if fusion.function is not None:
+            fusion.trial.record(SINGLE, steps, seconds)
+
+    @property
+    def _secs_before(self) -> float:
+        """How many seconds single steps have to take before the loop of steps is compiled."""
+        return max(self.fusion.first_secs or 0.0, _FEWEST_SECS)
+
+    @property
+    def _key(self) -> Any:
+        """The shapes of a batch, or of the last one if there is no input now; None for a step that takes no batch."""
+        blocks, fusion = self.blocks, self.fusion
+        if blocks is None:
+            return self._shapes
+        if blocks.spec is None and fusion.spec is not None:
+            blocks.spec = fusion.spec
+        if blocks.spec is not self._spec:
+            self._spec = blocks.spec
+            self._shapes = str([leaf.shape for leaf in tf.nest.flatten(self._spec)])
+        return self._shapes
+
+    @property
+    def _is_made(self) -> bool:
+        return self._key in self.fusion.functions
+
+    def _make_steps(self, limit: int, seconds: float, with_results: bool) -> tuple[int, Any, Any] | None:
+        fusion, blocks = self.fusion, self.blocks
+        if fusion.why_not:
+            raise self._refusal()
+        steps, parts = 0, []
+        try:
+            function = self._compiled(with_results)
+            limit = 0 if function is None else self._most_at_once(function, limit, seconds, with_results)
+            if function is not None and limit >= 2:
+                started = perf_counter()
+                tensors, place, steps = ([], 0, limit) if blocks is None else blocks.take(limit, seconds)
+                if steps >= 2:
+                    parts = [self._call(function, started, place, steps, tensors, with_results)]
+        except _FAILURES as error:
+            # No step was made. If it is the step that fails, it fails alone too, where it is known which one it was.
+            fusion.why_not = reason_of(error)
+            if not self._is_forced:
+                logging.info("%s. One step is made after the other.", self._refusal())
+            elif not (blocks and blocks.owed):
+                raise self._refusal() from error
+        if blocks is not None and blocks.owed:
+            self._odd = 0 if parts else self._odd + 1
+            self._make_owed(parts)
+        elif parts:
+            self._odd = 0
+        return self._joined(parts, with_results)
+
+    def _refusal(self) -> RuntimeError:
+        advice = ' fuse="auto" makes one step after the other.' if self._is_forced else ""
+        dot = "." if self._is_forced else ""
+        return RuntimeError(f"{self._name} can't make several steps in one call: {self.why_not_fused}{dot}{advice}")
+
+    def _compiled(self, with_results: bool) -> MakesSteps | None:
+        """The function for batches of the shapes that come now, compiled; None if steps have to be made alone."""
+        fusion, blocks = self.fusion, self.blocks
+        if blocks is not None and blocks.why_not:
+            raise NotFusable(blocks.why_not)
+        key = self._key
+        if blocks is not None and blocks.spec is None:
+            if not blocks.learn_spec():
+                return None  # There is no batch, and `next` says why.
+            key = self._key
+        function = fusion.functions.get(key)
+        if function is None:
+            if len(fusion.functions) >= _MOST_SHAPES:
+                return None
+            function = fusion.functions[key] = fusion.function = self._make()
+            fusion.spent = 0.0
+        if blocks is not None:
+            fusion.spec = blocks.spec
+        if (key, with_results) not in fusion.compiled:
+            # A call of no steps compiles it, before any batch is taken for it.
+            function(0, 0, [] if blocks is None else blocks.tensors(), self._args, self._kwargs, with_results)
+            fusion.compiled.add((key, with_results))
+        return function
+
+    def _most_at_once(self, function: MakesSteps, limit: int, seconds: float, with_results: bool) -> int:
+        """The most steps of the next call; fewer than 2 if the next one has to be made alone."""
+        fusion = self.fusion
+        secs = fusion.seconds[FUSED]
+        by_time = int(seconds / secs) if secs else _GROWTH
+        if by_time < 2:
+            if seconds < SECONDS_AT_ONCE:
+                return 0  # Something is due by time before a second step would end. Else two may take longer.
+            by_time = 2
+        return min(limit, by_time, max(fusion.most, _GROWTH), function.most_results if with_results else MOST_STEPS)
+
+    def _call(
+        self, function: MakesSteps, started: float, place: int, steps: int, tensors: list[Any], with_results: bool
+    ) -> _Steps:
+        fusion, blocks = self.fusion, self.blocks
+        secs = fusion.seconds[FUSED]
+        if blocks is not None:
+            blocks.taken(steps)  # Before the call: after it, Ctrl-C may come first.
+        try:
+            result, results = function(place, steps, tensors, self._args, self._kwargs, with_results)
+        except _FAILURES:
+            if blocks is not None:
+                blocks.taken(-steps)
+            raise
+        taken = perf_counter() - started
+        # One call that the machine has held up must not make the next ones short.
+        fusion.seconds[FUSED] = min(taken / steps, 2 * secs) if secs else taken / steps
+        fusion.most = min(max(fusion.most, _GROWTH * steps), MOST_STEPS)
+        fusion.trial.record(FUSED, steps, taken)
+        return steps, result, results
+
+    def _make_owed(self, parts: list[_Steps]) -> None:
+        """Makes the steps of what was taken from an iterator, one after the other."""
+        assert self.single is not None
+        try:
+            while self.blocks.owed:
+                parts.append((1, self.single(), None))
+        except BaseException as error:
+            if not parts:
+                raise
+            self.blocks.keep_failure(error)  # The steps before it are counted first.
+
+    def _joined(self, parts: list[_Steps], with_results: bool) -> _Steps | None:
+        """Several calls as one. Those whose results have other shapes are returned by the next calls."""
+        if not parts:
+            return None
+        joined = parts[:1]
+        for part in parts[1:]:
+            before = joined[-1]
+            steps = before[0] + part[0]
+            results = _put_together(before, part) if with_results else None
+            if with_results and results is None:
+                joined.append(part)
+            else:
+                joined[-1] = steps, part[1], results
+        self._kept = joined[1:]
+        return joined[0]
+
+
+def _put_together(before: _Steps, after: _Steps) -> Any:
+    """The results of all steps of two calls; None if they have different shapes."""
+    first, second = ([] if part[2] is None else leaves_of(part[2]) for part in (before, after))
+    first = first or [np.asarray(leaf)[np.newaxis] for leaf in leaves_of(before[1])]
+    second = second or [np.asarray(leaf)[np.newaxis] for leaf in leaves_of(after[1])]
+    if any(one.shape[1:] != other.shape[1:] for one, other in zip(first, second, strict=True)):
+        return None
+    leaves = iter([np.concatenate(pair) for pair in zip(first, second, strict=True)])
+    structure = after[1]
+    flat = [None if leaf is None else next(leaves) for leaf in tf.nest.flatten(structure, expand_composites=True)]
+    return tf.nest.pack_sequence_as(structure, flat, expand_composites=True)
+
+
+def without_instance(step: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The function of a method, and the object that it is a method of as the first argument.
+
+    Args:
+      step: a step function; anything but a method of a `fastsup.function` is returned as it is, with no argument.
+    """
+    if isinstance(step, types.MethodType) and isinstance(step.__func__, Function):
+        return step.__func__, (step.__self__,)
+    return step, ()
+
+
+def fused_calls(step: Any, fuse: str, counter: Any = None) -> FusedCalls | str:
+    """Makes the calls that make several steps of a function at once.
+
+    Args:
+      step: a `BoundStep`, a `BatchStep` or a function without arguments.
+      fuse: "auto", "always" or "never".
+      counter: an integer variable that the steps count up, or None.
+
+    Returns:
+      The `FusedCalls`; or why several steps can't be made at once, as far as that is known before the first call.
+
+    Raises:
+      RuntimeError: with "always", they can't.
+    """
+    batches: Any = step.batches if isinstance(step, BatchCall) else None
+    args, kwargs = getattr(step, "args", ()), getattr(step, "kwargs", {})
+    function, instance = without_instance(getattr(step, "step", step))
+    function = function.original if isinstance(function, Function) else function
+    reason = 'fuse="never"' if fuse == "never" else _why_not(function, (instance, args, kwargs), batches)
+    if reason and fuse == "always":
+        raise RuntimeError(
+            f'{step!r} can\'t make several steps in one call: {reason}. fuse="auto" makes one after the other.'
+        )
+    if reason:
+        return reason
+    blocks: Any = None
+    spec: Any = None
+    if isinstance(batches, ArrayBatches):
+        blocks, spec = ArrayBlocks(batches), batches.full_batch_spec
+    elif batches is not None:
+        blocks, spec = IteratorBlocks(batches), batches.element_spec
+    name = f"{getattr(function, '__name__', 'step')}_fused"
+    arguments = (*instance, *args)
+
+    def make() -> FusedFunction:
+        batch = None if blocks is None else blocks.spec
+        return FusedFunction(function, arguments, kwargs, batch, name, counter=counter)
+
+    def single() -> Any:
+        result = step.step(*args, *as_arguments(next(blocks)), **kwargs)
+        if counter is not None:
+            counter.assign_add(1)
+        return result
+
+    fusion = fusion_of(function, arguments, kwargs, spec, counter)
+    calls = FusedCalls(repr(step), make, fusion, fuse == "always", arguments, kwargs, blocks)
+    calls.single = single
+    return calls
+
+
+def _why_not(function: Any, arguments: Any, batches: Any) -> str:
+    """Why several steps of a function can't be made in one call, as far as that is known before it is called."""
+    if isinstance(function, concrete_function.ConcreteFunction):
+        is_compiled = is_compiled_by_xla(function.function_def)
+    else:
+        is_compiled = getattr(function, "_jit_compile", None) is True
+    if not is_compiled:
+        return "XLA doesn't compile the step function: jit_compile isn't True"
+    if scope_of_devices() is not None:
+        return "TensorFlow has several devices"
+    if any(isinstance(value, tf.data.Iterator) for value in tf.nest.flatten(arguments)):
+        return "the step function takes an iterator of tf.data: fastsup.bind_batches gives it batches"
+    if batches is None or isinstance(batches, ArrayBatches):
+        return ""
+    if not isinstance(batches, tf.data.Iterator):
+        return "batches come from Python code, and not from a fastsup.ArrayBatches or a tf.data.Dataset"
+    return why_not_stacked(batches.element_spec)
+
+
+class FusedStep:
+    """A step that a loop calls for one step, or asks for several by `run_steps`.
+
+    Args:
+      single: makes one step.
+      calls: makes several.
+
+    Attributes:
+      calls: the argument.
+    """
+
+    def __init__(self, single: Callable[[], Any], calls: FusedCalls) -> None:
+        self._single = single
+        self.calls: FusedCalls = calls
+        calls.single = single
+        self._error: BaseException | None = None
+
+    def __repr__(self) -> str:
+        return f"<fused {self._single!r}>"
+
+    def __call__(self) -> Any:
+        """Makes one step."""
+        self._raise_kept()
+        return self._single()
+
+    @property
+    def fallback_reason(self) -> str:
+        """Why steps aren't made at once now; an empty string if they are."""
+        return self.calls.fallback_reason
+
+    @property
+    def fused(self) -> bool:
+        """True if steps are made at once now, where no hook is due between them."""
+        return self.calls.fused
+
+    @property
+    def has_more(self) -> bool:
+        """True if the next call returns steps that are made already, or raises an error that has happened."""
+        is_error = self._error is not None and not isinstance(self._error, StopIteration)
+        return is_error or self.calls.has_more
+
+    def run_steps(self, limit: int, seconds: float, with_results: bool) -> tuple[int, Any, Any]:
+        """Makes at least one step.
+
+        Args:
+          limit: the most steps to make.
+          seconds: how long they may take; one step is made in any case.
+          with_results: whether something takes the results of all steps.
+
+        Returns:
+          The number of steps, the result of the last one, and the results of all as arrays of shape [steps, ...] in the
+          result's structure: None for one step, or without `with_results`.
+
+        Raises:
+          StopIteration: all batches were taken, or the step function has raised it.
+          Exception: the error of the first of the steps.
+        """
+        self._raise_kept()
+        if self.calls.is_next():
+            made = self.calls.make_steps(limit, seconds, with_results)
+            if made is not None:
+                return made
+        return self._run_singly(self.calls.most_alone(1 if with_results else limit, seconds))
+
+    def begin_input(self, blocks: Any) -> None:
+        """Takes batches from another source from now on, whose batches have the same structure.
+
+        Args:
+          blocks: the source. The end of the one before is forgotten.
+        """
+        self.calls.begin_input(blocks)
+        self._error = None
+
+    def _raise_kept(self) -> None:
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def _run_singly(self, limit: int) -> tuple[int, Any, None]:
+        made, result, single = 0, None, self._single
+        started = perf_counter()
+        try:
+            for _ in range(limit):
+                result = single()
+                made += 1
+        except BaseException as error:
+            if not made:
+                raise
+            self._error = error  # The loop counts the steps before it, and then asks for the next one.
+        self.calls.record_alone(made, perf_counter() - started)
+        return made, result, None
+
+
+def fused_step(step: Any, fuse: str) -> Any:
+    """Makes a step that can make several steps at once, if XLA compiles the step function.
+
+    Args:
+      step: a `BoundStep` or a `BatchStep`.
+      fuse: "auto" or "always".
+
+    Returns:
+      A `FusedStep`; or the step itself, if it can't make several steps at once.
+
+    Raises:
+      RuntimeError: with "always", it can't.
+    """
+    calls = fused_calls(step, fuse)
+    if isinstance(calls, str):
+        step.fallback_reason = calls
+        return step
+    single = step if calls.blocks is None else BatchCall(step.step, calls.blocks, step.args, step.kwargs)
+    return FusedStep(single, calls)
