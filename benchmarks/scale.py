@@ -196,7 +196,7 @@ def waiting_looks(workers: int, wait_secs: float, look_secs: float, longest: flo
     Returns:
       The seconds of all looks, since the loss.
     """
-    from fastsup.train.session.session_wait import pause_before_look
+    from fastsup.train.session.session_manager import pause_before_look
 
     looks: list[float] = []
     started = time.monotonic()

@@ -46,7 +46,7 @@ ONLY_IN = {
         "fastsup/core/hook.pyx",
         "fastsup/core/schedule.pxd",
     ],
-    r"\bdue_reached\(": ["fastsup/core/schedule.pxd", "fastsup/train/scheduler/run_snapshot.pxd"],
+    r"\bdue_reached\(": ["fastsup/core/schedule.pxd", "fastsup/train/run_snapshot.pxd"],
     r"\bclock_gettime\(\w": ["csrc/clock.c"],
     r"\bfsync\(": ["fastsup/common/files.py"],
     r"\bos\.(replace|rename)\(": ["fastsup/common/files.py"],

@@ -14,7 +14,7 @@ from tensorflow.python.training import basic_session_run_hooks, session_run_hook
 from fastsup.cluster.job_completion import JobCompletionWatcher
 from fastsup.core.clock import now, steady
 from fastsup.train import GlobalStepWaiterHook
-from fastsup.train.scheduler.scheduled_hook import ScheduledHook
+from fastsup.train.schedule import ScheduledHook
 
 __all__ = ["EvalAndExportListener", "EvaluateNewCheckpointHook", "WaitForStepHook"]
 

@@ -20,7 +20,7 @@ from processes import Processes
 import fastsup
 from fastsup import train
 from fastsup.train import monitored_function
-from fastsup.train.function.function_session import FunctionSession
+from fastsup.train.function.monitored_function import FunctionSession
 
 pytestmark = pytest.mark.timeout(120)
 

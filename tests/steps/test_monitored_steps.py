@@ -16,7 +16,7 @@ import fastsup
 from fastsup import train
 from fastsup.core import Hook
 from fastsup.train import monitored_function
-from fastsup.train.engine.steps_at_once import StepsAtOnce
+from fastsup.train.session.graph_loop import StepsAtOnce
 
 ROWS = 24
 

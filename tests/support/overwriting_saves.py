@@ -18,7 +18,7 @@ from fastsup import estimator, train
 from fastsup.compat.contrib.learn.monitors.saving import CheckpointSaver
 from fastsup.estimator.collective.saving import LeaderSaverHook
 from fastsup.loop import CheckpointHook, StepLoop
-from fastsup.train.function.checkpoint_saver import FunctionCheckpointHook
+from fastsup.train.function.monitored_function import FunctionCheckpointHook
 
 v1 = tf.compat.v1
 STEP = 12

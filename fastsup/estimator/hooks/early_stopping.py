@@ -14,7 +14,7 @@ from fastsup.estimator.config import distribution
 from fastsup.estimator.config.tensorflow_names import v1
 from fastsup.estimator.hooks.global_step_reader import GlobalStepReader
 from fastsup.estimator.model.estimator import check_estimator
-from fastsup.train.hooks.global_step_hook import GlobalStepHook, check_one_interval
+from fastsup.train.hooks.bases import GlobalStepHook, check_one_interval
 
 __all__ = ["make_early_stopping_hook"]
 

@@ -9,7 +9,7 @@ from tensorflow.python.training import session_run_hook
 from fastsup.core.checks import is_number
 from fastsup.core.clock import now, steady
 from fastsup.loop import TimeLimitHook
-from fastsup.train.scheduler.scheduled_hook import ScheduledHook
+from fastsup.train.schedule import ScheduledHook
 
 __all__ = ["StopAtSecsHook"]
 

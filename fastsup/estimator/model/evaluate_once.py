@@ -22,7 +22,7 @@ from fastsup.estimator.config.tensorflow_names import (
     substitute,
 )
 from fastsup.train.hooks.progress import hooks_with_progress
-from fastsup.train.scheduler.scheduled_hook import ScheduledHook
+from fastsup.train.schedule import ScheduledHook
 
 __all__ = ["StopAfterNEvalsHook", "evaluate_once", "run_evaluation", "with_eval_step"]
 

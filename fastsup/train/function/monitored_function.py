@@ -1,32 +1,225 @@
-"""`monitored_function`: a step of TF 2 with all that a MonitoredSession has around its steps."""
+"""monitored_function: a step of TF 2 under a MonitoredSession, with its sessions, and what saves its checkpoints."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from tensorflow.python.checkpoint import checkpoint as tracking_checkpoint
 from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
+from tensorflow.python.framework import tensor as tensor_lib
 from tensorflow.python.framework.ops import inside_function
+from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
+from tensorflow.python.util import nest
 
 from fastsup.checkpoint.directory import directory_argument
 from fastsup.core.checks import check_flag, check_fuse, check_no_pattern, check_number
 from fastsup.core.session_origin import session_role
 from fastsup.eager import bridge
-from fastsup.loop.managers import manager_in
-from fastsup.runtime.executor import check_executor
-from fastsup.train.function.checkpoint_saver import FunctionCheckpointHook
-from fastsup.train.function.monitored_sessions import FunctionMonitoredSession, FunctionSessionCreator, LastResults
+from fastsup.eager.choice import runs_in_one_thread
+from fastsup.eager.devices.eager_session import SESSION_TARGET
+from fastsup.eager.devices.shared_session import OverEagerContext
+from fastsup.eager.lift import LiftedGraph
+from fastsup.events.summary_buffer import flush_summaries
+from fastsup.loop.managers import ManagedSaves, manager_in
+from fastsup.loop.restore import restore_newest
+from fastsup.runtime.executor import check_executor, config_for
+from fastsup.runtime.session import Session
 from fastsup.train.function.step_graph import StepGraph
+from fastsup.train.hooks.checkpoint_saver import CheckpointSaverHook
+from fastsup.train.hooks.event_files import StepCounterHook
 from fastsup.train.hooks.progress import hooks_with_progress
-from fastsup.train.hooks.step_counter import StepCounterHook
-from fastsup.train.session.hook_arguments import hooks_argument
-from fastsup.train.session.monitored_session import MonitoredSession
+from fastsup.train.session.monitored_session import MonitoredSession, hooks_argument
+from fastsup.train.session.session_creators import SessionCreator
 from fastsup.train.session.training_session import USE_DEFAULT, interval_of, is_on
+from fastsup.train.session.wrapped_sessions import CoordinatedSessionCreator
 
-__all__ = ["MonitoredFunction", "monitored_function"]
+__all__ = [
+    "FunctionCheckpointHook",
+    "FunctionMonitoredSession",
+    "FunctionSession",
+    "FunctionSessionCreator",
+    "LastResults",
+    "MonitoredFunction",
+    "monitored_function",
+]
+
+
+class FunctionSession(OverEagerContext, Session):
+    """A `fastsup.Session` over the eager context's devices, and so over the variables of eager code."""
+
+    def __init__(self, lifted: LiftedGraph, executor: str) -> None:
+        config = config_for(executor, lifted.graph, "", lifted.session_config(single_threaded=False))
+        super().__init__(SESSION_TARGET, lifted.graph, config, executor)
+        # Its devices are in this process: from here on it is as one that was given no target.
+        self._target: Any = ""
+
+
+class FunctionSessionCreator(SessionCreator):  # type: ignore[misc]
+    """Makes the session of a monitored function: restores the newest checkpoint, and opens a session."""
+
+    def __init__(self, step_graph: StepGraph, manager: Any, executor: str) -> None:
+        self._step_graph, self._manager, self._executor = step_graph, manager, executor
+        self.graph: ops.Graph = step_graph.lifted.graph
+        self.restored_step: int | None = None
+        self._session: FunctionSession | None = None
+
+    def create_session(self) -> Any:
+        if self._manager is not None:
+            with context.eager_mode():
+                if not self._restore() and self._session is None:
+                    self._manager.restore_or_initialize()
+        if not self.graph.finalized:
+            fetches = nest.flatten(self._step_graph.fetches, expand_composites=True)
+            runs_in_one_thread(self._step_graph.lifted, self._executor, fetches)
+            self._step_graph.lifted.finalize()
+        self._session = FunctionSession(self._step_graph.lifted, self._executor)
+        return self._session
+
+    def _restore(self) -> bool:
+        """Restores the newest checkpoint, and the global step: from the checkpoint's name, if it isn't in the files."""
+        variable = self._step_graph.global_step
+        before, no_step = int(variable.numpy()), variable.dtype.max
+        variable.assign(no_step)
+        number = None
+        try:
+            number = restore_newest(self._manager)
+        finally:
+            if int(variable.numpy()) == no_step:
+                variable.assign(before if number is None else number)
+        if number is None:
+            return False
+        self.restored_step = int(variable.numpy())
+        return True
+
+    def leave_open(self) -> None:
+        """Lets the session live as long as the process."""
+        if self._session is not None:
+            self._session.left_open = True
+
+    def close_session(self) -> None:
+        """Closes the session, if there is one."""
+        if self._session is not None:
+            self._session.close()
+
+    def release_all(self) -> None:
+        """Releases the tensors in the step's boxes, unless a daemon thread may still run steps of an open session."""
+        is_open = self._session is not None and not self._session._closed
+        if not is_open or not any(thread.daemon for thread in threading.enumerate()):
+            self._step_graph.lifted.release_all()
+
+
+class _InStepGraphSessionCreator(CoordinatedSessionCreator):
+    """Makes sessions, also in the middle of a run, with the step's graph as the default graph."""
+
+    def create_session(self) -> Any:
+        with self._session_creator.graph.as_default():
+            return super().create_session()
+
+
+class LastResults:
+    """What the last step has returned."""
+
+    def __init__(self, step_graph: StepGraph) -> None:
+        self._step_graph = step_graph
+        self.values: list[Any] | None = None
+
+    def feeds(self) -> dict[Any, Any]:
+        """The values as feeds. A run that is fed them doesn't run the step that they come from."""
+        results = self._step_graph.fetches[0]
+        pairs = zip(results, self.values or [None] * len(results), strict=True)
+        last = {result: value for result, value in pairs if value is not None and isinstance(result, tensor_lib.Tensor)}
+        feeds = {**self._step_graph.arguments, **last}
+        # The others are constants.
+        graph = self._step_graph.lifted.graph
+        return {tensor: value for tensor, value in feeds.items() if graph.is_feedable(tensor)}
+
+
+class FunctionMonitoredSession(MonitoredSession):
+    """A MonitoredSession that is used, and closed, while another graph may be the default graph."""
+
+    _CoordinatedSessionCreator = _InStepGraphSessionCreator
+
+    def __init__(self, last_results: LastResults, creator: Any, hooks: Any, **options: Any) -> None:
+        self._last_results = last_results
+        super().__init__(creator, hooks, **options)
+
+    def _unfinalize_graph(self) -> None:
+        """Leaves the default graph as it is: when the session is closed, it is another one."""
+
+    def _end_hooks(self, failed: bool) -> None:
+        session = self._tf_sess()
+        feeds = self._last_results.feeds()
+        if failed or session is None or not feeds:
+            super()._end_hooks(failed)
+            return
+        run = session.run
+
+        def run_without_step(fetches: Any, feed_dict: Any = None, *args: Any, **kwargs: Any) -> Any:
+            return run(fetches, {**feeds, **(feed_dict or {})}, *args, **kwargs)
+
+        # A fetch of a result would be one more step, which nothing counts.
+        session.run = run_without_step
+        try:
+            super()._end_hooks(failed)
+        finally:
+            del session.run
+
+
+class FunctionCheckpointHook(CheckpointSaverHook):
+    """Saves a `tf.train.Checkpoint` when a CheckpointSaverHook saves the variables of its graph."""
+
+    def __init__(
+        self,
+        manager: Any,
+        restored_step: Callable[[], int | None],
+        save_secs: float | None,
+        save_steps: int | None,
+        async_save: bool,
+    ) -> None:
+        name = getattr(manager, "_checkpoint_name", "ckpt")
+        super().__init__(
+            manager.directory, save_secs, save_steps, checkpoint_basename=name, save_graph_def=False, _ends_last=True
+        )
+        self._manager = manager
+        self._restored_step = restored_step
+        self._saves = ManagedSaves(manager, async_save)
+
+    def _write_graph_and_save(self, session: Any, step: Any) -> None:
+        if step != self._restored_step():
+            self._save(session, step)
+
+    def _save(self, session: Any, step: Any) -> bool:
+        flush_summaries(self._summary_writer)
+        self._save_failed = True
+        self._finish_background_write(session)
+        logging.info("Saving checkpoints for %d into %s.", step, self._manager.directory)
+        with context.eager_mode():
+            if self._saves.save(int(step)):
+                session.saves_ended += 1
+        self._save_failed = False
+        return self._announce_checkpoint(session, step)
+
+    def _wait_for_write(self, session: Any) -> None:
+        # The listeners were called when the write began.
+        with context.eager_mode():
+            if self._saves.wait():
+                session.saves_ended += 1
+
+    def end(self, session: Any) -> None:
+        super().end(session)
+        self._finish_background_write(session)
+
+    def _before_close(self) -> None:
+        # Training may have failed: what is raised here would hide that, and keep the session open.
+        try:
+            with context.eager_mode():
+                self._saves.wait()
+        except Exception as error:
+            logging.error("A checkpoint in %s could not be written: %s", self._manager.directory, error)
 
 
 class MonitoredFunction:

@@ -24,7 +24,7 @@ from fastsup.eager.lifted_calls import scope_of_devices
 from fastsup.eager.tracing import ConcreteTracer, FunctionTracer
 from fastsup.steps.bind import BatchStep, BoundStep, as_arguments, without_instance
 from fastsup.steps.fused_calls import fused_calls
-from fastsup.train.engine.steps_at_once import StepsAtOnce
+from fastsup.train.session.graph_loop import StepsAtOnce
 
 __all__ = ["StepGraph"]
 
@@ -36,27 +36,7 @@ _READS = ("ReadVariableOp", "ResourceGather", "VarIsInitializedOp", "VariableSha
 
 
 class StepGraph:
-    """A step function as a graph that a session can run.
-
-    Args:
-      step: a step function, or `fastsup.bind` or `fastsup.bind_batches` of one. One that isn't bound is fed its
-        arguments in each step; its `input_signature` says which.
-      global_step: the variable that the step counts up; None for a variable of the graph, which counts it up itself.
-      fuse: whether several steps may be made in one compiled call, as for `monitored_function`.
-
-    Attributes:
-      lifted: the LiftedGraph.
-      global_step: the eager variable.
-      outputs: what the function returns, as tensors of the graph.
-      fetches: what a session is to run: the tensors of `outputs`, and an operation.
-      steps_at_once: makes several steps in one call; or why that can't be done.
-
-    Raises:
-      TypeError: `step` isn't a function, or has arguments that aren't known.
-      ValueError: `global_step` isn't an integer variable that the step changes.
-      RuntimeError: the step can't be lifted, or `fuse` is "always" and several steps can't be made at once; the message
-        says why.
-    """
+    """A step function as a graph that a session can run."""
 
     def __init__(self, step: Any, global_step: Any, fuse: str) -> None:
         self._step, self._args, self._kwargs = _parts_of(step)
@@ -173,18 +153,7 @@ class StepGraph:
             return state_ops.assign_add(counter, 1, use_locking=False).op
 
     def feeds(self, *args: Any, **kwargs: Any) -> dict[Any, Any] | None:
-        """The feeds of one step.
-
-        Args:
-          *args: the positional arguments of a step that isn't bound.
-          **kwargs: its keyword arguments.
-
-        Returns:
-          A feed_dict; None if nothing is to be fed.
-
-        Raises:
-          TypeError: they aren't arguments of the function.
-        """
+        """The feeds of one step."""
         if self._is_bound:
             if args or kwargs:
                 raise TypeError(f"{self._step.__name__} is bound to its arguments, so a step takes none.")
@@ -199,11 +168,7 @@ class StepGraph:
         return self._feeds_of((*self._args, *as_arguments(batch)), self._kwargs)
 
     def feed_fn(self) -> Callable[[], Any] | None:
-        """The function that returns the feeds of each step of a loop. None if nothing is fed.
-
-        Raises:
-          TypeError: the step takes arguments, and isn't bound.
-        """
+        """The function that returns the feeds of each step of a loop. None if nothing is fed."""
         if self._batches is not None:
             return self._feeds_of_next_batch
         feeds = self.bound_feeds()
@@ -215,11 +180,7 @@ class StepGraph:
         return self._bound_feeds or {}
 
     def bound_feeds(self) -> dict[Any, Any] | None:
-        """The feeds of each step, if they are always the same.
-
-        Raises:
-          TypeError: the step takes arguments, and isn't bound.
-        """
+        """The feeds of each step, if they are always the same."""
         try:
             return self.feeds()
         except TypeError as error:
@@ -242,11 +203,7 @@ class StepGraph:
         return dict(zip(self.lifted.feeds, values, strict=True)) or None
 
     def result(self, values: list[Any]) -> Any:
-        """Puts the values of the tensors into the structure that the function returns.
-
-        Args:
-          values: what a session has returned for the first part of `fetches`.
-        """
+        """Puts the values of the tensors into the structure that the function returns."""
         if self.outputs is None:
             return None
         if len(values) == 1 and self._leaves[0] is self.outputs:
@@ -257,11 +214,7 @@ class StepGraph:
 
 
 def _specs_of(batches: Any) -> tuple[Any, ...]:
-    """The `tf.TensorSpec`s of the arguments that a batch becomes.
-
-    Raises:
-      TypeError: the batches don't say what they are.
-    """
+    """The `tf.TensorSpec`s of the arguments that a batch becomes."""
     if batches is None:
         return ()
     spec = getattr(batches, "element_spec", None)

@@ -21,7 +21,7 @@ from fastsup.events.graph_writing import GraphWriting
 from fastsup.events.summary_buffer import flush_summaries
 from fastsup.runtime.graph.variable_sharing import add_reads_without_copy
 from fastsup.runtime.session import Session
-from fastsup.train.hooks.global_step_hook import GlobalStepHook, check_one_interval, compiled_timer
+from fastsup.train.hooks.bases import GlobalStepHook, check_one_interval, compiled_timer
 
 __all__ = ["CheckpointSaverHook", "TFCheckpointSaverHook"]
 

@@ -2,34 +2,299 @@
 
 A step goes one of two ways:
 
-    run_with_hooks              calls some hooks before and after the run (hooked_run.pyx)
+    run_with_hooks              calls some hooks before and after the run, as TensorFlow's protocol has it: a HookedRun
     run_without_hooks_called    calls none in the run; in a loop, it makes as many runs as come before the next hook is due
 
 After both, the after-run hooks that are due are called. A loop whose steps can be made in one call asks `run_at_once` first.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport int64_t
+from cpython.object cimport PyObject, PyTypeObject
+from cython cimport freelist, no_gc
+from libc.stdint cimport INT64_MAX, int64_t
 
+from fastsup.common.stop_signals cimport hold_signals, release_signals
 from fastsup.core.probe cimport Part, Probe, ProbeFinder, probe_of
 from fastsup.runtime.fetches cimport FetchList
 from fastsup.runtime.plan cimport Plan
 from fastsup.runtime.runner cimport SessionRunner
-from fastsup.common.stop_signals cimport hold_signals, release_signals
-from fastsup.train.scheduler.hook_scheduler cimport HookScheduler
-from fastsup.train.scheduler.scheduled_hook cimport ScheduledHookBase
-from fastsup.train.scheduler.run_snapshot cimport FETCHED_STEP, RunSnapshot
+from fastsup.train.run_snapshot cimport FETCHED_STEP, RunSnapshot
+from fastsup.train.schedule cimport HookScheduler, ScheduledHookBase, StepRequest, request_for_step
+
+from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.platform import tf_logging as logging
+from tensorflow.python.training import session_run_hook
 
+from fastsup.common.tensorflow_errors import is_end_of_input
 from fastsup.core import loop as core_loop
-from fastsup.core.hook_ends import end_hooks
-from fastsup.train.engine.hook_errors import report_error
-from fastsup.train.engine.hooked_run cimport HookedRun, new_hooked_run
-from fastsup.train.engine.run_request cimport RunRequest, new_request
+from fastsup.core.hook_ends import end_hooks, tell_hooks
 
+cdef object SessionRunArgs = session_run_hook.SessionRunArgs
+cdef object SessionRunContext = session_run_hook.SessionRunContext
+cdef object SessionRunValues = session_run_hook.SessionRunValues
+cdef object RunOptions = config_pb2.RunOptions
+cdef object RunMetadata = config_pb2.RunMetadata
 
 # How long the steps of one call may take.
 cdef double most_seconds = core_loop.SECONDS_AT_ONCE
+
+# Attribute of an error: the hooks that were told of it. An error may pass several sessions, as that of an evaluation
+# within a training does.
+cdef str told_attribute = "_fastsup_told"
+
+
+@no_gc  # One is made for each step, and nothing that it holds refers to it.
+@freelist(8)
+cdef class RunRequest:
+    """The arguments of a call and the state of its runs. Made by `new_request`."""
+
+
+cdef RunRequest new_request(object fetches, object feed_dict, object options, object run_metadata):
+    cdef RunRequest request = RunRequest.__new__(RunRequest)
+    request.fetches = fetches
+    request.feed_dict = feed_dict
+    request.options = options
+    request.run_metadata = run_metadata
+    request.most_steps = INT64_MAX
+    return request
+
+
+def report_error(hooks, run_context, error):
+    """Calls the hooks' `on_error`, once for each error and hook. An error that a hook raises there is logged.
+
+    Args:
+      hooks: the hooks.
+      run_context: the `SessionRunContext` of the failed run; None outside a run, or if no hook was called in the run.
+      error: the error. OutOfRangeError and StopIteration end a loop normally and aren't reported.
+
+    Raises:
+      KeyboardInterrupt, SystemExit: a hook has raised it. All hooks were called.
+    """
+    if is_end_of_input(error):
+        return
+    told = error.__dict__.setdefault(told_attribute, [])
+    untold = [hook for hook in hooks if not any(hook is other for other in told)]
+    told += untold
+
+    def log(hook, another):
+        # A hook of an old program may have a method of that name for another purpose.
+        logging.error(
+            "on_error of the hook %r has failed: %r. A session calls that method for each error. See "
+            "`python -m fastsup docs dropin#hooks`.",
+            hook,
+            another,
+            exc_info=another,
+        )
+
+    able = [hook for hook in untold if getattr(hook, "on_error", None) is not None]
+    tell_hooks(able, lambda hook: hook.on_error(run_context, error), log)
+
+
+cdef int merge_feeds(dict feeds, object more, str message) except -1:
+    """Adds feeds to a dictionary of feeds."""
+    conflicts = feeds.keys() & more.keys()
+    if conflicts:
+        raise RuntimeError(f"{message} Conflict(s): {list(conflicts)}")
+    feeds.update(more)
+    return 0
+
+
+cdef int merge_run_options(object options, object more) except -1:
+    """Merges RunOptions: takes the larger of two numbers, true of two booleans, and both lists."""
+    for name in ("trace_level", "timeout_in_ms", "inter_op_thread_pool"):
+        setattr(options, name, max(getattr(options, name), getattr(more, name)))
+    for name in ("output_partition_graphs", "report_tensor_allocations_upon_oom"):
+        setattr(options, name, getattr(options, name) or getattr(more, name))
+    debug, more_debug = options.debug_options, more.debug_options
+    debug.debug_tensor_watch_opts.extend(more_debug.debug_tensor_watch_opts)
+    debug.reset_disk_byte_usage = debug.reset_disk_byte_usage or more_debug.reset_disk_byte_usage
+    return 0
+
+
+cdef object new_named_tuple(object kind, object first, object second, object third):
+    """A named tuple of three. Its constructor is skipped: one is made for each hook and run."""
+    cdef tuple iterable = ((first, second, third),)
+    return (<PyTypeObject*> tuple).tp_new(kind, <PyObject*> iterable, NULL)
+
+
+cdef HookedRun new_hooked_run(
+    object session, SessionRunner runner, HookScheduler scheduler, RunRequest request
+):
+    """A run with the callbacks of some hooks around it. `runner` and `scheduler` are None in a session not of fastsup."""
+    cdef HookedRun run = HookedRun.__new__(HookedRun)
+    run.session = session
+    run.runner = runner
+    run.scheduler = scheduler
+    run.probe = request.probe
+    run.hooks = []
+    run.fetches = request.fetches
+    run.feed_dict = request.feed_dict
+    run.has_options = request.options is not None or request.run_metadata is not None
+    run.options = request.options or RunOptions()
+    run.metadata = request.run_metadata or RunMetadata()
+    run.context = SessionRunContext(new_named_tuple(SessionRunArgs, run.fetches, run.feed_dict, None), session)
+    return run
+
+
+cdef class HookedRun:
+    """A run between the callbacks of some hooks. Made by `new_hooked_run`, for one `run`."""
+
+    cdef object run(self, RunSnapshot* snapshot):
+        """Makes the run. Its `snapshot` is opened if there is a scheduler."""
+        self.call_before_run(snapshot)
+        if self.scheduler is not None:
+            self.find_step(snapshot)
+        values = self.fetch(snapshot)
+        self.distribute_results(values)
+        if self.scheduler is not None:
+            for hook in self.hooks:
+                self.scheduler.mark_synced(hook)
+            self.scheduler.close_step(snapshot, values[len(values) - 1] if snapshot.source == FETCHED_STEP else None)
+        return values[0]
+
+    cdef int call_before_run(self, RunSnapshot* snapshot) except -1:
+        """Calls `before_run` of each hook, and merges the requests."""
+        cdef Py_ssize_t i, j
+        self.requests = [None] * len(self.hooks)
+        for i in range(len(self.hooks)):
+            hook = self.hooks[i]
+            if self.scheduler is not None:
+                self.scheduler.sync_before_run(hook)
+            # After an error, the end of the step ends its parts.
+            self.probe.enter(self.probe.callback_part(hook, True))
+            request = hook.before_run(self.context)
+            self.probe.leave()
+            if request is None:
+                continue
+            if type(request) is SessionRunArgs:
+                fetches, feeds, run_options = (<tuple> request)[0], (<tuple> request)[1], (<tuple> request)[2]
+            else:
+                fetches, feeds, run_options = request.fetches, request.feed_dict, request.options
+            if fetches is not None:
+                self.requests[i] = fetches
+                if self.scheduler is None or self.scheduler.hooks.has_twins:
+                    # Of a hook that is in the list twice, the last request counts.
+                    for j in range(i):
+                        if self.hooks[j] is hook:
+                            self.requests[j] = None
+            if feeds:
+                self.hook_feeds = self.hook_feeds or {}
+                merge_feeds(self.hook_feeds, feeds, "Same tensor is fed by two hooks.")
+            if run_options:
+                merge_run_options(self.options, run_options)
+                self.has_options = True
+        if self.hook_feeds:
+            if self.feed_dict:
+                merge_feeds(self.hook_feeds, self.feed_dict, "Same tensor is fed by a SessionRunHook and user.")
+            self.feed_dict = self.hook_feeds
+        return 0
+
+    cdef int find_step(self, RunSnapshot* snapshot) except -1:
+        """Finds the hooks that request the global step, and the step after the calls of `before_run`."""
+        self.scheduler.reopen_step(snapshot, self.feed_dict, self.hook_feeds is not None)
+        self.step_requests = [
+            None if request is None else request_for_step(self.scheduler.count, request, snapshot.fed)
+            for request in self.requests
+        ]
+        for request in self.step_requests:
+            if request is not None:
+                self.step = self.scheduler.known_step(snapshot)
+                break
+        return 0
+
+    cdef list fetch(self, RunSnapshot* snapshot):
+        """Makes the run. Returns the caller's result, the value of each of `fetched`, and the global step if it is fetched."""
+        cdef Part part
+        cdef Py_ssize_t i
+        cdef bint fetches_step = self.scheduler is not None and snapshot.source == FETCHED_STEP
+        cdef list wanted
+        self.fetched = self.requests[:]
+        if self.step is not None:
+            for i in range(len(self.hooks)):
+                if self.step_requests[i] is not None:
+                    self.fetched[i] = (<StepRequest> self.step_requests[i]).rest
+        part = self.probe.run_part(self.fetches, self.hooks, self.fetched, fetches_step)
+        wanted = [self.fetches] + [request for request in self.fetched if request is not None]
+        if fetches_step:
+            wanted.append(self.scheduler.step_read)
+        if self.scheduler is not None and not self.has_options and not self.runner.fills_metadata:
+            if not self.probe.records:
+                return self.runner.run(wanted, self.feed_dict)
+            plan = self.runner.find_plan(wanted, self.feed_dict) if self.runner.lifetime.open else None
+            return self.runner.run_in_parts(self.probe, part, plan, wanted, self.feed_dict)
+        self.probe.enter(part)
+        if self.scheduler is not None:
+            values = self.runner.run(wanted, self.feed_dict, self.options, self.metadata)
+        else:
+            values = self.fetch_by_hook()
+        self.probe.leave()
+        return values
+
+    cdef list fetch_by_hook(self):
+        """The run in a session that isn't a `fastsup.Session`: such a session gets the arguments that TensorFlow gives."""
+        cdef list requesting = [
+            hook for hook, request in zip(self.hooks, self.fetched) if request is not None
+        ]
+        fetches = {"caller": self.fetches}
+        fetches.update(zip(requesting, [request for request in self.fetched if request is not None]))
+        fetched = self.session.run(
+            fetches=fetches, feed_dict=self.feed_dict, options=self.options, run_metadata=self.metadata
+        )
+        return [fetched["caller"]] + [fetched[hook] for hook in requesting]
+
+    cdef int distribute_results(self, list values) except -1:
+        """Gives each hook the result of its request."""
+        cdef Py_ssize_t i, n = 0
+        self.results = [None] * len(self.hooks)
+        for i in range(len(self.hooks)):
+            if self.fetched[i] is not None:
+                n += 1
+                self.results[i] = values[n]
+            if self.step is not None and self.step_requests[i] is not None:
+                self.results[i] = (<StepRequest> self.step_requests[i]).build(self.step, self.results[i])
+        if self.scheduler is None or self.scheduler.hooks.has_twins:
+            # Each entry of a hook that is in the list twice gets the result of its last request.
+            by_hook = {
+                id(hook): result
+                for hook, request, result in zip(self.hooks, self.requests, self.results) if request is not None
+            }
+            self.results = [by_hook.get(id(hook)) for hook in self.hooks]
+        return 0
+
+    cdef int call_after_run(self, RunSnapshot* snapshot, list hooks) except -1:
+        """Calls `after_run` of the hooks called in the run, and of the after-run hooks that are due."""
+        cdef Py_ssize_t i = 0
+        hook = None
+        try:
+            for hook in hooks:
+                if i < len(self.hooks) and hook is self.hooks[i]:
+                    i += 1
+                    self.call_one_after_run(snapshot, hook, self.results[i - 1])
+                elif self.scheduler is not None and self.scheduler.is_due_after_run(snapshot, hook):
+                    self.scheduler.sync_after_run(snapshot, hook)
+                    self.call_one_after_run(snapshot, hook, self.scheduler.step_before(snapshot))
+        except BaseException:
+            if self.scheduler is not None:
+                self.scheduler.skip_remaining(snapshot, hook, hooks)
+            raise
+        return 0
+
+    cdef int call_one_after_run(self, RunSnapshot* snapshot, object hook, object result) except -1:
+        values = new_named_tuple(SessionRunValues, result, self.options, self.metadata)
+        if self.scheduler is None or not isinstance(hook, ScheduledHookBase):
+            return self.call_in_part(hook, values)
+        self.scheduler.tell_step_after(snapshot, <ScheduledHookBase> hook)
+        try:
+            return self.call_in_part(hook, values)
+        finally:
+            (<ScheduledHookBase> hook).counted_step = None
+
+    cdef int call_in_part(self, object hook, object values) except -1:
+        """Calls `after_run`, which is a part of the step."""
+        self.probe.enter(self.probe.callback_part(hook, False))
+        hook.after_run(self.context, values)
+        self.probe.leave()
+        return 0
 
 
 class ClosedSessionError(RuntimeError, AttributeError):
@@ -44,16 +309,11 @@ cpdef object still_open(object session):
 
 
 cdef list rejected_by(list watching, list values, FetchList structure):
-    """The hooks that don't accept the value of the fetch that they watch, each with the value; None if all accept.
-
-    Args:
-      watching: the hooks.
-      values: the runtime's values of a run.
-      structure: the structure of the run's fetches: the caller's, and then what each of the hooks watches.
-    """
+    """The hooks that don't accept the value of the fetch that they watch, each with the value; None if all accept."""
     cdef list rejected = None
     cdef Py_ssize_t i
     for i in range(len(watching)):
+        # The caller's fetches come first.
         value = structure.build_item(values, i + 1)
         if not (<ScheduledHookBase> watching[i]).accepts(value):
             rejected = rejected or []
@@ -62,12 +322,7 @@ cdef list rejected_by(list watching, list values, FetchList structure):
 
 
 cdef list rejected_among(list watching, object results):
-    """As `rejected_by`, of several runs that were made in one call: the first value of each hook that it doesn't accept.
-
-    Args:
-      watching: the hooks.
-      results: for each of them, the values of what it watches, one for each run.
-    """
+    """As `rejected_by`, of several runs that were made in one call: the first value of each hook that it doesn't accept."""
     cdef list rejected = None
     for hook, values in zip(watching, results):
         for value in values:
@@ -204,14 +459,9 @@ cdef class StepEngine:
         return self.run_without_hooks_called(request, plan)
 
     cdef int64_t run_at_once(self, object session, RunRequest request) except -1:
-        """Makes several steps of a loop in one call, up to the next in which a hook has to be called, or after which one is due.
+        """Makes several steps of a loop in one call, up to the next in which, or after which, a hook has to be called.
 
-        Args:
-          session: the session that steps run in.
-          request: the request of a loop, with `several`. `last_result` is set if steps were made.
-
-        Returns:
-          The number of steps; 0 if the next one has to be made on its own.
+        Returns their number; 0 if the next one has to be made on its own.
         """
         if self.should_stop or session is None:
             return 0
@@ -256,12 +506,7 @@ cdef class StepEngine:
         return steps
 
     cdef object run_with_hooks(self, RunRequest request, list hooks):
-        """A run between the callbacks of hooks.
-
-        Args:
-          request: the request; its snapshot is opened if there is a scheduler.
-          hooks: the hooks to call in the run.
-        """
+        """A run between the callbacks of hooks."""
         result = self.call_hooks(request, hooks, None)
         self.count_ended(1)
         request.steps_left -= 1
@@ -274,16 +519,7 @@ cdef class StepEngine:
             self.runner.runs_ended += steps
 
     cdef object call_hooks(self, RunRequest request, list hooks, list results):
-        """Calls hooks around a run, and then the after-run hooks that are due.
-
-        Args:
-          request: the request; its snapshot is opened if there is a scheduler, and closed if the run was made before.
-          hooks: the hooks to call in the run.
-          results: what each of them gets of a run that was made before; None to make the run here.
-
-        Returns:
-          The result of the run; None if it was made before.
-        """
+        """Calls hooks around a run, and then the after-run hooks that are due. With `results`, the run was made before."""
         cdef bint held = hold_signals()
         cdef HookedRun run = None
         cdef object result = None
@@ -306,12 +542,7 @@ cdef class StepEngine:
             release_signals(held)
 
     cdef object run_without_hooks_called(self, RunRequest request, Plan plan):
-        """Runs that fetch what hooks watch, and the step if need be, and call no hook.
-
-        Args:
-          request: the request; its snapshot is opened for the first run.
-          plan: the plan of the caller's fetches, perhaps not compiled.
-        """
+        """Runs that fetch what hooks watch, and the step if need be, and call no hook."""
         # Taken together, before another thread can change the hooks: the plan is for both lists.
         cdef list watching = self.scheduler.hooks.watching
         cdef list extra = self.scheduler.hooks.watched_fetches
@@ -337,15 +568,7 @@ cdef class StepEngine:
             release_signals(held)
 
     cdef object run_plan(self, RunRequest request, Plan plan, tuple feeds, list watching, list extra):
-        """Runs a plan `request.steps` times, or fewer if something unforeseen comes between two runs.
-
-        Args:
-          request: the request; its snapshot is opened for the first run. `last_result` is kept for a loop that raises.
-          plan: the compiled plan of the caller's fetches and `extra`.
-          feeds: the values to feed, or None.
-          watching: the hooks that watch a fetch.
-          extra: the fetches that hooks watch, and the step if it is fetched. May be empty.
-        """
+        """Runs a plan `request.steps` times, or fewer if something unforeseen comes between two runs."""
         cdef HookScheduler scheduler = self.scheduler
         cdef Probe probe = request.probe
         cdef RunSnapshot* snapshot = &request.snapshot

@@ -1,10 +1,18 @@
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, final
 
 from fastsup.core.probe import Profiler
 from fastsup.core.session_origin import SessionOrigin
 
 class ClosedSessionError(RuntimeError, AttributeError): ...
 
+@final
+class RunRequest: ...
+
+@final
+class HookedRun: ...
+
+def report_error(hooks: Iterable[Any], run_context: Any, error: BaseException) -> None: ...
 def still_open(session: Any) -> Any: ...
 
 class StepEngine:

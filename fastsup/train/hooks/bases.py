@@ -1,7 +1,8 @@
-"""Base classes of the standard hooks that count global steps, and their checks of intervals."""
+"""What the standard hooks share: base classes, checks of intervals, timers, tests for log readers and other threads."""
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import Any
 
 from tensorflow.python.platform import tf_logging as logging
@@ -10,9 +11,9 @@ from tensorflow.python.training import training_util
 
 from fastsup.core import SecondOrStepTimer
 from fastsup.core.checks import check_number, doubt_about
-from fastsup.train.scheduler.scheduled_hook import ScheduledHook
+from fastsup.train.schedule import ScheduledHook
 
-__all__ = ["GlobalStepHook", "NextStepHook", "check_one_interval", "compiled_timer"]
+__all__ = ["GlobalStepHook", "LastWriter", "NextStepHook", "check_one_interval", "compiled_timer", "info_is_read"]
 
 # TensorFlow's class, whatever a program binds under its name later.
 _TFSecondOrStepTimer = tf_hooks.SecondOrStepTimer
@@ -22,12 +23,6 @@ def check_one_interval(**intervals: Any) -> None:
     """Refuses an interval that isn't a number. Warns of one that is likely a mistake, which TensorFlow accepts too.
 
     TensorFlow's constructor refuses both intervals, or neither.
-
-    Args:
-      **intervals: the hook's intervals, in steps or seconds, by the names of the arguments.
-
-    Raises:
-      TypeError: the only interval that was given isn't a number.
     """
     given = {name: value for name, value in intervals.items() if value is not None}
     if len(given) == 1:
@@ -96,3 +91,41 @@ class NextStepHook(GlobalStepHook):
 
     def _sync(self, skipped_runs: int, previous_step: int) -> None:
         self._next_step = previous_step + 2
+
+
+# TensorFlow's own function, which a program or a test may replace later.
+_info = logging.info
+
+
+def info_is_read() -> bool:
+    """Returns True if the logger keeps lines at INFO, or if a program has replaced `tf.compat.v1.logging.info`."""
+    return logging.info is not _info or logging.get_logger().isEnabledFor(logging.INFO)
+
+
+class LastWriter:
+    """Tells a thread whether another one has written what both have fetched for the same trigger.
+
+    A hook in TensorFlow's protocol keeps what it decides in `before_run` in its own attributes. Other threads' runs
+    change these before `after_run` is called.
+
+    Attributes:
+      asked_after: how often the hook had written when `before_run` was last called.
+    """
+
+    def __init__(self) -> None:
+        self.asked_after: int = 0
+        self._writes = 0
+        self._thread: int | None = None
+
+    def note_request(self) -> None:
+        """Called in `before_run`."""
+        self.asked_after = self._writes
+
+    def note_write(self) -> None:
+        """Called by the thread that writes."""
+        self._writes += 1
+        self._thread = get_ident()
+
+    def is_another(self, asked_after: int) -> bool:
+        """True if another thread has written since a request. A hook that is in a session twice writes twice."""
+        return self._writes != asked_after and self._thread != get_ident()

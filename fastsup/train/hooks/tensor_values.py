@@ -1,4 +1,4 @@
-"""LoggingTensorHook: logs the values of tensors."""
+"""The standard hooks that look at the values of tensors: LoggingTensorHook, NanTensorHook."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 
 from fastsup.core.checks import check_number
-from fastsup.train.hooks.global_step_hook import check_one_interval, compiled_timer
-from fastsup.train.hooks.info_log import info_is_read
-from fastsup.train.hooks.last_writer import LastWriter
-from fastsup.train.scheduler.scheduled_hook import ScheduledHook
+from fastsup.train.hooks.bases import LastWriter, check_one_interval, compiled_timer, info_is_read
+from fastsup.train.schedule import ScheduledHook
 
-__all__ = ["LoggingTensorHook"]
+__all__ = ["LoggingTensorHook", "NanTensorHook"]
 
 # Types of values whose text doesn't depend on NumPy's print options.
 _NUMBERS = (np.number, np.bool_, bytes)
@@ -97,3 +95,21 @@ class LoggingTensorHook(ScheduledHook, tf_hooks.LoggingTensorHook):  # type: ign
 
     def _sync(self, skipped_runs: int, previous_step: int) -> None:
         self._iter_count += skipped_runs
+
+
+class NanTensorHook(ScheduledHook, tf_hooks.NanTensorHook):  # type: ignore[misc]
+    """Raises an error, or requests a stop, when the loss is NaN.
+
+    Args:
+      loss_tensor: the loss, a scalar tensor.
+      fail_on_nan_loss: whether to raise NanLossDuringTrainingError. False: request a stop.
+    """
+
+    _schedule_reads = frozenset({"_loss_tensor"})
+    _loss_tensor: Any
+
+    def _schedule(self, run: int, step_read: Any) -> bool:
+        if self._loss_tensor is None:
+            return False  # TensorFlow's hook fails in each run.
+        self._watch(self._loss_tensor)
+        return True

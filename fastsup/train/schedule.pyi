@@ -1,6 +1,10 @@
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, final
+
+from typing_extensions import Self
 
 from fastsup.core.schedule import Scheduled
+from fastsup.runtime.runner import SessionRunner
 
 class ScheduledHookBase(Scheduled):
     @property
@@ -20,3 +24,21 @@ class ScheduledHookBase(Scheduled):
 
 class ScheduledHook(ScheduledHookBase):
     def __init_subclass__(cls, **kwargs: Any) -> None: ...
+
+@final
+class TypeVersions:
+    def __new__(cls, types: Iterable[type]) -> Self: ...
+
+@final
+class HookList:
+    def __init__(self, hooks: Iterable[Any], step_read: Any) -> None: ...
+
+@final
+class StepRequest:
+    @property
+    def rest(self) -> list[Any] | None: ...
+
+@final
+class HookScheduler:
+    def __init__(self, hooks: Iterable[Any], session: SessionRunner) -> None: ...
+    def sync_all(self) -> None: ...

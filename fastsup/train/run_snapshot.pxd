@@ -1,4 +1,7 @@
-"""The global step around one run, and the rules by which it makes hooks due. Pure: no lock, no clock but for times."""
+"""The global step around one run, and the rules by which it makes hooks due. Pure: no lock, no clock but for times.
+
+Apart from schedule.pxd, so that the tests compile the rules without TensorFlow.
+"""
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint64_t
 
