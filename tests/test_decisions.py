@@ -60,7 +60,7 @@ ONLY_IN = {
     r"\bregister_at_fork\(": [
         "fastsup/common/stop_signals.pyx",
         "fastsup/eager/bridge.py",
-        "fastsup/events/writer_lifecycle.py",
+        "fastsup/events/writers.py",
         "fastsup/profile/recording/recorder.pyx",
         "fastsup/common/interpreter_end.py",
         "fastsup/runtime/session.py",

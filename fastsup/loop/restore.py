@@ -52,8 +52,7 @@ def restore_newest(manager: Any) -> int | None:
 
 def _listing_of(manager: Any) -> tuple[Any, str]:
     """The checkpoints in the order in which they are tried, and the name of the place in which they are."""
-    from fastsup.checkpoint.directory import STATE_FILE, Listing, list_checkpoints, stem_of
-    from fastsup.checkpoint.other_writers import note_state
+    from fastsup.checkpoint.directory import STATE_FILE, Listing, list_checkpoints, note_state, stem_of
 
     if is_tensorflows(manager):
         note_state(os.path.join(manager.directory, STATE_FILE))
@@ -113,7 +112,7 @@ def _check_older_form(status: Any, path: str) -> None:
     from tensorflow.python.checkpoint.checkpoint import NameBasedSaverStatus
     from tensorflow.python.framework import errors
 
-    from fastsup.checkpoint.index import is_object_based, open_checkpoint
+    from fastsup.checkpoint.directory import is_object_based, open_checkpoint
 
     # Another library has other ones.
     if isinstance(status, NameBasedSaverStatus) and is_object_based(open_checkpoint(path)[1]):

@@ -221,7 +221,7 @@ class ScheduledHook(ScheduledHookBase):
 
 
 cdef class TypeVersions:
-    """The versions that some classes have now."""
+    """The versions that some classes have now: notices a class that was changed, at the cost of a comparison for each."""
 
     def __cinit__(self, types):
         self.types = list(dict.fromkeys(types))

@@ -12,7 +12,7 @@ from tensorflow.python.framework import errors
 from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.util import deprecation
 
-from fastsup.checkpoint.other_model import describe_variables
+from fastsup.checkpoint.restore import describe_variables
 from fastsup.cluster.task_settings import TaskType
 from fastsup.common.parts import PartAttribute
 from fastsup.core import timeline

@@ -23,7 +23,7 @@ from fastsup.eager.choice import runs_in_one_thread
 from fastsup.eager.devices.eager_session import SESSION_TARGET
 from fastsup.eager.devices.shared_session import OverEagerContext
 from fastsup.eager.lift import LiftedGraph
-from fastsup.events.summary_buffer import flush_summaries
+from fastsup.events.writers import flush_summaries
 from fastsup.loop.managers import ManagedSaves, manager_in
 from fastsup.loop.restore import restore_newest
 from fastsup.runtime.executor import check_executor, config_for

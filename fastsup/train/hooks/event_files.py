@@ -9,7 +9,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 
 from fastsup.core import SecondOrStepTimer
-from fastsup.events.summary_buffer import buffer_for, flush_summaries
+from fastsup.events.writers import buffer_for, flush_summaries
 from fastsup.train.hooks.bases import (
     GlobalStepHook,
     LastWriter,

@@ -25,7 +25,7 @@ from fastsup.core.hook_ends import end_hooks
 from fastsup.core.plan_executor import PlanExecutor
 from fastsup.core.probe import Profiler, check_profiler, program_profiler_now
 from fastsup.core.session_origin import current_origin, session_role
-from fastsup.events.writer_lifecycle import close_writers, register_session
+from fastsup.events.writers import close_writers, register_session
 from fastsup.runtime.executor import keep_traceable
 from fastsup.runtime.session import Session
 from fastsup.train.engine import report_error

@@ -18,9 +18,12 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import session_manager as tf_session_manager
 from tensorflow.python.util import deprecation
 
-from fastsup.checkpoint.other_model import explaining_other_model, warn_of_other_shapes
-from fastsup.checkpoint.partial_restore import restore_partially
-from fastsup.checkpoint.restore import CheckpointRestorer
+from fastsup.checkpoint.restore import (
+    CheckpointRestorer,
+    explaining_other_model,
+    restore_partially,
+    warn_of_other_shapes,
+)
 from fastsup.cluster.peer_liveness import named_tasks, silent_tasks
 from fastsup.cluster.server_probe import ServerProbe
 from fastsup.cluster.task_settings import TaskType
@@ -153,6 +156,13 @@ def wait_for_servers(master: str, config: Any, limit: float, log_interval: float
         if log.is_due():
             log.info(WAITING_FOR_MODEL, None, None, awaited(), log.waited(), limit_text(limit))
 
+
+# A fast check that a model is ready: it fetches the initialisation flags of the variables, not the report of names.
+#
+# TensorFlow's report of uninitialised variables selects names by a mask, in a dozen operations. Every new session
+# compiles two such reports: one for the variables that `local_init_op` needs, one for all. If every flag of the mask
+# is true the report is empty. The flags of the second report include those of the first, so one small fetch answers
+# both.
 
 _REPORTS_BY_MASK = ("GatherV2", "Squeeze", "Where", "Reshape", "LogicalNot", "Pack")
 _FLAGS = frozenset({"VarIsInitializedOp", "IsVariableInitialized"})
