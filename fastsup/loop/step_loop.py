@@ -13,8 +13,7 @@ import fastsup.core
 from fastsup.common.back_off import FailureRow
 from fastsup.common.tensorflow_errors import is_preemption
 from fastsup.core.checks import check_flag, check_fuse
-from fastsup.loop.checkpoint import CheckpointHook
-from fastsup.loop.restore import restore_newest
+from fastsup.loop.checkpoint import CheckpointHook, restore_newest
 
 __all__ = ["StepLoop"]
 

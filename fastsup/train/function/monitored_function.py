@@ -24,8 +24,7 @@ from fastsup.eager.devices.eager_session import SESSION_TARGET
 from fastsup.eager.devices.shared_session import OverEagerContext
 from fastsup.eager.lift import LiftedGraph
 from fastsup.events.writers import flush_summaries
-from fastsup.loop.managers import ManagedSaves, manager_in
-from fastsup.loop.restore import restore_newest
+from fastsup.loop.checkpoint import ManagedSaves, manager_in, restore_newest
 from fastsup.runtime.executor import check_executor, config_for
 from fastsup.runtime.session import Session
 from fastsup.train.function.step_graph import StepGraph

@@ -11,7 +11,7 @@ from tensorflow.python.training import basic_session_run_hooks as tf_hooks
 
 from fastsup.common import stop_signals
 from fastsup.core.checks import check_number
-from fastsup.loop.stop import StopAtStepHook as LoopStopAtStepHook
+from fastsup.loop.periodic import StopAtStepHook as LoopStopAtStepHook
 from fastsup.train.hooks.bases import GlobalStepHook
 from fastsup.train.schedule import ScheduledHook
 
