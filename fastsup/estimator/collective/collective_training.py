@@ -12,11 +12,9 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.framework import errors, ops
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.cluster.collective.lost_task import lost_task_error
-from fastsup.cluster.collective.membership import Membership
-from fastsup.cluster.collective.peers import Peer
-from fastsup.cluster.collective.server import ensure_server
-from fastsup.cluster.collective.settings import leader_of, training_tasks
+from fastsup.cluster.collective.membership import Membership, lost_task_error
+from fastsup.cluster.collective.task import ensure_server, leader_of, training_tasks
+from fastsup.cluster.collective.watch import Peer
 from fastsup.cluster.peer_liveness import peer_timeout_secs
 from fastsup.estimator.collective.saving import FollowerSaverHook, LeaderSaverHook, check_lone_runs
 from fastsup.estimator.collective.session import CollectiveSession, CollectiveSessionCreator, leader_hooks

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 from tensorflow.python.platform import tf_logging as logging
 
-from fastsup.cluster.collective.settings import parse_collective_settings
-from fastsup.cluster.task_settings import TaskType, parse_task_settings
-from fastsup.cluster.tf_config import read_tf_config
+from fastsup.cluster.collective.task import parse_collective_settings
+from fastsup.cluster.tf_config import TaskType, parse_task_settings, read_tf_config
 from fastsup.estimator.config import distribution
 from fastsup.estimator.config.model_dir import choose_model_dir, path_to_str
 from fastsup.estimator.config.run_config_values import check_values

@@ -12,8 +12,7 @@ from tensorflow.python.platform import tf_logging as logging
 from fastsup.cluster import server as task_server
 from fastsup.cluster.job_completion import JobCompletionWatcher, mark_task_ended, mark_task_started
 from fastsup.cluster.peer_liveness import peer_liveness_of
-from fastsup.cluster.task_settings import TaskType
-from fastsup.cluster.tf_config import summarize_tf_config
+from fastsup.cluster.tf_config import TaskType, summarize_tf_config
 from fastsup.core.clock import steady
 from fastsup.estimator.config import distribution
 from fastsup.estimator.jobs.deleted_checkpoint import step_in_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastsup.cluster.job_layout import check_job_layout
+from fastsup.cluster.tf_config import check_job_layout
 from fastsup.estimator.config import distribution
 from fastsup.estimator.jobs.executor import TrainingExecutor
 from fastsup.estimator.jobs.specs import assert_eval_spec

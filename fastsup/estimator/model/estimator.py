@@ -13,7 +13,7 @@ from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.util import deprecation
 
 from fastsup.checkpoint.restore import describe_variables
-from fastsup.cluster.task_settings import TaskType
+from fastsup.cluster.tf_config import TaskType
 from fastsup.common.parts import PartAttribute
 from fastsup.core import timeline
 from fastsup.estimator.config.tensorflow_names import tf

@@ -8,7 +8,7 @@ from typing import Any
 from tensorflow.python.framework import ops
 
 from fastsup import train
-from fastsup.cluster.task_settings import TaskType
+from fastsup.cluster.tf_config import TaskType
 from fastsup.estimator.config.tensorflow_names import our_options, v1
 from fastsup.train.hooks.checkpoint_saver import TFCheckpointSaverHook
 

@@ -24,10 +24,8 @@ from fastsup.checkpoint.restore import (
     restore_partially,
     warn_of_other_shapes,
 )
-from fastsup.cluster.peer_liveness import named_tasks, silent_tasks
-from fastsup.cluster.server_probe import ServerProbe
-from fastsup.cluster.task_settings import TaskType
-from fastsup.cluster.tf_config import read_tf_config
+from fastsup.cluster.peer_liveness import ServerProbe, named_tasks, silent_tasks
+from fastsup.cluster.tf_config import TaskType, read_tf_config
 from fastsup.common.interpreter_end import completed_before_exit
 from fastsup.core.checks import check_no_pattern, doubt_about
 from fastsup.core.clock import steady

@@ -10,7 +10,7 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.training import server_lib
 
 from fastsup import estimator
-from fastsup.cluster.task_settings import TaskType
+from fastsup.cluster.tf_config import TaskType
 from fastsup.compat.contrib.learn.keys import Environment
 from fastsup.estimator.config.task_properties import TaskProperties
 

@@ -1,44 +1,39 @@
-"""Derives the role of this process in a job of collectives from TF_CONFIG: workers alone, one of which is the chief."""
+"""A task of a job of collectives: its role from TF_CONFIG, in a job of workers and perhaps a chief; and its server."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.platform import tf_logging as logging
 from tensorflow.python.training import server_lib
 
-from fastsup.cluster.cluster_members import parse_cluster_spec
-from fastsup.cluster.known_keys import warn_about_unknown_keys
-from fastsup.cluster.task_settings import (
+from fastsup.cluster.server import start_server
+from fastsup.cluster.tf_config import (
     TaskSettings,
     TaskType,
     check_service,
     evaluator_settings,
     own_task,
+    parse_cluster_spec,
     parse_task_settings,
+    summarize_tf_config,
+    warn_about_unknown_keys,
 )
-from fastsup.cluster.tf_config import summarize_tf_config
 
-__all__ = ["leader_of", "parse_collective_settings", "training_tasks"]
+__all__ = ["ensure_server", "leader_of", "parse_collective_settings", "training_tasks"]
 
 _ROLES = (TaskType.CHIEF, TaskType.WORKER)
 _STRATEGY = "MultiWorkerMirroredStrategy"
 
 
 def leader_of(cluster_spec: Any) -> tuple[str, int]:
-    """The role and index of the task that saves the model: the chief, or worker 0 where there is none.
-
-    Args:
-      cluster_spec: `tf.train.ClusterSpec` of the job.
-    """
+    """The role and index of the task that saves the model: the chief, or worker 0 where there is none."""
     return (TaskType.CHIEF if TaskType.CHIEF in cluster_spec.jobs else TaskType.WORKER), 0
 
 
 def training_tasks(cluster_spec: Any) -> dict[tuple[str, int], str]:
-    """The addresses of the tasks that train, by role and index: the chief first.
-
-    Args:
-      cluster_spec: `tf.train.ClusterSpec` of the job.
-    """
+    """The addresses of the tasks that train, by role and index: the chief first."""
     return {
         (role, index): cluster_spec.task_address(role, index)
         for role in _ROLES
@@ -48,18 +43,7 @@ def training_tasks(cluster_spec: Any) -> dict[tuple[str, int], str]:
 
 
 def parse_collective_settings(tf_config: dict[str, Any]) -> TaskSettings:
-    """Derives the settings of this process in a job of collectives.
-
-    Args:
-      tf_config: TF_CONFIG as a dictionary.
-
-    Returns:
-      The settings. Without a cluster they are those of a single process.
-
-    Raises:
-      ValueError: the cluster is invalid, or the task doesn't belong to it. The message shows the roles and the task.
-      ClusterConfigTypeError: a part is of the wrong type.
-    """
+    """Derives the settings of this process in a job of collectives."""
     if not tf_config.get("cluster"):
         return parse_task_settings(tf_config)
     warn_about_unknown_keys(tf_config)
@@ -123,3 +107,25 @@ def _check_roles(members: Any) -> None:
                 f'The indices of TF_CONFIG["cluster"]["{role}"] must be 0, 1, 2 and so on for {_STRATEGY}; got '
                 f"{indices}."
             )
+
+
+# The cluster and the task of the server of this process, and the server.
+_started: dict[str, Any] = {}
+
+
+def ensure_server(config: Any, session_config: Any) -> None:
+    """Starts the server of this task, unless an earlier call has started it. TensorFlow can't end one."""
+    wanted = f"{config.task_type} {config.task_id} of {config.cluster_spec.as_dict()}"
+    if wanted in _started:
+        return
+    if _started:
+        raise RuntimeError(
+            f"This process is {next(iter(_started))}, by an earlier training. It can't become {wanted}: TensorFlow's "
+            "server can't be ended. Train it in its own process."
+        )
+    options = config_pb2.ConfigProto()
+    options.CopyFrom(session_config)
+    # Those of one training's sessions. Another training may want others.
+    del options.device_filters[:]
+    logging.info("Start Tensorflow server.")
+    _started[wanted] = start_server(config, options, protocol=config.protocol)
