@@ -1,18 +1,27 @@
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
+from weakref import ref
 
 from typing_extensions import Self
 
 from fastsup.core.probe import RECORDS_METHOD as RECORDS_METHOD
+from fastsup.core.probe import program_profiler_now as program_profiler_now
 from fastsup.core.session_origin import SessionOrigin
+from fastsup.core.session_origin import origin_of_call as origin_of_call
 from fastsup.profile.recording.phases import IN_A_THREAD as IN_A_THREAD
 from fastsup.profile.recording.phases import PASS_EPOCHS as PASS_EPOCHS
 from fastsup.profile.recording.phases import PASS_LOOP as PASS_LOOP
 from fastsup.profile.recording.phases import PASS_SETUP as PASS_SETUP
-from fastsup.profile.recording.recorder import Recorder
-from fastsup.profile.recording.recorder_probe import RecorderProbe
+from fastsup.profile.recording.recorder import Recorder, RecorderProbe
 from fastsup.profile.recording.statistics import SESSION as SESSION
 from fastsup.profile.recording.watch.timed_method import timed_method as timed_method
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+class CallProbe(RecorderProbe): ...
+
+def recorded_calls(method: _F, name: str, session_info_of: Callable[[ref[Any], str], dict[str, Any]]) -> _F: ...
+def timed(function: _F, phase: str, detail_of: Callable[..., str] | None = None, of_session: bool = False) -> _F: ...
 
 class PassProbe(RecorderProbe):
     def __init__(

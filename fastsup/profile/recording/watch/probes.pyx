@@ -1,25 +1,126 @@
-"""The probe of a pass: a call that makes all steps of a loop itself, such as Keras's `fit`, and calls callbacks.
+"""What is recorded of calls that are steps by themselves: of a pass, of single calls, and of functions within them.
 
-At any moment a pass is in its own code, in a method of a callback, or in what it calls for each batch. Functions of
-Python that stand in the place of Keras's methods (`pass_methods`) tell which: the interpreter calls them at less cost
-than compiled ones.
+A pass is a call that makes all steps of a loop itself, such as Keras's `fit`, and calls callbacks. At any moment it is in
+its own code, in a method of a callback, or in what it calls for each batch. Functions of Python that stand in the place
+of Keras's methods (keras_passes.py) tell which: the interpreter calls them at less cost than compiled ones.
 """
+
+import functools
+import sys
+import weakref
 
 from cpython.ref cimport PyObject
 
-from fastsup.core.probe import RECORDS_METHOD
-from fastsup.core.probe cimport Probe, probe_here
-from fastsup.profile.recording.phases import IN_A_THREAD, PASS_EPOCHS, PASS_LOOP, PASS_SETUP
-from fastsup.profile.recording.recorder cimport Recorder
-from fastsup.profile.recording.recorder_probe cimport RecorderProbe, new_recorder_probe, recorded_here
-from fastsup.profile.recording.span_registry cimport HookStats
-from fastsup.profile.recording.spans cimport (
-    FS_ASIDE, FS_PASS, FS_STEP, fs_scope_begin, fs_scope_end, fs_span_charge_to, fs_span_enter, fs_span_leave,
-    fs_step_switch, fs_step_uncount, fs_thread_trace
+from fastsup.core.probe cimport Probe, fs_scope, probe_here
+from fastsup.profile.recording.recorder cimport Recorder, RecorderProbe, new_recorder_probe, recorded_here
+from fastsup.profile.recording.statistics cimport (
+    FS_ASIDE, FS_PASS, FS_STEP, HookStats, SpanStats, fs_scope_begin, fs_scope_end, fs_span_charge_to, fs_span_enter,
+    fs_span_leave, fs_step_switch, fs_step_uncount, fs_thread_trace, trace_of_this_thread
 )
+
+from fastsup.core.probe import RECORDS_METHOD, program_profiler_now
+from fastsup.core.session_origin import origin_of_call
+from fastsup.profile.recording.phases import IN_A_THREAD, PASS_EPOCHS, PASS_LOOP, PASS_SETUP
 from fastsup.profile.recording.statistics import SESSION
-from fastsup.profile.recording.statistics cimport SpanStats, trace_of_this_thread
 from fastsup.profile.recording.watch.timed_method import timed_method
+
+# The most places of calls whose probe is kept.
+cdef Py_ssize_t MAX_PLACES = 64
+
+
+cdef class CallProbe(RecorderProbe):
+    """Records the calls of one function from one line of the program, each as a step."""
+
+    cdef int setup_calls(self, object recorder, object origin, object session_info, str phase, str detail) except -1:
+        """Begins to record."""
+        recorder.interrupt_here()
+        self.setup(recorder, recorder.new_caller(origin, session_info), (), False)
+        self.main_stats = self.recorder.stats_of(self.session, SESSION, phase, detail)
+        self.main_stats.begins_steps = True
+        return 0
+
+    cdef object make(self, object function, tuple args, dict kwargs):
+        """Makes a call, as a step."""
+        cdef fs_scope scope
+        self.begin(&scope)
+        try:
+            self.enter(self.main_stats)
+            result = function(*args, **kwargs)
+            self.called()
+            self.leave()
+        finally:
+            self.end(&scope, True)
+        return result
+
+    cdef int called(self) except -1:
+        """A call has returned: now it is known what it is to be charged to."""
+        return 0
+
+    cdef int charge_to(self, SpanStats stats) except -1:
+        """Charges the call under way to other statistics."""
+        fs_span_charge_to(trace_of_this_thread(self.recorder), &stats.c)
+        return 0
+
+
+def recorded_calls(method, str name not None, session_info_of):
+    """A method of an object of another library's, each call of which is a step if nothing is recorded around it.
+
+    Args:
+      method: the method.
+      name: its name.
+      session_info_of: function of a weak reference to the object, and of the name, that returns what
+        `Recorder.new_caller` takes as `session_info` returns.
+    """
+    # By the object's type and the place of the call. The code is kept: the id of one that is gone may become another's.
+    cdef dict probes = {}
+
+    @functools.wraps(method)
+    def recorded(self, *args, **kwargs):
+        cdef CallProbe probe
+        recorder = program_profiler_now()
+        if not isinstance(recorder, Recorder) or probe_here() is not None:
+            return method(self, *args, **kwargs)
+        frame = sys._getframe(0)
+        key = (type(self), id(frame.f_code), frame.f_lineno)
+        probe, _ = probes.get(key, (None, None))
+        if probe is None or probe.recorder is not recorder:
+            if len(probes) >= MAX_PLACES:
+                probes.clear()
+            probe = CallProbe.__new__(CallProbe)
+            origin = origin_of_call(f"{type(self).__name__}.{name}", name, frame, "keras")
+            info = functools.partial(session_info_of, weakref.ref(self), name)
+            probe.setup_calls(recorder, origin, info, name, "")
+            probes[key] = (probe, frame.f_code)
+        return probe.make(method, (self, *args), kwargs)
+
+    setattr(recorded, RECORDS_METHOD, method)
+    return recorded
+
+
+def timed(function, str phase, detail_of=None, bint of_session=False):
+    """Any function: a phase of the callback that calls it, or of the session itself. Once if it calls itself.
+
+    Args:
+      function: the function.
+      phase: name of the phase.
+      detail_of: function that gets the phase around the call, or "", and then the same arguments, and returns the detail
+        of the row; None for none.
+      of_session: True for a phase of the session, also within a callback.
+    """
+    @functools.wraps(function)
+    def timed_function(*args, **kwargs):
+        cdef RecorderProbe here = recorded_here()
+        cdef SpanStats around
+        if here is None:
+            return function(*args, **kwargs)
+        around = here.recorder.enclosing_span()
+        if around is not None and around.phase == phase:
+            return function(*args, **kwargs)
+        owner = SESSION if around is None or of_session else around.owner
+        detail = "" if detail_of is None else detail_of("" if around is None else around.phase, *args, **kwargs)
+        return here.call(here.recorder.stats_of(here.session, owner, phase, detail), function, args, kwargs)
+
+    return timed_function
 
 
 cdef inline PassProbe pass_here():
@@ -86,10 +187,6 @@ cdef class PassProbe(RecorderProbe):
 
     def begin_loop(self, callback_list, names):
         """The loop begins. From here on, methods of its callbacks are recorded. Does nothing for a loop within the pass.
-
-        Args:
-          callback_list: Keras's list of the callbacks.
-          names: the names of the methods.
         """
         if self.callback_list is not None:
             return
@@ -150,13 +247,7 @@ cdef class PassProbe(RecorderProbe):
         return 0
 
     cdef SpanStats stats_of_method(self, object callback, str name, bint aside):
-        """The statistics of a callback's method in this pass.
-
-        Args:
-          callback: the callback.
-          name: name of the method.
-          aside: whether it runs in another thread than the pass.
-        """
+        """The statistics of a callback's method in this pass."""
         cdef HookStats known = self.recorder.stats_of_hook(callback)
         cdef SpanStats stats = self.recorder.stats_of(
             self.session, known.name + IN_A_THREAD if aside else known.name, name, ""
@@ -184,25 +275,14 @@ cdef class PassProbe(RecorderProbe):
         return 0
 
     def waits_for(self, timed_input):
-        """Has the wait for an input counted from now on.
-
-        Args:
-          timed_input: the `TimedInput`, whose batches this pass takes.
-        """
+        """Has the wait for an input counted from now on."""
         if not any(known is timed_input for known, _ in self.inputs):
             self.inputs.append((timed_input, timed_input.read()))
             self.skips_waits = self.skips_waits or (<fs_thread_trace*> self.scope.trace).muted
 
 
 cdef class TimedMethod:
-    """Has a callback's method recorded, by a function in the callback's dictionary, as long as a pass is recorded.
-
-    Args:
-      probe: the pass.
-      callback: the callback.
-      name: name of the method.
-      method: the method.
-    """
+    """Has a callback's method recorded, by a function in the callback's dictionary, as long as a pass is recorded."""
 
     def __init__(self, PassProbe probe not None, callback, str name not None, method):
         self.probe, self.callback, self.name, self.method = probe, callback, name, method
@@ -261,20 +341,13 @@ def pass_of_this_thread():
 
 def pass_of_list(callback_list):
     """Returns the `PassProbe` that this thread is in and whose loop calls a list of callbacks; None if there is none.
-
-    Args:
-      callback_list: Keras's list.
     """
     cdef PassProbe here = pass_here()
     return here if here is not None and here.callback_list is callback_list else None
 
 
 def enter_phase(str phase):
-    """A part of a batch begins. Returns whether it is recorded, and `leave_phase` is to be called after it.
-
-    Args:
-      phase: name of its row.
-    """
+    """A part of a batch begins. Returns whether it is recorded, and `leave_phase` is to be called after it."""
     cdef RecorderProbe here = recorded_here()
     if here is None:
         return False
