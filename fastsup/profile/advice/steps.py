@@ -111,7 +111,7 @@ _TRAIN = frozenset({
 
 
 def counterpart(name: str) -> str:
-    """Returns the class of fastsup that replaces a class of TensorFlow, as "fastsup.train.StopAtStepHook"; "" for none."""
+    """Returns the class of fastsup that replaces a class of TensorFlow: "fastsup.train.StopAtStepHook"; "" for none."""
     return f"fastsup.train.{name}" if name in _TRAIN else ""
 
 

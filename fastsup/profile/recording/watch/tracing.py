@@ -20,7 +20,7 @@ _MOST_OF_A_VALUE = 24
 
 
 def value_text(value: Any) -> str:
-    """An argument as text: a tensor as `float32[8,4]`, structures with their parts, other values as Python writes them."""
+    """An argument as text: a tensor as `float32[8,4]`, structures with their parts, other values as in Python."""
     element = getattr(value, "element_spec", None)
     if element is not None:
         return f"iterator of {value_text(element)}"
