@@ -5,7 +5,7 @@ QUICK = tests/core tests/recording tests/csrc tests/loop tests/embed tests/runti
 C_FILES = $(shell git ls-files '*.c' '*.h' '*.cc')
 
 .DEFAULT_GOAL := help
-.PHONY: help compile quick test devices faults canary lint format bench debug testinstalled release-files release docs
+.PHONY: help compile quick test test-all devices faults canary lint format bench debug testinstalled release-files release docs
 
 help:  ## show these lines
 	@sed -n 's/^\([a-z-]*\):  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -17,18 +17,21 @@ quick:  ## linters, types, and the tests that start no process: two minutes
 	$(MAKE) lint
 	$(PYTHON) -m pytest -q -n auto -m "not process and not slow and not reference" $(QUICK)
 
-test:  ## all tests; those of sessions, hooks, profiles under TF 2 behaviour and disable_v2_behavior()
+test:  ## the tests, without those that take long or run on TensorFlow's classes
 	$(PYTHON) -m pytest -n auto
-	FASTSUP_TEST_WORLD=v1 $(PYTHON) -m pytest -n auto tests/runtime tests/train tests/profile
+
+test-all:  ## all tests; those of sessions, hooks, profiles under TF 2 behaviour and disable_v2_behavior()
+	$(PYTHON) -m pytest -n auto -m ""
+	FASTSUP_TEST_WORLD=v1 $(PYTHON) -m pytest -n auto -m "" tests/runtime tests/train tests/profile
 
 devices:  ## tests of functions, loops and Keras where TensorFlow has several devices: 20 minutes
 	for devices in two_cpus beside_accelerator accelerator; do \
-	  FASTSUP_TEST_DEVICES=$$devices $(PYTHON) -m pytest -q -n auto tests/eager tests/loop tests/keras || exit 1; \
+	  FASTSUP_TEST_DEVICES=$$devices $(PYTHON) -m pytest -q -n auto -m "" tests/eager tests/loop tests/keras || exit 1; \
 	done
-	FASTSUP_DEVICES=long $(PYTHON) -m pytest -q -n auto tests/gpu/test_functions.py
+	FASTSUP_DEVICES=long $(PYTHON) -m pytest -q -n auto -m "" tests/gpu/test_functions.py
 
 faults:  ## every file operation of every way to save fails, or is the last one before the power is lost: long
-	FASTSUP_FAULTS=long $(PYTHON) -m pytest -q -n auto tests/faults
+	FASTSUP_FAULTS=long $(PYTHON) -m pytest -q -n auto -m "" tests/faults
 
 canary:  ## the tests on a nightly build of the next TensorFlow, in an environment of its own
 	bash .ci/canary

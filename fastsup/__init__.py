@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 __all__ = [
     "ArrayBatches",
-    "DeviceSession",
     "HookProfiler",
     "Session",
     "bind",
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from fastsup import train as train
     from fastsup.compat.install import install as install
     from fastsup.compat.install import uninstall as uninstall
-    from fastsup.eager.device_session import DeviceSession as DeviceSession
     from fastsup.eager.function import function as function
     from fastsup.profile.profiler import HookProfiler as HookProfiler
     from fastsup.runtime.session import Session as Session
@@ -64,7 +62,6 @@ def get_include() -> str:
 _ROOMS = ("contrib", "core", "estimator", "experiment", "keras", "loop", "profile", "train")
 _MODULES = {
     "ArrayBatches": "fastsup.steps.array_batches",
-    "DeviceSession": "fastsup.eager.device_session",
     "HookProfiler": "fastsup.profile.profiler",
     "Session": "fastsup.runtime.session",
     "bind": "fastsup.steps.bind",

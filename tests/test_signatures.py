@@ -29,12 +29,10 @@ PAIRS = {
 # What TensorFlow 2.16 to 2.22 has in none of its modules.
 NEW = {
     "AdaptedHook": "a hook that says when it is due, in a session",
-    "MonitoredFunction": "a step of TensorFlow 2 under a MonitoredSession",
     "NoIntactCheckpointError": "TensorFlow starts again at step 0",
     "ProgressHook": "shows how far training is",
     "WatchdogHook": "notices a job that is stuck",
     "latest_intact_checkpoint": "tells a program which checkpoint will be restored",
-    "monitored_function": "opens a MonitoredFunction",
 }
 
 EXECUTOR = "which executor runs the steps (docs/executors.md)"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 FILES = [
     path
@@ -49,11 +47,13 @@ def found_in(text: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_file_has_plain_words(path: Path) -> None:
-    assert found_in(path.read_text(encoding="utf-8", errors="replace")) == []
+def test_the_words_are_plain() -> None:
+    found = {
+        str(path.relative_to(ROOT)): found_in(path.read_text(encoding="utf-8", errors="replace")) for path in FILES
+    }
+    assert {path: lines for path, lines in found.items() if lines} == {}
 
 
 def test_the_words_are_found() -> None:
     assert len(found_in("It is no number.\nNobody has it any more.\nThere is no checkpoint, and it has no name.")) == 3
-    assert len(FILES) > 300
+    assert len(FILES) > 100

@@ -51,12 +51,6 @@ SAVERS = (
         "in_functions",
         "fastsup_step_loop",
     ),
-    Saver(
-        "fastsup, monitored_function",
-        "`save_checkpoint_steps`, `max_to_keep=1`, also saves at the end; restores when it is made",
-        "in_functions",
-        "fastsup_function",
-    ),
     Saver("TensorFlow, MonitoredTrainingSession", "the same program as fastsup's session", "in_graphs", "tf_session"),
     Saver("TensorFlow, Supervisor", "the same program as fastsup's Supervisor", "in_graphs", "tf_supervisor"),
     Saver(

@@ -14,6 +14,7 @@ from fastsup.common.back_off import FailureRow
 from fastsup.common.tensorflow_errors import is_preemption
 from fastsup.core.checks import check_flag, check_fuse
 from fastsup.loop.checkpoint import CheckpointHook, restore_newest
+from fastsup.loop.session_hooks import with_session_hooks
 
 __all__ = ["StepLoop"]
 
@@ -27,7 +28,9 @@ class StepLoop(fastsup.core.StepLoop):
 
     Args:
       step: a callable without arguments; or a capsule with a function in C. See `fastsup.core.StepLoop`.
-      hooks: iterable of `Hook`; or capsules with functions in C.
+      hooks: iterable of `Hook`; or capsules with functions in C; or hooks of sessions (`SessionRunHook`), which are
+        called in each step. They find what a `fastsup.bind` or `fastsup.bind_batches` of a `tf.function` or a
+        `fastsup.function` returns in a dict by its key, as "loss:0".
       max_steps: the global step at which the loop ends, also after it has resumed or recovered; or None for no limit.
         If the global step has reached it before the first step, no step is run.
       initial_step: value of the global step before the first step, if nothing is resumed.
@@ -69,6 +72,7 @@ class StepLoop(fastsup.core.StepLoop):
         fuse: str = "auto",
     ) -> None:
         check_fuse(fuse)
+        hooks = with_session_hooks(hooks, step)
         # Known to the steps of `fastsup.steps`, which this module need not import, nor TensorFlow.
         if fuse != "never" and hasattr(type(step), "fuse_steps"):
             fusable: Any = step

@@ -28,8 +28,19 @@ def without_instance(step: Any) -> tuple[Any, tuple[Any, ...]]:
     return step, ()
 
 
+def _result_specs(step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The structure of what a step function returns, of tensors or their specs; None if it isn't known."""
+    step, instance = without_instance(step)
+    trace = getattr(step, "get_concrete_function", None)
+    return None if trace is None else trace(*instance, *args, **kwargs).structured_outputs
+
+
 class BoundStep(Bound):
     """A step without arguments. `fastsup.bind` makes it."""
+
+    def result_specs(self) -> Any:
+        """The structure of a step's results, of tensors or their specs; None if it isn't known."""
+        return _result_specs(self.step, self.args, self.kwargs)
 
     def fuse_steps(self, fuse: str) -> Any:
         """The step, so that it can make several steps at once, if XLA compiles it.
@@ -63,6 +74,11 @@ class BatchStep:
 
     def __repr__(self) -> str:
         return f"<fastsup.bind_batches of {self.step!r} and {self.batches!r}>"
+
+    def result_specs(self) -> Any:
+        """As `BoundStep.result_specs`."""
+        spec = getattr(self.batches, "element_spec", None)
+        return None if spec is None else _result_specs(self.step, (*self.args, *as_arguments(spec)), self.kwargs)
 
     def fuse_steps(self, fuse: str) -> Any:
         """The step, so that it can make several steps at once, if XLA compiles it.

@@ -20,7 +20,6 @@ from tensorflow.python.training import (
 from fastsup.checkpoint.directory import latest_intact_checkpoint
 from fastsup.checkpoint.restore import NoIntactCheckpointError
 from fastsup.core import SecondOrStepTimer
-from fastsup.train.function.monitored_function import MonitoredFunction, monitored_function
 from fastsup.train.hooks.adapted_hook import AdaptedHook
 from fastsup.train.hooks.checkpoint_saver import CheckpointSaverHook
 from fastsup.train.hooks.event_files import ProfilerHook, StepCounterHook, SummarySaverHook
@@ -78,7 +77,6 @@ __all__ = [
     "HookedSession",
     "LoggingTensorHook",
     "LooperThread",
-    "MonitoredFunction",
     "MonitoredSession",
     "MonitoredTrainingSession",
     "NanLossDuringTrainingError",
@@ -107,5 +105,4 @@ __all__ = [
     "WorkerSessionCreator",
     "WrappedSession",
     "latest_intact_checkpoint",
-    "monitored_function",
 ]

@@ -231,22 +231,6 @@ def test_auto_takes_the_single_threaded_executor_for_two_datasets() -> None:
     assert function.executor == "single_threaded"
 
 
-@pytest.mark.parametrize("executor", ["auto", "inline", "single_threaded"])
-def test_a_monitored_function_leaves_the_same_behind(executor: str) -> None:
-    expected = State()
-    function = tf.function(functools.partial(an_end_of_the_data, expected, tf.constant(0)))
-    with pytest.raises(tf.errors.OutOfRangeError):
-        while True:
-            function()
-    for _ in range(TIMES):
-        state = State()
-        function = fastsup.function(functools.partial(an_end_of_the_data, state, tf.constant(0)))
-        with fastsup.train.monitored_function(function, executor=executor) as session:
-            while not session.should_stop():
-                session()
-        assert state.values() == expected.values()
-
-
 # The text of errors.
 
 

@@ -191,19 +191,6 @@ def test_a_formula(formula: Callable[[Any], Any], executor: str) -> None:
     assert lifted.lifted
 
 
-def test_a_monitored_function() -> None:
-    def step(z: Any, y: Any, x: Any, a: Any) -> Any:
-        return z + y + x + a, product_rule(x), z * y + x * y + a * y
-
-    function = tf.function(step, input_signature=[tf.TensorSpec([64], tf.float32)] * 4)
-    source = np.random.default_rng(0)
-    with fastsup.train.monitored_function(function) as training:
-        for _ in range(10):
-            arguments = [tf.constant(numbers(source, 64)) for _ in range(4)]
-            for ours, theirs in zip(training(*arguments), function(*arguments), strict=True):
-                np.testing.assert_array_equal(ours, theirs)
-
-
 def as_bytes(results: Any, expression: Expression) -> list[bytes]:
     return [tensor.numpy().tobytes() for tensor in (*tf.nest.flatten(results), *expression.variables)]
 

@@ -32,7 +32,6 @@ TITLES = {
     "async_supervisor": "`Supervisor(async_save=True)`",
     "step_loop": "`StepLoop` with a `CheckpointHook`",
     "async_step_loop": "`StepLoop`, `CheckpointHook(async_save=True)`",
-    "function": "`monitored_function`",
     "estimator_train": "`Estimator.train`",
     "train_and_evaluate": "`train_and_evaluate` with a `LatestExporter`",
 }

@@ -86,20 +86,10 @@ def step_loop_from_the_start(folder: str) -> None:
     step_loop(folder, resumes=False)
 
 
-def function(folder: str) -> None:
-    weights = tf.Variable(tf.zeros([4]))
-    step = tf.function(lambda: weights.assign_add(tf.ones([4])))
-    with train.monitored_function(
-        step, tf.train.Checkpoint(weights=weights), folder, save_checkpoint_steps=1, log_step_count_steps=None
-    ) as training:
-        for _ in lines():
-            training()
-
-
 WAYS: dict[str, Callable[[str], None]] = {
     way.__name__: way
     for way in (
-        session, async_session, supervisor, step_loop, async_step_loop, step_loop_from_the_start, function,
+        session, async_session, supervisor, step_loop, async_step_loop, step_loop_from_the_start,
     )
 }  # fmt: skip
 

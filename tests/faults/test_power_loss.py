@@ -29,7 +29,7 @@ def test_what_was_saved_is_there(faults: Any, tmp_path: Path, way: str, record_p
     assert problems == []
 
 
-@pytest.mark.parametrize("way", ["session", "supervisor", "step_loop", "function", "train_and_evaluate"])
+@pytest.mark.parametrize("way", ["session", "supervisor", "step_loop", "train_and_evaluate"])
 def test_a_new_directory_is_there(faults: Any, way: str) -> None:
     """The names of the directories that the training has made are on the disk when its first save has returned."""
     assert faults.run("two_trainings", way, "new/run") == ["ended", "ended"]

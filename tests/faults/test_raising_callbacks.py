@@ -118,8 +118,6 @@ def check(case: Case, folder: Path) -> None:
 
 @pytest.mark.parametrize(("way", "callback"), list(GROUPS))
 def test_sessions(way: str, callback: str, tmp_path: Path, record_property: Any) -> None:
-    if way == "function" and not tf.executing_eagerly():
-        pytest.skip("a monitored function needs TF 2 behaviour")
     check_each(chosen(GROUPS[way, callback], 2), tmp_path, record_property, check)
 
 

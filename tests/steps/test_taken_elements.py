@@ -11,12 +11,10 @@ import pytest
 import tensorflow as tf
 
 import fastsup
-from fastsup import train
 from fastsup.core import Hook
 from fastsup.loop import StepLoop
 from fastsup.steps import blocks
 from fastsup.steps.fused_function import FusedFunction
-from fastsup.train import monitored_function
 
 
 class Steps:
@@ -272,22 +270,6 @@ def test_a_hook_may_set_the_iterator_back(tmp_path: Path) -> None:
     loop = StepLoop(fastsup.bind_batches(steps.largest, iterator), [AfterCalls(rewind)], fuse="always")
     loop.run()
     assert loop.steps == 20 == int(steps.count)
-
-
-def test_a_monitored_function_uses_what_it_takes(at_once: list[int]) -> None:
-    results = {}
-    for fuse in ("never", "always"):
-        steps = Steps()
-        iterator = iter(elements(100, [4, 4, 4, 4, 4, 2]))
-        with monitored_function(
-            fastsup.bind_batches(steps.largest, iterator),
-            hooks=lambda out: [train.NanTensorHook(out["largest"]), train.StopAtStepHook(last_step=57)],
-            fuse=fuse,
-        ) as training:
-            training.run_loop()
-            results[fuse] = (training.global_step, int(steps.count), float(steps.last), float(next(iterator)[0]))
-    assert results["always"] == results["never"] == (57, 57, 56.0, 57.0)
-    assert max(at_once) > 1
 
 
 def test_a_step_of_your_own_that_has_more_to_return() -> None:

@@ -18,7 +18,6 @@ from fastsup import estimator, train
 from fastsup.compat.contrib.learn.monitors.saving import CheckpointSaver
 from fastsup.estimator.collective.saving import LeaderSaverHook
 from fastsup.loop import CheckpointHook, StepLoop
-from fastsup.train.function.monitored_function import FunctionCheckpointHook
 
 v1 = tf.compat.v1
 STEP = 12
@@ -132,39 +131,6 @@ def hook_with_own_manager(folder: str, value: float) -> None:
     hook_with_manager(folder, value, _OwnState)
 
 
-def function_hook(folder: str, value: float, async_save: bool = False) -> None:
-    """The program sets the weights after the restore, and has its hook save them."""
-    model = _Weights(value)
-    counter = tf.Variable(STEP - 1, dtype=tf.int64)
-
-    @tf.function  # type: ignore[untyped-decorator, unused-ignore]
-    def step() -> Any:
-        counter.assign_add(1)
-        return model.step()
-
-    with train.monitored_function(
-        step,
-        model.checkpoint,
-        folder,
-        global_step=counter,
-        save_checkpoint_steps=1,
-        max_to_keep=1,
-        log_step_count_steps=None,
-        async_save=async_save,
-    ) as training:
-        if training.global_step < STEP:
-            model.weights.assign(tf.fill([SIZE], value - 1.0))
-            training()
-        else:
-            model.weights.assign(tf.fill([SIZE], value))
-            (saver,) = (hook for hook in training.session._hooks if isinstance(hook, FunctionCheckpointHook))
-            saver._save(training.session.raw_session(), STEP)
-
-
-def async_function_hook(folder: str, value: float) -> None:
-    function_hook(folder, value, async_save=True)
-
-
 def input_pipeline(folder: str) -> None:
     """Trains to the end of an input of 12 elements, and saves its iterator then: called again, over itself."""
 
@@ -185,6 +151,6 @@ OVERWRITING: dict[str, Callable[[str, float], None]] = {
     for way in (
         saver_hook, async_saver_hook, sharded_saver_hook, leader_saver_hook, supervisor_save, async_supervisor_save,
         monitor, hook_with_directory, async_hook_with_directory, hook_with_manager, hook_with_own_manager,
-        function_hook, async_function_hook,
+
     )
 }  # fmt: skip

@@ -9,11 +9,10 @@ from typing import Any
 
 import tensorflow as tf
 from raising_callbacks import ERRORS, EVERY, LAST, Case, Record, noted
-from tensorflow.python.eager import context
 
 v1 = tf.compat.v1
 
-WAYS = ("run", "run_loop", "async", "singular", "function")
+WAYS = ("run", "run_loop", "async", "singular")
 OF_TENSORFLOW = ("run", "singular")  # The ways that TensorFlow has too.
 HOOK_CALLBACKS = ("begin", "after_create_session", "before_run", "after_run", "end", "on_error")
 LISTENER_CALLBACKS = ("begin", "before_save", "after_save", "end")
@@ -43,7 +42,7 @@ def cases(ways: tuple[str, ...] = WAYS) -> Iterator[Case]:
     """All combinations, but for those in which the ending plays no part and those that a way doesn't have."""
     for way in ways:
         for callback, places in PLACES.items():
-            if way in ("run_loop", "function") and callback.startswith("l."):
+            if way == "run_loop" and callback.startswith("l."):
                 continue  # The savers of these have no listeners.
             for place in places:
                 for ending in ENDINGS:
@@ -311,60 +310,9 @@ class Program:
             session.close()
 
 
-class FunctionProgram(Program):
-    """The same with a step of TF 2 in a `monitored_function`."""
-
-    def run_in_graph(self) -> None:
-        self.build()
-        self.run_to_the_end()
-
-    def build(self) -> None:
-        self.weight = tf.Variable(0, dtype=tf.int64)
-        elements = LAST if self.ending == "input" else 1000
-        iterator = iter(tf.data.Dataset.range(elements))
-        self.fails = tf.Variable(False)
-
-        def step() -> Any:
-            tf.debugging.Assert(tf.logical_not(self.fails), ["the step fails"])
-            with tf.control_dependencies([next(iterator)]):
-                return self.weight.assign_add(1)
-
-        self.step = tf.function(step)
-        self.checkpoint = tf.train.Checkpoint(weight=self.weight)
-
-    def step_in(self, session: Any) -> int:
-        with context.eager_mode():
-            return int(self.weight.numpy())
-
-    def open(self) -> Any:
-        return self.train.monitored_function(
-            self.step,
-            self.checkpoint,
-            self.folder,
-            hooks=self.hooks(),
-            save_checkpoint_steps=EVERY,
-            log_step_count_steps=None,
-        )
-
-    def loop(self, session: Any, steps: int | None) -> None:
-        while not session.should_stop() and (steps is None or self.record.last_step < steps):
-            session()
-
-    def train_in(self, session: Any) -> None:
-        if self.ending == "step_error":
-            self.record.phase = "running"
-            self.loop(session, LAST)
-            with context.eager_mode():
-                self.fails.assign(True)
-            self.fail_in(session)
-        else:
-            super().train_in(session)
-
-
 def new_program(implementation: str, case: Case | None, folder: str, way: str) -> Program:
     """The program of a case; without a case, one that goes on from the newest checkpoint for two steps."""
-    kind = FunctionProgram if way == "function" else Program
-    return kind(implementation, case, folder, way)
+    return Program(implementation, case, folder, way)
 
 
 def state(folder: str, way: str) -> tuple[int, int] | None:
@@ -373,5 +321,4 @@ def state(folder: str, way: str) -> tuple[int, int] | None:
     if path is None:
         return None
     reader = tf.train.load_checkpoint(path)
-    name = "weight/.ATTRIBUTES/VARIABLE_VALUE" if way == "function" else "weight"
-    return int(path.rpartition("-")[2]), int(reader.get_tensor(name))
+    return int(path.rpartition("-")[2]), int(reader.get_tensor("weight"))

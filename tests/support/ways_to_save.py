@@ -150,27 +150,11 @@ def async_step_loop(folder: str, last: int) -> None:
     StepLoop(model.step, [saver, StopAtStepHook(last_step=last)], resume_from=saver).run()
 
 
-def function(folder: str, last: int) -> None:
-    model = Model()
-    with train.monitored_function(
-        tf.function(model.step),
-        model.checkpoint,
-        folder,
-        hooks=[train.StopAtStepHook(last_step=last)],
-        save_checkpoint_steps=EVERY,
-        max_to_keep=1,
-        log_step_count_steps=None,
-        max_recoveries=2,
-    ) as training:
-        while not training.should_stop():
-            training()
-
-
 WAYS: dict[str, Callable[[str, int], None]] = {
     way.__name__: way
     for way in (
         session, async_session, sharded_session, session_with_preserved, partial_session, session_loop,
-        singular_session, supervisor, async_supervisor, step_loop, async_step_loop, function, estimator_train,
+        singular_session, supervisor, async_supervisor, step_loop, async_step_loop, estimator_train,
         train_and_evaluate,
     )
 }  # fmt: skip

@@ -34,21 +34,20 @@ print(os.waitstatus_to_exitcode(os.wait()[1]))
 
 SESSION = "fastsup.train.MonitoredTrainingSession(checkpoint_dir=folder, async_save={})"
 SUPERVISOR = "fastsup.train.Supervisor(logdir=folder).managed_session()"
-FUNCTION = "fastsup.train.monitored_function(lambda: tf.constant(1.0), tf.train.Checkpoint(), folder)"
 # What comes before the block of a session.
 GRAPH = "tf.compat.v1.disable_eager_execution(); tf.compat.v1.train.get_or_create_global_step()"
 
 
 def run(processes: Processes, folder: Path, block: str, own_error: bool) -> str:
     program = PROGRAM.replace("BLOCK", block).replace("OWN_ERROR", str(own_error))
-    program = program.replace("PREPARE", "" if block == FUNCTION else GRAPH)
+    program = program.replace("PREPARE", GRAPH)
     done = processes.python("-c", program, folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.mark.one_world
-@pytest.mark.parametrize("block", [SESSION.format(False), SESSION.format(True), SUPERVISOR, FUNCTION])
+@pytest.mark.parametrize("block", [SESSION.format(False), SESSION.format(True), SUPERVISOR])
 def test_it_is_told(tmp_path: Path, block: str, processes: Processes) -> None:
     said, code = run(processes, tmp_path, block, own_error=False).splitlines()
     what = "The Supervisor can't be stopped" if block == SUPERVISOR else "The session can't be closed"

@@ -67,20 +67,9 @@ def in_the_manager_of_a_loop(directory: str) -> None:
     CheckpointHook(tf.train.CheckpointManager(tf.train.Checkpoint(), directory, None), every_steps=1)
 
 
-def in_a_monitored_function(directory: str) -> None:
-    fastsup.train.monitored_function(lambda: tf.constant(1.0), tf.train.Checkpoint(), directory)
-
-
-def in_the_manager_of_a_monitored_function(directory: str) -> None:
-    fastsup.train.monitored_function(
-        lambda: tf.constant(1.0), tf.train.CheckpointManager(tf.train.Checkpoint(), directory, None)
-    )
-
-
 USES = [
     in_a_session, in_a_session_that_only_restores, in_a_saver_hook, in_a_supervisor, in_an_estimator,
-    in_the_config_of_an_estimator, in_a_loop, in_the_manager_of_a_loop, in_a_monitored_function,
-    in_the_manager_of_a_monitored_function,
+    in_the_config_of_an_estimator, in_a_loop, in_the_manager_of_a_loop,
 ]  # fmt: skip
 
 

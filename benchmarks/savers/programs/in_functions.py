@@ -51,30 +51,4 @@ def step_loop(job):
     job.returned(job.last)
 
 
-def function(job):
-    """`monitored_function`."""
-    # Its module belongs to the process that imports it: not to that which forks this one.
-    from fastsup import train
-
-    model = _Model()
-    with train.monitored_function(
-        tf.function(model.step),
-        model.checkpoint,
-        job.folder,
-        hooks=[train.StopAtStepHook(last_step=job.last)],
-        save_checkpoint_steps=EVERY,
-        max_to_keep=1,
-        log_step_count_steps=None,
-    ) as training:
-        first = training.global_step
-        job.started(first, model.weights.numpy())
-        while not training.should_stop():
-            training()
-            # The hook saves after so many steps, counted from the step that was restored.
-            if (training.global_step - first) % EVERY == 0:
-                job.returned(training.global_step)
-            job.rested()
-    job.returned(job.last)
-
-
-PROGRAMS = {"tf_manager": manager, "fastsup_step_loop": step_loop, "fastsup_function": function}
+PROGRAMS = {"tf_manager": manager, "fastsup_step_loop": step_loop}

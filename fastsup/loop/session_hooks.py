@@ -1,0 +1,233 @@
+"""Hooks of sessions in a loop: `StepLoop` calls TensorFlow's `SessionRunHook`s around its steps.
+
+These hooks ask a session for tensors of a graph. So they get a session whose graph has the global step and the step's
+results, by name, and each callback finds there what the loop has.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from fastsup.core import Hook
+from fastsup.core.hook import LoopHook
+from fastsup.core.hook_ends import end_hooks
+
+__all__ = ["SessionHooks", "with_session_hooks"]
+
+_NAME_OF_OPERATION = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.-]*")
+# What acts on the graph of a program's own, and what does the same in a loop.
+_OF_GRAPHS = {
+    "CheckpointSaverHook": "it saves the variables of a graph. fastsup.loop.CheckpointHook saves the state of a loop",
+    "SummarySaverHook": "it runs the summaries of a graph. fastsup.loop.SummaryHook writes the results of a loop",
+    "FeedFnHook": "it feeds a graph. fastsup.bind_batches passes batches to a step function",
+}
+
+
+def with_session_hooks(hooks: Iterable[Any], step: Any) -> list[Any]:
+    """The hooks of a loop, with those of sessions in one `SessionHooks` after the others.
+
+    The others may end the loop, and then no `before_run` is called for a coming step.
+
+    Args:
+      hooks: `fastsup.core.Hook`s, capsules and `SessionRunHook`s.
+      step: the step of the loop.
+
+    Raises:
+      TypeError: a hook acts on a graph, which a loop doesn't have.
+    """
+    hooks = list(hooks)
+    # A program with such a hook has imported TensorFlow.
+    module: Any = sys.modules.get("tensorflow.python.training.session_run_hook")
+    if module is None:
+        return hooks
+    of_sessions = [hook for hook in hooks if _is_of_sessions(hook, module.SessionRunHook)]
+    if not of_sessions:
+        return hooks
+    for hook in of_sessions:
+        for kind in type(hook).__mro__:
+            if kind.__name__ in _OF_GRAPHS and kind.__module__.startswith(("tensorflow.", "fastsup.")):
+                raise TypeError(f"hooks must be hooks that a loop can call, got {hook!r}: {_OF_GRAPHS[kind.__name__]}.")
+    others = [hook for hook in hooks if not _is_of_sessions(hook, module.SessionRunHook)]
+    return [*others, SessionHooks(of_sessions, _result_specs_of(step))]
+
+
+def _result_specs_of(step: Any) -> Callable[[], Any] | None:
+    trace = getattr(step, "get_concrete_function", None)
+    if trace is not None:
+        return lambda: trace().structured_outputs
+    specs: Callable[[], Any] | None = getattr(step, "result_specs", None)
+    return specs
+
+
+def _is_of_sessions(hook: Any, kind: type) -> bool:
+    # One that has a hook of loops in it is taken for that.
+    return isinstance(hook, kind) and not isinstance(getattr(hook, "loop_hook", None), LoopHook)
+
+
+class SessionHooks(Hook):
+    """Calls hooks of sessions in each step of a loop.
+
+    `before_run` of a step is called at the end of the step before, or when the loop begins. `session.run` in a callback
+    runs operations that the hook has made in its `begin`.
+
+    Args:
+      hooks: the `SessionRunHook`s.
+      result_specs: function that returns the structure of a step's results, of `tf.TensorSpec`s; None if it is unknown.
+
+    Raises:
+      ValueError: in `begin` and `after_step`: a hook feeds tensors.
+    """
+
+    def __init__(self, hooks: list[Any], result_specs: Callable[[], Any] | None) -> None:
+        self._hooks = hooks
+        self._result_specs = result_specs
+        self._session: Any = None
+        self._value: Any = None
+        self._coordinator: Any = None
+        self._run: Any = None
+        # The pairs of a hook and what it has requested for the coming step.
+        self._requests: list[tuple[Any, Any]] = []
+
+    def __repr__(self) -> str:
+        return f"<the hooks of sessions {self.profile_name}>"
+
+    @property
+    def profile_name(self) -> str:
+        """The name of the hook in a profile."""
+        return ", ".join(type(hook).__name__ for hook in self._hooks)
+
+    def begin(self, loop: Any) -> None:
+        import tensorflow as tf
+
+        from fastsup.runtime.session import Session
+
+        self._close()
+        graph = tf.Graph()
+        specs = None if self._result_specs is None else self._result_specs()
+        with graph.as_default():
+            counter = tf.compat.v1.train.create_global_step()
+            self._new_step = tf.compat.v1.placeholder(tf.int64, [])
+            self._set_step = tf.compat.v1.assign(counter, self._new_step).op
+            self._count_step = tf.compat.v1.assign_add(counter, 1).op
+            self._results = tf.nest.map_structure(_placeholder, specs)
+            self._fed = [] if specs is None else tf.nest.flatten(self._results)
+            if isinstance(self._results, dict):
+                for name, tensor in self._results.items():
+                    is_name = isinstance(name, str) and _NAME_OF_OPERATION.fullmatch(name) and name != counter.op.name
+                    if is_name and isinstance(tensor, tf.Tensor):
+                        tf.identity(tensor, name=name)
+            for hook in self._hooks:
+                hook.begin()
+            initializers = tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()
+            graph.finalize()
+            # Inline: the operations take less time than a thread of the pool to start.
+            self._session = Session(graph=graph, executor="inline")
+            self._run = self._session.run
+            self._session.run = self._run_with_results
+            self._run(initializers)
+            self._move_to(loop.global_step)
+            self._coordinator = tf.train.Coordinator()
+            for hook in self._hooks:
+                hook.after_create_session(self._session, self._coordinator)
+        self.due_every_run()
+        self._call_before_run(loop)
+
+    def after_step(self, loop: Any, value: Any) -> None:
+        from tensorflow.python.training.session_run_hook import SessionRunValues
+
+        self._value = value
+        if self._step != loop.global_step - 1:
+            self._move_to(loop.global_step - 1)  # The loop has recovered.
+        fetches = [args.fetches for _, args in self._requests]
+        fetched: list[Any] = [None] * len(fetches)
+        wanted = [place for place, fetch in enumerate(fetches) if fetch is not None]
+        if wanted:
+            values = self._run([fetches[place] for place in wanted], self._feeds())
+            for place, result in zip(wanted, values, strict=True):
+                fetched[place] = result
+        self._run(self._count_step)
+        self._step += 1
+        for (hook, args), result in zip(self._requests, fetched, strict=True):
+            context = self._context(args)
+            hook.after_run(context, SessionRunValues(results=result, options=args.options, run_metadata=None))
+            if context.stop_requested:
+                loop.request_stop()
+        self._call_before_run(loop)
+
+    def end(self, loop: Any) -> None:
+        import logging
+
+        try:
+            log = logging.getLogger("fastsup").error
+            end_hooks(self._hooks, lambda hook: hook.end(self._session), log)
+        finally:
+            self._close()
+
+    def on_error(self, loop: Any, error: BaseException) -> None:
+        try:
+            for hook in self._hooks:
+                if callable(getattr(hook, "on_error", None)):
+                    hook.on_error(self._context(None), error)
+        finally:
+            self._close()
+
+    def _call_before_run(self, loop: Any) -> None:
+        from tensorflow.python.training.session_run_hook import SessionRunArgs
+
+        self._requests = []
+        if self._coordinator.should_stop():
+            loop.request_stop()
+        if loop.should_stop() or (loop.max_steps is not None and loop.global_step >= loop.max_steps):
+            return
+        original = SessionRunArgs(self._results)
+        for hook in self._hooks:
+            context = self._context(original)
+            args = hook.before_run(context)
+            if args is None:
+                args = SessionRunArgs(None)
+            if args.feed_dict:
+                raise ValueError(
+                    f"before_run of {hook!r} feeds {list(args.feed_dict)}: the step of a loop takes no feeds. Pass "
+                    "values to the step function, with fastsup.bind."
+                )
+            self._requests.append((hook, args))
+            if context.stop_requested:
+                loop.request_stop()
+
+    def _context(self, args: Any) -> Any:
+        from tensorflow.python.training.session_run_hook import SessionRunContext
+
+        return SessionRunContext(args, self._session)
+
+    def _run_with_results(self, fetches: Any, feed_dict: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """`session.run` of a hook: the results are those of the last step."""
+        return self._run(fetches, {**self._feeds(), **(feed_dict or {})}, *args, **kwargs)
+
+    def _feeds(self) -> dict[Any, Any]:
+        import numpy as np
+        from tensorflow import nest
+
+        if not self._fed or self._value is None:
+            return {}
+        pairs = zip(self._fed, nest.flatten(self._value), strict=True)
+        return {tensor: np.asarray(part) for tensor, part in pairs if tensor is not None}
+
+    def _move_to(self, global_step: int) -> None:
+        self._run(self._set_step, {self._new_step: global_step})
+        self._step = global_step
+
+    def _close(self) -> None:
+        session, self._session, self._run, self._value = self._session, None, None, None
+        if session is not None:
+            del session.run
+            session.close()
+
+
+def _placeholder(spec: Any) -> Any:
+    import tensorflow as tf
+
+    is_tensor = isinstance(spec, tf.TensorSpec | tf.Tensor)
+    return tf.compat.v1.placeholder(spec.dtype, spec.shape) if is_tensor else None
